@@ -237,10 +237,11 @@ def models(case: Case) -> Iterator[Finding]:
             yield Finding("problem", f"{role} {name} is not on this machine", "unset HF_HUB_OFFLINE to download it")
         else:
             yield Finding("note", f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts")
-    if not absent and not head_shape(names["draft"]):
+    if "draft" not in names:
+        yield Finding("ok", "drafts are looked up in the text, by no model")
+    elif not absent and not head_shape(names["draft"]):
         checks.common_tokenizer(*names.values())
-        alone = "drafts are looked up in the text, by no model"
-        yield Finding("ok", "both share a tokenizer" if "draft" in names else alone)
+        yield Finding("ok", "both share a tokenizer")
 
 
 def rounds(case: Case) -> Iterator[Finding]:

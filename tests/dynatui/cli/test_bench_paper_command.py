@@ -76,7 +76,7 @@ def run(*arguments: str) -> int:
         (["--output", "OUT", "--data", "x", "--experiments", "best"], "--experiments names 'best'; choose from main, "),
         (["--output", "OUT", "--data", "x", "--lanes", "best"], "--lanes names 'best'; choose from ar, linear K=4, "),
         (["--output", "OUT", "--data", "x", "--temperature", "-1"], "temperature is -1; give 0 (greedy) to 2"),
-        (["--output", "OUT", "--data", "x", "--target", "x"], "a target needs a draft and a draft a target; give both"),
+        (["--output", "OUT", "--data", "x", "--target", "x"], "a target needs a draft; give --draft too"),
         (["--output", "/proc/none", "--data", "x"], "cannot write /proc/none: No such file or directory; name another"),
     ],
 )

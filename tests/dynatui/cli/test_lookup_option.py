@@ -14,7 +14,10 @@ from tests.dynatui.cli.fake_screen import FakeScreen
 pytestmark = pytest.mark.slow
 
 ALONE = "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past"
-NEEDY = "alg1 cannot do without a draft model, which lookup is not; leave that out of --methods, or name a model"
+NEEDY = (
+    "alg1 cannot do without a draft model, which neither lookup nor an EAGLE-3 head is; leave that out of --methods, "
+    "or name a model by --draft"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +36,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             ["--draft", "lookup", "--drafting", "iid", "--verifier", "traversal"],
             "delayed cannot do without a draft model",
         ),
-        (["--headless", "--draft", "lookup", "--compile"], "--compile is for rounds on the device, which lookups"),
+        (["--headless", "--draft", "lookup", "--compile"], "--compile is for rounds on the device, which only two"),
         (["--headless", "--draft", "lookup", "--draft-dtype", "bfloat16"], "--draft-dtype has no effect without"),
         (["bench", "speed", "--target", "x"], ALONE),
         (["bench", "speed", "--draft", "lookup", "--methods", "alg1"], NEEDY),
@@ -84,5 +87,5 @@ def test_the_doctor_needs_one_model_for_lookups(capsys: pytest.CaptureFixture[st
 
 def test_everything_that_needs_no_model_is_measured_where_nothing_is_named() -> None:
     found = bench._methods(bench.all_methods(), Models(draft="lookup"))
-    assert {"auto", "linear", "fixed", "dynatree", "streaming"} <= set(found)
-    assert not {"alg1", "delayed"} & set(found)
+    assert {"ar", "auto", "linear", "fixed", "dynatree", "bestfirst"} <= set(found)
+    assert not {"alg1", "delayed", "streaming"} & set(found)

@@ -97,7 +97,8 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees
 ) -> None:
     monkeypatch.setattr("decoder.session.cuda_graph.session.GraphSession", lambda *_: "resident")
     monkeypatch.setattr("decoder.engine.model_session", lambda *_: "tree")
-    pair: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device(device)), vocabulary=7)
+    target = SimpleNamespace(device=torch.device(device))
+    pair: Any = SimpleNamespace(target=target, draft=target, vocabulary=7)
     engine = Engine(pair, exact=exact, slots=GraphSlots() if device == "cuda" else None, costs={2: cast("Costs", None)})
     opened: object = engine.session([1], 8, rules)
     assert opened == kind
