@@ -13,7 +13,7 @@ from decoder.draft.lookup import Past
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.draft.tree_size.controller import TreeSizeController
-from decoder.draft.tree_size.lookup_guess import LookupGuess
+from decoder.draft.tree_size.lookup_guess import LookupGuess, TokenNoise
 from decoder.tree import Origin, TokenTree
 from decoder.tree_rules import TreeRule, breadth
 
@@ -24,8 +24,9 @@ PROBED_FROM, PROBED_ROWS = 4, 32
 class AutoDrafter:
     """A `Proposer` of one text; without a model it goes by lookups alone."""
 
-    def __init__(self, sizes: TreeSizeController, model: ModelDrafter | None) -> None:
+    def __init__(self, sizes: TreeSizeController, model: ModelDrafter | None, noise: TokenNoise | None = None) -> None:
         self.model = model
+        self._noise = noise
         self._sizes = sizes
         self._past = Past()
 
@@ -68,7 +69,7 @@ class AutoDrafter:
     def _looked_up(self, text: Sequence[int]) -> LookupGuess | None:
         self._past.extend(text[len(self._past) :])
         found = self._past.continuation()
-        return LookupGuess(found, self._sizes.lookups) if found else None
+        return LookupGuess(found, self._sizes.lookups, len(text), self._noise) if found else None
 
     def _after_text(self, model: ModelDrafter, text: Sequence[int], rule: TreeRule[float]) -> Children:
         """The model's best tokens; after rounds without a draft, the sizes learn what it would have guessed."""
@@ -108,7 +109,7 @@ class _MixedTree:
             if not level or self.tree.depths[level[0]] >= deepest:
                 break
             guesses = self._after(level, guesses)
-            found = self._asked(model, level, found, guesses) if model and found else {}
+            found = self._asked(model, level, found) if model and found else {}
         if "lookup" in self._origins:
             self.tree.origins = self._origins
         return self._sizes.keep()
@@ -143,13 +144,11 @@ class _MixedTree:
         model: ModelDrafter,
         level: Sequence[int],
         before: Mapping[int, Children],
-        guesses: Mapping[int, LookupGuess],
     ) -> dict[int, Children]:
         """The model's best tokens after those nodes of a level that are worth a pass; it has seen their parents."""
         seen = [node for node in level if self.tree.parents[node] in before]
         parents = may_grow(self.tree, seen, self._rule)
-        covered = [1 - guesses[node].shares[-1] if node in guesses else 0.0 for node in parents]
-        parents = self._sizes.worth_growing(parents, covered)
+        parents = self._sizes.worth_growing(parents)
         if not parents:
             return {}
         return dict(zip(parents, model.forward_level(self.tree, parents, int(self._rule.wide)), strict=True))

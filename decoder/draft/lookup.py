@@ -1,12 +1,12 @@
 """How a text may go on by its own past: what followed wherever it ended before as it ends now.
 
 What prompt lookup decoding copies, and SuffixDecoding (arXiv:2411.04975) weighs by how often it followed. The places
-are found in the text itself, one comparison of the whole text a round: counts in a suffix tree or automaton would have
-to be raised along all suffixes with every token, which is quadratic in a text such as "aaaa". Knows tokens as numbers,
-and neither models nor trees.
+of each pair of tokens are kept, and compared further in the text itself: counts in a suffix tree or automaton would
+have to be raised along all suffixes with every token, which is quadratic in a text such as "aaaa". Knows tokens as
+numbers, and neither models nor trees.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +17,9 @@ from decoder.draft.suffix_automaton import LONGEST
 COUNTED = 64
 """Of the places where an end has been before, the latest that count."""
 SEARCHED = 4096
-"""Of those where its last token has been, the latest that are compared further."""
+"""Of those where its last two tokens have been, the latest that are compared further."""
+SHORTEST = 2
+"""Tokens of an end, at least: what followed a single token is right too seldom to be worth looking for."""
 FORESEEN = 8
 """Tokens ahead by which ends of different lengths are compared."""
 _ROOM = 1024
@@ -73,6 +75,8 @@ class Past:
     def __init__(self, text: Iterable[int] = ()) -> None:
         self._text: list[int] = []
         self._array = np.empty(_ROOM, dtype=np.int32)
+        self._pairs = defaultdict[tuple[int, int], list[int]](list)
+        """By two tokens that follow each other: where the second stands, rising."""
         self.extend(text)
 
     def __len__(self) -> int:
@@ -82,6 +86,8 @@ class Past:
         """The text grows."""
         before = len(self._text)
         self._text.extend(tokens)
+        for place in range(max(1, before), len(self._text)):
+            self._pairs[self._text[place - 1], self._text[place]].append(place)
         if len(self._text) > len(self._array):
             self._array = np.resize(self._array, 2 * len(self._text))
         self._array[before : len(self._text)] = self._text[before:]
@@ -89,14 +95,12 @@ class Past:
     def endings(self) -> list[Continuation]:
         """What followed the ends of the text, the longest first; of those that were at the same places, the longest.
 
-        Ends of more than `LONGEST` tokens are not told apart: no chance depends on more.
+        They have `SHORTEST` tokens or more. Ends of more than `LONGEST` are not told apart: no chance depends on more.
         """
         last, tokens = len(self._text) - 1, self._array
-        if last < 1:
-            return []
-        found = list[Continuation]()
-        places = np.flatnonzero(tokens[:last] == tokens[last])[-SEARCHED:]
-        for length in range(1, LONGEST + 1):
+        before = self._pairs[self._text[-2], self._text[-1]][-SEARCHED - 1 : -1] if last > 1 else []
+        found, places = list[Continuation](), np.array(before, dtype=np.intp)
+        for length in range(SHORTEST, LONGEST + 1):
             if not len(places):
                 break
             longer = places[places >= length]

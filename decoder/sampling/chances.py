@@ -24,6 +24,9 @@ class DraftChances(Protocol):
     def chances(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
         """Logits of the chances, from the draft's logits for tokens at these positions."""
 
+    def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:
+        """What the noise adds to the logarithm of each token's probability; nothing where none is known."""
+
 
 class OwnProbabilities:
     """`DraftChances` of a draft that does not know the noise: its probabilities at the target's temperature."""
@@ -47,3 +50,7 @@ class OwnProbabilities:
             if not sampling.greedy:
                 rows[place] /= max(sampling.temperature, LEAST_TEMPERATURE)
         return rows
+
+    def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:  # noqa: ARG002 - see `DraftChances`
+        """See `DraftChances`."""
+        return [0.0] * len(tokens)

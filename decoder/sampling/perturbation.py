@@ -103,6 +103,15 @@ class Perturbation:
                 scores[row] *= SHARPNESS
         return scores
 
+    def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:
+        """See `DraftChances`."""
+        sampling = self._schedule.at(position)
+        if sampling.greedy:
+            return [0.0] * len(tokens)
+        # numpy's indexing costs a tenth of torch's on a CPU.
+        row = self._row(position).numpy() if self._device.type == "cpu" else self._row(position)
+        return [noise / sampling.temperature for noise in row[list(tokens)].tolist()]
+
     def _noise(self, positions: Sequence[int]) -> Float[Tensor, "N V"]:
         first = self._row(positions[0])
         if all(position == positions[0] for position in positions):

@@ -50,8 +50,10 @@ def model_session(
     proposer: Proposer | None = None
     if knobs:
         pair, passes = _drafting(pair, len(prompt_ids) + max_new_tokens)
-        model = ModelDrafter(passes, chances or perturbation) if passes else None
-        proposer = AutoDrafter(sizes, model) if sizes else model or LookupDrafter()
+        known = chances or perturbation
+        model = ModelDrafter(passes, known) if passes else None
+        noise = known.noise_of if known and not known.greedy_from(len(prompt_ids)) else None
+        proposer = AutoDrafter(sizes, model, noise) if sizes else model or LookupDrafter()
     verifier = Coupled(perturbation) if perturbation else Greedy()
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, verifier)
 

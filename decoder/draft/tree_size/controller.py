@@ -97,7 +97,7 @@ class TreeSizeController:
         costs, before = self.costs, self._round
         self._begin(self.lookup_credit)
         drafted = self._round
-        chances = guess.chain(drafted.row_price)
+        chances = [self.lookups.calibration * chance for chance in guess.chain(drafted.row_price)]
         added_s = costs.host.seconds(1) - costs.plain_s()
         more_s = [
             seconds + added_s for seconds in costs.verify.by_rows(1 + len(chances))[2:] if seconds <= drafted.limit_s
@@ -154,18 +154,12 @@ class TreeSizeController:
         paid = self.costs.catch_up.seconds(self._round.calls[0]) / self.costs.plain_s()
         self.credit.probed(hits / len(text), paid)
 
-    def worth_growing(self, parents: Sequence[int], covered: Sequence[float] | None = None) -> list[int]:
-        """Those of a level's nodes that the draft gives children; none where that does not pay.
-
-        `covered`: of each, how likely lookups bring the right child without it; None: not at all.
-        """
+    def worth_growing(self, parents: Sequence[int]) -> list[int]:
+        """Those of a level's nodes that the draft gives children; none where that does not pay."""
         drafted, draft = self._round, self.costs.draft
         price, row_price = drafted.price * FORESIGHT, drafted.row_price * FORESIGHT
         first, second = self.acceptance.usual
-        chances = [
-            drafted.chances[node] * (1 - known)
-            for node, known in zip(parents, covered or [0.0] * len(parents), strict=True)
-        ]
+        chances = [drafted.chances[node] for node in parents]
         gains = [max(0.0, chance * first - row_price) + max(0.0, chance * second - row_price) for chance in chances]
         forwarded = [parents[index] for index in most_worth(gains, price, draft.by_rows(len(gains)))]
         level_s = draft.seconds(len(forwarded))
@@ -193,8 +187,8 @@ class TreeSizeController:
         """
         drafted, tokens, shares = self._round, list[int](), list[float]()
         grown, above, first = drafted.grown.get(parent), drafted.chances[parent], len(drafted.chances)
-        for token, chance in zip(guess.tokens, guess.shares, strict=False):
-            share = grown.chance_of(token, chance) if grown else chance
+        beside = grown.beside(guess.tokens, guess.shares) if grown else guess.shares
+        for token, share in zip(guess.tokens, beside, strict=False):
             there = grown is not None and token in grown.tokens[: grown.count]
             if not there and above * share >= drafted.row_price and first <= MOST_TRIED:
                 tokens.append(token)
@@ -226,6 +220,7 @@ class TreeSizeController:
             self.credit.earn(len(burst), round_s)
         elif drafted.alone:
             self._skipped += len(burst)
+            self.lookups.calibrate(sum(drafted.chances[node] for node in drafted.kept[1:]), len(burst) - 1)
             self.credit.go_without(len(burst), round_s)
             self.lookup_credit.earn(len(burst), round_s)
         else:

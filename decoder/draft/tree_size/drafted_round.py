@@ -22,9 +22,16 @@ class Grown:
     count: int
     """Children in the tree."""
 
-    def chance_of(self, token: int, chance: float) -> float:
-        """What a token's chance is beside the draft's: the draft's own, or no more than it leaves to all others."""
-        return self.shares[self.tokens.index(token)] if token in self.tokens else min(chance, self.shares[-1])
+    def beside(self, tokens: Sequence[int], chances: Sequence[float]) -> list[float]:
+        """What the chances of other guesses are beside the draft's: of a token that both know the draft's own.
+
+        All others share what the draft leaves, in proportion to their chances where it guesses at none of those.
+        """
+        unknown = 1 - sum(chance for token, chance in zip(tokens, chances, strict=False) if token in self.tokens)
+        return [
+            self.shares[self.tokens.index(token)] if token in self.tokens else self.shares[-1] * chance / unknown
+            for token, chance in zip(tokens, chances, strict=False)
+        ]
 
 
 @dataclass(slots=True)

@@ -5,16 +5,21 @@ from what the target chose. Knows neither trees nor models.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from decoder.draft.lookup import Continuation
 from decoder.draft.suffix_automaton import KINDS, LONGEST
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 
+TokenNoise: TypeAlias = Callable[[int, Sequence[int]], Sequence[float]]
+"""(position, tokens) -> what coupled sampling adds to the logarithm of each token's probability there."""
 SIBLINGS = 4
 """Next tokens that are guessed after one node."""
 DEEPEST = 64
 """Levels that are looked ahead."""
+RANKED = 16
+"""Of which the best under the noise are these, where sampled."""
 SHARPNESS, OTHERS = 1.0, 1.5
 """What learning begins with: shares are taken as chances, and other tokens weigh as much as two of the least familiar
 guesses."""
@@ -28,25 +33,37 @@ def acceptance_of_lookups() -> AcceptanceModel:
 class LookupGuess:
     """The next tokens after one place, as the past has them."""
 
-    __slots__ = ("_acceptance", "_after", "_ahead", "familiar", "logprobs", "shares", "tokens")
+    __slots__ = ("_acceptance", "_after", "_ahead", "_noise", "_position", "familiar", "logprobs", "shares", "tokens")
 
-    def __init__(self, ahead: Continuation, acceptance: AcceptanceModel) -> None:
-        following = ahead.following(SIBLINGS)
-        self.tokens = [token for token, _ in following]
-        self.logprobs = [math.log(share) for _, share in following]
-        """Of their shares among all that followed."""
-        self.familiar = [KINDS[min(ahead.length + 1, LONGEST)]] * len(following) + [0]
+    def __init__(
+        self, ahead: Continuation, acceptance: AcceptanceModel, position: int = 0, noise: TokenNoise | None = None
+    ) -> None:
+        """The best guesses for a position; `noise`: what is known of how the target samples, None: nothing."""
+        following = ahead.following(RANKED if noise else SIBLINGS)
+        tokens = [token for token, _ in following]
+        logprobs = [math.log(share) for _, share in following]
+        if noise:
+            scores = [sum(both) for both in zip(logprobs, noise(position, tokens), strict=True)]
+            best = sorted(range(len(tokens)), key=lambda index: -scores[index])[:SIBLINGS]
+            tokens, logprobs = [tokens[index] for index in best], [scores[index] for index in best]
+        self.tokens = tokens
+        self.logprobs = logprobs
+        """Of their shares among all that followed, and the noise."""
+        self.familiar = [KINDS[min(ahead.length + 1, LONGEST)]] * len(tokens) + [0]
         """As `AcceptanceModel` takes it: how long a piece of the past each token would lengthen."""
         self.shares = acceptance.shares(self.logprobs, self.familiar)
         """Their chances, and then that of all others."""
         self._ahead, self._acceptance = ahead, acceptance
+        self._position, self._noise = position, noise
         self._after = dict[int, LookupGuess | None]()
 
     def after(self, token: int) -> "LookupGuess | None":
         """What is guessed after one of these tokens; None where the past ends, or has not gone on so."""
         if token not in self._after:
             ahead = self._ahead.after(token)
-            self._after[token] = LookupGuess(ahead, self._acceptance) if ahead else None
+            self._after[token] = (
+                LookupGuess(ahead, self._acceptance, self._position + 1, self._noise) if ahead else None
+            )
         return self._after[token]
 
     def chain(self, least: float) -> list[float]:

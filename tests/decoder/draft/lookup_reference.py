@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 
-from decoder.draft.lookup import COUNTED, FORESEEN
+from decoder.draft.lookup import COUNTED, FORESEEN, SHORTEST
 from decoder.draft.suffix_automaton import LONGEST
 from tests.reference import Margin, Path, Rules, most_probable
 
@@ -45,7 +45,7 @@ def expected_tokens(text: Sequence[int], length: int) -> float:
 
 def ending(text: Sequence[int]) -> int:
     """Tokens of the end that is looked up: that which is expected to bring most, ties by the longest; 0: none."""
-    lengths = [length for length in range(1, min(LONGEST, len(text) - 1) + 1) if places(text, length)]
+    lengths = [length for length in range(SHORTEST, min(LONGEST, len(text) - 1) + 1) if places(text, length)]
     return max(lengths, key=lambda length: (expected_tokens(text, length), length), default=0)
 
 

@@ -38,7 +38,7 @@ def chain(text: Sequence[int], count: int) -> list[int]:
 @given(text=TEXTS)
 def test_the_ends_that_are_found_are_those_of_a_search(text: list[int]) -> None:
     found = {ending.length: list(ending.places) for ending in Past(text).endings()}
-    lengths = range(1, len(text))
+    lengths = range(lookup.SHORTEST, len(text))
     assert found == {
         length: searched.places(text, length)
         for length in lengths
@@ -77,7 +77,7 @@ def test_a_text_that_grows_is_looked_up_as_one_that_was_there_at_once(first: lis
 
 
 def test_what_followed_most_often_is_the_likeliest() -> None:
-    text = [7, 1, 7, 2, 7, 1, 7, 3, 7]
+    text = [6, 7, 1, 6, 7, 2, 6, 7, 1, 6, 7, 3, 6, 7]
     tree = LookupDrafter().propose(text, Fixed(1, 3, 0.0).rule(), 9).tree
     assert tree.tokens == [7, 1, 3, 2]
     assert [round(math.exp(logprob), 3) for logprob in tree.logprobs] == [1, 0.5, 0.25, 0.25]
@@ -88,8 +88,13 @@ def test_a_longer_end_that_agrees_is_worth_more_than_a_shorter_one_that_does_not
 
 
 def test_a_shorter_end_counts_where_the_longer_one_is_at_its_end() -> None:
-    """The longest end, 1 1 1, was followed by one token only."""
-    assert len(chain([1, 1, 1, 1], 3)) == 3
+    """The longest end, 1 1 1 1, was followed by one token only."""
+    assert len(chain([1, 1, 1, 1, 1], 3)) == 3
+
+
+def test_the_end_that_is_looked_up_has_two_tokens_or_more() -> None:
+    assert chain([1, 5, 2, 1], 1) == []
+    assert chain([1, 2, 5, 1, 2], 1) == [5]
 
 
 def test_lookups_go_as_far_as_the_text_went() -> None:
@@ -107,11 +112,11 @@ def test_a_lookup_costs_no_pass_of_a_draft() -> None:
 
 def test_only_the_latest_places_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "COUNTED", 2)
-    assert chain([9, 1, 9, 1, 9, 1, 9, 2, 9, 2, 9], 1) == [2]
+    assert chain([8, 9, 1, 8, 9, 1, 8, 9, 1, 8, 9, 2, 8, 9, 2, 8, 9], 1) == [2]
 
 
 def test_only_the_latest_places_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = [4, 5, 6, 5, 7, 5, 8, 4, 5]
+    text = [3, 4, 5, 6, 4, 5, 7, 4, 5, 8, 3, 4, 5]
     assert chain(text, 1) == [6]
     monkeypatch.setattr(lookup, "SEARCHED", 2)
     assert chain(text, 1) == [8]

@@ -104,6 +104,13 @@ def test_at_temperature_0_logits_are_as_they_were() -> None:
     assert perturbation(Sampling(0.0, 3, 0.5)).choices(logits, [1, 2, 3]) == logits.argmax(-1).tolist()
 
 
+def test_a_token_s_noise_is_what_its_score_has_beyond_its_logit_in_temperatures() -> None:
+    made, tokens = perturbation(Sampling(0.7)), [3, 41, 7]
+    scores = made.scores(torch.zeros((1, VOCABULARY)), [12])[0]
+    assert made.noise_of(12, tokens) == pytest.approx([float(scores[token]) / 0.7 for token in tokens])
+    assert perturbation(Sampling(0.0)).noise_of(12, tokens) == [0.0, 0.0, 0.0]
+
+
 def test_each_position_obeys_the_settings_in_force_there() -> None:
     schedule = Schedule(Sampling(1.5))
     schedule.turn(5, Sampling(0.0))

@@ -130,9 +130,9 @@ def test_where_the_model_is_cheap_trees_have_nodes_of_both_origins(tiny_models: 
     assert any({"draft", "lookup"} <= set(event.origins) for event in rounds)
 
 
-def test_where_the_model_is_dear_rounds_go_by_lookups_alone(tiny_models: TinyModels) -> None:
-    loaded = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    rounds = lookups(play(priced(loaded, DEAR_DRAFT), RunConfig(("auto",), LIMIT)).rounds("auto"))
+def test_where_the_model_is_dear_rounds_go_by_lookups_alone() -> None:
+    engine = priced(load_pair(device="cpu", dtype="float32"), DEAR_DRAFT)
+    rounds = lookups(play(engine, RunConfig(("auto",), LIMIT), "Once upon a time, once upon a time,").rounds("auto"))
     assert rounds
     assert all(event.draft_forwards == 0 and "draft" not in event.origins for event in rounds)
     assert max(len(event.accepted) for event in rounds) > 0

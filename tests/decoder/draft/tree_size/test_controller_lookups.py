@@ -141,14 +141,14 @@ def test_now_and_then_a_round_is_plain_so_that_its_cost_is_known() -> None:
 
 def test_a_draft_that_costs_nothing_and_guesses_well_drafts_beside_lookups() -> None:
     sizes = TreeSizeController(costs(1e-6), AcceptanceModel())
-    found = Past([1, 2, 3, 4, 1]).continuation()
+    found = Past([0, 1, 2, 3, 4, 0, 1]).continuation()
     assert found is not None
     assert sizes.way(1, LookupGuess(found, sizes.lookups)) == "draft"
 
 
 def test_a_token_that_the_draft_knows_has_the_chance_that_the_draft_gives_it() -> None:
-    sizes = TreeSizeController(costs(1e-6), AcceptanceModel(), [1, 2, 3, 4, 1])
-    found = Past([1, 2, 3, 4, 1]).continuation()
+    sizes = TreeSizeController(costs(1e-6), AcceptanceModel(), [0, 1, 2, 3, 4, 0, 1])
+    found = Past([0, 1, 2, 3, 4, 0, 1]).continuation()
     assert found is not None
     guess = LookupGuess(found, sizes.lookups)
     assert sizes.way(1, guess) == "draft"
@@ -163,7 +163,7 @@ def test_a_token_that_the_draft_knows_has_the_chance_that_the_draft_gives_it() -
 
 def test_beside_a_draft_that_is_sure_a_lookup_has_no_more_chance_than_is_left() -> None:
     sizes = TreeSizeController(costs(1e-6), AcceptanceModel())
-    found = Past([1, 2, 3, 4, 1]).continuation()
+    found = Past([0, 1, 2, 3, 4, 0, 1]).continuation()
     assert found is not None
     guess = LookupGuess(found, sizes.lookups)
     sizes.way(1, guess)

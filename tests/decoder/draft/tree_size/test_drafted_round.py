@@ -1,0 +1,23 @@
+"""What other guesses are worth beside those of the draft."""
+
+import pytest
+
+from decoder.draft.tree_size.drafted_round import Grown
+
+
+def grown(*shares: float) -> Grown:
+    tokens = range(len(shares) - 1)
+    return Grown(tokens, [-1.0] * len(tokens), [0] * len(shares), shares, 1, len(tokens))
+
+
+def test_a_token_that_both_guess_has_the_draft_s_chance() -> None:
+    assert grown(0.7, 0.1, 0.2).beside([1], [0.6, 0.4]) == [0.1]
+
+
+def test_others_share_what_the_draft_leaves() -> None:
+    assert grown(0.7, 0.1, 0.2).beside([8, 9], [0.5, 0.25, 0.25]) == pytest.approx([0.1, 0.05])
+
+
+def test_a_guess_is_likelier_where_the_past_s_other_guesses_are_the_draft_s() -> None:
+    """The past is sure that it is 0 or 9; if it is not one of the draft's guesses, it is 9."""
+    assert grown(0.6, 0.4).beside([0, 9], [0.5, 0.5, 0.0]) == pytest.approx([0.6, 0.4])
