@@ -15,7 +15,7 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import HIGHEST_ROWS, Costs
 from decoder.draft.tree_size.drafted_round import DraftedRound, Grown, LookedUp, most_worth
 from decoder.draft.tree_size.lookup_guess import LookupGuess, acceptance_of_lookups, chain_gain, draft_adds
-from decoder.draft.tree_size.loss_limit import LONGEST_CHAIN, LossLimit
+from decoder.draft.tree_size.loss_limit import CREDIT_OF_LOOKUPS, LONGEST_CHAIN, LossLimit
 
 Way: TypeAlias = Literal["plain", "lookup", "draft"]
 """How a round drafts: not at all, by lookups alone, or by the draft model and lookups."""
@@ -47,7 +47,7 @@ class TreeSizeController:
         self.acceptance = acceptance
         self.lookups = lookups or acceptance_of_lookups()
         self.credit = LossLimit(costs, acceptance)
-        self.lookup_credit = LossLimit(costs, self.lookups)
+        self.lookup_credit = LossLimit(costs, self.lookups, CREDIT_OF_LOOKUPS)
         """What rounds may lose that draft by lookups alone."""
         self.costs = costs
         self._repeats = SuffixAutomaton(text[-REMEMBERED:])

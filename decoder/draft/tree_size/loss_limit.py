@@ -12,8 +12,10 @@ from decoder.draft.tree_size.cost_model import CostModel
 
 CREDIT = 4.0
 """Tokens that a text may lose to guesses that fail, to begin with."""
-TRUST_CREDIT = 2.5
-"""So many more where other texts have shown that drafting pays, and less where they have shown that it does not."""
+CREDIT_OF_LOOKUPS = 1.5
+"""The same by lookups alone: a text that repeats itself does so again, and earns more soon."""
+TRUSTED = 0.625
+"""This share of it more where other texts have shown that drafting pays, less where they have shown the contrary."""
 MUCH = 32.0
 """Tokens gained or lost by drafting in other texts at which that is certain."""
 CREDIT_A_TOKEN = 0.006
@@ -42,12 +44,13 @@ PLAIN_EVERY = 64
 class LossLimit:
     """Of one text."""
 
-    def __init__(self, costs: CostModel, acceptance: AcceptanceModel) -> None:
-        """Begins a text, which adds to what other texts have shown of the draft's guesses."""
+    def __init__(self, costs: CostModel, acceptance: AcceptanceModel, credit: float = CREDIT) -> None:
+        """Begins a text, which adds to what other texts have shown of these guesses."""
         self._costs = costs
         self._acceptance = acceptance
         self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))
-        self.tokens = CREDIT + self._trust * TRUST_CREDIT
+        self._given = credit
+        self.tokens = credit * (1 + TRUSTED * self._trust)
         """That drafting may lose from here on."""
         self.patience = self._least_patience
         """The draft is tested when it has missed so many rows."""
@@ -113,7 +116,7 @@ class LossLimit:
         self.may_pay = self._chain_may_pay()
         if self._chain_pays(chance):
             self.may_pay = True
-            self.tokens = max(self.tokens, CREDIT + max(0.0, self._trust) * TRUST_CREDIT + paid)
+            self.tokens = max(self.tokens, self._given * (1 + TRUSTED * max(0.0, self._trust)) + paid)
             self.patience = self._least_patience
         else:
             self.patience = min(MOST_PATIENCE, 2 * self.patience) if self.may_pay else MOST_PATIENCE
