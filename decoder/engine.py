@@ -15,7 +15,6 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.draft.tree_size.cost_profile import measured
-from decoder.draft.tree_size.lookup_guess import acceptance_of_lookups
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu_threads import choose_threads
 from decoder.forward.language_model import LanguageModel
@@ -55,10 +54,6 @@ class Engine:
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
     """The same of sampled choices whose noise it does not know."""
-    lookup_acceptance: AcceptanceModel = field(default_factory=acceptance_of_lookups, compare=False, repr=False)
-    """How likely what followed in a text before is the greedy choice again."""
-    sampled_lookup_acceptance: AcceptanceModel = field(default_factory=acceptance_of_lookups, compare=False, repr=False)
-    """The same of sampled choices."""
     draft_knows_noise: bool = True
     """False for the verifier nss: drafts go by their own probabilities."""
     seed: int = 0
@@ -99,7 +94,7 @@ class Engine:
         sizes = None
         if knobs and knobs.rule.by_cost:
             costs = self.costs_of(len(prompt_ids))
-            sizes = TreeSizeController(costs, self._acceptance, prompt_ids, self._lookup_acceptance)
+            sizes = TreeSizeController(costs, self._acceptance, prompt_ids)
         noise = self.perturbation()
         return model_session(self.pair, prompt_ids, max_new_tokens, knobs, sizes, noise, self.draft_chances(noise))
 
@@ -120,10 +115,6 @@ class Engine:
         if self.sampling.latest.greedy:
             return self.acceptance
         return self.sampled_acceptance if self.draft_knows_noise else self.unknown_acceptance
-
-    @property
-    def _lookup_acceptance(self) -> AcceptanceModel:
-        return self.lookup_acceptance if self.sampling.latest.greedy else self.sampled_lookup_acceptance
 
     def costs_of(self, rows: int) -> Costs:
         """What rounds cost on a text of about so many tokens; measured once for each power of two."""

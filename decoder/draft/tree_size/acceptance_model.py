@@ -28,8 +28,6 @@ USUAL = (0.6, 0.15)
 """Chances of a first and of a second guess to begin with."""
 SEEN_BEFORE = 4.0
 """Nodes that this is worth."""
-EXPECTED_BEFORE = 8.0
-"""Tokens that were expected before anything was seen, and were right."""
 KEPT = 0.98
 """Share of what was known that one more observation leaves."""
 _LEAST_LOGPROB = -60.0
@@ -52,7 +50,6 @@ class AcceptanceModel:
         self.gained = 0.0
         """Tokens that drafting has brought in all texts, beyond those of plain decoding in its time."""
         self.paths = PathChances()
-        self._expected = self._right = EXPECTED_BEFORE
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
         """Of sharpness, of both together, of others."""
 
@@ -109,19 +106,6 @@ class AcceptanceModel:
         first, second = self._sums
         self._sums = KEPT * first + shares[0], KEPT * second + (shares[1] if count > 1 else 0.0)
         self._seen = KEPT * self._seen + 1
-
-    @property
-    def calibration(self) -> float:
-        """Tokens that were right for each one that chosen trees were expected to bring, 1 at most.
-
-        A tree is chosen because its chances are high, and those that are too high are among them more often.
-        """
-        return min(1.0, self._right / self._expected)
-
-    def calibrate(self, expected: float, right: float) -> None:
-        """Takes note of a chosen tree: tokens that it was expected to bring, and that it brought."""
-        self._expected = KEPT * self._expected + (1 - KEPT) * EXPECTED_BEFORE + expected
-        self._right = KEPT * self._right + (1 - KEPT) * EXPECTED_BEFORE + right
 
     def earn(self, tokens: float) -> None:
         """Takes note of what a round has gained over plain decoding; what is long past counts no more."""

@@ -38,14 +38,14 @@ class TreeSizeController:
         costs: Costs,
         acceptance: AcceptanceModel,
         text: Sequence[int] = (),
-        lookups: AcceptanceModel | None = None,
     ) -> None:
-        """Begins a text, which adds to the costs and to what is known of the draft's guesses and of those of lookups.
+        """Begins a text, which adds to the costs and to what is known of the draft's guesses.
 
         Of the text that is there already the latest `REMEMBERED` tokens count.
         """
         self.acceptance = acceptance
-        self.lookups = lookups or acceptance_of_lookups()
+        self.lookups = acceptance_of_lookups()
+        """Of this text alone: one repeats itself and another does not."""
         self.credit = LossLimit(costs, acceptance)
         self.lookup_credit = LossLimit(costs, self.lookups, CREDIT_OF_LOOKUPS)
         """What rounds may lose that draft by lookups alone."""
@@ -97,7 +97,7 @@ class TreeSizeController:
         costs, before = self.costs, self._round
         self._begin(self.lookup_credit)
         drafted = self._round
-        chances = [self.lookups.calibration * chance for chance in guess.chain(drafted.row_price)]
+        chances = guess.chain(drafted.row_price)
         added_s = costs.host.seconds(1) - costs.plain_s()
         more_s = [
             seconds + added_s for seconds in costs.verify.by_rows(1 + len(chances))[2:] if seconds <= drafted.limit_s
@@ -220,7 +220,6 @@ class TreeSizeController:
             self.credit.earn(len(burst), round_s)
         elif drafted.alone:
             self._skipped += len(burst)
-            self.lookups.calibrate(sum(drafted.chances[node] for node in drafted.kept[1:]), len(burst) - 1)
             self.credit.go_without(len(burst), round_s)
             self.lookup_credit.earn(len(burst), round_s)
         else:

@@ -20,13 +20,13 @@ DEEPEST = 64
 """Levels that are looked ahead."""
 RANKED = 16
 """Of which the best under the noise are these, where sampled."""
-SHARPNESS, OTHERS = 1.0, 1.5
-"""What learning begins with: shares are taken as chances, and other tokens weigh as much as two of the least familiar
-guesses."""
+SHARPNESS, OTHERS = 1.0, 2.0
+"""What learning begins with: shares are taken as chances, and other tokens weigh over three times as much as
+one of the least familiar guesses."""
 
 
 def acceptance_of_lookups() -> AcceptanceModel:
-    """What is known of such guesses before any was verified."""
+    """What is known of such guesses when a text begins."""
     return AcceptanceModel(SHARPNESS, OTHERS)
 
 

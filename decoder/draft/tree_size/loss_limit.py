@@ -12,7 +12,7 @@ from decoder.draft.tree_size.cost_model import CostModel
 
 CREDIT = 4.0
 """Tokens that a text may lose to guesses that fail, to begin with."""
-CREDIT_OF_LOOKUPS = 1.5
+CREDIT_OF_LOOKUPS = 2.5
 """The same by lookups alone: a text that repeats itself does so again, and earns more soon."""
 TRUSTED = 0.625
 """This share of it more where other texts have shown that drafting pays, less where they have shown the contrary."""

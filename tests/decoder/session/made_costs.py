@@ -6,7 +6,6 @@ from dataclasses import replace
 from decoder.config import Auto
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import Costs, Curve
-from decoder.draft.tree_size.lookup_guess import acceptance_of_lookups
 from decoder.engine import Engine
 
 WIDE = Auto()
@@ -23,7 +22,6 @@ def priced(engine: Engine, costs: Costs) -> Engine:
         engine,
         costs={1 << power: own for power in range(12)},
         acceptance=AcceptanceModel(),
-        lookup_acceptance=acceptance_of_lookups(),
     )
 
 

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -198,13 +197,6 @@ def test_a_pair_whose_draft_lags_behind_catches_up(tiny_models: TinyModels) -> N
             break
     else:
         pytest.fail(f"no text had rounds of both ways, but {seen}")
-
-
-def test_what_a_text_has_shown_of_lookups_serves_the_next(tiny_models: TinyModels) -> None:
-    engine = replace(alone(tiny_models, "neox"))
-    before = engine.lookup_acceptance.others
-    play(engine, RunConfig(("auto",), LIMIT))
-    assert engine.lookup_acceptance.others != before
 
 
 def test_the_model_is_asked_only_where_it_has_seen_the_path(

@@ -110,14 +110,3 @@ def test_one_kind_of_familiarity_says_nothing_of_another() -> None:
     learnt = acceptance.shares(logprobs, (2, 0, 0))[0] / acceptance.shares(logprobs, (2, 0, 0))[1]
     fresh = math.exp(2 * FAMILIAR + acceptance.sharpness * 0.1)
     assert learnt == pytest.approx(fresh)
-
-
-def test_trees_that_bring_less_than_they_promise_are_believed_less() -> None:
-    acceptance = AcceptanceModel()
-    assert acceptance.calibration == 1
-    for _ in range(200):
-        acceptance.calibrate(2.0, 1.0)
-    assert acceptance.calibration == pytest.approx(0.5, abs=0.1)
-    for _ in range(200):
-        acceptance.calibrate(1.0, 2.0)
-    assert acceptance.calibration == 1
