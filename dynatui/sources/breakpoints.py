@@ -179,7 +179,8 @@ def _reason(name: Break, conditions: Conditions, before: Watch, after: Watch, ev
 def _begun(run: Run, chosen: str) -> Watch:
     watched = chosen if chosen in run.methods else next(iter(run.methods), "")
     own = run.methods.get(watched, {})
-    window = _whole(own.get("window"))
+    # Of a method without history, such as streaming, a window is no number of rounds.
+    window = _whole(own.get("window")) if "history" in own else None
     until = compared_until(run, watched, sampled=run.temperature > 0)
     return Watch(
         chosen=chosen,

@@ -123,6 +123,13 @@ def test_acceptance_is_not_judged_before_the_window_is_full_but_at_once_then() -
     assert _stops("under", events) == ["round 2: depth acceptance 0.00, mean of 3 rounds is under 0.3"]
 
 
+def test_a_window_of_tokens_is_none_of_rounds() -> None:
+    begun = run()
+    begun.methods["dynatree"] = {"sinks": 4, "window": 1020, "k": 5}
+    events = _events(begun, *(_round(number, ()) for number in range(50)))
+    assert len(_stops("under", events)) == 1
+
+
 def _race(*texts: tuple[str, list[int]]) -> list[Event]:
     numbers: dict[str, int] = {}
     events: list[Event] = [run(), Start(method="ar", prefill_s=0.1)]
