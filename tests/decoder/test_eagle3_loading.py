@@ -1,6 +1,7 @@
 """A pair with an EAGLE-3 head is loaded, decodes and is shown as any other; what needs a whole draft is refused."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -27,6 +28,11 @@ pytestmark = pytest.mark.slow
 
 WHOLE = ("hf", "alg1", "delayed", "streaming")
 """Methods that need a whole draft."""
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DYNATUI_CONFIG", os.devnull)
 
 
 @pytest.fixture
