@@ -185,8 +185,8 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     drawn: list[Count] = []
     """Drawn trees: how often each node was drawn; 1 for the root."""
     origins: list[Origin] = []
-    """Trees with lookups beside a draft: what each node comes from; empty where all but the root come from the draft
-    that the run names."""
+    """Trees of `auto` with lookups: what each node comes from; empty where rules have drafted all but the root, by the
+    draft that the run names."""
     verification: Verification | None = None
     """Where tokens are sampled, and rounds are decoded from the host."""
     limited_by: Limit | None = None

@@ -5,9 +5,9 @@ Stands above all that decodes, because it tries it; nothing that decodes may imp
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,7 +15,7 @@ from decoder.config import PRESETS, Auto, Fixed, Linear, Rules, RunConfig, tree_
 from decoder.decoding_path import STATIC, decoding_path
 from decoder.device import choose_device, choose_draft_dtype, choose_dtype, has_graphs, require_compilable, set_up
 from decoder.engine import Engine
-from decoder.errors import ConfigError, ModelError, quoted, require
+from decoder.errors import ModelError, quoted, require
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.eagle3.head import Head
@@ -24,7 +24,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.methods import chosen, require_model_free
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, common_tokenizer, probe
-from decoder.models.eagle3.checkpoint import load_head
+from decoder.models.eagle3.checkpoint import fitting_layers, load_head, sizes_of
 from decoder.models.eagle3.config import head_shape
 from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair
@@ -101,8 +101,7 @@ def load_pair(
         require_compilable(chosen_device, exact=exact)
     whole = {"target": names["target"]} if shape else names
     configs = {role: load_config(name) for role, name in whole.items()}
-    for role, found in configs.items():
-        check_config(display_name(names[role]), found)
+    _check_configs(names, configs, shape)
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs["target"], "dtype", None), bfloat16_pays)
     chosen_draft_dtype = choose_draft_dtype(draft_dtype, chosen_dtype)
     for each in (chosen_dtype, chosen_draft_dtype):
@@ -124,6 +123,14 @@ def load_pair(
     for model in engine.pair.models.values():
         model.slim()
     return engine
+
+
+def _check_configs(names: Mapping[str, str], configs: Mapping[str, Any], shape: HeadShape | None) -> None:
+    """Raises PairError where a model cannot be decoded, or a head was made for another target."""
+    for role, found in configs.items():
+        check_config(display_name(names[role]), found)
+    if shape:
+        fitting_layers(display_name(names["draft"]), shape, sizes_of(display_name(names["target"]), configs["target"]))
 
 
 def _head_for(target: LanguageModel, name: str, shape: HeadShape, dtype: torch.dtype) -> Head:
@@ -155,8 +162,6 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     Raises:
         DecoderError: As `load_pair`.
     """
-    if head_shape(draft):
-        raise ConfigError(f"{display_name(draft)} is an EAGLE-3 head, and only whole models are ranked; leave it out")
     check_config(display_name(draft), load_config(draft))
     loaded = engine.pair.target
     dtype = choose_draft_dtype(draft_dtype, loaded.dtype)

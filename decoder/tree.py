@@ -171,6 +171,19 @@ def depths(parents: Sequence[int]) -> list[int]:
     return found
 
 
+def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence[Origin]) -> tuple[list[int], int]:
+    """The accepted nodes and the levels that rules have drafted: all, but for what lookups have added to a tree.
+
+    Args:
+        accepted: Accepted nodes.
+        depths: Of all nodes.
+        origins: Of all nodes; none where all but the root come from one.
+    """
+    looked_up = {node for node, origin in enumerate(origins) if origin == "lookup"}
+    levels = max((depth for node, depth in enumerate(depths) if node not in looked_up), default=0)
+    return [node for node in accepted if node not in looked_up], levels
+
+
 def share_of_depth(accepted: Sequence[int], levels: int) -> float:
     """Depth acceptance: accepted depth over the depth of a tree of so many drafted levels, in [0, 1]; 0 for none."""
     return len(accepted) / levels if levels else 0.0

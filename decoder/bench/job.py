@@ -21,7 +21,7 @@ from decoder.engine import Engine
 from decoder.knobs import Turnable
 from decoder.loading import load_pair
 from decoder.methods import require_model_free
-from decoder.models.names import LOOKUP
+from decoder.models.drafts import is_model_free
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
 from decoder.sampling.settings import Schedule
@@ -97,7 +97,7 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         DecoderError: A prompt does not fit, or models or device fail.
         KeyboardInterrupt: Nothing was complete yet when it came.
     """
-    if job.draft == LOOKUP:
+    if is_model_free(job.draft):
         require_model_free(job.methods)
     load = loaded_pair if job.random_draft else load_pair
     engine = load(

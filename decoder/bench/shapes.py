@@ -26,6 +26,7 @@ from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.language_model import LanguageModel, Load
 from decoder.loading import Report, compile_rounds, load_pair, make_engine, make_pair, try_rounds
 from decoder.models.compatibility import check_architecture
+from decoder.models.drafts import require_whole_draft
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.static_shapes import Passes
 
@@ -108,6 +109,7 @@ def loaded_pair(
     report: Report = lambda _: None,
 ) -> Engine:
     """A pair as `load_pair` loads it, but with a random draft, which is compiled instead of the loaded one."""
+    require_whole_draft("a draft that guesses at random", target, draft)
     if compiled:
         require_compilable(choose_device(device), exact=exact)
     loaded = load_pair(target, draft, device=device, dtype=dtype, draft_dtype=draft_dtype, exact=exact, report=report)

@@ -13,7 +13,8 @@ from decoder.draft.lookup import Past
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.draft.tree_size.controller import TreeSizeController
-from decoder.draft.tree_size.lookup_guess import LookupGuess, TokenNoise
+from decoder.draft.tree_size.lookup_guess import LookupGuess
+from decoder.sampling.chances import DraftChances
 from decoder.tree import Origin, TokenTree
 from decoder.tree_rules import TreeRule, breadth
 
@@ -24,9 +25,12 @@ PROBED_FROM, PROBED_ROWS = 4, 32
 class AutoDrafter:
     """A `Proposer` of one text; without a model it goes by lookups alone."""
 
-    def __init__(self, sizes: TreeSizeController, model: ModelDrafter | None, noise: TokenNoise | None = None) -> None:
+    def __init__(
+        self, sizes: TreeSizeController, model: ModelDrafter | None, chances: DraftChances | None = None
+    ) -> None:
+        """Begins a text; `chances` tell what lookups know of how the target samples, None: that it does not."""
         self.model = model
-        self._noise = noise
+        self._chances = chances
         self._sizes = sizes
         self._past = Past()
 
@@ -69,7 +73,10 @@ class AutoDrafter:
     def _looked_up(self, text: Sequence[int]) -> LookupGuess | None:
         self._past.extend(text[len(self._past) :])
         found = self._past.continuation()
-        return LookupGuess(found, self._sizes.lookups, len(text), self._noise) if found else None
+        if found is None:
+            return None
+        noise = self._chances.noise_from(len(text)) if self._chances else None
+        return LookupGuess(found, self._sizes.lookups, len(text), noise)
 
     def _after_text(self, model: ModelDrafter, text: Sequence[int], rule: TreeRule[float]) -> Children:
         """The model's best tokens; after rounds without a draft, the sizes learn what it would have guessed."""

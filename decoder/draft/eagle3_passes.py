@@ -102,7 +102,8 @@ class Eagle3Passes:
     def _outputs(self, tokens: Sequence[int], latest: int) -> Float[Tensor, "N X"]:
         """Reads the next tokens of a text; the outputs of the `latest` of them at most."""
         states, count = torch.cat(self._unread), len(tokens)
-        self._unread, found = [states[count:]], list[Tensor]()
+        # A copy: a view would hold all of a prompt's states until the head is asked again.
+        self._unread, found = [states[count:].clone()], list[Tensor]()
         for start in range(0, count, AT_ONCE):
             part = tokens[start : start + AT_ONCE]
             hidden = self._head.fused(states[start : min(count, start + AT_ONCE)])

@@ -6,6 +6,7 @@ from typing import Protocol
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.sampling.noise import TokenNoise
 from decoder.sampling.perturbation import OUTSIDE, kept
 from decoder.sampling.probabilities import LEAST_TEMPERATURE
 from decoder.sampling.settings import Schedule
@@ -24,8 +25,8 @@ class DraftChances(Protocol):
     def chances(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
         """Logits of the chances, from the draft's logits for tokens at these positions."""
 
-    def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:
-        """What the noise adds to the logarithm of each token's probability; nothing where none is known."""
+    def noise_from(self, position: int) -> TokenNoise | None:
+        """The noise from a position on; None where nothing is random, or nothing is known of it."""
 
 
 class OwnProbabilities:
@@ -51,6 +52,5 @@ class OwnProbabilities:
                 rows[place] /= max(sampling.temperature, LEAST_TEMPERATURE)
         return rows
 
-    def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:  # noqa: ARG002 - see `DraftChances`
+    def noise_from(self, position: int) -> None:
         """See `DraftChances`."""
-        return [0.0] * len(tokens)

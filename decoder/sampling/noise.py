@@ -5,9 +5,9 @@ Integers and uniforms are equal bit for bit in numpy and torch, on every device;
 Mixing is SplitMix64's (Steele, Lea, Flood 2014), once for the seed, once for the position, once for the token.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from torch import Tensor
 
 Integers = TypeVar("Integers", NDArray[np.int64], Tensor)
 """int64 of either library, which both wrap around."""
+TokenNoise: TypeAlias = Callable[[int, Sequence[int]], Sequence[float]]
+"""(position, tokens) -> what coupled sampling adds to the logarithm of each token's probability there."""
 BITS = 52
 """Of a uniform. With one bit more, half a step under 1 would round to 1."""
 

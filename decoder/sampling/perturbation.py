@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.sampling.noise import gumbel, gumbel_on_device, signed
+from decoder.sampling.noise import TokenNoise, gumbel, gumbel_on_device, signed
 from decoder.sampling.settings import Sampling, Schedule
 
 SHARPNESS = 2.0
@@ -103,8 +103,12 @@ class Perturbation:
                 scores[row] *= SHARPNESS
         return scores
 
-    def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:
+    def noise_from(self, position: int) -> TokenNoise | None:
         """See `DraftChances`."""
+        return None if self.greedy_from(position) else self.noise_of
+
+    def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:
+        """What the noise adds to the logarithm of each token's probability; nothing where the choice is greedy."""
         sampling = self._schedule.at(position)
         if sampling.greedy:
             return [0.0] * len(tokens)

@@ -52,8 +52,7 @@ def model_session(
         pair, passes = _drafting(pair, len(prompt_ids) + max_new_tokens)
         known = chances or perturbation
         model = ModelDrafter(passes, known) if passes else None
-        noise = known.noise_of if known and not known.greedy_from(len(prompt_ids)) else None
-        proposer = AutoDrafter(sizes, model, noise) if sizes else model or LookupDrafter()
+        proposer = AutoDrafter(sizes, model, known) if sizes else model or LookupDrafter(known)
     verifier = Coupled(perturbation) if perturbation else Greedy()
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, verifier)
 

@@ -8,7 +8,7 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.events import Knobs, Verification
 from decoder.session.knob_state import KnobState, Turned
 from decoder.session.steering import Turn
-from decoder.tree import TokenTree, share_of_depth
+from decoder.tree import TokenTree, ruled_part, share_of_depth
 from decoder.tree_rules import Rules
 
 Reason = Literal["length", "eos"]
@@ -80,11 +80,8 @@ def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> li
 
     In a tree of several origins it is the model's nodes that rules have drafted.
     """
-    tree, accepted = outcome.tree, outcome.accepted
-    levels = root_depth + max(tree.depths)
-    if tree.origins:
-        levels = max(depth for depth, origin in zip(tree.depths, tree.origins, strict=True) if origin != "lookup")
-        accepted = [node for node in accepted if tree.origins[node] == "draft"]
+    accepted, levels = ruled_part(outcome.accepted, outcome.tree.depths, outcome.tree.origins or ())
+    levels += root_depth
     return knobs.learn(share_of_depth(accepted, levels)) if knobs and levels else []
 
 

@@ -21,6 +21,8 @@ from decoder.config import Linear, RunConfig
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
 from decoder.loading import load_pair, with_draft
+from decoder.models.checkpoints import display_name
+from decoder.models.drafts import is_model_free
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
 from decoder.tuning.ranking import METHODS, Draft, Ranking
@@ -138,6 +140,8 @@ def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str
     """An engine for each draft that can be used, and why others cannot."""
     if not job.drafts:
         raise ConfigError("--drafts names none; give hub ids or folders with commas between them")
+    if heads := [display_name(name) for name in job.drafts if is_model_free(name)]:
+        raise ConfigError(f"--drafts ranks whole models, which {heads[0]} is not: an EAGLE-3 head; leave it out")
     engines: dict[str, Engine] = {}
     refused: dict[str, DecoderError] = {}
     for name in dict.fromkeys(job.drafts):

@@ -18,7 +18,7 @@ from decoder.config import RunConfig
 from decoder.errors import ConfigError, quoted, require
 from decoder.knobs import Turnable
 from decoder.methods import METHODS, options_of
-from decoder.models.names import LOOKUP, require_both, require_model
+from decoder.models.names import require_both, require_model
 from decoder.sampling.settings import SAMPLING
 from dynatui.cli import bench_paper, bench_sampling, bench_sweep, options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
@@ -280,8 +280,11 @@ def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[st
 def _methods(names: str, models: Models | None = None) -> tuple[str, ...]:
     """Those that were named; of all, those that these models can do."""
     found = request.method_names(names)
-    if models and models.draft == LOOKUP and names == all_methods():
-        found = tuple(name for name in found if not METHODS[name].needs_model)
+    if models and models.draft and names == all_methods():
+        from decoder.models.drafts import is_model_free  # noqa: PLC0415 - imports torch
+
+        if is_model_free(models.draft):
+            found = tuple(name for name in found if not METHODS[name].needs_model)
     for name in found:
         require(not METHODS[name].by_module, f"{name} is measured as the baseline assisted; leave it out of --methods")
     return tuple(dict.fromkeys(found))

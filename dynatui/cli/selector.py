@@ -14,7 +14,6 @@ import typer
 from typer import Option
 
 from decoder.errors import ConfigError, PromptError, quoted, require
-from decoder.models.names import require_model
 from dynatui.cli import options, request
 from dynatui.cli.options import Given, expanded
 from dynatui.cli.time_left import shown
@@ -218,10 +217,11 @@ def _decoded(
 
 def _engine(models: Given) -> "Engine":
     from decoder import load_pair  # noqa: PLC0415 - imports torch
+    from decoder.models.drafts import require_whole_draft  # noqa: PLC0415 - as above
 
     load: Callable[..., Engine] = load_pair
     given = {**asdict(Models()), **models}
-    require_model("dynatui selector", given["target"], given["draft"])
+    require_whole_draft("dynatui selector", given["target"], given["draft"])
     return load(**given, report=streams.say)
 
 

@@ -18,6 +18,7 @@ from dynatui.render.rounds import (
     draws_after,
     is_drawn,
     kept_chance,
+    looked_up,
     piece_text,
     probability,
     round_of,
@@ -82,7 +83,7 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
     """What each row says, in parts that are left out from the end where a row has no room for them."""
     target, lost = _target(scene.state, event, token), [_named(event, node) for node in rivals(event, token)]
     cost, use = _cost(event, token), _use(event)
-    facts = {"token": _who(token), "draft": _drew(event, token) if is_drawn(event) else _draft(event, token)}
+    facts = {"token": _who(token, event), "draft": _drew(event, token) if is_drawn(event) else _draft(event, token)}
     if is_drawn(event):
         facts["verify"] = _verify(scene.state, event, token)
     if apart:
@@ -124,12 +125,15 @@ def _said(text: str) -> Row:
     return ((text, "plain"),)
 
 
-def _who(token: Token) -> list[Row]:
+def _who(token: Token, event: Round | None = None) -> list[Row]:
     name: Row = ((f" {piece_text(token.text)} ", "caret"), (" ", "plain"))
     match token.origin:
         case "accepted":
+            own = node_of(event, token) if event else None
+            found = event is not None and own is not None and looked_up(event, own)
+            guess = "looked up in the text" if found else "a guess of the draft"
             return [
-                (*name, ("a guess of the draft, accepted", "accepted")),
+                (*name, (f"{guess}, accepted", "accepted")),
                 _said(f"round {token.round}, depth {token.depth}"),
             ]
         case "bonus":
@@ -156,7 +160,8 @@ def _draft(event: Round, token: Token) -> list[Row]:
     chance = _chance(probability(event.logprobs[own]))
     if event.draft_logprobs:
         chance = f"{_chance(probability(event.draft_logprobs[own]))}, {chance} with this noise"
-    parts = [_said(f"gave it {chance}, {ranked}")]
+    given = "found it in the text: " if looked_up(event, own) else "gave it "
+    parts = [_said(f"{given}{chance}, {ranked}")]
     return [*parts, (("preferred ", "plain"), *_named(event, others[0]))] if better else parts
 
 

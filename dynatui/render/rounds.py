@@ -12,6 +12,7 @@ from msgspec import structs
 
 from decoder.events import Draws, Round
 from decoder.methods import root_is_drafted
+from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
 from dynatui.render.ink import share
 from dynatui.render.scene import Scene
@@ -28,8 +29,9 @@ def shown_round(scene: Scene) -> Round | None:
     if token is not None:
         return round_of(scene.state, token)
     if stage is None:
-        return scene.state.lane.newest
-    return structs.replace(stage.event, pieces=[clean_line(piece) for piece in stage.event.pieces])
+        return _with_origins(scene.state, scene.state.lane.newest)
+    event = structs.replace(stage.event, pieces=[clean_line(piece) for piece in stage.event.pieces])
+    return _with_origins(scene.state, event)
 
 
 def round_of(state: RunState, token: Token) -> Round | None:
@@ -37,8 +39,15 @@ def round_of(state: RunState, token: Token) -> Round | None:
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
     if place < len(past) and past[place].round == token.round:
-        return past[place]
-    return next((event for event in past if event.round == token.round), None)
+        return _with_origins(state, past[place])
+    return _with_origins(state, next((event for event in past if event.round == token.round), None))
+
+
+def _with_origins(state: RunState, event: Round | None) -> Round | None:
+    """The round; of a run without a draft model each guess is told to be looked up, which events leave to the run."""
+    if event is None or event.origins or state.run is None or state.run.draft != LOOKUP:
+        return event
+    return structs.replace(event, origins=["root", *["lookup"] * (len(event.tokens) - 1)])
 
 
 def bonus_of(scene: Scene, event: Round) -> Token | None:
@@ -115,7 +124,7 @@ def is_drafted(event: Round, node: int) -> bool:
 
 
 def looked_up(event: Round, node: int) -> bool:
-    """Whether the node is a guess of the text's own past in a tree of several origins."""
+    """Whether the node is a guess of the text's own past."""
     return bool(event.origins) and event.origins[node] == "lookup"
 
 

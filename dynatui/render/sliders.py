@@ -186,8 +186,8 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
     back = moved_back(lane)
     if back is not None:
         return _moved_back(back, lane, width, keys.cap("hold"))
-    if len(lane.shares) < lane.window:
-        return ((f"history looks at the first {lane.window} rounds that draft: {len(lane.shares)} so far", "dim"),)
+    if len(lane.ruled) < lane.window:
+        return ((f"history looks at the first {lane.window} rounds that draft: {len(lane.ruled)} so far", "dim"),)
     last = _last(lane)
     if last is None:
         return (("history: ", "plain"), *_now(lane, width - len("history: ")))
@@ -234,7 +234,7 @@ def _last(lane: LaneState) -> Change | None:
 
 def _now(lane: LaneState, width: int) -> Row:
     """Where history is going."""
-    mean, aim = lane.acceptance or 0.0, target(lane)
+    mean, aim = lane.ruled_acceptance or 0.0, target(lane)
     verdict = sign(mean, aim)
     steps = {"=": "holds", ">": "D0 up, τh down", "<": "D0 down, τh up"}[verdict]
     figures = versus(mean, aim)

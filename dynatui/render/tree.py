@@ -7,7 +7,7 @@ from decoder.events import Limit, Round
 from dynatui.number_format import short
 from dynatui.render import rounds
 from dynatui.render.drawn import shape_written, told_shape
-from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside
+from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside, width_of
 from dynatui.render.mask import mask
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
@@ -19,6 +19,10 @@ _CHANCE = 8
 """Cells of the column that sampled trees have besides."""
 _WIDEST_NAME = 36
 _ROOM_FOR_NOTE = 18
+_LEVEL = 2
+"""Cells of a level's guide line."""
+_SHORTEST_NAME = 8
+"""Cells that a name keeps however deep it stands."""
 _LEAST_COPY = 4
 """Tokens of a path from which on a repetition is no accident."""
 _ALONE: Mapping[Limit | None, str] = {
@@ -61,7 +65,7 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     if len(body) + len(explained) < room - 1:
         body += [()] * (room - 1 - len(body) - len(explained)) + explained
     body += [()] * (room - 1 - len(body))
-    body.append(_ending(scene, event))
+    body.append(_ending(scene, event, inner))
     return frame(title, body, (width, height))
 
 
@@ -119,13 +123,15 @@ def _node(event: Round, node: int, guide: str, path: float, width: int, copy: in
     ink: Ink = "caret" if marked else "accepted" if accepted else "plain" if drafted else "strong"
     name = f"{mark}{' ' * drafted}{rounds.piece_text(event.pieces[node])}"
     if width < 3 * _BAR:
-        return fit(((guide, "frame"), (name, ink)), width)
+        return fit(((_narrow(guide, width - _SHORTEST_NAME), "frame"), (name, ink)), width)
     length = max(_BAR, min(3 * _BAR, width // 4))
     if rounds.is_drawn(event):
         return _drawn_node(event, node, guide, (name, ink), path, width, length)
     apart = bool(event.draft_logprobs) and length >= _BAR + _CHANCE
     length -= _CHANCE * apart
-    room = min(_WIDEST_NAME, width - length - _CHANCE * apart - 2 * _NUMBERS) - len(guide)
+    room = min(_WIDEST_NAME, width - length - _CHANCE * apart - 2 * _NUMBERS)
+    guide = _narrow(guide, room - _SHORTEST_NAME)
+    room -= len(guide)
     if not drafted:
         over_bar = "chance" if event.draft_logprobs and not apart else ""
         heading = f" prob.{'  chance' * apart} {over_bar:<{length}}{'path':>{_NUMBERS - 1}}"
@@ -150,7 +156,9 @@ def _drawn_node(event: Round, node: int, guide: str, named: Span, path: float, w
     name, ink = named
     kept = rounds.kept_chance(event, node)
     several = _TIMES * any(count > 1 for count in event.drawn)
-    room = min(_WIDEST_NAME, width - length - several - 2 * _NUMBERS) - len(guide)
+    room = min(_WIDEST_NAME, width - length - several - 2 * _NUMBERS)
+    guide = _narrow(guide, room - _SHORTEST_NAME)
+    room -= len(guide)
     if not rounds.is_drafted(event, node):
         told = "path" if kept is None else "kept"
         return _root(named, room, f"{'':{several}} prob. {'':<{length}}{told:>{_NUMBERS - 1}}")
@@ -165,6 +173,12 @@ def _drawn_node(event: Round, node: int, guide: str, named: Span, path: float, w
         (bar(own if kept is None else kept, length), colour),
         (f"  {_percent(last)}", "dim" if kept is None else colour),
     )
+
+
+def _narrow(guide: str, room: int) -> str:
+    """Guide lines without their first levels where these leave a name no room: a long chain goes straight down."""
+    levels = max(1, room // _LEVEL)
+    return guide if len(guide) <= _LEVEL * levels else "…" + guide[1 - _LEVEL * levels :]
 
 
 def _kept_ink(chance: float) -> Ink:
@@ -219,15 +233,35 @@ def _progress(scene: Scene, event: Round) -> tuple[str, ...]:
     )
 
 
-def _ending(scene: Scene, event: Round) -> Row:
+def _ending(scene: Scene, event: Round, width: int) -> Row:
     if event.draft_forwards is None:
         return (("this method does not show its draft", "dim"),)
     stage = scene.held
     if stage is not None and stage.name == "drafted":
         return (("○ a guess", "plain"), ("  the target has not looked at it yet", "dim"))
-    legend: Row = (("● accepted", "accepted"), ("  ○ rejected", "plain")) if drafted_nodes(event) else ()
-    if any(origin == "lookup" for origin in event.origins):
-        legend = (*legend, ("  ◆◇ looked up", "plain"))
     bonus = rounds.bonus_of(scene, event)
-    sign = "  + target: " if legend else "+ target: "
-    return legend if bonus is None else (*legend, (sign, "dim"), (rounds.piece_text(bonus.text), "bonus"))
+    shown = [*(_legends(event) if drafted_nodes(event) else [()])]
+    if bonus is not None:
+        token = rounds.piece_text(bonus.text)
+        shown = [
+            (*legend, (f"{'  ' if legend else ''}+ {told}", "dim"), (token, "bonus"))
+            for legend in shown
+            for told in ("target: ", "")
+        ]
+    return next((row for row in shown if width_of(row) <= width), shown[-1])
+
+
+def _legends(event: Round) -> list[Row]:
+    """What the marks mean, in wordings from the longest to the shortest."""
+    origins = set(event.origins[1:])
+    if "lookup" not in origins:
+        return [(("● accepted", "accepted"), ("  ○ rejected", "plain"))]
+    if "draft" not in origins:
+        return [
+            (("◆ accepted", "accepted"), ("  ◇ rejected", "plain"), ("  ◆◇ looked up", "dim")),
+            (("◆ accepted", "accepted"), ("  ◆◇ looked up", "dim")),
+        ]
+    return [
+        (("●◆ accepted", "accepted"), ("  ○◇ rejected", "plain"), ("  ◆◇ looked up", "dim")),
+        (("●◆ accepted", "accepted"), ("  ◆◇ looked up", "dim")),
+    ]

@@ -4,7 +4,7 @@ Every method of a race has a state of its own, so that any of them can be watche
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,13 @@ import msgspec
 from msgspec import structs
 
 from decoder.analysis.losslessness import AtDepth, Evidence, by_draft_depth, weighed
-from decoder.analysis.metrics import Tally, by_depth, drafted_nodes
+from decoder.analysis.metrics import Tally, by_depth
 from decoder.append_only import SharedList
 from decoder.events import Knob, Knobs, Limit, Round, Run
 from decoder.knobs import KnobName
 from decoder.methods import METHODS, all_knobs
 from decoder.sampling.settings import Sampling
-from decoder.tree import share_of_depth
+from decoder.tree import depths, ruled_part, share_of_depth
 from dynatui.clean import clean_line
 from dynatui.state.tokens import Token, tokens_of
 
@@ -120,7 +120,9 @@ class LaneState(msgspec.Struct, frozen=True):
     depths: tuple[int, ...] = ()
     """Drafted levels of these rounds."""
     shares: tuple[float, ...] = ()
-    """Depth acceptance of the newest rounds that drafted, a window of them: what history goes by."""
+    """Depth acceptance of the newest rounds that drafted, a window of them."""
+    ruled: tuple[float, ...] = ()
+    """The same of what rules have drafted, without what was looked up beside: what history goes by."""
     settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
     """Every knob as it was set last; of `knobs`, the exact values are there."""
     knobs: Knobs | None = None
@@ -149,8 +151,13 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def acceptance(self) -> float | None:
-        """Mean depth acceptance as history sees it; None before the first draft."""
-        return math.fsum(self.shares) / len(self.shares) if self.shares else None
+        """Mean depth acceptance over the window; None before the first draft."""
+        return _mean(self.shares)
+
+    @property
+    def ruled_acceptance(self) -> float | None:
+        """The same as history sees it."""
+        return _mean(self.ruled)
 
     @property
     def limits(self) -> tuple[Limit | None, ...]:
@@ -187,9 +194,10 @@ def sampling_of(run: Run) -> dict[KnobName, float]:
 
 def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
     """The state after one more round; `tally` counts it already."""
-    window, shares, levels = lane.window, lane.shares, len(by_depth(event))
-    if drafted_nodes(event):
-        shares = (*shares, share_of_depth(event.accepted, levels))[-window:]
+    window, levels = lane.window, len(by_depth(event))
+    ruled = event.accepted, levels
+    if event.origins:
+        ruled = ruled_part(event.accepted, depths(event.parents), event.origins)
     round_s = max(0.0, event.t - (lane.newest.t if lane.newest else 0.0))
     whole = "".join(event.pieces)
     harmless = clean_line(whole) == whole  # as nearly always, and found out at once
@@ -200,12 +208,22 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
         tokens=lane.tokens.plus(tokens_of(event, round_s)),
         recent=(*lane.recent, len(event.committed))[-window:],
         depths=(*lane.depths, levels)[-window:],
-        shares=shares,
+        shares=_with_share(lane.shares, event.accepted, levels, window),
+        ruled=_with_share(lane.ruled, *ruled, window),
         knobs=event.knobs or lane.knobs,
         evidence=weighed(lane.evidence, event),
         draft_depths=by_draft_depth(lane.draft_depths, event),
     )
     return structs.replace(after, curves=_extended(after, event, tally))
+
+
+def _with_share(shares: tuple[float, ...], accepted: Sequence[int], levels: int, window: int) -> tuple[float, ...]:
+    """The newest shares, after one more round if it drafted."""
+    return (*shares, share_of_depth(accepted, levels))[-window:] if levels else shares
+
+
+def _mean(shares: tuple[float, ...]) -> float | None:
+    return math.fsum(shares) / len(shares) if shares else None
 
 
 def turned(lane: LaneState, event: Knob) -> LaneState:
@@ -217,7 +235,7 @@ def turned(lane: LaneState, event: Knob) -> LaneState:
     elif lane.knobs is not None and event.name in Knobs.__struct_fields__:
         lane = structs.replace(lane, knobs=structs.replace(lane.knobs, **{str(event.name): event.new}))
     mark = Mark(event.round, event.name, event.old, event.new, lane.committed)
-    change = Change(mark, by_user, None if by_user else lane.acceptance)
+    change = Change(mark, by_user, None if by_user else lane.ruled_acceptance)
     return structs.replace(
         lane,
         marks=_with(lane.marks, mark) if by_user and mark.old != mark.new else lane.marks,

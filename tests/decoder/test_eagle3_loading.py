@@ -1,6 +1,7 @@
 """A pair with an EAGLE-3 head is loaded, decodes and is shown as any other; what needs a whole draft is refused."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -12,13 +13,14 @@ from decoder.decoding_path import decoding_path
 from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError, PairError
 from decoder.events import Run
-from decoder.loading import with_draft
 from decoder.methods import METHODS
 from decoder.methods.delayed import Delayed
 from decoder.selector.stored import fingerprint
 from decoder.tuning.drafts import cost_ratio
 from decoder.verify.names import Drafting
+from dynatui.cli import bench
 from dynatui.cli.main import main
+from dynatui.session import Models
 from tests.decoder.makers import Played, TinyModels
 from tests.eagle3_checkpoints import FAVOURITES, LAYOUTS, name
 
@@ -26,6 +28,11 @@ pytestmark = pytest.mark.slow
 
 WHOLE = ("hf", "alg1", "delayed", "streaming")
 """Methods that need a whole draft."""
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DYNATUI_CONFIG", os.devnull)
 
 
 @pytest.fixture
@@ -75,12 +82,52 @@ def test_a_selector_needs_a_whole_draft(engine: Engine) -> None:
         list(decode(engine, "a b", RunConfig(("delayed",), 4, delayed=Delayed("traversal", Drafting.DELAYED))))
 
 
-def test_heads_are_not_ranked_beside_drafts(tiny_models: TinyModels) -> None:
-    saved = tiny_models.pair("llama")
-    other = tiny_models.loaded(saved, "float32")
-    head = tiny_models.pair(name("llama", "flat")).draft
-    with pytest.raises(ConfigError, match="only whole models are ranked"):
-        with_draft(other, str(saved.target), str(head), report=lambda _: None)
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The only line that is told."""
+    assert main(arguments) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1
+    return told.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("bench speed --methods alg1 --prompt a", "alg1 cannot do without a draft model"),
+        (
+            "bench speed --hostile --prompt a",
+            "a draft that guesses at random needs a whole model as draft, and head",
+        ),
+        ("bench speed --context 9", "a draft that guesses at random needs a whole model as draft, and head"),
+        ("bench paper --output OUT", "dynatui bench paper needs a whole model as draft, and head is an EAGLE-3 head"),
+        ("bench sampling --output OUT", "dynatui bench sampling needs a whole model as draft, and head"),
+        ("bench sweep thresholds --output OUT --prompt a", "dynatui bench sweep needs a whole model as draft, and"),
+        ("--headless --prompt a --methods ar,alg1", "alg1 cannot do without a draft model"),
+        ("--headless --prompt a --compile", "--compile is for rounds on the device"),
+    ],
+)
+def test_what_needs_a_whole_draft_is_refused_in_one_line_before_anything_is_loaded(
+    tiny_models: TinyModels, arguments: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tiny_models.pair(name("llama", "nested"))
+    models = ["--target", str(saved.target), "--draft", str(saved.draft), "--device", "cpu"]
+    given = [word.replace("OUT", str(tmp_path / "out")) for word in arguments.split()]
+    assert refused([*given, *models], capsys).startswith(f"dynatui: {line}")
+
+
+@pytest.mark.parametrize("beside", [[], ["TARGET"]])
+def test_heads_are_not_ranked(tiny_models: TinyModels, beside: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    saved = tiny_models.pair(name("llama", "flat"))
+    drafts = ",".join([str(saved.target) for _ in beside] + [str(saved.draft)])
+    told = refused(["tune", "--target", str(saved.target), "--drafts", drafts, "--prompt", "a"], capsys)
+    assert told.startswith("dynatui: --drafts ranks whole models, which head is not")
+
+
+def test_all_methods_that_go_with_a_head_are_measured_where_none_is_named(tiny_models: TinyModels) -> None:
+    saved = tiny_models.pair(name("llama", "flat"))
+    found = bench._methods(bench.all_methods(), Models(target=str(saved.target), draft=str(saved.draft)))
+    assert set(METHODS) - set(found) == set(WHOLE)
 
 
 def test_what_a_head_costs_is_measured(engine: Engine) -> None:
@@ -92,6 +139,26 @@ def test_a_head_and_a_target_that_do_not_fit_are_refused_in_one_line(tiny_models
     with pytest.raises(PairError, match="counted from 0") as refusal:
         load_pair(str(tiny_models.pair("llama").target), str(head), device="cpu", dtype="float32")
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"vocab_size": 300}, "was made for a target of 300 tokens, and target has 288"),
+        ({"hidden_size": 48}, "was made for hidden rows of width 48, and those of target have 32"),
+    ],
+)
+def test_a_head_of_another_target_is_refused_before_that_is_loaded(
+    tiny_models: TinyModels, tmp_path: Path, change: dict[str, int], line: str
+) -> None:
+    saved, said, other = tiny_models.pair(name("llama", "nested")), list[str](), tmp_path / "head"
+    shutil.copytree(saved.draft, other)
+    fields = json.loads((other / "config.json").read_text())
+    fields["transformer_layer_config"] |= change
+    (other / "config.json").write_text(json.dumps(fields))
+    with pytest.raises(PairError, match=line):
+        load_pair(str(saved.target), str(other), device="cpu", report=said.append)
+    assert not said
 
 
 def test_a_head_is_no_target(tiny_models: TinyModels) -> None:

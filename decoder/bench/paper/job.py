@@ -25,7 +25,6 @@ from decoder.bench.protocol import Turn, schedule, taken, warmed_up
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.loading import load_pair
-from decoder.models.names import require_model
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.whole_files import made_folder
@@ -166,7 +165,6 @@ def _warm_up(asked: Asked, prompts: Sequence[Sequence[int]]) -> Sequence[Sequenc
 
 def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
     """The pair, whose texts end and are chosen as asked for."""
-    require_model("dynatui bench paper", job.target, job.draft)
     engine = load_pair(
         job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
     )

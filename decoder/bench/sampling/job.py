@@ -29,7 +29,7 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
 from decoder.loading import load_pair
 from decoder.methods.delayed import SHIPPED
-from decoder.models.names import require_model
+from decoder.models.drafts import require_whole_draft
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompt, without_surrogates
 from decoder.sampling.settings import Sampling, Schedule
@@ -97,7 +97,7 @@ def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, boo
             held by another process, or models or device fail.
         KeyboardInterrupt: Nothing was complete yet when it came.
     """
-    require_model("dynatui bench sampling", job.target, job.draft)
+    require_whole_draft("dynatui bench sampling", job.target, job.draft)
     job.asked()
     if job.selector != SHIPPED:
         # What is no selector at all is refused before models are loaded.

@@ -23,7 +23,7 @@ from decoder.errors import DeviceError
 from decoder.forward.near_tie import Judge, Verdict
 from decoder.knobs import Turnable
 from decoder.loading import load_pair
-from decoder.models.names import require_model
+from decoder.models.drafts import require_whole_draft
 from decoder.models.text import encode_prompts
 
 SETTING, REFERENCE = "setting", "reference"
@@ -46,7 +46,7 @@ def ready(job: OnSettings, note: Callable[[str], None]) -> Ready:
     Raises:
         DecoderError: A prompt does not fit, or models or device fail.
     """
-    require_model("dynatui bench sweep", job.target, job.draft)
+    require_whole_draft("dynatui bench sweep", job.target, job.draft)
     engine = load_pair(
         job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
     )

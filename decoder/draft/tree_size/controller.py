@@ -190,7 +190,9 @@ class TreeSizeController:
         beside = grown.beside(guess.tokens, guess.shares) if grown else guess.shares
         for token, share in zip(guess.tokens, beside, strict=False):
             there = grown is not None and token in grown.tokens[: grown.count]
-            if not there and above * share >= drafted.row_price and first <= MOST_TRIED:
+            # Where rows cost nothing all pay, but a chance of 0 has no logarithm.
+            pays = share > 0 and above * share >= drafted.row_price
+            if not there and pays and first <= MOST_TRIED:
                 tokens.append(token)
                 shares.append(share)
         drafted.looked_up[parent] = LookedUp(guess, first, tokens)

@@ -27,10 +27,12 @@ class Grown:
 
         All others share what the draft leaves, in proportion to their chances where it guesses at none of those.
         """
-        unknown = 1 - sum(chance for token, chance in zip(tokens, chances, strict=False) if token in self.tokens)
+        guesses = list(zip(tokens, chances, strict=False))
+        # Not 1 less the others: of a token that is nearly certain nothing would be left to divide by.
+        unknown = chances[-1] + sum(chance for token, chance in guesses if token not in self.tokens)
         return [
             self.shares[self.tokens.index(token)] if token in self.tokens else self.shares[-1] * chance / unknown
-            for token, chance in zip(tokens, chances, strict=False)
+            for token, chance in guesses
         ]
 
 

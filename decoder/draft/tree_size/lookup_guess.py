@@ -5,21 +5,18 @@ from what the target chose. Knows neither trees nor models.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
 
 from decoder.draft.lookup import Continuation
+from decoder.draft.lookup_noise import ranked
 from decoder.draft.suffix_automaton import KINDS, LONGEST
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
+from decoder.sampling.noise import TokenNoise
 
-TokenNoise: TypeAlias = Callable[[int, Sequence[int]], Sequence[float]]
-"""(position, tokens) -> what coupled sampling adds to the logarithm of each token's probability there."""
 SIBLINGS = 4
 """Next tokens that are guessed after one node."""
 DEEPEST = 64
 """Levels that are looked ahead."""
-RANKED = 16
-"""Of which the best under the noise are these, where sampled."""
 SHARPNESS, OTHERS = 1.0, 2.0
 """What learning begins with: shares are taken as chances, and other tokens weigh over three times as much as
 one of the least familiar guesses."""
@@ -39,13 +36,12 @@ class LookupGuess:
         self, ahead: Continuation, acceptance: AcceptanceModel, position: int = 0, noise: TokenNoise | None = None
     ) -> None:
         """The best guesses for a position; `noise`: what is known of how the target samples, None: nothing."""
-        following = ahead.following(RANKED if noise else SIBLINGS)
-        tokens = [token for token, _ in following]
-        logprobs = [math.log(share) for _, share in following]
         if noise:
-            scores = [sum(both) for both in zip(logprobs, noise(position, tokens), strict=True)]
-            best = sorted(range(len(tokens)), key=lambda index: -scores[index])[:SIBLINGS]
-            tokens, logprobs = [tokens[index] for index in best], [scores[index] for index in best]
+            found = ranked(ahead, position, noise)[:SIBLINGS]
+            tokens, logprobs = [token for token, _, _ in found], [score for _, _, score in found]
+        else:
+            following = ahead.following(SIBLINGS)
+            tokens, logprobs = [token for token, _ in following], [math.log(share) for _, share in following]
         self.tokens = tokens
         self.logprobs = logprobs
         """Of their shares among all that followed, and the noise."""

@@ -44,13 +44,13 @@ PLAIN_EVERY = 64
 class LossLimit:
     """Of one text."""
 
-    def __init__(self, costs: CostModel, acceptance: AcceptanceModel, credit: float = CREDIT) -> None:
-        """Begins a text, which adds to what other texts have shown of these guesses."""
+    def __init__(self, costs: CostModel, acceptance: AcceptanceModel, credit: float | None = None) -> None:
+        """Begins a text, which adds to what other texts have shown of these guesses; without a credit, `CREDIT`."""
         self._costs = costs
         self._acceptance = acceptance
         self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))
-        self._given = credit
-        self.tokens = credit * (1 + TRUSTED * self._trust)
+        self._given = CREDIT if credit is None else credit
+        self.tokens = self._given * (1 + TRUSTED * self._trust)
         """That drafting may lose from here on."""
         self.patience = self._least_patience
         """The draft is tested when it has missed so many rows."""

@@ -49,6 +49,17 @@ class HeadShape:
         return self.draft_vocabulary != self.layer.vocab_size
 
 
+@dataclass(frozen=True)
+class TargetSizes:
+    """What a head must fit of its target."""
+
+    name: str
+    vocabulary: int
+    width: int
+    """Of a hidden row."""
+    layers: int
+
+
 def usual_layers(layers: int) -> tuple[int, ...]:
     """The layers of a target of so many whose inputs heads read that name none: a low, a middle and a high one."""
     return 2, layers // 2, layers - 3

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,7 +16,8 @@ from torch import Tensor
 
 from decoder.errors import ModelError, PairError, first_line
 from decoder.forward.eagle3.head import Head
-from decoder.forward.eagle3.shape import LAYER, HeadShape, optional_shapes, shapes, usual_layers
+from decoder.forward.eagle3.shape import LAYER, HeadShape, TargetSizes, optional_shapes, shapes, usual_layers
+from decoder.forward.families.architecture import Architecture
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import display_name
 from decoder.models.known_checkpoint import weight_files
@@ -36,7 +38,8 @@ def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.d
         PairError: It was made for another target.
     """
     shown = display_name(name)
-    layers = _fitting_layers(shown, shape, target)
+    sizes = TargetSizes(target.name, target.width, target.embedding.shape[1], target.layers)
+    layers = fitting_layers(shown, shape, sizes)
     tensors = _tensors(name, shown, shape)
     tokens = _tokens(shown, shape, tensors)
     rows = tensors.pop(EMBEDDING, None)
@@ -51,18 +54,23 @@ def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.d
     )
 
 
-def _fitting_layers(shown: str, shape: HeadShape, target: LanguageModel) -> tuple[int, ...]:
+def sizes_of(name: str, config: Any) -> TargetSizes:
+    """Those of a target that is not loaded yet, by its configuration."""
+    text = config if isinstance(config, Architecture) else config.get_text_config()
+    return TargetSizes(name, text.vocab_size, text.hidden_size, text.num_hidden_layers)
+
+
+def fitting_layers(shown: str, shape: HeadShape, target: TargetSizes) -> tuple[int, ...]:
     """The layers of the target that the head reads; raises PairError where the two do not fit."""
-    arch, width = shape.layer, target.embedding.shape[1]
-    if arch.vocab_size != target.width:
+    if shape.layer.vocab_size != target.vocabulary:
         raise PairError(
-            f"{shown} was made for a target of {arch.vocab_size} tokens, and {target.name} has {target.width}; "
-            "choose the head that was made for this target"
+            f"{shown} was made for a target of {shape.layer.vocab_size} tokens, and {target.name} has "
+            f"{target.vocabulary}; choose the head that was made for this target"
         )
-    if shape.target_width != width:
+    if shape.target_width != target.width:
         raise PairError(
-            f"{shown} was made for hidden rows of width {shape.target_width}, and those of {target.name} have {width}; "
-            "choose the head that was made for this target"
+            f"{shown} was made for hidden rows of width {shape.target_width}, and those of {target.name} have "
+            f"{target.width}; choose the head that was made for this target"
         )
     layers = shape.target_layers or usual_layers(target.layers)
     if not all(low < high for low, high in zip((-1, *layers), (*layers, target.layers), strict=True)):

@@ -4,15 +4,18 @@ Shares nothing with the engine but the numbers that bound it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from decoder.draft.lookup import COUNTED, FORESEEN, SHORTEST
+from decoder.draft.lookup_noise import RANKED
 from decoder.draft.suffix_automaton import LONGEST
 from tests.reference import Margin, Path, Rules, most_probable
 
 Follower = tuple[int, float]
 """A next token, and its share of all that followed."""
+Noise = Callable[[int, int], float]
+"""(position, token) -> what is added to the logarithm of its probability there."""
 
 
 def places(text: Sequence[int], length: int) -> list[int]:
@@ -49,16 +52,25 @@ def ending(text: Sequence[int]) -> int:
     return max(lengths, key=lambda length: (expected_tokens(text, length), length), default=0)
 
 
-def tree(text: Sequence[int], rules: Rules, room: int) -> dict[Path, float]:
+def chances(found: Sequence[Follower], position: int, noise: Noise | None) -> list[Follower]:
+    """What followed, each with the logarithm of its share; under noise, of its chance to be chosen, the best first."""
+    if noise is None:
+        return [(token, math.log(share)) for token, share in found]
+    weights = {token: share * math.exp(noise(position, token)) for token, share in found[:RANKED]}
+    whole = sum(weights.values())
+    return [(token, math.log(weights[token] / whole)) for token in sorted(weights, key=lambda token: -weights[token])]
+
+
+def tree(text: Sequence[int], rules: Rules, room: int, noise: Noise | None = None) -> dict[Path, float]:
     """The drafted nodes in breadth-first order, each with the logarithm of its path's probability; the root first."""
     length = ending(text)
 
     def children(node: Path, logp: float) -> dict[Path, float]:
         if not length or len(node) >= min(rules.deepest, room) or not rules.expands(node, logp):
             return {}
-        found = followers(text, length, node)
-        width = rules.breadth([math.log(share) for _, share in found]) if found else 0
-        return {(*node, token): logp + math.log(share) for token, share in found[:width]}
+        found = chances(followers(text, length, node), len(text) + len(node), noise)
+        width = rules.breadth([logprob for _, logprob in found]) if found else 0
+        return {(*node, token): logp + logprob for token, logprob in found[:width]}
 
     grown: dict[Path, float] = {(): 0.0}
     level = dict(grown)

@@ -4,13 +4,18 @@ import math
 from collections.abc import Callable, Sequence
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.config import BestFirst, DynaTree, Fixed, Linear
+from decoder.config import BestFirst, DynaTree, Fixed, Linear, Sampling
 from decoder.draft import lookup
 from decoder.draft.lookup import Past
 from decoder.draft.lookup_drafter import LookupDrafter
+from decoder.sampling.chances import DraftChances, OwnProbabilities
+from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.settings import Schedule
+from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from tests import reference
 from tests.decoder.draft import lookup_reference as searched
@@ -29,9 +34,18 @@ BY_RULES: list[tuple[Rules, Callable[[], reference.Rules]]] = [
 ]  # fmt: skip
 
 
-def chain(text: Sequence[int], count: int) -> list[int]:
+def chain(text: Sequence[int], count: int, chances: DraftChances | None = None) -> list[int]:
     """What a chain of so many tokens drafts after a text."""
-    return LookupDrafter().propose(text, Linear(count).rule(), 100).tree.tokens[1:]
+    return LookupDrafter(chances).propose(text, Linear(count).rule(), 100).tree.tokens[1:]
+
+
+def paths(tree: TokenTree) -> list[reference.Path]:
+    """The tokens from below the root to each node."""
+    return [tuple(tree.tokens[above] for above in reversed(tree.ancestors(node)[:-1])) for node in range(len(tree))]
+
+
+def noisy(seed: int, schedule: Schedule | None = None) -> Perturbation:
+    return Perturbation(seed, schedule or Schedule(Sampling(0.7)), 10, torch.device("cpu"))
 
 
 @examples(60)
@@ -60,10 +74,22 @@ def test_a_tree_is_that_of_a_search_under_every_rule(
     rules: Rules, plain: Callable[[], reference.Rules], text: list[int], room: int
 ) -> None:
     tree = LookupDrafter().propose(text, rules.rule(), room).tree
-    paths = [tuple(tree.tokens[above] for above in reversed(tree.ancestors(node)[:-1])) for node in range(len(tree))]
     expected = searched.tree(text, plain(), room)
-    assert paths == list(expected)
+    assert paths(tree) == list(expected)
     assert tree.path_logprobs == list(expected.values())
+
+
+@pytest.mark.parametrize(("rules", "plain"), BY_RULES, ids=lambda given: type(given).__name__)
+@examples(60)
+@given(text=TEXTS, room=st.integers(0, 6), seed=st.integers(0, 9))
+def test_under_noise_that_is_known_it_is_that_of_a_search_too(
+    rules: Rules, plain: Callable[[], reference.Rules], text: list[int], room: int, seed: int
+) -> None:
+    made = noisy(seed)
+    tree = LookupDrafter(made).propose(text, rules.rule(), room).tree
+    expected = searched.tree(text, plain(), room, lambda position, token: made.noise_of(position, [token])[0])
+    assert paths(tree) == list(expected)
+    assert tree.path_logprobs == pytest.approx(list(expected.values()))
 
 
 @examples(60)
@@ -81,6 +107,42 @@ def test_what_followed_most_often_is_the_likeliest() -> None:
     tree = LookupDrafter().propose(text, Fixed(1, 3, 0.0).rule(), 9).tree
     assert tree.tokens == [7, 1, 3, 2]
     assert [round(math.exp(logprob), 3) for logprob in tree.logprobs] == [1, 0.5, 0.25, 0.25]
+
+
+def test_of_what_followed_as_often_that_is_drafted_which_the_noise_favours() -> None:
+    text = [6, 7, 1, 6, 7, 2, 6, 7]
+    found = set[int]()
+    for seed in range(20):
+        (token,) = chain(text, 1, noisy(seed))
+        one, other = noisy(seed).noise_of(len(text), [1, 2])
+        assert token == (1 if one > other else 2)
+        found.add(token)
+    assert found == {1, 2}
+
+
+def test_under_noise_a_node_has_its_share_beside_its_chance() -> None:
+    text = [6, 7, 1, 6, 7, 2, 6, 7, 1, 6, 7, 3, 6, 7]
+    tree = LookupDrafter(noisy(1)).propose(text, Fixed(1, 3, 0.0).rule(), 9).tree
+    assert tree.draft_logprobs is not None
+    shares = {token: round(math.exp(own), 3) for token, own in zip(tree.tokens, tree.draft_logprobs, strict=True)}
+    assert shares == {7: 1, 1: 0.5, 2: 0.25, 3: 0.25}
+    assert sum(map(math.exp, tree.logprobs[1:])) == pytest.approx(1)
+
+
+def test_noise_counts_from_where_the_user_turns_it_on_and_to_where_it_is_turned_off() -> None:
+    text, schedule, greedy = [6, 7, 1, 6, 7, 2, 6, 7], Schedule(), list[bool]()
+    drafter = LookupDrafter(noisy(3, schedule))
+    for temperature in (0.0, 0.7, 0.0):
+        schedule.turn(len(text), Sampling(temperature))
+        greedy.append(drafter.propose(text, Fixed(1, 2, 0.0).rule(), 9).tree.draft_logprobs is None)
+        text += [1, 6, 7]
+    assert greedy == [True, False, True]
+
+
+def test_who_does_not_know_the_noise_goes_by_shares() -> None:
+    text, own = [6, 7, 1, 6, 7, 1, 6, 7, 2, 6, 7], OwnProbabilities(Schedule(Sampling(0.7)))
+    rule = Fixed(1, 2, 0.0).rule()
+    assert LookupDrafter(own).propose(text, rule, 9) == LookupDrafter().propose(text, rule, 9)
 
 
 def test_a_longer_end_that_agrees_is_worth_more_than_a_shorter_one_that_does_not() -> None:

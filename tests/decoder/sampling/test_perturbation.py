@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from decoder.config import Sampling
+from decoder.sampling.chances import OwnProbabilities
 from decoder.sampling.perturbation import KEPT, MADE_AT_ONCE, SHARPNESS, Perturbation, kept, truncated
 from decoder.sampling.settings import Schedule
 from tests import sampled_reference
@@ -109,6 +110,15 @@ def test_a_token_s_noise_is_what_its_score_has_beyond_its_logit_in_temperatures(
     scores = made.scores(torch.zeros((1, VOCABULARY)), [12])[0]
     assert made.noise_of(12, tokens) == pytest.approx([float(scores[token]) / 0.7 for token in tokens])
     assert perturbation(Sampling(0.0)).noise_of(12, tokens) == [0.0, 0.0, 0.0]
+
+
+def test_noise_is_known_from_a_position_on_where_something_is_random_there() -> None:
+    schedule = Schedule(Sampling(0.0))
+    schedule.turn(5, Sampling(0.7))
+    schedule.turn(9, Sampling(0.0))
+    sampled = [Perturbation(5, schedule, VOCABULARY, CPU).noise_from(position) is not None for position in (2, 8, 9)]
+    assert sampled == [True, True, False]
+    assert OwnProbabilities(schedule).noise_from(8) is None
 
 
 def test_each_position_obeys_the_settings_in_force_there() -> None:

@@ -193,6 +193,16 @@ def test_nothing_is_kept_of_drafted_rows(tiny_models: TinyModels) -> None:
         assert passes.behind(session.text) == sum(len(rows) for rows in passes._unread)
 
 
+def test_states_that_were_read_are_let_go_of(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair(name("llama", "flat")), "float32")
+    session = host_session(engine, prompt_of(tiny_models, name("llama", "flat")), 12, BUSHY)
+    session.prefill()
+    assert isinstance(session.proposer, ModelDrafter)
+    assert isinstance(session.proposer.passes, Eagle3Passes)
+    for rows in session.proposer.passes._unread:
+        assert rows.untyped_storage().nbytes() == rows.nbytes
+
+
 def test_auto_measures_what_a_head_costs_and_drafts_where_that_pays(tiny_models: TinyModels) -> None:
     engine = replace(tiny_models.loaded(tiny_models.pair(name("llama", "flat")), "float32"), costs={})
     played = Played(list(decode(engine, PROMPT, RunConfig(("ar", "auto"), 60, auto=Auto()))))

@@ -1,6 +1,7 @@
 """`--draft lookup` from the command line: what runs without a draft model, and what is refused in one line."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,8 @@ NEEDY = (
 
 
 @pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "none.toml"))
-    (tmp_path / "none.toml").touch()
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DYNATUI_CONFIG", os.devnull)
 
 
 @pytest.mark.parametrize(

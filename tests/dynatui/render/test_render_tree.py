@@ -9,6 +9,7 @@ from msgspec import structs
 
 from decoder.events import Limit, Round
 from decoder.session.steering import Stage
+from decoder.tree import Origin
 from dynatui.render.rounds import chosen, path_logprobs, piece_text, round_of
 from dynatui.render.scene import Scene
 from dynatui.render.tree import nodes, tree, walk
@@ -280,13 +281,59 @@ def test_a_held_tree_and_an_inspected_one_say_what_they_repeat() -> None:
     assert all("repeats 6" in "".join(lines(tree(scene, 46, 9))) for scene in (held, inspected))
 
 
+def _of(*origins: Origin) -> Round:
+    return structs.replace(tree_round(0), origins=["root", *origins])
+
+
 def test_what_was_looked_up_has_marks_of_its_own() -> None:
-    event = structs.replace(tree_round(0), origins=["root", "draft", "lookup", "lookup", "draft", "lookup"])
+    event = _of("draft", "lookup", "lookup", "draft", "lookup")
     shown = lines(tree(Scene(state_of([run(), event])), 60, 10))
-    marks = [next((sign for sign in "●○◆◇" if sign in line), "") for line in shown[2:7]]
-    assert set(marks) <= set("●○◆◇")
-    assert ("◆" in marks) or ("◇" in marks)
-    assert "◆◇ looked up" in shown[-2]
+    marks = [next(sign for sign in "●○◆◇" if sign in line) for line in shown[2:7]]
+    expected = {(True, True): "◆", (True, False): "◇", (False, True): "●", (False, False): "○"}
+    order = [node for node, _ in walk(event.parents, set(range(6)))][1:]
+    assert marks == [expected[event.origins[node] == "lookup", node in event.accepted] for node in order]
+    assert set(marks) >= {"◆", "●"}
+    assert "●◆ accepted  ○◇ rejected  ◆◇ looked up" in shown[-2]
+
+
+def test_where_all_was_looked_up_the_legend_names_no_other_marks() -> None:
+    shown = lines(tree(Scene(state_of([run(), _of(*["lookup"] * 5)])), 60, 10))
+    assert "◆ accepted  ◇ rejected  ◆◇ looked up  + target: a" in shown[-2]
+    assert not set("●○") & set("".join(shown))
+
+
+def test_without_a_draft_model_every_guess_of_every_method_was_looked_up() -> None:
+    begun = structs.replace(run(), draft="lookup")
+    shown = "".join(lines(tree(Scene(state_of([begun, tree_round(0)])), 60, 10)))
+    assert "◆" in shown
+    assert not set("●○") & set(shown)
+
+
+def test_a_legend_that_is_too_long_gives_up_words_before_the_target_s_token() -> None:
+    state = state_of([run(), _of("draft", "lookup", "lookup", "draft", "lookup")])
+    for width in (60, 46, 44):
+        legend = lines(tree(Scene(state), width, 10))[-2]
+        assert "looked up" in legend
+        assert legend.rstrip(" │").endswith(("+ a time", "+ target: a time"))
+
+
+def test_a_long_chain_goes_straight_down_when_it_is_deep() -> None:
+    count = 40
+    chain = structs.replace(
+        tree_round(0),
+        tokens=list(range(count)),
+        parents=list(range(-1, count - 1)),
+        logprobs=[0.0] + [-0.05] * (count - 1),
+        pieces=[f" word{node}" for node in range(count)],
+        accepted=list(range(1, count)),
+        origins=["root"] + ["lookup"] * (count - 1),
+    )
+    for width in (20, 28, 44, 80, 120):
+        for line in lines(nodes(chain, width, count)):
+            assert len(line.rstrip()) <= width
+            assert "◆ wor" in line or "word0" in line
+        if width >= 28:
+            assert all(line.rstrip().endswith("%") for line in lines(nodes(chain, width, count))[1:])
 
 
 def test_a_tree_of_the_draft_alone_does_not_speak_of_lookups() -> None:

@@ -9,6 +9,7 @@ from decoder.analysis.metrics import fold
 from decoder.config import DynaTree, Fixed, Linear
 from decoder.events import End, Event, Knob, Round, Summary
 from decoder.knobs import KnobName
+from decoder.tree import Origin, depths
 from dynatui.state.lane import IN_A_ROW, Curve
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState, apply
 from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, state_of, story, tree_round
@@ -68,8 +69,25 @@ def test_a_round_without_a_draft_leaves_acceptance_where_it_was() -> None:
     alone = structs.replace(plain_round("dynatree", 1), knobs=tree_round(1).knobs)
     state = state_of([run(), tree_round(0), alone, structs.replace(alone, round=2), tree_round(3)])
     assert state.lane.curves.acceptance.points[:] == pytest.approx((2 / 3,) * 4)
-    assert state.lane.shares == pytest.approx((2 / 3, 2 / 3))
+    assert state.lane.shares == state.lane.ruled == pytest.approx((2 / 3, 2 / 3))
     assert state.lane.curves.tokens.points == (3, 2, 5 / 3, 5 / 3)
+
+
+def test_history_goes_by_what_rules_have_drafted_beside_lookups() -> None:
+    """As the engine does: lookups are neither deep nor accepted to it, and a round of nothing else tells it nothing."""
+    event = tree_round(0)
+    levels = depths(event.parents)
+    deepest = max(event.accepted, key=levels.__getitem__)
+    origins: list[Origin] = ["root", *["draft"] * (len(levels) - 1)]
+    for node, parent in enumerate(event.parents):
+        if deepest in (node, parent):
+            origins[node] = "lookup"
+    mixed = structs.replace(event, origins=origins)
+    alone = structs.replace(event, round=1, origins=["root", *["lookup"] * (len(levels) - 1)])
+    lane = state_of([run(), mixed, alone]).lane
+    left = max(level for level, origin in zip(levels, origins, strict=True) if origin != "lookup")
+    assert lane.shares == pytest.approx((2 / 3, 2 / 3))
+    assert lane.ruled == pytest.approx(((len(event.accepted) - 1) / left,))
 
 
 def test_before_the_first_draft_acceptance_is_not_known() -> None:

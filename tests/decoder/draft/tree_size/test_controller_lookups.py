@@ -177,3 +177,15 @@ def test_a_draft_that_lookups_have_left_behind_is_not_tested_for_that() -> None:
     assert text.behind is not None
     assert text.behind > 300
     assert "draft" not in text.ways[20:]
+
+
+def test_what_the_draft_rules_out_is_no_guess_even_where_rows_cost_nothing() -> None:
+    """Truncated sampling and heads of few tokens give a token no chance at all."""
+    level, rows = Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0})
+    sizes = TreeSizeController(Costs(Curve({1: 1.0}), level, level, rows, level), AcceptanceModel())
+    found = Past([0, 1, 2, 3, 4, 0, 1]).continuation()
+    assert found is not None
+    guess = LookupGuess(found, sizes.lookups)
+    assert sizes.way(1, guess) == "draft"
+    sizes.grown(0, [9, 2], [0.0, -1e4], 1)
+    assert sizes.looked_up(0, guess) == ([], [])
