@@ -81,7 +81,7 @@ def with_short_quotes(message: str) -> str:
     return _LONG_QUOTE.sub(lambda found: shortened(found[0]), message)
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """An error's reason without the full stop: its first line, and the next where the first only announces it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return with_short_quotes(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:"))

@@ -5,7 +5,7 @@ Token counts are counts, `*_s` are seconds, `*_bytes` are bytes.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -75,13 +75,17 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     @property
     def place(self) -> str:
         """The device, or the processes of the target and theirs."""
-        devices = dict.fromkeys(self.ranks)
-        return f"{len(self.ranks)} processes on {', '.join(devices)}" if self.ranks else self.device
+        return place(self.device, self.ranks)
 
     @property
     def arithmetic(self) -> str:
         """The dtype, whether it is exact, and the draft's where that is another."""
         return arithmetic(self.dtype, self.draft_dtype, exact=self.exact)
+
+
+def place(device: str, ranks: Sequence[str]) -> str:
+    """Where a target runs, in words: its device, or the processes that it is spread over and theirs."""
+    return f"{len(ranks)} processes on {', '.join(dict.fromkeys(ranks))}" if ranks else device
 
 
 def arithmetic(dtype: str, draft_dtype: str, *, exact: bool = False) -> str:

@@ -89,7 +89,7 @@ class Leader:
             raise self._fault
         try:
             return work()
-        except Exception as error:
+        except BaseException as error:  # an interruption leaves the ranks in different places too
             self._fault = self._failed(error)
             if isinstance(error, RuntimeError) and not memory_is_full(error):
                 raise self._fault from error
@@ -112,7 +112,7 @@ class Leader:
         )
         self._channel.send(encoded(told))
 
-    def _failed(self, error: Exception) -> DeviceError:
+    def _failed(self, error: BaseException) -> DeviceError:
         return DeviceError(
             f"the {len(self.devices)} processes of the target cannot go on: {reason(error)}; one of them may have "
             "ended, so start again"

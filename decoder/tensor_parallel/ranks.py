@@ -43,6 +43,11 @@ def told(environment: Mapping[str, str]) -> bool:
     return all(name in environment for name in VARIABLES)
 
 
+def started(environment: Mapping[str, str]) -> Ranks:
+    """This process among all that were started with it, as it was told; raises ConfigError for what are no numbers."""
+    return Ranks(*(_number(name, environment[name]) for name in VARIABLES))
+
+
 def ranks_of(asked: int, environment: Mapping[str, str]) -> Ranks:
     """This process among as many as were asked for.
 
@@ -54,7 +59,7 @@ def ranks_of(asked: int, environment: Mapping[str, str]) -> Ranks:
             f"tensor_parallel is {asked}, and nobody has started so many processes; start the program by torchrun "
             f"--nproc-per-node {asked}, or by dynatui --tensor-parallel {asked}"
         )
-    found = Ranks(*(_number(name, environment[name]) for name in VARIABLES))
+    found = started(environment)
     if found.count != asked:
         raise ConfigError(
             f"--tensor-parallel is {asked}, and WORLD_SIZE says that {found.count} processes were started; give both "

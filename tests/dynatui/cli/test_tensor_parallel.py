@@ -1,13 +1,12 @@
-"""A target over several processes writes what one process writes; whatever ends one of them ends all."""
+"""Whatever ends one process of a target ends all of them, soon; what cannot be is refused."""
 
-import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,28 +14,19 @@ from typing import Any
 import pytest
 
 from decoder.events import Round, Run, Summary
-from decoder.methods import METHODS
 from dynatui.record.reader import read
+from tests.dynatui.cli.spread_runs import FLOAT32, ended_run, environment
 from tests.dynatui.pty_terminal import ENTER, ROOT, Start, assert_left_clean, terminals
 from tests.dynatui.rank_processes import GONE_WITHIN_S, seconds_until_gone, wait_for_ranks
-from tests.tiny import TinyPair, kindred_pair
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc"),
 ]
 
-SPREAD = ",".join(name for name, method in METHODS.items() if not method.whole_target)
-FLOAT32 = ("--device", "cpu", "--dtype", "float32")
 LONG = ("--headless", *FLOAT32, "--methods", "dynatree,ar", "--prompt", "The tree", "--max-new-tokens", "1500")
 SLOWLY = ("--speed", "0.02")
 """So that it ends by what is done to it."""
-
-
-@pytest.fixture(scope="session")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TinyPair]:
-    home = tmp_path_factory.mktemp("pairs")
-    return {family: kindred_pair(family, home / family) for family in ("llama", "neox", "qwen3")}
 
 
 @pytest.fixture
@@ -46,77 +36,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield begin
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT))}
-
-
-def models(pair: TinyPair | None) -> list[str]:
-    """Of a tiny pair, or of the embedded one."""
-    return [*FLOAT32, *(("--target", str(pair.target), "--draft", str(pair.draft)) if pair else ())]
-
-
-def decoded(command: Sequence[str], cwd: Path) -> dict[str, Any]:
-    """What a run without a screen prints as JSON, and nothing else."""
-    done = subprocess.run(
-        [sys.executable, *command, "--json"], env=environment(), cwd=cwd, capture_output=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def tokens(found: dict[str, Any]) -> dict[str, list[int]]:
-    return {name: figures["tokens"] for name, figures in found["methods"].items()}
-
-
-def assert_spread_as_whole(pair: TinyPair | None, count: int, further: Sequence[str], cwd: Path) -> dict[str, Any]:
-    """Runs both; the run over several processes."""
-    asked = ["-m", "dynatui", *models(pair), "--prompt", "The tree grows", *further]
-    spread, whole = decoded([*asked, "--tensor-parallel", str(count)], cwd), decoded(asked, cwd)
-    assert tokens(spread) == tokens(whole)
-    assert all(figures["identical_to_ar"] is not False for figures in spread["methods"].values())
-    return spread
-
-
-def test_two_processes_write_what_one_writes(pairs: dict[str, TinyPair], tmp_path: Path) -> None:
-    found = assert_spread_as_whole(pairs["llama"], 2, ["--methods", SPREAD, "--max-new-tokens", "100"], tmp_path)
-    assert found["ranks"] == ["cpu", "cpu"]
-    assert len(found["peak_bytes_by_rank"]) == 2
-    assert min(found["peak_bytes_by_rank"]) > 2**20
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("temperature", ["0", "0.7"])
-@pytest.mark.parametrize(
-    ("family", "count"), [("llama", 2), ("neox", 2), ("qwen3", 2), ("embedded", 2), ("embedded", 3)]
-)
-def test_all_families_and_methods_write_what_one_process_writes(
-    pairs: dict[str, TinyPair], family: str, count: int, temperature: str, tmp_path: Path
-) -> None:
-    length = "200" if family == "embedded" else "150"  # as much as their contexts hold
-    further = ["--methods", SPREAD, "--max-new-tokens", length, "--temperature", temperature]
-    found = assert_spread_as_whole(pairs.get(family), count, further, tmp_path)
-    assert {len(written) for written in tokens(found).values()} == {int(length)}
-
-
-def test_processes_that_torchrun_has_started_do_the_same(pairs: dict[str, TinyPair], tmp_path: Path) -> None:
-    asked = ["-m", "dynatui", *models(pairs["llama"]), "--prompt", "x", "--max-new-tokens", "24", "--methods", "ar"]
-    by_hand = ["-m", "torch.distributed.run", "--nproc-per-node", "2", *asked, "--tensor-parallel", "2"]
-    assert tokens(decoded(by_hand, tmp_path)) == tokens(decoded(asked, tmp_path))
-
-
 def refused(*asked: str, cwd: Path) -> str:
     """The one line of an error, from a run that ends with the code of a usage error."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dynatui", "--headless", "--tensor-parallel", "2", "--prompt", "x", *asked],
-        env=environment(),
-        cwd=cwd,
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
-    *progress, said = done.stderr.decode().splitlines()
-    assert (done.returncode, done.stdout) == (2, b"")
+    done = ended_run(["-m", "dynatui", "--headless", "--tensor-parallel", "2", "--prompt", "x", *asked], cwd)
+    *progress, said = done.errors.splitlines()
+    assert (done.code, done.printed) == (2, "")
     assert not any("dynatui: " in line for line in progress)
     return said
 
