@@ -10,6 +10,8 @@ from decoder.errors import ConfigError
 from decoder.tensor_parallel import check, target
 from decoder.tensor_parallel.ranks import VARIABLES, Ranks, ranks_of, told
 from tests import tiny
+from tests.decoder.makers import TinyModels
+from tests.eagle3_checkpoints import name as head_of
 
 TWO = Ranks(0, 2, local=0, local_count=2)
 
@@ -86,6 +88,21 @@ def test_the_missing_package_is_named_with_what_it_is_for(monkeypatch: pytest.Mo
     monkeypatch.setattr(check, "find_spec", lambda _name: None)
     with pytest.raises(ConfigError, match=r"needs the package accelerate, .*; install dynatui\[tensor-parallel\]"):
         check.require_packages()
+
+
+@pytest.mark.usefixtures("_first_of_two")
+def test_a_head_is_refused_before_its_target_is_loaded(tiny_models: TinyModels) -> None:
+    loading: list[str] = []
+    pair = tiny_models.pair(head_of("llama", "flat"))
+    with pytest.raises(ConfigError, match=r"^an EAGLE-3 head reads .*; give a draft model or --draft lookup, or leave"):
+        load_pair(str(pair.target), str(pair.draft), device="cpu", tensor_parallel=2, report=loading.append)
+    assert loading == []
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_process_at_all_is_refused(count: int) -> None:
+    with pytest.raises(ConfigError, match=f"^tensor_parallel is {count}, which is no number of processes; give 1"):
+        load_pair(device="cpu", tensor_parallel=count)
 
 
 @pytest.mark.usefixtures("_first_of_two")

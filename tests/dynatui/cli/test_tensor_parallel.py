@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +17,8 @@ import pytest
 from decoder.events import Round, Run, Summary
 from dynatui.record.reader import read
 from tests.dynatui.cli.spread_runs import FLOAT32, ended_run, environment
-from tests.dynatui.pty_terminal import ENTER, ROOT, Start, assert_left_clean, terminals
+from tests.dynatui.prometheus.scraping import answer, by_method
+from tests.dynatui.pty_terminal import ENTER, ROOT, Start, assert_left_clean, assert_modes_given_back, terminals
 from tests.dynatui.rank_processes import GONE_WITHIN_S, seconds_until_gone, wait_for_ranks
 
 pytestmark = [
@@ -25,6 +27,8 @@ pytestmark = [
 ]
 
 LONG = ("--headless", *FLOAT32, "--methods", "dynatree,ar", "--prompt", "The tree", "--max-new-tokens", "1500")
+KILLS, LATEST_S = 50, 20.0
+"""Times that a rank is killed, and how long after its start at most."""
 SLOWLY = ("--speed", "0.02")
 """So that it ends by what is done to it."""
 
@@ -96,6 +100,22 @@ def ended(launcher: subprocess.Popen[bytes], ranks: dict[int, int]) -> int:
     seconds_until_gone(list(ranks.values()))
     assert time.monotonic() - began < GONE_WITHIN_S
     return code
+
+
+@pytest.mark.wall_time
+def test_the_leader_alone_serves_metrics(tmp_path: Path) -> None:
+    """A follower that took the port too would find it in use, and end the run."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with running(2, tmp_path, "--metrics-port", str(port), *SLOWLY) as (launcher, ranks):
+        page = answer(f"http://127.0.0.1:{port}/metrics").page
+        launcher.send_signal(signal.SIGTERM)
+        assert ended(launcher, ranks) == 130
+    counted = by_method(page, "vllm:generation_tokens_total")
+    assert counted.keys() == {"dynatree", "ar"}
+    assert max(counted.values()) > 0
+    assert (tmp_path / "errors").read_text().count("metrics at") == 1
 
 
 def assert_readable(recording: Path) -> None:
@@ -184,6 +204,7 @@ def test_a_key_ends_all_and_leaves_a_clean_terminal(start: Start) -> None:
     assert terminal.end(GONE_WITHIN_S) == 0
     assert seconds_until_gone(list(ranks.values())) < GONE_WITHIN_S
     assert_left_clean(terminal)
+    assert_modes_given_back(terminal)
     assert "--tensor-parallel 2" in terminal.afterwards
 
 
@@ -195,26 +216,34 @@ def test_a_rank_that_is_killed_leaves_a_clean_terminal(start: Start, rank: int) 
     assert terminal.end(GONE_WITHIN_S) == (137 if rank == 0 else 3)
     assert seconds_until_gone(list(ranks.values())) < GONE_WITHIN_S
     assert_left_clean(terminal)
+    assert_modes_given_back(terminal)
     assert "was ended by SIGKILL" in terminal.afterwards
 
 
 @pytest.mark.soak
 def test_fifty_kills_at_random_times_leave_no_process_a_whole_recording_and_a_clean_terminal(
-    start: Start, tmp_path: Path
+    start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chance = random.Random(0)
-    for kill in range(50):
+    chance, took, drawn, recorded = random.Random(0), list[float](), 0, 0
+    for kill in range(KILLS):
         recording, count = tmp_path / f"{kill}.jsonl", chance.choice((2, 3))
         terminal = start("-m", "dynatui", "--tensor-parallel", str(count), *FLOAT32, "--record", str(recording))
         ranks = wait_for_ranks(terminal.child.pid, count)
-        terminal.read(chance.uniform(0, 12))
+        terminal.read(chance.uniform(0, LATEST_S))
         with suppress(ProcessLookupError):
             os.kill(ranks[chance.randrange(count)], signal.SIGKILL)
         began = time.monotonic()
         terminal.end(2 * GONE_WITHIN_S)
         seconds_until_gone(list(ranks.values()))
-        assert time.monotonic() - began < GONE_WITHIN_S, kill
+        took.append(time.monotonic() - began)
+        assert took[-1] < GONE_WITHIN_S, kill
+        assert_modes_given_back(terminal)
         if ENTER in terminal.written:
+            drawn += 1
             assert_left_clean(terminal)
         if recording.exists() and recording.read_bytes():
-            assert read(recording)
+            recorded += 1
+            assert isinstance(read(recording)[0], Run)
+    with capsys.disabled():
+        print(f"\n{KILLS} kills, {drawn} with a screen, {recorded} with a recording; {max(took):.1f} s at most")  # noqa: T201 - what a soak is run for
+    assert recorded
