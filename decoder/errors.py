@@ -45,6 +45,12 @@ class DeviceError(ModelError):
     """The device is not there or its memory is full."""
 
 
+class LostRankError(DeviceError):
+    """Another process of the target is gone, or has failed and says why."""
+
+    exit_code: ClassVar[int] = 4
+
+
 def not_importable(error: ImportError | OSError) -> ModelError:
     """What an installation that lacks a package, or holds a broken one, means to the user; or a machine of its kind."""
     why, remedy = with_short_quotes(str(error)), "install dynatui anew, or see dynatui doctor"

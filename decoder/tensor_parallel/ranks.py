@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from decoder.errors import ConfigError, quoted
+from decoder.errors import ConfigError, LostRankError, quoted
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 """What torchrun tells each process; and where they meet, which torch reads by itself."""
 
 LIFELINE = "TENSOR_PARALLEL_LIFELINE"
 """Variable with the number of a pipe that is closed when the process that started the ranks ends, if it has one."""
-LOST = 4
-"""Exit code of a follower whose leader is gone without a word."""
+LOST = LostRankError.exit_code
+"""Exit code of a rank that has lost another: a follower whose leader is gone without a word, or a leader whose follower
+is."""
 
 
 @dataclass(frozen=True)

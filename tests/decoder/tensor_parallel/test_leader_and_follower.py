@@ -11,7 +11,7 @@ from torch import Tensor
 
 from decoder import RunConfig, decode
 from decoder.config import DynaTree, Fixed
-from decoder.errors import ConfigError, DeviceError
+from decoder.errors import ConfigError, LostRankError
 from decoder.events import End, Event, Round, Run, Summary
 from decoder.methods import METHODS
 from decoder.tensor_parallel.messages import Pass, Peak
@@ -83,14 +83,15 @@ def test_a_pass_that_fails_is_told_in_a_sentence_and_none_follows_it(tiny_models
     with (
         torch.inference_mode(),
         pytest.raises(
-            DeviceError, match=r"^the 2 processes of the target cannot go on: Connection closed by peer \[::1\]:1; one"
+            LostRankError,
+            match=r"^the 2 processes of the target cannot go on: Connection closed by peer \[::1\]:1; ",
         ),
     ):
         events.extend(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
     assert isinstance(events[-1], End)
     assert events[-1].reason == "error"
     count = len(found.channel.told)
-    with torch.inference_mode(), pytest.raises(DeviceError, match="start again"):
+    with torch.inference_mode(), pytest.raises(LostRankError, match="start again"):
         list(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
     assert len(found.channel.told) == count
 
@@ -102,7 +103,7 @@ def test_a_follower_that_is_gone_when_memory_is_asked_for_is_told_in_a_sentence(
         raise RuntimeError("Connection closed by peer")
 
     found.channel.before = break_off
-    with pytest.raises(DeviceError, match="cannot go on: Connection closed by peer"):
+    with pytest.raises(LostRankError, match="cannot go on: Connection closed by peer"):
         found.leader.peak_bytes()
 
 
@@ -140,6 +141,6 @@ def test_after_an_interruption_in_a_pass_there_is_none_that_the_ranks_could_misu
     found.channel.before = interrupt
     with torch.inference_mode(), pytest.raises(KeyboardInterrupt):
         list(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
-    with pytest.raises(DeviceError, match="cannot go on"):
+    with pytest.raises(LostRankError, match="cannot go on"):
         found.leader.peak_bytes()
     assert len(found.channel.told) == 1

@@ -1,6 +1,7 @@
 """What cannot be spread over several processes is refused in one sentence, before anything is loaded."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -64,6 +65,26 @@ def test_a_target_that_cannot_be_shared_is_refused(family: str, count: int, said
 @pytest.mark.parametrize("family", ["llama", "neox", "qwen3"])
 def test_a_target_whose_heads_divide_is_not(family: str) -> None:
     check.require_plan("tiny", tiny.FAMILIES[family](), 2)
+
+
+def test_a_target_whose_layers_differ_is_refused_for_any_of_them() -> None:
+    """As transformers tells of such a one: a number that differs from layer to layer has no value of its own."""
+
+    class Uneven:
+        base_model_tp_plan: ClassVar = {"layers.*.self_attn.q_proj": "colwise"}
+        model_type = "uneven"
+        num_attention_heads = 4
+        per_layer_config = (SimpleNamespace(num_key_value_heads=4), SimpleNamespace(num_key_value_heads=1))
+
+        def get_text_config(self) -> "Uneven":
+            return self
+
+        @property
+        def num_key_value_heads(self) -> int:
+            raise RuntimeError("it differs from layer to layer")
+
+    with pytest.raises(ConfigError, match="uneven has 1 key and value heads, which 2 processes"):
+        check.require_plan("uneven", Uneven(), 2)
 
 
 def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield begin
 
 
+def test_what_every_process_refuses_is_told_once(tmp_path: Path) -> None:
+    done = ended_run(["-m", "dynatui", "--headless", "--tensor-parallel", "3", "--device", "cuda:0"], tmp_path)
+    assert (done.code, done.printed) == (2, "")
+    assert done.errors.count("--device cuda:0 is one") == done.errors.count("\n") == 1
+
+
 def refused(*asked: str, cwd: Path) -> str:
     """The one line of an error, from a run that ends with the code of a usage error."""
     done = ended_run(["-m", "dynatui", "--headless", "--tensor-parallel", "2", "--prompt", "x", *asked], cwd)
