@@ -32,6 +32,8 @@ ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 ONLY_ROUNDS = ("trees",)
 ONLY_LOADED = ("target", "draft", "tensor_parallel")
 """Parameters that say nothing to random weights."""
+SUMMING_UP_S = 60.0
+"""How long what was measured before an interruption may take to be summed up."""
 ROUNDS = 32
 """So many are measured after each text unless more are asked for: few, so that a text's length stays about the same."""
 WHOLE_BASELINES = (
@@ -102,7 +104,7 @@ def speed(
     require_both(models.target, models.draft)
     if on_rounds or hostile:
         require_model("--hostile" if hostile else "a measurement of rounds", models.target, models.draft)
-    code = ranks.spread(parts, {**names, **arithmetic}, context.obj, wants_screen=False)
+    code = ranks.spread(parts, {**names, **arithmetic}, context.obj, grace_s=SUMMING_UP_S)
     if code is not None:
         return code
     measure: Callable[[], Measured]

@@ -22,14 +22,13 @@ import dynatui
 from decoder.errors import ConfigError, ModelError, require
 from decoder.tensor_parallel.ranks import LIFELINE, LOST, Ranks
 from dynatui.clean import clean
+from dynatui.cli.ranks import GRACE_S
 from dynatui.terminal import streams
 from dynatui.terminal.output import give_back, modes_of
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
 MOST = 16
 """Ranks; no machine has more GPUs."""
-GRACE_S = 3.5
-"""How long the leader may take to end in its own way."""
 OWN_WORD_S = 0.7
 """How long the leader may take to refuse what a follower has refused: it tells why, and then nobody else has to."""
 _TURN_S = 3600.0
@@ -56,13 +55,15 @@ class _Follower:
         return self.process.returncode in (ConfigError.exit_code, ModelError.exit_code)
 
 
-def launch(count: int, arguments: Sequence[str], *, drawn: bool) -> int:
+def launch(count: int, arguments: Sequence[str], *, drawn: bool, grace_s: float) -> int:
     """Runs a command line as so many ranks; returns the exit code.
 
     Args:
         count: Ranks.
         arguments: What stands behind the program's name.
         drawn: Whether the leader draws on the terminal.
+        grace_s: How long it may take to end in its own way after a first signal; after another one, or where a rank
+            has failed, `GRACE_S`.
 
     Raises:
         ConfigError: They are more than one machine has use for.
@@ -76,7 +77,7 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool) -> int:
     with ExitStack() as ending:
         leader, followers = _started(count, arguments, ending)
         with _signals_pending():
-            fallen, forced = _until_the_end(leader, followers)
+            fallen, forced = _until_the_end(leader, followers, grace_s)
         if drawn and leader.returncode < 0:
             give_back(sys.stderr.fileno(), modes)
         if fallen and (forced or leader.returncode == LOST):
@@ -114,7 +115,9 @@ def _started(count: int, arguments: Sequence[str], ending: ExitStack) -> tuple[P
     return leader, followers
 
 
-def _until_the_end(leader: Popen[bytes], followers: Sequence[_Follower]) -> tuple[_Follower | None, bool]:
+def _until_the_end(
+    leader: Popen[bytes], followers: Sequence[_Follower], grace_s: float
+) -> tuple[_Follower | None, bool]:
     """Waits until the leader has ended, as a follower that fails or a signal asks it to.
 
     Returns:
@@ -133,7 +136,8 @@ def _until_the_end(leader: Popen[bytes], followers: Sequence[_Follower]) -> tupl
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
             if arrived.si_code <= 0:  # a process has sent it; what a terminal sends, the leader gets too
                 leader.send_signal(arrived.si_signo)
-            latest = min(latest, time.monotonic() + GRACE_S)
+            latest = min(latest, time.monotonic() + grace_s)
+            grace_s = min(grace_s, GRACE_S)
         if time.monotonic() >= latest:
             forced = True
             _end(leader)

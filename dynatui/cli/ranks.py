@@ -18,6 +18,8 @@ from decoder.tensor_parallel.ranks import LIFELINE, Ranks, ranks_of, started, to
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
+GRACE_S = 3.5
+"""How long the leader may take to end in its own way."""
 PATIENCE_S = 4.0
 """How long a signal leaves it to the leader to end everything in its own way."""
 WHO_SPREADS = "only dynatui itself and dynatui bench speed spread a target over processes, so leave it out"
@@ -26,7 +28,14 @@ _SOON_S = 0.3
 """After which a follower whose pass or connection failed would have ended by its leader's end, if that was why."""
 
 
-def spread(count: int, models: Mapping[str, Any], arguments: Sequence[str], *, wants_screen: bool) -> int | None:
+def spread(
+    count: int,
+    models: Mapping[str, Any],
+    arguments: Sequence[str],
+    *,
+    wants_screen: bool = False,
+    grace_s: float = GRACE_S,
+) -> int | None:
     """Launches so many ranks, or is one of those that were launched.
 
     Args:
@@ -34,6 +43,7 @@ def spread(count: int, models: Mapping[str, Any], arguments: Sequence[str], *, w
         models: Options that say which models run where.
         arguments: The command line.
         wants_screen: Whether the program shows a screen where there is a terminal.
+        grace_s: How long the leader may take to end in its own way after a first signal.
 
     Returns:
         The exit code of ranks that were launched here; None: this process decodes. A follower does not return.
@@ -46,7 +56,7 @@ def spread(count: int, models: Mapping[str, Any], arguments: Sequence[str], *, w
             return None
         from dynatui.cli.launcher import launch  # noqa: PLC0415 - few runs need it
 
-        return launch(count, arguments, drawn=wants_screen and streams.can_draw())
+        return launch(count, arguments, drawn=wants_screen and streams.can_draw(), grace_s=grace_s)
     ranks = ranks_of(count, os.environ)
     if not ranks.leads:
         _leave_signals_to_the_leader()
