@@ -27,6 +27,10 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
+MOST_NAMED = 2
+"""Devices of one run that are named one by one; torchrun numbers those of a machine from 0 on, without gaps."""
+
+
 class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
     """Common options of all events."""
 
@@ -85,7 +89,11 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
 def place(device: str, ranks: Sequence[str]) -> str:
     """Where a target runs, in words: its device, or the processes that it is spread over and theirs."""
-    return f"{len(ranks)} processes on {', '.join(dict.fromkeys(ranks))}" if ranks else device
+    if not ranks:
+        return device
+    devices = list(dict.fromkeys(ranks))
+    named = devices if len(devices) <= MOST_NAMED else [f"{devices[0]} to {devices[-1]}"]
+    return f"{len(ranks)} processes on {', '.join(named)}"
 
 
 def arithmetic(dtype: str, draft_dtype: str, *, exact: bool = False) -> str:

@@ -1,14 +1,27 @@
 """A target over several processes writes what one process writes, by every method that it can be spread for."""
 
 import json
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from decoder.events import Round
 from dynatui.record.reader import read
-from tests.dynatui.cli.spread_runs import FLOAT32, SPREAD, decoded, ended_run, models, spread_as_whole, tokens
+from tests.dynatui.cli.spread_runs import (
+    FLOAT32,
+    SPREAD,
+    decoded,
+    ended_run,
+    environment,
+    models,
+    spread_as_whole,
+    tokens,
+)
+from tests.dynatui.rank_processes import seconds_until_gone, wait_for_ranks
 from tests.tiny import TinyPair, spread_pair
 
 pytestmark = [
@@ -92,6 +105,29 @@ def test_methods_are_measured_over_several_processes(
     assert spread["setup"]["ranks"] == ["cpu", "cpu"]
     assert spread["texts"] == json.loads(whole.read_text())["texts"]
     assert {row["same"] for row in spread["rows"]} == {1}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_measurement_tells_what_everyone_went_through(tmp_path: Path, number: signal.Signals) -> None:
+    kept = tmp_path / "speed.jsonl"
+    asked = ["-m", "dynatui", "bench", "speed", *FLOAT32, "--prompt", "The tree grows", "--methods", "auto,linear"]
+    asked += ["--max-new-tokens", "64", "--repeats", "900", "--json", str(kept), "--tensor-parallel", "2"]
+    with (tmp_path / "said").open("w+") as said:
+        process = subprocess.Popen([sys.executable, *asked], env=environment(), stdout=subprocess.PIPE, stderr=said)
+        try:
+            ranks = wait_for_ranks(process.pid, 2)
+            while "turns" not in (tmp_path / "said").read_text():
+                assert process.poll() is None
+                time.sleep(0.1)
+            process.send_signal(number)
+            printed, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    seconds_until_gone(list(ranks.values()))
+    assert process.returncode == 130
+    assert b"INTERRUPTED: what follows rests on" in printed
+    assert json.loads(kept.read_text())["rows"]
 
 
 @pytest.mark.soak

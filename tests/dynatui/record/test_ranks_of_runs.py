@@ -67,6 +67,12 @@ def test_text_names_them_and_their_memory() -> None:
     assert "most memory in use by process: 2.50, 1.25 GB\n" in said
 
 
+def test_many_devices_are_named_by_the_first_and_the_last() -> None:
+    run, *_ = spread([f"cuda:{number}" for number in range(4)] * 2)
+    assert isinstance(run, Run)
+    assert run.place == "8 processes on cuda:0 to cuda:3"
+
+
 def test_pages_name_them_and_their_memory() -> None:
     page = replay_page("run", [spread()]).body
     assert "on 2 processes on cuda:0, cuda:1" in page
