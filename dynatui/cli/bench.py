@@ -104,7 +104,7 @@ def speed(
     require_both(models.target, models.draft)
     if on_rounds or hostile:
         require_model("--hostile" if hostile else "a measurement of rounds", models.target, models.draft)
-    code = ranks.spread(parts, {**names, **arithmetic}, context.obj, grace_s=SUMMING_UP_S)
+    code = ranks.spread(parts, {**names, **arithmetic}, context.obj, further_s=SUMMING_UP_S)
     if code is not None:
         return code
     measure: Callable[[], Measured]

@@ -22,7 +22,6 @@ import dynatui
 from decoder.errors import ConfigError, ModelError, require
 from decoder.tensor_parallel.ranks import LIFELINE, LOST, Ranks
 from dynatui.clean import clean
-from dynatui.cli.ranks import GRACE_S
 from dynatui.terminal import streams
 from dynatui.terminal.output import give_back, modes_of
 from dynatui.terminal.shutdown import STOP_SIGNALS
@@ -31,6 +30,8 @@ MOST = 16
 """Ranks; no machine has more GPUs."""
 OWN_WORD_S = 0.7
 """How long the leader may take to refuse what a follower has refused: it tells why, and then nobody else has to."""
+GRACE_S = 3.5
+"""How long the leader may take to end in its own way."""
 _TURN_S = 3600.0
 _MOST_SAID = 4096
 """Characters, the last, that are told of a follower's errors."""
@@ -55,15 +56,15 @@ class _Follower:
         return self.process.returncode in (ConfigError.exit_code, ModelError.exit_code)
 
 
-def launch(count: int, arguments: Sequence[str], *, drawn: bool, grace_s: float) -> int:
+def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: float = 0.0) -> int:
     """Runs a command line as so many ranks; returns the exit code.
 
     Args:
         count: Ranks.
         arguments: What stands behind the program's name.
         drawn: Whether the leader draws on the terminal.
-        grace_s: How long it may take to end in its own way after a first signal; after another one, or where a rank
-            has failed, `GRACE_S`.
+        further_s: Beyond `GRACE_S`, how long it may take to end in its own way after a first signal; not after another
+            one, nor where a rank has failed.
 
     Raises:
         ConfigError: They are more than one machine has use for.
@@ -77,7 +78,7 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool, grace_s: float)
     with ExitStack() as ending:
         leader, followers = _started(count, arguments, ending)
         with _signals_pending():
-            fallen, forced = _until_the_end(leader, followers, grace_s)
+            fallen, forced = _until_the_end(leader, followers, further_s)
         if drawn and leader.returncode < 0:
             give_back(sys.stderr.fileno(), modes)
         if fallen and (forced or leader.returncode == LOST):
@@ -116,7 +117,7 @@ def _started(count: int, arguments: Sequence[str], ending: ExitStack) -> tuple[P
 
 
 def _until_the_end(
-    leader: Popen[bytes], followers: Sequence[_Follower], grace_s: float
+    leader: Popen[bytes], followers: Sequence[_Follower], further_s: float
 ) -> tuple[_Follower | None, bool]:
     """Waits until the leader has ended, as a follower that fails or a signal asks it to.
 
@@ -136,8 +137,7 @@ def _until_the_end(
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
             if arrived.si_code <= 0:  # a process has sent it; what a terminal sends, the leader gets too
                 leader.send_signal(arrived.si_signo)
-            latest = min(latest, time.monotonic() + grace_s)
-            grace_s = min(grace_s, GRACE_S)
+            latest, further_s = min(latest, time.monotonic() + GRACE_S + further_s), 0.0
         if time.monotonic() >= latest:
             forced = True
             _end(leader)

@@ -18,8 +18,6 @@ from decoder.tensor_parallel.ranks import LIFELINE, Ranks, ranks_of, started, to
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
-GRACE_S = 3.5
-"""How long the leader may take to end in its own way."""
 PATIENCE_S = 4.0
 """How long a signal leaves it to the leader to end everything in its own way."""
 WHO_SPREADS = "only dynatui itself and dynatui bench speed spread a target over processes, so leave it out"
@@ -34,7 +32,7 @@ def spread(
     arguments: Sequence[str],
     *,
     wants_screen: bool = False,
-    grace_s: float = GRACE_S,
+    further_s: float = 0.0,
 ) -> int | None:
     """Launches so many ranks, or is one of those that were launched.
 
@@ -43,7 +41,7 @@ def spread(
         models: Options that say which models run where.
         arguments: The command line.
         wants_screen: Whether the program shows a screen where there is a terminal.
-        grace_s: How long the leader may take to end in its own way after a first signal.
+        further_s: How much longer than usual the leader may take to end in its own way after a first signal.
 
     Returns:
         The exit code of ranks that were launched here; None: this process decodes. A follower does not return.
@@ -56,7 +54,7 @@ def spread(
             return None
         from dynatui.cli.launcher import launch  # noqa: PLC0415 - few runs need it
 
-        return launch(count, arguments, drawn=wants_screen and streams.can_draw(), grace_s=grace_s)
+        return launch(count, arguments, drawn=wants_screen and streams.can_draw(), further_s=further_s)
     ranks = ranks_of(count, os.environ)
     if not ranks.leads:
         _leave_signals_to_the_leader()

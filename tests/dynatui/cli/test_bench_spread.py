@@ -10,7 +10,6 @@ from decoder.tensor_parallel.ranks import Ranks
 from dynatui.cli import bench, launcher
 from dynatui.cli import main as cli
 from dynatui.cli.bench_result import Measured
-from dynatui.cli.ranks import GRACE_S
 from tests.dynatui.cli.fake_screen import FakeScreen
 
 SPEED = ("bench", "speed")
@@ -65,8 +64,8 @@ def test_one_process_launches_as_many_as_asked_for_and_measures_nothing(
 ) -> None:
     launched: list[tuple[int, list[str], bool]] = []
 
-    def launch(count: int, arguments: list[str], *, drawn: bool, grace_s: float) -> int:
-        assert grace_s > GRACE_S
+    def launch(count: int, arguments: list[str], *, drawn: bool, further_s: float) -> int:
+        assert further_s > 0
         launched.append((count, arguments, drawn))
         return 7
 

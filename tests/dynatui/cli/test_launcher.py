@@ -41,13 +41,18 @@ def leading() -> Iterator[subprocess.Popen[bytes]]:
             leader.kill()
 
 
-def ended(leader: subprocess.Popen[bytes], grace_s: float, signals: Sequence[signal.Signals]) -> int:
+def ended(leader: subprocess.Popen[bytes], further_s: float, signals: Sequence[signal.Signals]) -> int:
     """How the leader ends when the launcher is sent these signals."""
     with launcher._signals_pending():
         for number in signals:
             os.kill(os.getpid(), number)
-        assert launcher._until_the_end(leader, [], grace_s)[0] is None
+        assert launcher._until_the_end(leader, [], further_s)[0] is None
     return leader.returncode
+
+
+@pytest.fixture(autouse=True)
+def _little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "GRACE_S", 0.1)
 
 
 def test_a_leader_that_has_time_ends_in_its_own_way() -> None:
@@ -57,11 +62,10 @@ def test_a_leader_that_has_time_ends_in_its_own_way() -> None:
 
 def test_a_leader_that_takes_longer_than_it_may_is_killed() -> None:
     with leading() as leader:
-        assert ended(leader, 0.1, [signal.SIGTERM]) == -signal.SIGKILL
+        assert ended(leader, 0, [signal.SIGTERM]) == -signal.SIGKILL
 
 
-def test_a_second_signal_shortens_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launcher, "GRACE_S", 0.1)
+def test_a_second_signal_shortens_the_time() -> None:
     began = time.monotonic()
     with leading() as leader:
         assert ended(leader, 60, [signal.SIGTERM, signal.SIGUSR1]) < 0
