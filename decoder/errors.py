@@ -45,6 +45,12 @@ class DeviceError(ModelError):
     """The device is not there or its memory is full."""
 
 
+class LostRankError(DeviceError):
+    """Another process of the target is gone, or has failed and says why."""
+
+    exit_code: ClassVar[int] = 4
+
+
 def not_importable(error: ImportError | OSError) -> ModelError:
     """What an installation that lacks a package, or holds a broken one, means to the user; or a machine of its kind."""
     why, remedy = with_short_quotes(str(error)), "install dynatui anew, or see dynatui doctor"
@@ -81,7 +87,7 @@ def with_short_quotes(message: str) -> str:
     return _LONG_QUOTE.sub(lambda found: shortened(found[0]), message)
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """An error's reason without the full stop: its first line, and the next where the first only announces it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return with_short_quotes(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:"))

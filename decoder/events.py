@@ -5,7 +5,7 @@ Token counts are counts, `*_s` are seconds, `*_bytes` are bytes.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -25,6 +25,10 @@ Origin: TypeAlias = Literal["root", "draft", "lookup"]
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+
+
+MOST_NAMED = 2
+"""Devices of one run that are named one by one; torchrun numbers those of a machine from 0 on, without gaps."""
 
 
 class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
@@ -75,13 +79,21 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     @property
     def place(self) -> str:
         """The device, or the processes of the target and theirs."""
-        devices = dict.fromkeys(self.ranks)
-        return f"{len(self.ranks)} processes on {', '.join(devices)}" if self.ranks else self.device
+        return place(self.device, self.ranks)
 
     @property
     def arithmetic(self) -> str:
         """The dtype, whether it is exact, and the draft's where that is another."""
         return arithmetic(self.dtype, self.draft_dtype, exact=self.exact)
+
+
+def place(device: str, ranks: Sequence[str]) -> str:
+    """Where a target runs, in words: its device, or the processes that it is spread over and theirs."""
+    if not ranks:
+        return device
+    devices = list(dict.fromkeys(ranks))
+    named = devices if len(devices) <= MOST_NAMED else [f"{devices[0]} to {devices[-1]}"]
+    return f"{len(ranks)} processes on {', '.join(named)}"
 
 
 def arithmetic(dtype: str, draft_dtype: str, *, exact: bool = False) -> str:

@@ -246,6 +246,7 @@ def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokeniz
 
 def _ranks(asked: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
     """The processes that a target is spread over, if such a run can be; None: this one loads it alone."""
+    require(asked >= 1, f"tensor_parallel is {asked}, which is no number of processes; give 1 or more")
     if asked == 1:
         return None
     require_packages()

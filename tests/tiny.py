@@ -178,6 +178,17 @@ def long_pair(home: Path) -> TinyPair:
     return save_pair(home, target, kin(target, seed=2))
 
 
+SPREAD_SHAPE = {"hidden_size": 48, "num_attention_heads": 6, "max_position_embeddings": 512}
+"""Of models that two processes or three can share, with room for a text of hundreds of tokens."""
+
+
+def spread_pair(family: str, home: Path) -> TinyPair:
+    """A kindred pair whose heads two processes or three can share; what else there is divides by two alone."""
+    groups = {} if family == "neox" else {"num_key_value_heads": 6}
+    target = build(FAMILIES[family](**SPREAD_SHAPE, **groups), seed=1)
+    return save_pair(home, target, kin(target, seed=2))
+
+
 def padded_pair(home: Path, *, target_width: int, draft_width: int) -> TinyPair:
     """A pair whose logits differ in width; the ids above the common ones are the target's and draft's favourites."""
     narrow = min(target_width, draft_width)

@@ -20,12 +20,13 @@ from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.knobs import Turnable
 from decoder.loading import load_pair
-from decoder.methods import require_model_free
+from decoder.methods import chosen, require_model_free
 from decoder.models.drafts import is_model_free
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
 from decoder.sampling.settings import Schedule
 from decoder.session.cuda_graph.static_shapes import passes
+from decoder.tensor_parallel.check import require_spread
 from decoder.tree_rules import tree_rule
 
 Note = Callable[[str], None]
@@ -50,6 +51,8 @@ class OnTexts:
     """Whether methods agree bit for bit; then ar and dynatree are measured without that too."""
     compiled: bool = False
     """Whether compiled passes are tried, and kept where they are faster."""
+    tensor_parallel: int = 1
+    """Processes that the target is spread over; of several, this one leads, and baselines are left out."""
     with_baselines: bool = True
     random_draft: bool = False
     """Whether the draft guesses at random, so that nothing can be gained."""
@@ -99,6 +102,8 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
     """
     if is_model_free(job.draft):
         require_model_free(job.methods)
+    if job.tensor_parallel > 1:
+        require_spread(chosen(job.methods))
     load = loaded_pair if job.random_draft else load_pair
     engine = load(
         job.target,
@@ -108,6 +113,7 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         draft_dtype=job.draft_dtype,
         exact=job.exact,
         compiled=job.compiled,
+        tensor_parallel=job.tensor_parallel,
         passes=passes(map(tree_rule, (None, *chain.from_iterable(each.values() for each in job.settings.values())))),
         report=note,
     )
@@ -119,11 +125,14 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
     contenders = sweep(job.methods, job.config, job.settings)
     if job.exact:
         contenders += inexact(contenders, engine.fastest())
-    if job.with_baselines:
+    if job.with_baselines and not pair.target.ranks:
         contenders += baselines(pair, job.config)
+    elif job.with_baselines:
+        note("transformers' own generation is left out: it needs the whole target in one process")
     plan = Plan(contenders, prompts, _warm_up(pair, prompts), schedule, job.repeats)
     setup, samples, interrupted = _measured(engine, plan, job.config, note)
-    return Done(report.of_texts(setup, engine, samples), interrupted)
+    peaks = [] if interrupted else _peaks(pair, samples)
+    return Done(report.of_texts(setup, engine, samples, peaks), interrupted)
 
 
 def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
@@ -142,7 +151,16 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
     prompts = [random_prompt(pair, length, more) for length in job.contexts]
     plan = Plan(contenders, prompts, _longest_first(prompts), mixed, job.repeats)
     setup, samples, interrupted = _measured(engine, plan, job.config, note)
-    return Done(report.of_rounds(setup, pair, samples), interrupted)
+    peaks = [] if interrupted else _peaks(pair, samples)
+    return Done(report.of_rounds(setup, pair, samples, peaks), interrupted)
+
+
+def _peaks(pair: Pair, samples: Samples) -> list[int]:
+    """Most memory in use by rank; the first begins anew with each turn."""
+    if not pair.target.ranks:
+        return []
+    first, *others = pair.target.ranks.peak_bytes()
+    return [max(first, *(turn.tally.peak_bytes or 0 for turn in samples.all())), *others]
 
 
 def _warm_up(pair: Pair, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:

@@ -18,7 +18,7 @@ from decoder.bench.summary import Bandwidth, Comparison, Difference, Row, compar
 from decoder.config import RunConfig
 from decoder.decoding_path import decoding_path
 from decoder.engine import Engine
-from decoder.events import Figures
+from decoder.events import Figures, place
 from decoder.forward.near_tie import Judge, Verdict
 from decoder.models.pair import Pair
 
@@ -35,6 +35,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     draft: str
     device: str
+    ranks: list[str] = []
+    """The device of each process that runs the target; empty where one does."""
     dtype: str
     draft_dtype: str
     exact: bool = False
@@ -53,6 +55,11 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """0 is greedy; above it transformers' baselines draw noise of their own, and their texts are not compared."""
     top_k: int = 0
     top_p: float = 1.0
+
+    @property
+    def place(self) -> str:
+        """The device, or the processes of the target and theirs."""
+        return place(self.device, self.ranks)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +88,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     setup: Setup
     load_after: float | None
+    peak_bytes_by_rank: list[int] = []
+    """Most memory that each process of the target had in use; empty where one runs it, or could not be asked."""
     rows: list[Row]
     best_generate: str | None
     comparisons: list[Comparison]
@@ -95,6 +104,8 @@ class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
 
     setup: Setup
     load_after: float | None
+    peak_bytes_by_rank: list[int] = []
+    """As in `Report`."""
     arithmetic: Arithmetic
     rounds: list[Rounds]
     growth: list[Growth]
@@ -118,6 +129,7 @@ def setup(
         target=pair.target_name,
         draft=pair.draft_name,
         device=pair.device,
+        ranks=list(pair.target.ranks.devices) if pair.target.ranks else [],
         dtype=pair.dtype,
         draft_dtype=pair.draft_dtype,
         exact=engine.exact,
@@ -132,17 +144,19 @@ def setup(
     )
 
 
-def of_texts(setup: Setup, engine: Engine, samples: Samples) -> Report:
-    """What samples on texts tell."""
+def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int] = ()) -> Report:
+    """What samples on texts tell; `peaks` are bytes of memory by rank."""
     pair = engine.pair
-    score = Judge(pair.target, engine.perturbation())
+    score = Judge(pair.target, engine.perturbation()) if pair.target.has_module else None
 
-    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict:  # noqa: FBT001 - a `Judge`
-        return score([*setup.prompts[prompt], *before], rivals, by_module=by_module)
+    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict | None:  # noqa: FBT001 - a `Judge`
+        prefix = [*setup.prompts[prompt], *before]
+        return score(prefix, rivals, by_module=by_module) if score else None
 
     return Report(
         setup=setup,
         load_after=load(),
+        peak_bytes_by_rank=list(peaks),
         rows=rows(samples, setup.seed, _bandwidth(setup, pair)),
         best_generate=samples.best(("generate",), setup.seed),
         comparisons=comparisons(samples, setup.seed),
@@ -152,13 +166,14 @@ def of_texts(setup: Setup, engine: Engine, samples: Samples) -> Report:
     )
 
 
-def of_rounds(setup: Setup, pair: Pair, samples: Samples) -> RoundsReport:
-    """What samples on random tokens tell."""
+def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] = ()) -> RoundsReport:
+    """What samples on random tokens tell; `peaks` as for `of_texts`."""
     contexts = [len(prompt) for prompt in setup.prompts]
     arithmetic = Arithmetic(shape(pair.target.skeleton), shape(pair.draft_model.skeleton))
     return RoundsReport(
         setup=setup,
         load_after=load(),
+        peak_bytes_by_rank=list(peaks),
         arithmetic=arithmetic,
         rounds=rounds(samples, contexts, setup.seed, arithmetic, _bandwidth(setup, pair)),
         growth=growth(samples, contexts, setup.seed, arithmetic),
@@ -167,12 +182,11 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples) -> RoundsReport:
 
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
+    """What speeds are held against; unknown where one device is asked and others read weights too."""
     copied = setup.machine.copy_bytes_per_s
-    return (
-        None
-        if copied is None
-        else Bandwidth(read_bytes(pair.target), read_bytes(pair.draft) if pair.draft else 0, copied)
-    )
+    if copied is None or pair.target.ranks:
+        return None
+    return Bandwidth(read_bytes(pair.target), read_bytes(pair.draft) if pair.draft else 0, copied)
 
 
 def _records(samples: Samples) -> list[Record]:

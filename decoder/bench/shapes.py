@@ -29,6 +29,7 @@ from decoder.models.compatibility import check_architecture
 from decoder.models.drafts import require_whole_draft
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.static_shapes import Passes
+from decoder.tensor_parallel.check import require_whole_passes
 
 SEED = 0
 CERTAINTY = 40.0
@@ -105,14 +106,26 @@ def loaded_pair(
     draft_dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
+    tensor_parallel: int = 1,
     passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Engine:
     """A pair as `load_pair` loads it, but with a random draft, which is compiled instead of the loaded one."""
     require_whole_draft("a draft that guesses at random", target, draft)
+    if tensor_parallel > 1:
+        require_whole_passes(exact=exact, compiled=compiled)
     if compiled:
         require_compilable(choose_device(device), exact=exact)
-    loaded = load_pair(target, draft, device=device, dtype=dtype, draft_dtype=draft_dtype, exact=exact, report=report)
+    loaded = load_pair(
+        target,
+        draft,
+        device=device,
+        dtype=dtype,
+        draft_dtype=draft_dtype,
+        exact=exact,
+        tensor_parallel=tensor_parallel,
+        report=report,
+    )
     engine = with_random_draft(loaded)
     if not exact:
         try_rounds(engine, report)

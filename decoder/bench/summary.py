@@ -17,8 +17,9 @@ from decoder.events import Figures
 from decoder.forward.near_tie import Verdict
 from decoder.methods import METHODS
 
-Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict]
-"""(prompt's number, tokens before the difference, the two tokens, whether transformers wrote one) -> the verdict."""
+Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict | None]
+"""(prompt's number, tokens before the difference, the two tokens, whether transformers wrote one) -> the verdict; None
+where nobody can judge."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,9 +75,11 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     prompt: int
     index: int
     near_tie: bool | None
-    """None: one text is the beginning of the other."""
+    """None: one text is the beginning of the other, or nobody could judge."""
     gap: float | None
     """Float32 logit of the higher of the two tokens minus the other's."""
+    judged: bool = True
+    """False: two tokens differ, and nobody could score them in float32, since the target lies in parts."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,7 @@ def costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
 def differences(samples: Samples, judge: Judge) -> list[Difference]:
     """Every contender and prompt without a speed, and why."""
     found = []
-    verdicts: dict[tuple[int, int, tuple[int, int], bool], Verdict] = {}
+    verdicts: dict[tuple[int, int, tuple[int, int], bool], Verdict | None] = {}
     for name, prompt, text in samples.differing():
         right = samples.texts[prompt]
         index = next((i for i, (a, b) in enumerate(zip(text, right, strict=False)) if a != b), None)
@@ -157,7 +160,9 @@ def differences(samples: Samples, judge: Judge) -> list[Difference]:
             rivals = (right[index], text[index])
             foreign = name in samples.foreign
             key = (prompt, index, rivals, foreign)
-            verdict = verdicts[key] = verdicts.get(key) or judge(prompt, right[:index], rivals, foreign)
+            if key not in verdicts:
+                verdicts[key] = judge(prompt, right[:index], rivals, foreign)
+            verdict = verdicts[key]
         found.append(
             Difference(
                 name=name,
@@ -165,6 +170,7 @@ def differences(samples: Samples, judge: Judge) -> list[Difference]:
                 index=min(len(text), len(right)) if index is None else index,
                 near_tie=verdict.near_tie if verdict else None,
                 gap=verdict.gap if verdict else None,
+                judged=verdict is not None or index is None,
             )
         )
     return found

@@ -46,21 +46,28 @@ def _heading(report: Report | RoundsReport) -> str:
     prompts = f"{_counted(len(setup.prompts), 'prompt')} of {_range([len(prompt) for prompt in setup.prompts])} tokens"
     computed = arithmetic(setup.dtype, setup.draft_dtype, exact=setup.exact)
     lines = [
-        f"{setup.target} with {setup.draft} on {setup.device} in {computed}, {_chosen(setup)}",
+        f"{setup.target} with {setup.draft} on {setup.place} in {computed}, {_chosen(setup)}",
         f"{prompts}, at most {setup.max_new_tokens} new; {_counted(setup.repeats, 'repeat')}; seed {setup.seed}",
         f"rounds: {setup.path}, {setup.path_reason}",
         f"{machine.processor}, {_counted(machine.threads, 'thread')} on {_counted(machine.cores, 'core')}",
         f"load {_number(machine.load_before, 1)} before, {_number(report.load_after, 1)} after{quiet}",
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
-        "medians with 95 % bootstrap intervals; all in one process, turn by turn",
+        f"medians with 95 % bootstrap intervals; all in {_processes(setup)}, turn by turn",
     ]
     if machine.accelerator:
         copied = machine.copy_bytes_per_s
         lines.insert(2, f"{machine.accelerator}, copies {_number(copied and copied / 1e12, 2)} TB/s")
+    if peaks := report.peak_bytes_by_rank:
+        lines.append(f"most memory in use by process: {', '.join(f'{peak / 1e9:.2f}' for peak in peaks)} GB")
     turns = len(setup.contenders) * len(setup.prompts) * setup.repeats
     if len(waits) < turns:
         lines.append(f"INTERRUPTED: what follows rests on {len(waits)} of {turns} turns")
     return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..." for line in lines)
+
+
+def _processes(setup: Setup) -> str:
+    """How many decode; of several the first alone drafts and keeps the time."""
+    return f"{len(setup.ranks)} processes" if setup.ranks else "one process"
 
 
 def _counted(count: int, thing: str) -> str:
@@ -211,7 +218,7 @@ def _verdict(found: Difference) -> str:
     """What float32 says of the first two tokens that differ."""
     match found.near_tie:
         case None:
-            return "one is shorter"
+            return "one is shorter" if found.judged else "not judged"
         case True:
             return f"a near tie, gap {found.gap:.2g}"
         case False:

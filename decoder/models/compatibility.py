@@ -67,7 +67,7 @@ def check_architecture(name: str, config: Any) -> None:
     layers = set(getattr(config, "layer_types", None) or ())
     if other := sorted(layers - {"full_attention", *LIMITED}):
         raise PairError(f"{name} has layers of type {', '.join(other)}; {REMEDY}")
-    if not any(_by_layers(config, "num_attention_heads")):
+    if not any(by_layers(config, "num_attention_heads")):
         raise PairError(f"{name} has no attention heads (a recurrent model?); {REMEDY}")
 
 
@@ -76,14 +76,14 @@ def _windows(config: Any) -> Iterator[tuple[str, int]]:
     layers = getattr(config, "layer_types", None)
     for kind, (field, what) in LIMITED.items():
         if kind in (layers or ()):
-            yield from ((what, window or 0) for window in _by_layers(config, field))
+            yield from ((what, window or 0) for window in by_layers(config, field))
     if "local" in (getattr(config, "attention_layers", None) or ()):
         yield "local windows", getattr(config, "window_size", None) or 0
     if layers is None and getattr(config, "use_sliding_window", True):
-        yield from (("a sliding window", window) for window in _by_layers(config, "sliding_window") if window)
+        yield from (("a sliding window", window) for window in by_layers(config, "sliding_window") if window)
 
 
-def _by_layers(config: Any, field: str) -> list[Any]:
+def by_layers(config: Any, field: str) -> list[Any]:
     """The values of a field over all layers; a single one where all have the same."""
     try:
         return [getattr(config, field, None)]
@@ -94,7 +94,7 @@ def _by_layers(config: Any, field: str) -> list[Any]:
 def _check_sizes(name: str, config: Any) -> None:
     """Refuses numbers that no model has, before hours go into making it, or a memory that nobody has."""
     for key, most in LARGEST.items():
-        for found in _by_layers(config, key):
+        for found in by_layers(config, key):
             if found is not None and not (isinstance(found, int) and 1 <= found <= most):
                 raise PairError(
                     f"the configuration of {name} says that {key} is {quoted(found)}, where 1 to {most} is possible; "

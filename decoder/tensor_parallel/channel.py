@@ -90,7 +90,7 @@ class Channel:
         return found
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """Why processes cannot reach each other, without the place in the library's source and its advice."""
     return _SOURCE_LINE.sub("", first_line(error)).partition(". ")[0]
 

@@ -9,6 +9,7 @@ import torch
 from decoder.device import device_count
 from decoder.errors import ConfigError, require
 from decoder.methods.method import Method
+from decoder.models.compatibility import by_layers
 from decoder.tensor_parallel.ranks import Ranks
 
 
@@ -57,14 +58,13 @@ def require_plan(name: str, config: Any, count: int) -> None:
             f"{name} is of the family {config.model_type}, for which transformers has no tensor-parallel plan; leave "
             "out --tensor-parallel, or choose a model of a family such as llama, qwen3 or gpt_neox"
         )
-    heads = config.num_attention_heads
-    groups = getattr(config, "num_key_value_heads", None) or heads
-    for what, number in (("attention heads", heads), ("key and value heads", groups)):
-        require(
-            isinstance(number, int) and number % count == 0,
-            f"{name} has {number} {what}, which {count} processes cannot share equally; give --tensor-parallel a "
-            "number that divides them",
-        )
+    for what, field in (("attention heads", "num_attention_heads"), ("key and value heads", "num_key_value_heads")):
+        for number in by_layers(config, field):
+            require(
+                number is None or number % count == 0,
+                f"{name} has {number} {what}, which {count} processes cannot share equally; give --tensor-parallel a "
+                "number that divides them",
+            )
 
 
 def require_devices(kind: str, ranks: Ranks) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.device import memory_is_full, peak_bytes
-from decoder.errors import DeviceError
+from decoder.errors import LostRankError
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 from decoder.tensor_parallel.channel import Channel, reason
@@ -40,7 +40,7 @@ class Leader:
         self._numbers = itertools.count()
         self._gone: deque[int] = deque()
         """Caches that nobody holds any more."""
-        self._fault: DeviceError | None = None
+        self._fault: LostRankError | None = None
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
@@ -54,7 +54,7 @@ class Leader:
         """See `Forward`.
 
         Raises:
-            DeviceError: Another rank is gone, or this one or another has failed.
+            LostRankError: Another rank is gone, or this one or another has failed.
         """
 
         def run() -> Tensor:
@@ -74,7 +74,7 @@ class Leader:
         """Most memory in use so far, by rank.
 
         Raises:
-            DeviceError: As `forward`.
+            LostRankError: As `forward`.
         """
 
         def ask() -> list[int]:
@@ -89,7 +89,7 @@ class Leader:
             raise self._fault
         try:
             return work()
-        except Exception as error:
+        except BaseException as error:  # an interruption leaves the ranks in different places too
             self._fault = self._failed(error)
             if isinstance(error, RuntimeError) and not memory_is_full(error):
                 raise self._fault from error
@@ -112,8 +112,8 @@ class Leader:
         )
         self._channel.send(encoded(told))
 
-    def _failed(self, error: Exception) -> DeviceError:
-        return DeviceError(
+    def _failed(self, error: BaseException) -> LostRankError:
+        return LostRankError(
             f"the {len(self.devices)} processes of the target cannot go on: {reason(error)}; one of them may have "
             "ended, so start again"
         )

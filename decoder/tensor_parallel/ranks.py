@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from decoder.errors import ConfigError, quoted
+from decoder.errors import ConfigError, LostRankError, quoted
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 """What torchrun tells each process; and where they meet, which torch reads by itself."""
 
 LIFELINE = "TENSOR_PARALLEL_LIFELINE"
 """Variable with the number of a pipe that is closed when the process that started the ranks ends, if it has one."""
-LOST = 4
-"""Exit code of a follower whose leader is gone without a word."""
+LOST = LostRankError.exit_code
+"""Exit code of a rank that has lost another: a follower whose leader is gone without a word, or a leader whose follower
+is."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ def told(environment: Mapping[str, str]) -> bool:
     return all(name in environment for name in VARIABLES)
 
 
+def started(environment: Mapping[str, str]) -> Ranks:
+    """This process among all that were started with it, as it was told; raises ConfigError for what are no numbers."""
+    return Ranks(*(_number(name, environment[name]) for name in VARIABLES))
+
+
 def ranks_of(asked: int, environment: Mapping[str, str]) -> Ranks:
     """This process among as many as were asked for.
 
@@ -54,7 +60,7 @@ def ranks_of(asked: int, environment: Mapping[str, str]) -> Ranks:
             f"tensor_parallel is {asked}, and nobody has started so many processes; start the program by torchrun "
             f"--nproc-per-node {asked}, or by dynatui --tensor-parallel {asked}"
         )
-    found = Ranks(*(_number(name, environment[name]) for name in VARIABLES))
+    found = started(environment)
     if found.count != asked:
         raise ConfigError(
             f"--tensor-parallel is {asked}, and WORLD_SIZE says that {found.count} processes were started; give both "

@@ -4,12 +4,10 @@ What is measured, and how, is decided in `decoder.bench`. Imports no torch befor
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from inspect import Parameter
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer import Option
@@ -20,8 +18,10 @@ from decoder.knobs import Turnable
 from decoder.methods import METHODS, options_of
 from decoder.models.names import require_both, require_model
 from decoder.sampling.settings import SAMPLING
-from dynatui.cli import bench_paper, bench_sampling, bench_sweep, options, request, settings
+from dynatui.cli import bench_options as own
+from dynatui.cli import bench_paper, bench_sampling, bench_sweep, options, ranks, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
+from dynatui.cli.number_lists import number_lists
 from dynatui.cli.options import Given, expanded
 from dynatui.session import Models
 from dynatui.terminal import streams
@@ -30,64 +30,16 @@ ONLY_TEXTS = ("methods", "baselines", "hostile", "temperature", "top_k", "top_p"
 """Parameters that say nothing to rounds of given sizes; nor do sweeps and those under these headings:"""
 ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 ONLY_ROUNDS = ("trees",)
-ONLY_LOADED = ("target", "draft")
+ONLY_LOADED = ("target", "draft", "tensor_parallel")
 """Parameters that say nothing to random weights."""
-LARGEST = 1 << 20
-"""Of all numbers in lists; beyond every model's context."""
-TEXT_REPEATS, ROUND_REPEATS = 3, 9
+SUMMING_UP_S = 60.0
+"""How long what was measured before an interruption may take to be summed up."""
 ROUNDS = 32
 """So many are measured after each text unless more are asked for: few, so that a text's length stays about the same."""
-CONTEXT = "256"
-
-_measure = partial(Option, rich_help_panel="Measurement")
-
-Shapes = Annotated[
-    str | None,
-    Option(
-        metavar="TARGET:DRAFT",
-        rich_help_panel=options.MODELS,
-        help="Random weights of these shapes instead, for example pythia-2.8b:pythia-70m, or a config.json each.",
-    ),
-]
-Sizes = Annotated[
-    str, _measure("--trees", metavar="DxN,..", help="With --context or --shapes: levels and verified rows of trees.")
-]
-Contexts = Annotated[
-    str | None,
-    _measure(
-        "--context",
-        metavar="N,N,..",
-        help="Rounds of given sizes after so many random tokens, instead of texts: what they cost, and how that grows. "
-        f"With --shapes {CONTEXT} unless given.",
-    ),
-]
-Repeats = Annotated[
-    int | None,
-    _measure(
-        metavar="R",
-        min=1,
-        max=1000,
-        help=f"Times that each prompt is decoded; {TEXT_REPEATS} unless given, {ROUND_REPEATS} for rounds.",
-    ),
-]
-Hostile = Annotated[
-    bool,
-    _measure(
-        "--hostile",
-        help="Let the draft guess at random and be sure of it: what methods cost where nothing can be gained.",
-    ),
-]
-Baselines = Annotated[
-    bool,
-    _measure(
-        "--baselines/--no-baselines",
-        help="Whether transformers' greedy and assisted generation and its prompt lookup are measured.",
-    ),
-]
-JsonFile = Annotated[
-    Path | None,
-    _measure("--json", metavar="FILE", help="Add a line to FILE with every sample, all settings and the machine."),
-]
+WHOLE_BASELINES = (
+    "--baselines are transformers' own generation, which needs the whole target in one process, and --tensor-parallel "
+    "spreads it over several; give --no-baselines"
+)
 
 
 def commands() -> typer.Typer:
@@ -104,41 +56,47 @@ def commands() -> typer.Typer:
     return app
 
 
-def bench() -> None:
+def bench(context: typer.Context) -> None:
     """Measure decoding."""
+    if context.invoked_subcommand != "speed":
+        ranks.require_alone(f"dynatui bench {context.invoked_subcommand}")
 
 
 def speed(
     context: typer.Context,
     *,
     names: Given,
-    shapes: Shapes = None,
+    shapes: own.Shapes = None,
     arithmetic: Given,
+    tensor_parallel: options.TensorParallel = 1,
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
     prompt_chars: options.PromptChars = None,
     methods: str,
     sweeps: Given,
-    trees: Sizes = "1x2,2x4,4x8,4x16,8x32,8x64",
-    context_length: Contexts = None,
+    trees: own.Sizes = "1x2,2x4,4x8,4x16,8x32,8x64",
+    context_length: own.Contexts = None,
     max_new_tokens: options.MaxNewTokens = None,
-    repeats: Repeats = None,
+    repeats: own.Repeats = None,
     seed: options.Seed = 0,
-    baselines: Baselines = True,
-    hostile: Hostile = False,
-    json_file: JsonFile = None,
+    baselines: own.Baselines = True,
+    hostile: own.Hostile = False,
+    json_file: own.JsonFile = None,
     preset: str,
     rules: Given,
 ) -> int:
     """Measure every method, and transformers' own generation, side by side on the same prompts.
 
-    All run in one process on the same weights, turn by turn after a warm-up. A text that differs from ar's has no
+    All decode with the same weights, turn by turn after a warm-up. A text that differs from ar's has no
     speed.
     """
     on_rounds = shapes is not None or context_length is not None
-    idle = _idle_for_rounds(context, with_shapes=shapes is not None) if on_rounds else _idle_for_texts(methods)
-    for name, option in settings.typed(context).items():
-        require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave it out")
+    parts = tensor_parallel if shapes is None else 1
+    if on_rounds:
+        _refuse(_idle_for_rounds(context, with_shapes=shapes is not None), context)
+    else:
+        _refuse(_idle_for_texts(methods, whole=parts == 1), context)
+        require(parts == 1 or not (baselines and "baselines" in settings.typed(context)), WHOLE_BASELINES)
     length = ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     runs = _runs(preset, rules, max_new_tokens=length, seed=seed)
     config = next(iter(runs.values()))
@@ -146,16 +104,20 @@ def speed(
     require_both(models.target, models.draft)
     if on_rounds or hostile:
         require_model("--hostile" if hostile else "a measurement of rounds", models.target, models.draft)
+    code = ranks.spread(parts, {**names, **arithmetic}, context.obj, further_s=SUMMING_UP_S)
+    if code is not None:
+        return code
     measure: Callable[[], Measured]
     if on_rounds:
         measure = partial(
             _on_rounds,
             shapes=None if shapes is None else _two(shapes),
             models=models,
-            sizes=_lists("--trees", trees, example="8x64"),
-            contexts=_contexts(CONTEXT if context_length is None else context_length),
+            tensor_parallel=parts,
+            sizes=number_lists("--trees", trees, example="8x64"),
+            contexts=_contexts(own.CONTEXT if context_length is None else context_length),
             config=config,
-            repeats=repeats or ROUND_REPEATS,
+            repeats=repeats or own.ROUND_REPEATS,
         )
     else:
         texts = request.cut(request.prompts(request.prompt_files(prompt_files), prompt_texts), prompt_chars)
@@ -163,12 +125,13 @@ def speed(
             _on_texts,
             prompts=texts,
             config=config,
-            methods=_methods(methods, models),
+            methods=_methods(methods, models, whole=parts == 1),
             settings=_settings(runs, sweeps),
             **asdict(models),
+            tensor_parallel=parts,
             with_baselines=baselines,
             random_draft=hostile,
-            repeats=repeats or TEXT_REPEATS,
+            repeats=repeats or own.TEXT_REPEATS,
         )
     return run_and_report(measure, json_file)
 
@@ -179,7 +142,7 @@ def all_methods() -> str:
 
 
 def _method_option() -> Parameter:
-    shown = _measure(
+    shown = own.measured(
         metavar="NAMES", show_default="all", help=f"Which to measure beside ar, of {all_methods().replace(',', ', ')}."
     )
     return options.parameter("methods", str, shown, all_methods())
@@ -187,7 +150,7 @@ def _method_option() -> Parameter:
 
 def _sweep_options() -> list[Parameter]:
     return [
-        options.parameter(name, str, _measure(f"--{name}", metavar=each.metavar, help=each.help), each.usual)
+        options.parameter(name, str, own.measured(f"--{name}", metavar=each.metavar, help=each.help), each.usual)
         for name, method in METHODS.items()
         if (each := method.sweep)
     ]
@@ -221,17 +184,29 @@ def _on_texts(**given: Any) -> Measured:
 
 
 def _on_rounds(
-    *, shapes: tuple[str, str] | None, models: Models, sizes: tuple[tuple[int, ...], ...], **given: Any
+    *,
+    shapes: tuple[str, str] | None,
+    models: Models,
+    tensor_parallel: int,
+    sizes: tuple[tuple[int, ...], ...],
+    **given: Any,
 ) -> Measured:
     from decoder.bench import job, table  # noqa: PLC0415 - imports torch
     from decoder.bench.shapes import loaded_pair, random_pair  # noqa: PLC0415
     from decoder.bench.sizes import Size  # noqa: PLC0415
 
-    found = partial(random_pair, *shapes) if shapes else partial(loaded_pair, models.target, models.draft)
+    pair = partial(loaded_pair, models.target, models.draft, tensor_parallel=tensor_parallel)
+    found = partial(random_pair, *shapes) if shapes else pair
     how = {name: value for name, value in asdict(models).items() if name not in ONLY_LOADED}
     trees = tuple(Size(*size) for size in sizes)
     done = job.measure_rounds(job.OnRounds(load=partial(found, **how), sizes=trees, **given), streams.say)
     return Measured(table.on_rounds(done.report), done.report, done.interrupted)
+
+
+def _refuse(idle: Mapping[str, str], context: typer.Context) -> None:
+    """Refuses options that say nothing, each with its reason."""
+    for name, option in settings.typed(context).items():
+        require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave it out")
 
 
 def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, str]:
@@ -241,9 +216,9 @@ def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, 
     return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
 
 
-def _idle_for_texts(methods: str) -> dict[str, str]:
-    """The same where texts are measured."""
-    measured = _methods(methods)
+def _idle_for_texts(methods: str, *, whole: bool) -> dict[str, str]:
+    """The same where texts are measured, by a target that is whole or in parts."""
+    measured = _methods(methods, whole=whole)
     unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
     return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
 
@@ -271,27 +246,30 @@ def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[st
     }
     for name, method in METHODS.items():
         if method.sweep:
-            groups = _lists(f"--{name}", sweeps[name], example=method.sweep.example)
+            groups = number_lists(f"--{name}", sweeps[name], example=method.sweep.example)
             rules, changes = config.rules(name), method.sweep.changes
             found[name] = {method.sweep.label(*group): replace(rules, **changes(*group)) for group in groups}
     return found
 
 
-def _methods(names: str, models: Models | None = None) -> tuple[str, ...]:
-    """Those that were named; of all, those that these models can do."""
+def _methods(names: str, models: Models | None = None, *, whole: bool = True) -> tuple[str, ...]:
+    """Those that were named; of all, those that these models can do, where the target is whole or in parts."""
     found = request.method_names(names)
-    if models and models.draft and names == all_methods():
-        from decoder.models.drafts import is_model_free  # noqa: PLC0415 - imports torch
+    if names == all_methods():
+        barred = {name for name, method in METHODS.items() if method.whole_target and not whole}
+        if models and models.draft:
+            from decoder.models.drafts import is_model_free  # noqa: PLC0415 - imports torch
 
-        if is_model_free(models.draft):
-            found = tuple(name for name in found if not METHODS[name].needs_model)
+            if is_model_free(models.draft):
+                barred |= {name for name, method in METHODS.items() if method.needs_model}
+        found = tuple(name for name in found if name not in barred)
     for name in found:
         require(not METHODS[name].by_module, f"{name} is measured as the baseline assisted; leave it out of --methods")
     return tuple(dict.fromkeys(found))
 
 
 def _contexts(text: str) -> tuple[int, ...]:
-    lengths = tuple(length for (length,) in _lists("--context", text, example="256"))
+    lengths = tuple(length for (length,) in number_lists("--context", text, example="256"))
     require(min(lengths) >= 1, f"--context is {quoted(text)}; give lengths from 1 up")
     return lengths
 
@@ -301,14 +279,3 @@ def _two(shapes: str) -> tuple[str, str]:
     if not (target and colon and draft):
         raise ConfigError(f"--shapes is {quoted(shapes)}; give target and draft, for example pythia-2.8b:pythia-70m")
     return target, draft
-
-
-def _lists(option: str, text: str, *, example: str) -> tuple[tuple[int, ...], ...]:
-    """Groups of whole numbers with commas between the groups, each of as many numbers as the example has."""
-    groups = [part.strip().split("x") for part in text.split(",")]
-    with suppress(ValueError):
-        found = tuple(dict.fromkeys(tuple(map(int, group)) for group in groups))
-        if all(len(group) == len(example.split("x")) for group in found):
-            require(max(map(max, found)) <= LARGEST, f"{option} is {quoted(text)}; give no number above {LARGEST}")
-            return found
-    raise ConfigError(f"{option} is {quoted(text)}; give {example}, or several with commas between them")

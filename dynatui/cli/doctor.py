@@ -23,6 +23,7 @@ from decoder.events import arithmetic
 from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
 from dynatui.cli import config, options
+from dynatui.cli.doctor_spread import spreading
 from dynatui.cli.options import Given
 from dynatui.cli.settings import applied, strange_variables, values, with_places
 from dynatui.gpu import Gpu, gpus
@@ -57,6 +58,8 @@ class Case:
     settings: Callable[[], str]
     """Says in a line where the settings come from; raises a DecoderError if one is wrong."""
     strange_variables: Sequence[str] = ()
+    tensor_parallel: int = 1
+    """Processes that the target would be spread over."""
 
 
 Probe = Callable[[Case], Iterator[Finding]]
@@ -79,15 +82,20 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def doctor(
-    context: typer.Context, *, models: Given, log: options.LogFile = None, as_json: options.DoctorJson = False
+    context: typer.Context,
+    *,
+    models: Given,
+    tensor_parallel: options.TensorParallel = 1,
+    log: options.LogFile = None,
+    as_json: options.DoctorJson = False,
 ) -> int:
     """Examine terminal, packages, devices, models, settings and files; nothing is downloaded."""
-    given: dict[str, Any] = {**models, "log": log}
+    given: dict[str, Any] = {**models, "tensor_parallel": tensor_parallel, "log": log}
     with suppress(DecoderError):  # what is wrong with the settings is a finding
         given |= values(context, applied(context))
     live = context.find_root()
-    log = given.pop("log")
-    case = Case(Models(**given), log, lambda: config.summary(live), strange_variables(live.command))
+    log, count = given.pop("log"), given.pop("tensor_parallel")
+    case = Case(Models(**given), log, lambda: config.summary(live), strange_variables(live.command), count)
     report = examine(case, PROBES)
     out, _ = streams.for_printing()
     streams.show(f"{msgspec.json.encode(report).decode()}\n" if as_json else page(report), out)
@@ -252,9 +260,10 @@ def rounds(case: Case) -> Iterator[Finding]:
     from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415
 
-    asked, device = case.models, choose_device(case.models.device)
-    if _lacks_one(asked):
+    asked = case.models
+    if _lacks_one(asked) or case.tensor_parallel > 1:
         return
+    device = choose_device(asked.device)
     if has_graphs(device) and not asked.exact and asked.draft != LOOKUP:
         tried = decoding_path.decoding_path(
             load_pair(device=asked.device, dtype=asked.dtype, draft_dtype=asked.draft_dtype)
@@ -272,6 +281,15 @@ def rounds(case: Case) -> Iterator[Finding]:
         if len(whole) < len(names) and has_graphs(device):
             found = decoding_path.DecodingPath(decoding_path.HOST, decoding_path.UNCAPTURED_HEAD)
         yield Finding("ok", f"models would be decoded by: {found.name}, {found.reason}")
+
+
+def processes(case: Case) -> Iterator[Finding]:
+    """Whether the target can be spread over as many processes as are asked about."""
+    if case.tensor_parallel > 1 and not _lacks_one(case.models):
+        os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
+        here = _folder(_names(case.models)["target"]) is not None
+        for told in spreading(case.models, case.tensor_parallel, target_is_here=here):
+            yield Finding("ok", told)
 
 
 def _lacks_one(asked: Models) -> bool:
@@ -349,7 +367,8 @@ def recordings(_case: Case) -> Iterator[Finding]:
 
 
 PROBES: dict[str, Probe] = {
-    probe.__name__: probe for probe in (terminal, versions, devices, models, rounds, settings, log, recordings)
+    probe.__name__: probe
+    for probe in (terminal, versions, devices, models, processes, rounds, settings, log, recordings)
 }
 
 

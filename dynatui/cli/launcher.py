@@ -19,7 +19,7 @@ from subprocess import DEVNULL, Popen
 from typing import IO, Any
 
 import dynatui
-from decoder.errors import ModelError, require
+from decoder.errors import ConfigError, ModelError, require
 from decoder.tensor_parallel.ranks import LIFELINE, LOST, Ranks
 from dynatui.clean import clean
 from dynatui.terminal import streams
@@ -28,6 +28,8 @@ from dynatui.terminal.shutdown import STOP_SIGNALS
 
 MOST = 16
 """Ranks; no machine has more GPUs."""
+OWN_WORD_S = 0.7
+"""How long the leader may take to refuse what a follower has refused: it tells why, and then nobody else has to."""
 GRACE_S = 3.5
 """How long the leader may take to end in its own way."""
 _TURN_S = 3600.0
@@ -48,14 +50,21 @@ class _Follower:
         """Whether it has ended, and not because the leader let go of it or ended."""
         return self.process.poll() not in (None, 0, LOST)
 
+    @property
+    def refused(self) -> bool:
+        """Whether what it was asked for cannot be, as the leader may find out by itself."""
+        return self.process.returncode in (ConfigError.exit_code, ModelError.exit_code)
 
-def launch(count: int, arguments: Sequence[str], *, drawn: bool) -> int:
+
+def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: float = 0.0) -> int:
     """Runs a command line as so many ranks; returns the exit code.
 
     Args:
         count: Ranks.
         arguments: What stands behind the program's name.
         drawn: Whether the leader draws on the terminal.
+        further_s: Beyond `GRACE_S`, how long it may take to end in its own way after a first signal; not after another
+            one, nor where a rank has failed.
 
     Raises:
         ConfigError: They are more than one machine has use for.
@@ -69,15 +78,15 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool) -> int:
     with ExitStack() as ending:
         leader, followers = _started(count, arguments, ending)
         with _signals_pending():
-            fallen, forced = _until_the_end(leader, followers)
+            fallen, forced = _until_the_end(leader, followers, further_s)
         if drawn and leader.returncode < 0:
             give_back(sys.stderr.fileno(), modes)
-        if fallen and (forced or leader.returncode >= 0):
+        if fallen and (forced or leader.returncode == LOST):
             return _blamed(fallen)
     if leader.returncode < 0:
         streams.say(f"the leading process was ended by {signal.Signals(-leader.returncode).name}")
         return 128 - leader.returncode
-    return leader.returncode
+    return ModelError.exit_code if leader.returncode == LOST else leader.returncode
 
 
 def _started(count: int, arguments: Sequence[str], ending: ExitStack) -> tuple[Popen[bytes], list[_Follower]]:
@@ -107,27 +116,36 @@ def _started(count: int, arguments: Sequence[str], ending: ExitStack) -> tuple[P
     return leader, followers
 
 
-def _until_the_end(leader: Popen[bytes], followers: Sequence[_Follower]) -> tuple[_Follower | None, bool]:
+def _until_the_end(
+    leader: Popen[bytes], followers: Sequence[_Follower], further_s: float
+) -> tuple[_Follower | None, bool]:
     """Waits until the leader has ended, as a follower that fails or a signal asks it to.
 
     Returns:
         The follower that failed first, if any did, and whether the leader was sent a signal for that or for being late.
     """
     fallen: _Follower | None = None
-    latest, forced = math.inf, False
+    asked, latest, forced = math.inf, math.inf, False
     while leader.poll() is None:
-        if fallen is None and (fallen := next((each for each in followers if each.failed), None)):
+        if fallen is None and (fallen := _failed(followers)):
+            asked = time.monotonic() + (OWN_WORD_S if fallen.refused else 0)
+        if time.monotonic() >= asked:
             leader.terminate()
-            latest, forced = min(latest, time.monotonic() + GRACE_S), True
-        arrived = signal.sigtimedwait(_AWAITED, max(0.0, min(latest - time.monotonic(), _TURN_S)))
+            asked, latest, forced = math.inf, min(latest, time.monotonic() + GRACE_S), True
+        rest = min(asked, latest) - time.monotonic()
+        arrived = signal.sigtimedwait(_AWAITED, max(0.0, min(rest, _TURN_S)))
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
             if arrived.si_code <= 0:  # a process has sent it; what a terminal sends, the leader gets too
                 leader.send_signal(arrived.si_signo)
-            latest = min(latest, time.monotonic() + GRACE_S)
+            latest, further_s = min(latest, time.monotonic() + GRACE_S + further_s), 0.0
         if time.monotonic() >= latest:
             forced = True
             _end(leader)
-    return fallen, forced
+    return fallen or _failed(followers), forced
+
+
+def _failed(followers: Sequence[_Follower]) -> _Follower | None:
+    return next((each for each in followers if each.failed), None)
 
 
 _AWAITED = {*STOP_SIGNALS, signal.SIGCHLD}

@@ -41,9 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _invoked(arguments)
     except typer.TyperException as error:
-        command = getattr(getattr(error, "ctx", None), "command_path", "dynatui")
-        said = with_short_quotes(error.format_message().rstrip("."))
-        return _refused(f"{said}; see {command} --help", USAGE_ERROR)
+        return _refused(_misused(error), USAGE_ERROR)
     except DecoderError as error:
         if isinstance(error, streams.OutputError):
             streams.discard_output()
@@ -102,6 +100,15 @@ def _invoked(arguments: Sequence[str] | None) -> int:
         raise
 
 
+def _misused(error: typer.TyperException) -> str:
+    """What typer says of a command line that it does not understand, and where help is."""
+    command = getattr(getattr(error, "ctx", None), "command_path", "dynatui")
+    said = with_short_quotes(error.format_message().rstrip("."))
+    if said.startswith("No such option: --tensor-parallel"):
+        return f"{command} has no --tensor-parallel; {ranks.WHO_SPREADS}"
+    return f"{said}; see {command} --help"
+
+
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
     if wanted:
         typer.echo(f"dynatui {decoder.__version__}")
@@ -137,10 +144,12 @@ def watch(
     """
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
+        if context.invoked_subcommand != "bench":  # which says so itself of all but one
+            ranks.require_alone(f"dynatui {context.invoked_subcommand}")
         return 0
     shown = request.view(view, settings.keymap())
     wants_screen = not (no_screen or as_json)
-    if tensor_parallel > 1 and follow is None:
+    if follow is None:
         code = ranks.spread(tensor_parallel, models, context.obj, wants_screen=wants_screen)
         if code is not None:
             return code

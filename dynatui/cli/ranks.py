@@ -13,26 +13,35 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from decoder.errors import DecoderError, not_importable
-from decoder.tensor_parallel.ranks import LIFELINE, Ranks, ranks_of, told
+from decoder.errors import ConfigError, DecoderError, not_importable
+from decoder.tensor_parallel.ranks import LIFELINE, Ranks, ranks_of, started, told
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
 PATIENCE_S = 4.0
 """How long a signal leaves it to the leader to end everything in its own way."""
+WHO_SPREADS = "only dynatui itself and dynatui bench speed spread a target over processes, so leave it out"
 _FAULT = 1
 _SOON_S = 0.3
 """After which a follower whose pass or connection failed would have ended by its leader's end, if that was why."""
 
 
-def spread(count: int, models: Mapping[str, Any], arguments: Sequence[str], *, wants_screen: bool) -> int | None:
+def spread(
+    count: int,
+    models: Mapping[str, Any],
+    arguments: Sequence[str],
+    *,
+    wants_screen: bool = False,
+    further_s: float = 0.0,
+) -> int | None:
     """Launches so many ranks, or is one of those that were launched.
 
     Args:
-        count: Ranks, two or more.
+        count: Ranks; one alone is not launched.
         models: Options that say which models run where.
         arguments: The command line.
         wants_screen: Whether the program shows a screen where there is a terminal.
+        further_s: How much longer than usual the leader may take to end in its own way after a first signal.
 
     Returns:
         The exit code of ranks that were launched here; None: this process decodes. A follower does not return.
@@ -41,15 +50,30 @@ def spread(count: int, models: Mapping[str, Any], arguments: Sequence[str], *, w
         ConfigError: This process was started as one of another number, or cannot launch so many.
     """
     if not told(os.environ):
+        if count == 1:
+            return None
         from dynatui.cli.launcher import launch  # noqa: PLC0415 - few runs need it
 
-        return launch(count, arguments, drawn=wants_screen and streams.can_draw())
+        return launch(count, arguments, drawn=wants_screen and streams.can_draw(), further_s=further_s)
     ranks = ranks_of(count, os.environ)
     if not ranks.leads:
         _leave_signals_to_the_leader()
     if LIFELINE in os.environ:
         _end_with_the_launcher(int(os.environ[LIFELINE]))
     return None if ranks.leads else _follow(ranks, models)
+
+
+def require_alone(command: str) -> None:
+    """Refuses a command that knows nothing of other processes, each of which would do all of it.
+
+    Raises:
+        ConfigError: This process was started as one of several.
+    """
+    if told(os.environ) and (count := started(os.environ).count) > 1:
+        raise ConfigError(
+            f"WORLD_SIZE says that {count} processes were started, and each would do all of {command}; start it once, "
+            "without torchrun"
+        )
 
 
 def _leave_signals_to_the_leader() -> None:

@@ -8,6 +8,7 @@ from functools import reduce
 
 from decoder.analysis.metrics import FIGURES, Figure, differs_by_design
 from decoder.events import Event, Figures, Run
+from dynatui.number_format import memory_by_rank
 from dynatui.report.markup import Markup, details, element, joined, table
 from dynatui.report.page import Page, asset
 from dynatui.report.replay_data import label_of, replay_data
@@ -55,7 +56,7 @@ def _of_run(number: int, state: RunState, run: Run) -> Markup:
     return element(
         "section",
         element("h2", title),
-        details(_setup(run)),
+        details(_setup(run, state.peak_bytes_by_rank)),
         figures_table("All methods on this prompt", state.figures()),
         _parameters(state),
         element("noscript", _text(state)),
@@ -63,13 +64,14 @@ def _of_run(number: int, state: RunState, run: Run) -> Markup:
     )
 
 
-def _setup(run: Run) -> list[tuple[str, str]]:
+def _setup(run: Run, peaks: Sequence[int]) -> list[tuple[str, str]]:
     truncated = (f", top-k {run.top_k}" if run.top_k else "") + (f", top-p {run.top_p:g}" if run.top_p < 1 else "")
     chosen = f"at temperature {run.temperature:g}{truncated}" if run.temperature else "greedily: the most probable"
     return [
         ("Target model", run.target),
         ("Draft model", run.draft),
-        ("Computed in", f"{run.arithmetic} on {run.device}"),
+        ("Computed in", f"{run.arithmetic} on {run.place}"),
+        *((("Memory", memory_by_rank(peaks)),) if peaks else ()),
         ("Rounds", f"{run.path}, {run.path_reason}" if run.path else _UNKNOWN),
         ("Tokens are chosen", f"{chosen}, seed {run.seed}"),
         ("Length", f"{len(run.prompt_tokens)} tokens of prompt, at most {run.max_new_tokens} new"),

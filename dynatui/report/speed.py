@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from decoder.events import arithmetic
+from dynatui.number_format import memory_by_rank
 from dynatui.report.markup import Markup, details, element, joined, table
 from dynatui.report.measured import UNKNOWN, interval, machine_entries, notice, number, verdict_of_ratio
 from dynatui.report.page import Page
@@ -17,7 +18,7 @@ if TYPE_CHECKING:  # which import torch
     from decoder.bench.summary import Comparison, Difference, Row
 
 _ABOUT = (
-    "All contenders decoded in one process, turn by turn on the same prompts, after a warm-up. Numbers are medians, "
+    "All contenders decoded in one run, turn by turn on the same prompts, after a warm-up. Numbers are medians, "
     "with 95 % bootstrap intervals behind them. A text that differs from ar's (decoding without a draft), and not by "
     "design, has no speed."
 )
@@ -65,12 +66,13 @@ def _setup(report: "Report | RoundsReport") -> list[tuple[str, str]]:
     return [
         ("Target model", setup.target),
         ("Draft model", setup.draft),
-        ("Computed in", f"{arithmetic(setup.dtype, setup.draft_dtype, exact=setup.exact)} on {setup.device}"),
+        ("Computed in", f"{arithmetic(setup.dtype, setup.draft_dtype, exact=setup.exact)} on {setup.place}"),
         ("Rounds", f"{setup.path}, {setup.path_reason}" if setup.path else UNKNOWN),
         ("Tokens are chosen", _chosen(setup)),
         ("Prompts", f"{len(lengths)} of {min(lengths, default=0)} to {max(lengths, default=0)} tokens"),
         ("New tokens", f"at most {setup.max_new_tokens}, each prompt {setup.repeats} times"),
         *machine_entries(setup.machine, report.load_after),
+        *((("Memory", memory_by_rank(report.peak_bytes_by_rank)),) if report.peak_bytes_by_rank else ()),
     ]
 
 
@@ -120,7 +122,8 @@ def _compared(found: "Comparison") -> list[str]:
 
 
 def _differing(found: "Difference") -> list[str]:
-    why = {None: "one text is shorter", True: "a near tie", False: "NO TIE: a fault"}[found.near_tie]
+    unknown = "one text is shorter" if found.judged else "not judged"
+    why = {None: unknown, True: "a near tie", False: "NO TIE: a fault"}[found.near_tie]
     gap = "" if found.gap is None else f", gap {found.gap:.2g}"
     return [found.name, str(found.prompt + 1), str(found.index), f"{why}{gap}"]
 

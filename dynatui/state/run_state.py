@@ -58,6 +58,8 @@ class RunState(msgspec.Struct, frozen=True):
     """By method, in the order of the race."""
     chosen: str = ""
     summary: Mapping[str, Figures] | None = None
+    peak_bytes_by_rank: tuple[int, ...] = ()
+    """Most memory that each process of the target had in use, once that was told."""
     ends: Mapping[str, End] = msgspec.field(default_factory=dict)
     prompt: Prompt | None = None
     loading: tuple[Loading, ...] = ()
@@ -125,7 +127,7 @@ def apply(state: RunState, record: Record) -> RunState:
             return _advance(structs.replace(state, race=state.race.apply(named)), named)
         case Summary():
             told = {clean_line(name): figures for name, figures in record.methods.items()}
-            return structs.replace(state, summary=told)
+            return structs.replace(state, summary=told, peak_bytes_by_rank=tuple(record.peak_bytes_by_rank))
 
 
 def _with_step(steps: tuple[Loading, ...], told: Loading) -> tuple[Loading, ...]:

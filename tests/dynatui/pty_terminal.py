@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pexpect
 import pyte
 import pytest
 
 from decoder.events import Event, encode
+from dynatui.terminal.output import modes_of
 
 ROOT = Path(__file__).parents[2]
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
@@ -35,12 +36,16 @@ class Terminal:
     screen: pyte.Screen
     written: bytes = b""
     """Everything the program wrote."""
+    modes: list[Any] | None = None
+    """Of the terminal, when the program had ended."""
     _stream: pyte.Stream = field(init=False)
     _decode: codecs.IncrementalDecoder = field(init=False)
 
     def __post_init__(self) -> None:
         self._stream = pyte.Stream(self.screen)
         self._decode = codecs.getincrementaldecoder("utf-8")("replace")
+        self.first_modes = modes_of(self.child.fileno())
+        """Of the terminal, before the program had begun."""
 
     @property
     def rows(self) -> list[str]:
@@ -99,6 +104,7 @@ class Terminal:
             self._take(0.02)
         self.read(0.2)
         assert not self.child.isalive(), f"the program goes on; the screen is\n{self.shown}"
+        self.modes = modes_of(self.child.fileno())
         return self._code()
 
     def hang_up(self) -> float:
@@ -191,3 +197,9 @@ def assert_left_clean(terminal: Terminal) -> None:
     assert sent.rfind(b"\x1b[?25h") > sent.rfind(b"\x1b[?25l"), "the cursor is seen again"
     assert sent.rfind(b"\x1b[?7h") > sent.rfind(b"\x1b[?7l"), "lines wrap again"
     assert sent.rfind(b"\x1b[<u") > sent.rfind(b"\x1b[>"), "the keyboard speaks plainly again"
+
+
+def assert_modes_given_back(terminal: Terminal) -> None:
+    """The terminal reads, echoes and edits lines as before the program began."""
+    assert terminal.first_modes is not None
+    assert terminal.modes == terminal.first_modes

@@ -3,100 +3,24 @@
 Both sides are one process here, and each has the whole of the model: what is tried is what they tell each other.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder import RunConfig, decode
 from decoder.config import DynaTree, Fixed
-from decoder.engine import Engine
-from decoder.errors import ConfigError, DeviceError
+from decoder.errors import ConfigError, LostRankError
 from decoder.events import End, Event, Round, Run, Summary
-from decoder.forward.hf import ModuleForward, traits_of
-from decoder.forward.kv_cache import KvCache
-from decoder.forward.language_model import LanguageModel
 from decoder.methods import METHODS
-from decoder.tensor_parallel.follower import replayed
-from decoder.tensor_parallel.leader import Leader
-from decoder.tensor_parallel.messages import Message, Pass, Peak, Words, decoded
+from decoder.tensor_parallel.messages import Pass, Peak
 from tests.decoder.makers import TinyModels
+from tests.decoder.tensor_parallel.led_engine import led
 
 PROMPT = "The tree grows"
 SPREAD = tuple(name for name, method in METHODS.items() if not method.whole_target)
 BUSHY = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=30)
-
-
-@dataclass
-class Replaying:
-    """Stands for the channel: a follower that replays at once, and remembers what it computed."""
-
-    own: ModuleForward
-    caches: dict[int, KvCache] = field(default_factory=dict)
-    told: list[Message] = field(default_factory=list)
-    before: Callable[[int], None] = lambda _passes: None
-
-    def send(self, words: Words) -> None:
-        message = decoded(words)
-        self.told.append(message)
-        self.before(len(self.told))
-        if isinstance(message, Pass):
-            replayed(self.caches, self.own, message)
-
-    def gathered(self, number: int) -> list[int]:
-        return [number, number + 1]
-
-
-class Compared:
-    """The leader's part, which compares its cache with the follower's after each pass."""
-
-    def __init__(self, own: ModuleForward, follower: Replaying) -> None:
-        self._own, self._follower = own, follower
-        self.passes = 0
-
-    def new_cache(self, capacity: int) -> KvCache:
-        return self._own.new_cache(capacity)
-
-    def read(self, *_: object) -> Tensor:
-        raise AssertionError("the leader makes a pass of it")
-
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Tensor:
-        logits = self._own.forward(cache, tokens, positions, visible)
-        mine: Any = cache
-        theirs = self._follower.caches[mine.number]
-        self.passes += 1
-        assert (theirs.used, theirs.store.shape) == (cache.used, cache.store.shape)
-        assert torch.equal(theirs.store[..., : cache.used, :], cache.store[..., : cache.used, :])
-        return logits
-
-
-@dataclass(frozen=True)
-class Led:
-    """An engine whose target is led."""
-
-    engine: Engine
-    leader: Leader
-    channel: Replaying
-    compared: Compared
-
-
-def led(models: TinyModels, family: str) -> Led:
-    pair = models.pair(family)
-    engine, module = models.loaded(pair, "float32"), models.plain(pair.target, "float32")
-    channel = Replaying(ModuleForward(module))
-    compared = Compared(ModuleForward(module), channel)
-    leader = Leader(compared, channel, ("cpu", "cpu"))  # type: ignore[arg-type]  # as much of a channel as it needs
-    target = LanguageModel(replace(traits_of(module), source=None), "tiny")
-    target.run_by(leader)
-    target.ranks = leader
-    return Led(replace(engine, pair=replace(engine.pair, target=target), costs={}), leader, channel, compared)
 
 
 def tokens_of(events: list[Any], method: str) -> list[int]:
@@ -159,14 +83,15 @@ def test_a_pass_that_fails_is_told_in_a_sentence_and_none_follows_it(tiny_models
     with (
         torch.inference_mode(),
         pytest.raises(
-            DeviceError, match=r"^the 2 processes of the target cannot go on: Connection closed by peer \[::1\]:1; one"
+            LostRankError,
+            match=r"^the 2 processes of the target cannot go on: Connection closed by peer \[::1\]:1; ",
         ),
     ):
         events.extend(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
     assert isinstance(events[-1], End)
     assert events[-1].reason == "error"
     count = len(found.channel.told)
-    with torch.inference_mode(), pytest.raises(DeviceError, match="start again"):
+    with torch.inference_mode(), pytest.raises(LostRankError, match="start again"):
         list(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
     assert len(found.channel.told) == count
 
@@ -178,7 +103,7 @@ def test_a_follower_that_is_gone_when_memory_is_asked_for_is_told_in_a_sentence(
         raise RuntimeError("Connection closed by peer")
 
     found.channel.before = break_off
-    with pytest.raises(DeviceError, match="cannot go on: Connection closed by peer"):
+    with pytest.raises(LostRankError, match="cannot go on: Connection closed by peer"):
         found.leader.peak_bytes()
 
 
@@ -203,3 +128,19 @@ def test_a_difference_from_ar_is_told_without_a_verdict(
     assert isinstance(summary, Summary)
     figures = summary.methods["linear"]
     assert (figures.identical_to_ar, figures.near_tie, figures.first_difference_gap) == (False, None, None)
+
+
+def test_after_an_interruption_in_a_pass_there_is_none_that_the_ranks_could_misunderstand(
+    tiny_models: TinyModels,
+) -> None:
+    found = led(tiny_models, "llama")
+
+    def interrupt(_passes: int) -> None:
+        raise KeyboardInterrupt
+
+    found.channel.before = interrupt
+    with torch.inference_mode(), pytest.raises(KeyboardInterrupt):
+        list(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
+    with pytest.raises(LostRankError, match="cannot go on"):
+        found.leader.peak_bytes()
+    assert len(found.channel.told) == 1

@@ -1,6 +1,7 @@
 """What cannot be spread over several processes is refused in one sentence, before anything is loaded."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from decoder.errors import ConfigError
 from decoder.tensor_parallel import check, target
 from decoder.tensor_parallel.ranks import VARIABLES, Ranks, ranks_of, told
 from tests import tiny
+from tests.decoder.makers import TinyModels
+from tests.eagle3_checkpoints import name as head_of
 
 TWO = Ranks(0, 2, local=0, local_count=2)
 
@@ -64,6 +67,26 @@ def test_a_target_whose_heads_divide_is_not(family: str) -> None:
     check.require_plan("tiny", tiny.FAMILIES[family](), 2)
 
 
+def test_a_target_whose_layers_differ_is_refused_for_any_of_them() -> None:
+    """As transformers tells of such a one: a number that differs from layer to layer has no value of its own."""
+
+    class Uneven:
+        base_model_tp_plan: ClassVar = {"layers.*.self_attn.q_proj": "colwise"}
+        model_type = "uneven"
+        num_attention_heads = 4
+        per_layer_config = (SimpleNamespace(num_key_value_heads=4), SimpleNamespace(num_key_value_heads=1))
+
+        def get_text_config(self) -> "Uneven":
+            return self
+
+        @property
+        def num_key_value_heads(self) -> int:
+            raise RuntimeError("it differs from layer to layer")
+
+    with pytest.raises(ConfigError, match="uneven has 1 key and value heads, which 2 processes"):
+        check.require_plan("uneven", Uneven(), 2)
+
+
 def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "device_count", lambda: 1)
     with pytest.raises(ConfigError, match="2 processes of --tensor-parallel are on this machine, which has 1 CUDA"):
@@ -86,6 +109,21 @@ def test_the_missing_package_is_named_with_what_it_is_for(monkeypatch: pytest.Mo
     monkeypatch.setattr(check, "find_spec", lambda _name: None)
     with pytest.raises(ConfigError, match=r"needs the package accelerate, .*; install dynatui\[tensor-parallel\]"):
         check.require_packages()
+
+
+@pytest.mark.usefixtures("_first_of_two")
+def test_a_head_is_refused_before_its_target_is_loaded(tiny_models: TinyModels) -> None:
+    loading: list[str] = []
+    pair = tiny_models.pair(head_of("llama", "flat"))
+    with pytest.raises(ConfigError, match=r"^an EAGLE-3 head reads .*; give a draft model or --draft lookup, or leave"):
+        load_pair(str(pair.target), str(pair.draft), device="cpu", tensor_parallel=2, report=loading.append)
+    assert loading == []
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_process_at_all_is_refused(count: int) -> None:
+    with pytest.raises(ConfigError, match=f"^tensor_parallel is {count}, which is no number of processes; give 1"):
+        load_pair(device="cpu", tensor_parallel=count)
 
 
 @pytest.mark.usefixtures("_first_of_two")

@@ -1,13 +1,13 @@
-"""A target over several processes writes what one process writes; whatever ends one of them ends all."""
+"""Whatever ends one process of a target ends all of them, soon; what cannot be is refused."""
 
-import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,28 +15,22 @@ from typing import Any
 import pytest
 
 from decoder.events import Round, Run, Summary
-from decoder.methods import METHODS
 from dynatui.record.reader import read
-from tests.dynatui.pty_terminal import ENTER, ROOT, Start, assert_left_clean, terminals
+from tests.dynatui.cli.spread_runs import FLOAT32, ended_run, environment
+from tests.dynatui.prometheus.scraping import answer, by_method
+from tests.dynatui.pty_terminal import ENTER, ROOT, Start, assert_left_clean, assert_modes_given_back, terminals
 from tests.dynatui.rank_processes import GONE_WITHIN_S, seconds_until_gone, wait_for_ranks
-from tests.tiny import TinyPair, kindred_pair
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc"),
 ]
 
-SPREAD = ",".join(name for name, method in METHODS.items() if not method.whole_target)
-FLOAT32 = ("--device", "cpu", "--dtype", "float32")
 LONG = ("--headless", *FLOAT32, "--methods", "dynatree,ar", "--prompt", "The tree", "--max-new-tokens", "1500")
+KILLS, LATEST_S = 50, 20.0
+"""Times that a rank is killed, and how long after its start at most."""
 SLOWLY = ("--speed", "0.02")
 """So that it ends by what is done to it."""
-
-
-@pytest.fixture(scope="session")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TinyPair]:
-    home = tmp_path_factory.mktemp("pairs")
-    return {family: kindred_pair(family, home / family) for family in ("llama", "neox", "qwen3")}
 
 
 @pytest.fixture
@@ -46,77 +40,17 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield begin
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT))}
-
-
-def models(pair: TinyPair | None) -> list[str]:
-    """Of a tiny pair, or of the embedded one."""
-    return [*FLOAT32, *(("--target", str(pair.target), "--draft", str(pair.draft)) if pair else ())]
-
-
-def decoded(command: Sequence[str], cwd: Path) -> dict[str, Any]:
-    """What a run without a screen prints as JSON, and nothing else."""
-    done = subprocess.run(
-        [sys.executable, *command, "--json"], env=environment(), cwd=cwd, capture_output=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def tokens(found: dict[str, Any]) -> dict[str, list[int]]:
-    return {name: figures["tokens"] for name, figures in found["methods"].items()}
-
-
-def assert_spread_as_whole(pair: TinyPair | None, count: int, further: Sequence[str], cwd: Path) -> dict[str, Any]:
-    """Runs both; the run over several processes."""
-    asked = ["-m", "dynatui", *models(pair), "--prompt", "The tree grows", *further]
-    spread, whole = decoded([*asked, "--tensor-parallel", str(count)], cwd), decoded(asked, cwd)
-    assert tokens(spread) == tokens(whole)
-    assert all(figures["identical_to_ar"] is not False for figures in spread["methods"].values())
-    return spread
-
-
-def test_two_processes_write_what_one_writes(pairs: dict[str, TinyPair], tmp_path: Path) -> None:
-    found = assert_spread_as_whole(pairs["llama"], 2, ["--methods", SPREAD, "--max-new-tokens", "100"], tmp_path)
-    assert found["ranks"] == ["cpu", "cpu"]
-    assert len(found["peak_bytes_by_rank"]) == 2
-    assert min(found["peak_bytes_by_rank"]) > 2**20
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("temperature", ["0", "0.7"])
-@pytest.mark.parametrize(
-    ("family", "count"), [("llama", 2), ("neox", 2), ("qwen3", 2), ("embedded", 2), ("embedded", 3)]
-)
-def test_all_families_and_methods_write_what_one_process_writes(
-    pairs: dict[str, TinyPair], family: str, count: int, temperature: str, tmp_path: Path
-) -> None:
-    length = "200" if family == "embedded" else "150"  # as much as their contexts hold
-    further = ["--methods", SPREAD, "--max-new-tokens", length, "--temperature", temperature]
-    found = assert_spread_as_whole(pairs.get(family), count, further, tmp_path)
-    assert {len(written) for written in tokens(found).values()} == {int(length)}
-
-
-def test_processes_that_torchrun_has_started_do_the_same(pairs: dict[str, TinyPair], tmp_path: Path) -> None:
-    asked = ["-m", "dynatui", *models(pairs["llama"]), "--prompt", "x", "--max-new-tokens", "24", "--methods", "ar"]
-    by_hand = ["-m", "torch.distributed.run", "--nproc-per-node", "2", *asked, "--tensor-parallel", "2"]
-    assert tokens(decoded(by_hand, tmp_path)) == tokens(decoded(asked, tmp_path))
+def test_what_every_process_refuses_is_told_once(tmp_path: Path) -> None:
+    done = ended_run(["-m", "dynatui", "--headless", "--tensor-parallel", "3", "--device", "cuda:0"], tmp_path)
+    assert (done.code, done.printed) == (2, "")
+    assert done.errors.count("--device cuda:0 is one") == done.errors.count("\n") == 1
 
 
 def refused(*asked: str, cwd: Path) -> str:
     """The one line of an error, from a run that ends with the code of a usage error."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dynatui", "--headless", "--tensor-parallel", "2", "--prompt", "x", *asked],
-        env=environment(),
-        cwd=cwd,
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
-    *progress, said = done.stderr.decode().splitlines()
-    assert (done.returncode, done.stdout) == (2, b"")
+    done = ended_run(["-m", "dynatui", "--headless", "--tensor-parallel", "2", "--prompt", "x", *asked], cwd)
+    *progress, said = done.errors.splitlines()
+    assert (done.code, done.printed) == (2, "")
     assert not any("dynatui: " in line for line in progress)
     return said
 
@@ -172,6 +106,22 @@ def ended(launcher: subprocess.Popen[bytes], ranks: dict[int, int]) -> int:
     seconds_until_gone(list(ranks.values()))
     assert time.monotonic() - began < GONE_WITHIN_S
     return code
+
+
+@pytest.mark.wall_time
+def test_the_leader_alone_serves_metrics(tmp_path: Path) -> None:
+    """A follower that took the port too would find it in use, and end the run."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with running(2, tmp_path, "--metrics-port", str(port), *SLOWLY) as (launcher, ranks):
+        page = answer(f"http://127.0.0.1:{port}/metrics").page
+        launcher.send_signal(signal.SIGTERM)
+        assert ended(launcher, ranks) == 130
+    counted = by_method(page, "vllm:generation_tokens_total")
+    assert counted.keys() == {"dynatree", "ar"}
+    assert max(counted.values()) > 0
+    assert (tmp_path / "errors").read_text().count("metrics at") == 1
 
 
 def assert_readable(recording: Path) -> None:
@@ -260,6 +210,7 @@ def test_a_key_ends_all_and_leaves_a_clean_terminal(start: Start) -> None:
     assert terminal.end(GONE_WITHIN_S) == 0
     assert seconds_until_gone(list(ranks.values())) < GONE_WITHIN_S
     assert_left_clean(terminal)
+    assert_modes_given_back(terminal)
     assert "--tensor-parallel 2" in terminal.afterwards
 
 
@@ -271,26 +222,34 @@ def test_a_rank_that_is_killed_leaves_a_clean_terminal(start: Start, rank: int) 
     assert terminal.end(GONE_WITHIN_S) == (137 if rank == 0 else 3)
     assert seconds_until_gone(list(ranks.values())) < GONE_WITHIN_S
     assert_left_clean(terminal)
+    assert_modes_given_back(terminal)
     assert "was ended by SIGKILL" in terminal.afterwards
 
 
 @pytest.mark.soak
 def test_fifty_kills_at_random_times_leave_no_process_a_whole_recording_and_a_clean_terminal(
-    start: Start, tmp_path: Path
+    start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chance = random.Random(0)
-    for kill in range(50):
+    chance, took, drawn, recorded = random.Random(0), list[float](), 0, 0
+    for kill in range(KILLS):
         recording, count = tmp_path / f"{kill}.jsonl", chance.choice((2, 3))
         terminal = start("-m", "dynatui", "--tensor-parallel", str(count), *FLOAT32, "--record", str(recording))
         ranks = wait_for_ranks(terminal.child.pid, count)
-        terminal.read(chance.uniform(0, 12))
+        terminal.read(chance.uniform(0, LATEST_S))
         with suppress(ProcessLookupError):
             os.kill(ranks[chance.randrange(count)], signal.SIGKILL)
         began = time.monotonic()
         terminal.end(2 * GONE_WITHIN_S)
         seconds_until_gone(list(ranks.values()))
-        assert time.monotonic() - began < GONE_WITHIN_S, kill
+        took.append(time.monotonic() - began)
+        assert took[-1] < GONE_WITHIN_S, kill
+        assert_modes_given_back(terminal)
         if ENTER in terminal.written:
+            drawn += 1
             assert_left_clean(terminal)
         if recording.exists() and recording.read_bytes():
-            assert read(recording)
+            recorded += 1
+            assert isinstance(read(recording)[0], Run)
+    with capsys.disabled():
+        print(f"\n{KILLS} kills, {drawn} with a screen, {recorded} with a recording; {max(took):.1f} s at most")  # noqa: T201 - what a soak is run for
+    assert recorded

@@ -15,6 +15,7 @@ from dynatui.record.reader import read
 from dynatui.record.transcript import Transcript
 from dynatui.render.scene import Scene
 from dynatui.render.status import status
+from dynatui.report.replay import replay_page
 from dynatui.screen.exit_summary import lines as closing_lines
 from dynatui.state.run_state import RunState, apply
 from dynatui.state.session_log import SessionLog
@@ -64,6 +65,19 @@ def test_text_names_them_and_their_memory() -> None:
     _, said = printed(spread(), as_json=False)
     assert "on 2 processes on cuda:0, cuda:1 in" in said
     assert "most memory in use by process: 2.50, 1.25 GB\n" in said
+
+
+def test_many_devices_are_named_by_the_first_and_the_last() -> None:
+    run, *_ = spread([f"cuda:{number}" for number in range(4)] * 2)
+    assert isinstance(run, Run)
+    assert run.place == "8 processes on cuda:0 to cuda:3"
+
+
+def test_pages_name_them_and_their_memory() -> None:
+    page = replay_page("run", [spread()]).body
+    assert "on 2 processes on cuda:0, cuda:1" in page
+    assert "most memory in use by process: 2.50, 1.25 GB" in page
+    assert "by process" not in replay_page("run", [story()]).body
 
 
 def test_json_has_them_and_only_then() -> None:

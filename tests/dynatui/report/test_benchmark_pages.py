@@ -58,6 +58,19 @@ def test_a_text_that_differs_says_whether_it_may() -> None:
         assert expected in body
 
 
+def test_a_target_over_several_processes_names_them_their_memory_and_what_nobody_judged() -> None:
+    alone = speed_report()
+    unjudged = [structs.replace(found, near_tie=None, gap=None, judged=False) for found in alone.differences]
+    setup = structs.replace(alone.setup, ranks=["cuda:0", "cuda:1"])
+    peaks = [2_500_000_000, 1_250_000_000]
+    report = structs.replace(alone, setup=setup, differences=unjudged, peak_bytes_by_rank=peaks)
+    body = plain(speed_page("x", [report]).body)
+    assert "float32 on 2 processes on cuda:0, cuda:1" in body
+    assert "most memory in use by process: 2.50, 1.25 GB" in body
+    assert "not judged" in body
+    assert "by process" not in plain(speed_page("x", [alone]).body)
+
+
 def test_a_text_that_differs_by_design_is_told_from_one_that_is_not_compared() -> None:
     report = speed_report()
     rows = [structs.replace(row, same=None, by_design=row.name == "tree") for row in report.rows]

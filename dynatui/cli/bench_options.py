@@ -1,0 +1,65 @@
+"""The options of `dynatui bench speed` that no other command has. Only declarations; what they mean together is decided
+in `dynatui.cli.bench`.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from dynatui.cli import options
+
+TEXT_REPEATS, ROUND_REPEATS = 3, 9
+CONTEXT = "256"
+
+measured = partial(Option, rich_help_panel="Measurement")
+
+Shapes = Annotated[
+    str | None,
+    Option(
+        metavar="TARGET:DRAFT",
+        rich_help_panel=options.MODELS,
+        help="Random weights of these shapes instead, for example pythia-2.8b:pythia-70m, or a config.json each.",
+    ),
+]
+Sizes = Annotated[
+    str, measured("--trees", metavar="DxN,..", help="With --context or --shapes: levels and verified rows of trees.")
+]
+Contexts = Annotated[
+    str | None,
+    measured(
+        "--context",
+        metavar="N,N,..",
+        help="Rounds of given sizes after so many random tokens, instead of texts: what they cost, and how that grows. "
+        f"With --shapes {CONTEXT} unless given.",
+    ),
+]
+Repeats = Annotated[
+    int | None,
+    measured(
+        metavar="R",
+        min=1,
+        max=1000,
+        help=f"Times that each prompt is decoded; {TEXT_REPEATS} unless given, {ROUND_REPEATS} for rounds.",
+    ),
+]
+Hostile = Annotated[
+    bool,
+    measured(
+        "--hostile",
+        help="Let the draft guess at random and be sure of it: what methods cost where nothing can be gained.",
+    ),
+]
+Baselines = Annotated[
+    bool,
+    measured(
+        "--baselines/--no-baselines",
+        help="Whether transformers' greedy and assisted generation and its prompt lookup are measured; left out "
+        "beside --tensor-parallel.",
+    ),
+]
+JsonFile = Annotated[
+    Path | None,
+    measured("--json", metavar="FILE", help="Add a line to FILE with every sample, all settings and the machine."),
+]

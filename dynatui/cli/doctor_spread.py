@@ -1,0 +1,35 @@
+"""What `dynatui doctor --tensor-parallel` looks at: whether a target could be spread over so many processes here.
+
+Says in words what works; what does not is the DecoderError that a run would end with. Loads no weights.
+"""
+
+from collections.abc import Iterator
+
+from decoder.tensor_parallel.ranks import Ranks
+from dynatui.session import Models
+
+
+def spreading(models: Models, count: int, *, target_is_here: bool) -> Iterator[str]:
+    """What works of it, one thing after the other, in words.
+
+    Args:
+        models: What is asked about.
+        count: Processes.
+        target_is_here: Whether the target's configuration can be read without a download.
+
+    Raises:
+        DecoderError: A run would be refused, and why.
+    """
+    from decoder.models.checkpoints import EMBEDDED_TARGET, display_name  # noqa: PLC0415 - imports torch
+    from decoder.models.hf_checkpoints import load_config  # noqa: PLC0415 - imports transformers
+    from decoder.tensor_parallel import check  # noqa: PLC0415 - imports torch
+    from decoder.tensor_parallel.target import rank_device  # noqa: PLC0415 - as above
+
+    check.require_packages()
+    check.require_whole_passes(exact=models.exact, compiled=models.compiled)
+    place = rank_device(Ranks(0, count, local=0, local_count=count), models.device).type
+    yield f"{count} processes {'would share this CPU' if place == 'cpu' else 'would have a GPU each'}"
+    if target_is_here:
+        target = models.target or str(EMBEDDED_TARGET)
+        check.require_plan(display_name(target), load_config(target), count)
+        yield f"transformers can spread {display_name(target)} over them; rounds would be driven by the host"

@@ -1,0 +1,89 @@
+"""An engine whose target is led, with a follower in the same process that replays at once.
+
+Each has the whole of the model: what is tried is what they tell each other.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.engine import Engine
+from decoder.forward.hf import ModuleForward, traits_of
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.language_model import LanguageModel
+from decoder.tensor_parallel.follower import replayed
+from decoder.tensor_parallel.leader import Leader
+from decoder.tensor_parallel.messages import Message, Pass, Words, decoded
+from tests.decoder.makers import TinyModels
+
+
+@dataclass
+class Replaying:
+    """Stands for the channel: a follower that replays at once, and remembers what it computed."""
+
+    own: ModuleForward
+    caches: dict[int, KvCache] = field(default_factory=dict)
+    told: list[Message] = field(default_factory=list)
+    before: Callable[[int], None] = lambda _passes: None
+
+    def send(self, words: Words) -> None:
+        message = decoded(words)
+        self.told.append(message)
+        self.before(len(self.told))
+        if isinstance(message, Pass):
+            replayed(self.caches, self.own, message)
+
+    def gathered(self, number: int) -> list[int]:
+        return [number, number + 1]
+
+
+class Compared:
+    """The leader's part, which compares its cache with the follower's after each pass."""
+
+    def __init__(self, own: ModuleForward, follower: Replaying) -> None:
+        self._own, self._follower = own, follower
+        self.passes = 0
+
+    def new_cache(self, capacity: int) -> KvCache:
+        return self._own.new_cache(capacity)
+
+    def read(self, *_: object) -> Tensor:
+        raise AssertionError("the leader makes a pass of it")
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Tensor:
+        logits = self._own.forward(cache, tokens, positions, visible)
+        mine: Any = cache
+        theirs = self._follower.caches[mine.number]
+        self.passes += 1
+        assert (theirs.used, theirs.store.shape) == (cache.used, cache.store.shape)
+        assert torch.equal(theirs.store[..., : cache.used, :], cache.store[..., : cache.used, :])
+        return logits
+
+
+@dataclass(frozen=True)
+class Led:
+    """An engine whose target is led."""
+
+    engine: Engine
+    leader: Leader
+    channel: Replaying
+    compared: Compared
+
+
+def led(models: TinyModels, family: str) -> Led:
+    pair = models.pair(family)
+    engine, module = models.loaded(pair, "float32"), models.plain(pair.target, "float32")
+    channel = Replaying(ModuleForward(module))
+    compared = Compared(ModuleForward(module), channel)
+    leader = Leader(compared, channel, ("cpu", "cpu"))  # type: ignore[arg-type]  # as much of a channel as it needs
+    target = LanguageModel(replace(traits_of(module), source=None), "tiny")
+    target.run_by(leader)
+    target.ranks = leader
+    return Led(replace(engine, pair=replace(engine.pair, target=target), costs={}), leader, channel, compared)

@@ -1,0 +1,72 @@
+"""How long a launcher lets its leader end in its own way: until a deadline, which a second signal brings nearer."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from dynatui.cli import launcher
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs sigtimedwait")
+
+DONE, SUMMING_UP_S = 7, 1.0
+LEADER = f"""
+import signal, time
+
+def stop(*_):
+    time.sleep({SUMMING_UP_S})
+    raise SystemExit({DONE})
+
+signal.signal(signal.SIGTERM, stop)
+signal.signal(signal.SIGUSR1, lambda *_: None)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@contextmanager
+def leading() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that sums up for a while when it is asked to end."""
+    with subprocess.Popen([sys.executable, "-c", LEADER], stdout=subprocess.PIPE) as leader:
+        try:
+            assert leader.stdout is not None
+            assert leader.stdout.readline() == b"ready\n"
+            yield leader
+        finally:
+            leader.kill()
+
+
+def ended(leader: subprocess.Popen[bytes], further_s: float, signals: Sequence[signal.Signals]) -> int:
+    """How the leader ends when the launcher is sent these signals."""
+    with launcher._signals_pending():
+        for number in signals:
+            os.kill(os.getpid(), number)
+        assert launcher._until_the_end(leader, [], further_s)[0] is None
+    return leader.returncode
+
+
+@pytest.fixture(autouse=True)
+def _little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "GRACE_S", 0.1)
+
+
+def test_a_leader_that_has_time_ends_in_its_own_way() -> None:
+    with leading() as leader:
+        assert ended(leader, 60, [signal.SIGTERM]) == DONE
+
+
+def test_a_leader_that_takes_longer_than_it_may_is_killed() -> None:
+    with leading() as leader:
+        assert ended(leader, 0, [signal.SIGTERM]) == -signal.SIGKILL
+
+
+def test_a_second_signal_shortens_the_time() -> None:
+    began = time.monotonic()
+    with leading() as leader:
+        assert ended(leader, 60, [signal.SIGTERM, signal.SIGUSR1]) < 0
+    assert time.monotonic() - began < SUMMING_UP_S

@@ -1,0 +1,153 @@
+"""A target over several processes writes what one process writes, by every method that it can be spread for."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from decoder.events import Round
+from dynatui.record.reader import read
+from tests.dynatui.cli.spread_runs import (
+    FLOAT32,
+    SPREAD,
+    decoded,
+    ended_run,
+    environment,
+    models,
+    spread_as_whole,
+    tokens,
+)
+from tests.dynatui.rank_processes import seconds_until_gone, wait_for_ranks
+from tests.tiny import TinyPair, spread_pair
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc"),
+]
+
+FAMILIES = ("llama", "neox", "qwen3")
+REPEATED = "The captain looked at the sea. " * 6
+"""A text whose past tells what follows."""
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TinyPair]:
+    home = tmp_path_factory.mktemp("pairs")
+    return {family: spread_pair(family, home / family) for family in FAMILIES}
+
+
+def test_three_processes_write_what_one_writes(pairs: dict[str, TinyPair], tmp_path: Path) -> None:
+    asked = [*models(pairs["llama"]), "--prompt", "The tree grows", "--methods", SPREAD, "--max-new-tokens", "100"]
+    found = spread_as_whole(asked, 3, tmp_path)
+    assert found["ranks"] == ["cpu"] * 3
+    assert len(found["peak_bytes_by_rank"]) == 3
+    assert min(found["peak_bytes_by_rank"]) > 2**20
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("temperature", ["0", "0.7"])
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("family", [*FAMILIES, "embedded"])
+def test_all_families_and_methods_write_what_one_process_writes(
+    pairs: dict[str, TinyPair], family: str, count: int, temperature: str, tmp_path: Path
+) -> None:
+    asked = [*models(pairs.get(family)), "--prompt", "The tree grows", "--methods", SPREAD]
+    found = spread_as_whole([*asked, "--max-new-tokens", "200", "--temperature", temperature], count, tmp_path)
+    assert {len(written) for written in tokens(found).values()} == {200}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("temperature", ["0", "0.7"])
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("draft", ["lookup", "model"])
+def test_lookups_and_trees_of_several_origins_write_what_one_process_writes(
+    draft: str, count: int, temperature: str, tmp_path: Path
+) -> None:
+    recording = tmp_path / "run.jsonl"
+    asked = [*FLOAT32, "--prompt", REPEATED, "--methods", "auto,ar", "--max-new-tokens", "200"]
+    asked += ["--temperature", temperature, "--record", str(recording)]
+    spread_as_whole([*asked, *(("--draft", "lookup") if draft == "lookup" else ())], count, tmp_path)
+    rounds = [event for event in read(recording) if isinstance(event, Round) and event.method == "auto"]
+    assert any(len(each.tokens) > 1 for each in rounds)
+    mixed = any({"draft", "lookup"} <= set(each.origins) for each in rounds)
+    assert mixed == (draft == "model")
+
+
+def test_processes_that_torchrun_has_started_do_the_same(pairs: dict[str, TinyPair], tmp_path: Path) -> None:
+    asked = ["-m", "dynatui", *models(pairs["llama"]), "--prompt", "x", "--max-new-tokens", "24", "--methods", "ar"]
+    by_hand = ["-m", "torch.distributed.run", "--nproc-per-node", "2", *asked, "--tensor-parallel", "2"]
+    assert tokens(decoded(by_hand, tmp_path)) == tokens(decoded(asked, tmp_path))
+
+
+@pytest.mark.parametrize(
+    "further",
+    [
+        (),
+        pytest.param(("--hostile",), marks=pytest.mark.soak),
+        pytest.param(("--draft", "lookup", "--methods", "auto,linear"), marks=pytest.mark.soak),
+    ],
+    ids=" ".join,
+)
+def test_methods_are_measured_over_several_processes(
+    pairs: dict[str, TinyPair], further: tuple[str, ...], tmp_path: Path
+) -> None:
+    kept, whole = tmp_path / "speed.jsonl", tmp_path / "whole.jsonl"
+    asked = ["-m", "dynatui", "bench", "speed", *models(pairs["llama"]), "--prompt", "The tree grows"]
+    asked += ["--max-new-tokens", "12", "--repeats", "1", "--methods", "auto,linear", "--no-baselines", *further]
+    for command in ([*asked, "--tensor-parallel", "2", "--json", str(kept)], [*asked, "--json", str(whole)]):
+        done = ended_run(command, tmp_path)
+        assert done.code == 0, done.errors
+    (spread,) = map(json.loads, kept.read_text().splitlines())
+    assert spread["setup"]["ranks"] == ["cpu", "cpu"]
+    assert spread["texts"] == json.loads(whole.read_text())["texts"]
+    assert {row["same"] for row in spread["rows"]} == {1}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_measurement_tells_what_everyone_went_through(tmp_path: Path, number: signal.Signals) -> None:
+    kept = tmp_path / "speed.jsonl"
+    asked = ["-m", "dynatui", "bench", "speed", *FLOAT32, "--prompt", "The tree grows", "--methods", "auto,linear"]
+    asked += ["--max-new-tokens", "64", "--repeats", "900", "--json", str(kept), "--tensor-parallel", "2"]
+    with (tmp_path / "said").open("w+") as said:
+        process = subprocess.Popen([sys.executable, *asked], env=environment(), stdout=subprocess.PIPE, stderr=said)
+        try:
+            ranks = wait_for_ranks(process.pid, 2)
+            while "turns" not in (tmp_path / "said").read_text():
+                assert process.poll() is None
+                time.sleep(0.1)
+            process.send_signal(number)
+            printed, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    seconds_until_gone(list(ranks.values()))
+    assert process.returncode == 130
+    assert b"INTERRUPTED: what follows rests on" in printed
+    assert json.loads(kept.read_text())["rows"]
+
+
+@pytest.mark.soak
+def test_rounds_after_texts_of_given_lengths_are_measured_over_several_processes(
+    pairs: dict[str, TinyPair], tmp_path: Path
+) -> None:
+    sizes = ["--context", "8,24", "--trees", "1x2,2x4", "--repeats", "1", "--max-new-tokens", "4"]
+    command = ["-m", "dynatui", "bench", "speed", *models(pairs["llama"]), *sizes, "--tensor-parallel", "2"]
+    done = ended_run(command, tmp_path)
+    assert done.code == 0, done.errors
+    assert "Growth over 8 tokens:" in done.printed
+
+
+def test_a_measurement_that_torchrun_has_started_is_one_and_kept_once(
+    pairs: dict[str, TinyPair], tmp_path: Path
+) -> None:
+    kept = tmp_path / "speed.jsonl"
+    asked = ["-m", "dynatui", "bench", "speed", *models(pairs["llama"]), "--prompt", "x", "--methods", "ar"]
+    asked += ["--max-new-tokens", "8", "--repeats", "1", "--json", str(kept), "--tensor-parallel", "2"]
+    done = ended_run(["-m", "torch.distributed.run", "--nproc-per-node", "2", *asked], tmp_path)
+    assert done.code == 0, done.errors
+    assert done.printed.count("same as ar") == 1
+    assert len(kept.read_text().splitlines()) == 1
