@@ -26,7 +26,7 @@ class Plan:
     address: Address
     interval_s: float = 1.0
     polls: int | None = None
-    """After which the session ends; None: never by itself."""
+    """After which the session ends by itself; None: it never does."""
 
 
 def watch(
@@ -35,6 +35,7 @@ def watch(
     pause: Callable[[float], bool],
     clock: Callable[[], float],
     answers: Callable[[], Iterable[Answer]] = tuple,
+    waiting: Callable[[], bool] = bool,
 ) -> Iterator[Event]:
     """What is seen of a server.
 
@@ -44,6 +45,7 @@ def watch(
         pause: Waits so many seconds; whether to stop.
         clock: Seconds.
         answers: Those that have come since it was asked last.
+        waiting: Whether more of them will come, before which the session does not end by itself.
     """
     began, urls, history = clock(), plan.address.pages, History()
     yield Opening(
@@ -62,7 +64,8 @@ def watch(
         yield from (structs.replace(answer, t=clock() - began) for answer in answers())
         elapsed = clock() - began
         next_poll = (elapsed // plan.interval_s + 1) * plan.interval_s
-        if number == plan.polls or pause(next_poll - elapsed):
+        enough = plan.polls is not None and number >= plan.polls and not waiting()
+        if enough or pause(next_poll - elapsed):
             return
 
 

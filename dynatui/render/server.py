@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from statistics import fmean
 from typing import TypeAlias
 
 from decoder.append_only import SharedList
@@ -169,16 +170,17 @@ def speeds(state: ServerState, look: Look, size: Size) -> Rows:
 
 
 def series(state: ServerState, figure: Figure) -> Curve:
-    """A figure by the second in which its interval ended; no number where it is not known."""
-    shown = state.past[-WINDOW:]
-    values = [None if isinstance(poll, Gap) else figure(poll.interval) for poll in shown]
-    points = SharedList(math.nan if value is None else value for value in values)
-    return Curve(points, SharedList(round(poll.t) for poll in shown))
+    """A figure by the second in which its interval ended, the mean of several; no number where it is not known."""
+    seconds = dict[int, list[float]]()
+    for poll in state.past[-WINDOW:]:
+        value = None if isinstance(poll, Gap) else figure(poll.interval)
+        seconds.setdefault(round(poll.t), []).extend([] if value is None else [value])
+    return Curve(SharedList(fmean(values) if values else math.nan for values in seconds.values()), SharedList(seconds))
 
 
 def _axis(state: ServerState) -> Axis:
     """The window of time; once it is full it moves on by a tenth of itself, so that most readings redraw little."""
-    span = round(WINDOW * max(1.0, state.opening.interval_s if state.opening else 1.0))
+    span = max(10, round(WINDOW * (state.opening.interval_s if state.opening else 1.0)))
     step = span // 10
     return Axis(max(0, math.ceil((state.t - span) / step) * step), span, unit="second")
 

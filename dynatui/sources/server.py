@@ -35,17 +35,23 @@ def asked(plan: "Plan", secret: str | None, request: "Request | None" = None) ->
         from dynatui.attach.session import watch  # noqa: PLC0415
 
         answers: SimpleQueue[Answer] = SimpleQueue()
-        if request is not None:
-            arguments = (plan, secret, request, answers.put)
-            threading.Thread(target=_request, args=arguments, name="request", daemon=True).start()
+        arguments = (plan, secret, request, answers.put)
+        asking = threading.Thread(target=_request, args=arguments, name="request", daemon=True)
+
+        def waiting() -> bool:
+            return asking.is_alive() or not answers.empty()
+
         with Client(secret) as client:
-            yield from watch(plan, client.page, pause, time.monotonic, lambda: _drained(answers))
+            asking.start()
+            yield from watch(plan, client.page, pause, time.monotonic, lambda: _drained(answers), waiting)
 
     return events
 
 
-def _request(plan: "Plan", secret: str | None, request: "Request", put: Callable[[Answer], None]) -> None:
-    """Sends a request once it is known what the server is, or cannot be."""
+def _request(plan: "Plan", secret: str | None, request: "Request | None", put: Callable[[Answer], None]) -> None:
+    """Sends a request, if there is one, once it is known what the server is, or cannot be."""
+    if request is None:
+        return
     from dynatui.attach.client import Client  # noqa: PLC0415 - as above
     from dynatui.attach.request import PATIENCE_S, sent  # noqa: PLC0415
     from dynatui.attach.session import kind_of  # noqa: PLC0415

@@ -107,7 +107,8 @@ def remark(state: ServerState) -> str:
             f"{kind.title} tells nothing of speculative decoding ({missing} is not on its page): it runs without, "
             "or has drafted nothing yet"
         )
-    return "nothing was drafted since it is watched" if reading.session.drafts == 0 else ""
+    idle = reading.session.drafts == 0 and reading.interval.tokens_per_round is None
+    return "nothing was drafted since it is watched" if idle else ""
 
 
 def tells_of_drafts(figures: Figures) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynatui.attach.counters import Counts, counted, increase, restarted
+from dynatui.attach.counters import Counts, counted, increase, remembered, restarted
 from dynatui.attach.events import MOST_POSITIONS
 from dynatui.attach.exposition import LARGEST, Labels, Page, Series
 from dynatui.attach.figures import figures
@@ -57,6 +57,34 @@ def test_increases_add_up_whatever_restarts_lie_between(steps: list[int], restar
     # A restart shows only where the counter is lower than before.
     expected = sum(after - before if after >= before else after for before, after in pairwise(values))
     assert sum(increase({A: before}, {A: after}) for before, after in pairwise(values)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pages", "grew"),
+    [
+        ([{A: 5.0, B: 9.0}, {A: 6.0}, {A: 7.0, B: 11.0}], 4.0),
+        ([{A: 5.0, B: 9.0}, {A: 6.0}, {A: 6.0}, {B: 10.0}, {A: 8.0, B: 10.0}], 4.0),
+        ([{A: 5.0}, {}, {A: 8.0}], 3.0),
+        ([{A: 5.0}, {B: 7.0}, {A: 9.0}], 4.0),
+        ([{A: 5.0, B: 9.0}, {A: 6.0}, {A: 6.0, B: 2.0}], 3.0),
+    ],
+    ids=["one is away", "by turns", "all are away", "renamed and back", "away and began anew"],
+)
+def test_a_series_that_is_missing_for_a_while_goes_on_where_it_was(pages: list[Series], grew: float) -> None:
+    kept: Page = {"a": pages[0]}
+    total = 0.0
+    for now in pages[1:]:
+        total += increase(kept["a"], now)
+        kept = remembered(kept, {"a": now})
+    assert total == grew
+
+
+@given(st.lists(st.sets(st.sampled_from("abcdefgh"), max_size=3), max_size=20))
+def test_no_more_series_are_kept_than_one_page_has_had(pages: list[set[str]]) -> None:
+    kept: Page = {}
+    for names in pages:
+        kept = remembered(kept, {"a": {((name, ""),): 1.0 for name in names}})
+        assert len(kept["a"]) <= 3
 
 
 def one_series(named: tuple[str, int]) -> tuple[Labels, float]:

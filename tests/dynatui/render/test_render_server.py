@@ -139,6 +139,19 @@ def test_the_window_moves_in_steps_and_always_holds_the_newest_reading() -> None
     assert all(axis.first <= seconds <= axis.first + axis.span for seconds, axis in ends.items())
 
 
+@pytest.mark.parametrize(("interval_s", "span"), [(0.1, 30), (0.5, 150), (1.0, 300), (60.0, 18_000)])
+def test_the_window_is_as_long_as_its_readings_last(interval_s: float, span: int) -> None:
+    state = fold([structs.replace(OPENING, interval_s=interval_s), SERVER, FIRST])
+    assert panels._axis(state).span == span
+
+
+def test_readings_within_a_second_are_one_point() -> None:
+    quick = [reading(1.0 + tenth / 10, 100 + 10 * tenth) for tenth in range(-4, 5)]
+    found = series(fold([OPENING, SERVER, *quick, reading(2.0, 200)]), lambda figures: figures.tokens_per_round)
+    assert list(found.ends) == [1, 2]
+    assert list(found.points) == pytest.approx([2.0, 3.0])
+
+
 def test_positions_are_bars_of_the_session_with_the_share_of_now() -> None:
     told = shown(fold(session()), "positions")
     assert "position" in told.splitlines()[1]

@@ -57,3 +57,11 @@ def test_a_server_that_has_drafted_nothing_is_told_so() -> None:
     idle = Figures(seconds=1.0, drafts=0, drafted=0, accepted=0, generated=0)
     state = fold([OPENING, SERVER, FIRST, Reading(t=1.0, interval=idle, session=idle)])
     assert remark(state) == "nothing was drafted since it is watched"
+
+
+def test_a_server_whose_gauge_tells_of_drafts_is_not_said_to_have_none() -> None:
+    counted = Figures(seconds=1.0, drafts=0, generated=0)
+    state = fold(
+        [OPENING, SERVER, FIRST, Reading(t=1.0, interval=Figures(seconds=1.0, tokens_per_round=2.7), session=counted)]
+    )
+    assert remark(state) == ""
