@@ -45,7 +45,12 @@ _LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
 _LONGEST_BAR, _LONGEST_NAME = 40, 64
 _CARD_ROWS = 3
 _TOTAL_NAME = len("generated tokens")
-NOT_TOLD = "the server does not tell the rounds; vLLM does with --per-request-spec-decode-metrics detailed"
+_STAGES = (1, 2, 5)
+"""What the window of the curves holds, in fifths: a session that is young is seen too, and seldom drawn anew."""
+_ANSWERED: Row = (
+    *(("Our request", "title"), (" ─ a round: ", "dim"), ("█", "accepted"), (" all accepted ", "dim")),
+    *(("▄", "bar"), (" some ", "dim"), ("·", "bar"), (" none", "dim")),
+)
 
 Figure: TypeAlias = Callable[[Figures], float | None]
 Size: TypeAlias = tuple[int, int]
@@ -72,7 +77,7 @@ class _Card:
 
 
 _CARDS = (
-    _Card(("L-bar, tokens a round", "L-bar"), lambda figures: figures.tokens_per_round),
+    _Card(("L-bar, tokens a round", "L-bar tok/round", "L-bar"), lambda figures: figures.tokens_per_round),
     _Card(("acceptance rate", "acc. rate"), lambda figures: figures.acceptance_rate),
     _Card(("generated tokens/s", "generated/s", "tok/s"), lambda figures: figures.tokens_per_second, 1),
     _Card(("drafted tokens/s", "drafted/s", "draft/s"), lambda figures: figures.drafted_per_second, 1),
@@ -179,8 +184,9 @@ def series(state: ServerState, figure: Figure) -> Curve:
 
 
 def _axis(state: ServerState) -> Axis:
-    """The window of time; once it is full it moves on by a tenth of itself, so that most readings redraw little."""
-    span = max(10, round(WINDOW * (state.opening.interval_s if state.opening else 1.0)))
+    """The window of time: it grows, and once it is full it moves by a tenth of itself, so most readings redraw little."""
+    fifth = round(WINDOW * (state.opening.interval_s if state.opening else 1.0)) // 5
+    span = max(10, next((stage * fifth for stage in _STAGES if state.t <= stage * fifth), fifth * _STAGES[-1]))
     step = span // 10
     return Axis(max(0, math.ceil((state.t - span) / step) * step), span, unit="second")
 
@@ -249,22 +255,35 @@ def totals(state: ServerState, size: Size) -> Rows:
 
 def answer(state: ServerState, size: Size) -> Rows:
     """What a request of ours has brought: its rounds, a column each as high as its share of accepted tokens."""
-    found, (width, room) = state.answer, inside(size)
-    title: Row = (("Our request", "title"), (" ─ accepted of drafted, by round", "dim"))
+    found, room = state.answer, inside(size)[1]
+    width = max(1, inside(size)[0])
     if found is None:
-        return frame(title, [], size)
+        return frame(_ANSWERED, [], size)
     if found.error:
-        return frame(title, wrapped([(clean_line(found.error), "warn")], max(1, width)), size)
-    told = wrapped([(_summary(found), "strong")], max(1, width))
-    rounds = _rounds(found, max(1, width)) or wrapped([(NOT_TOLD, "dim")], max(1, width))
-    text = wrapped([(clean_line(found.text), "plain")], max(1, width))
+        return frame(_ANSWERED[:1], wrapped([(clean_line(found.error), "warn")], width), size)
+    told = wrapped([(_summary(found), "strong")], width)
+    columns = _rounds(found, width)
+    title, rounds = (_ANSWERED, columns) if columns else (_ANSWERED[:1], wrapped([(_not_told(state), "dim")], width))
+    text = wrapped([(clean_line(found.text), "plain")], width)
     return frame(title, [*told, *rounds[: max(1, room - len(told) - 1)], *text][: max(0, room)], size)
 
 
 def _summary(found: Answer) -> str:
-    length, rate = short(found.tokens_per_round), percent(found.acceptance_rate)
-    tokens = f"{_count(found.generated)} tokens in {short(found.seconds, 1)} s"
-    return f"{_count(found.rounds)} rounds, L-bar {length}, {rate} accepted, {tokens}"
+    """What is known of it."""
+    told = (
+        (found.rounds, f"{_count(found.rounds)} rounds"),
+        (found.tokens_per_round, f"L-bar {short(found.tokens_per_round)}"),
+        (found.acceptance_rate, f"{percent(found.acceptance_rate)} accepted"),
+        (found.seconds, f"{_count(found.generated)} tokens in {short(found.seconds, 1)} s"),
+    )
+    return ", ".join(text for figure, text in told if figure is not None)
+
+
+def _not_told(state: ServerState) -> str:
+    """Why there are no rounds to be drawn."""
+    if state.kind is not None and state.kind.name == "vllm":
+        return "vLLM tells each round where it is started with --per-request-spec-decode-metrics detailed"
+    return f"{state.kind.title if state.kind else 'the server'} does not tell rounds one by one"
 
 
 def _rounds(found: Answer, width: int) -> Rows:

@@ -11,7 +11,7 @@ from dynatui.attach.servers import KINDS, Kind
 KEPT = 600
 """The newest polls that curves are drawn from."""
 _RECENT_S = 10.0
-"""For so long it is told that a server has begun anew."""
+"""For so long it is told that a server has begun anew, or is another one."""
 
 Poll: TypeAlias = Reading | Gap
 
@@ -35,6 +35,8 @@ class ServerState:
     """Stretches of such polls."""
     restarts: int = 0
     restarted_at: float | None = None
+    replaced_at: float | None = None
+    """When a server of another kind answered."""
     answer: Answer | None = None
     """To the newest request of ours."""
 
@@ -61,7 +63,8 @@ def applied(state: ServerState, event: Event) -> ServerState:
         case Opening():
             return ServerState(opening=event)
         case Server():
-            return replace(state, server=event)
+            other = state.server is not None and state.server.kind != event.kind
+            return replace(state, server=event, replaced_at=event.t if other else state.replaced_at)
         case Reading():
             return replace(
                 state,
@@ -97,9 +100,11 @@ def remark(state: ServerState) -> str:
     kind, reading = state.kind, state.reading
     if state.gap is not None:
         return f"{state.gap.reason}; it is asked again"
+    if _is_recent(state, state.replaced_at):
+        return "another server answers there now: what is of the session began anew"
     if kind is None or reading is None or not reading.session.seconds:
         return ""
-    if state.restarted_at is not None and state.t - state.restarted_at < _RECENT_S:
+    if _is_recent(state, state.restarted_at):
         return "the counters began anew: the server has restarted"
     if not tells_of_drafts(reading.session) and not tells_of_drafts(reading.interval):
         missing = kind.speculative[0]
@@ -109,6 +114,10 @@ def remark(state: ServerState) -> str:
         )
     idle = reading.session.drafts == 0 and reading.interval.tokens_per_round is None
     return "nothing was drafted since it is watched" if idle else ""
+
+
+def _is_recent(state: ServerState, t: float | None) -> bool:
+    return t is not None and state.t - t < _RECENT_S
 
 
 def tells_of_drafts(figures: Figures) -> bool:

@@ -134,14 +134,15 @@ def test_a_gap_leaves_its_columns_empty() -> None:
 
 
 def test_the_window_moves_in_steps_and_always_holds_the_newest_reading() -> None:
-    ends = {seconds: panels._axis(fold(session(seconds))) for seconds in (10, 300, 301, 329, 330, 331, 3600)}
-    assert [axis.first for axis in ends.values()] == [0, 0, 30, 30, 30, 60, 3300]
+    ends = {seconds: panels._axis(fold(session(seconds))) for seconds in (10, 60, 61, 121, 300, 301, 330, 331, 3600)}
+    assert [axis.span for axis in ends.values()] == [60, 60, 120, *[300] * 6]
+    assert [axis.first for axis in ends.values()] == [0, 0, 0, 0, 0, 30, 30, 60, 3300]
     assert all(axis.first <= seconds <= axis.first + axis.span for seconds, axis in ends.items())
 
 
 @pytest.mark.parametrize(("interval_s", "span"), [(0.1, 30), (0.5, 150), (1.0, 300), (60.0, 18_000)])
 def test_the_window_is_as_long_as_its_readings_last(interval_s: float, span: int) -> None:
-    state = fold([structs.replace(OPENING, interval_s=interval_s), SERVER, FIRST])
+    state = fold([structs.replace(OPENING, interval_s=interval_s), SERVER, FIRST, reading(1e6)])
     assert panels._axis(state).span == span
 
 
@@ -178,11 +179,13 @@ def test_the_rounds_of_a_request_are_columns_under_what_they_come_to() -> None:
     assert "and the light fell on the floor" in told
 
 
-def test_a_server_that_does_not_tell_rounds_is_said_not_to() -> None:
+def test_a_server_that_does_not_tell_rounds_is_said_not_to_and_what_it_tells_is_shown() -> None:
     silent = structs.replace(ANSWER, drafted_by_round=(), accepted_by_round=(), rounds=None, tokens_per_round=None)
     told = shown(fold([OPENING, SERVER, FIRST, silent]), "answer", 100)
-    assert "the server does not tell the rounds" in told
-    assert "- rounds, L-bar -, 40% accepted" in told
+    assert "vLLM tells each round where it is started with --per-request-spec-decode-metrics detailed" in told
+    assert "│ 40% accepted, 8 tokens in .5 s " in told
+    other = shown(fold([OPENING, structs.replace(SERVER, kind="sglang"), FIRST, silent]), "answer", 100)
+    assert "SGLang does not tell rounds one by one" in other
 
 
 def test_why_there_is_no_answer_is_shown_and_steers_nothing() -> None:

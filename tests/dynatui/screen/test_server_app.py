@@ -167,6 +167,14 @@ async def test_it_survives_any_size() -> None:
             app.tick()
 
 
+async def test_panels_that_have_no_room_leave_at_once_and_come_back() -> None:
+    async with watched(session()) as (app, _, pilot):
+        for size, room in (((50, 13), (False, False)), ((50, 40), (True, False)), ((120, 40), (True, True))):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert (app.query_one("#below").display, app.query_one("#speeds").display) == room, size
+
+
 async def test_foreign_text_steers_nothing() -> None:
     story = session(3)
     gap = type(GAP)(t=9.0, reason=hostile("REASON"))

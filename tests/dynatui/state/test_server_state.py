@@ -1,6 +1,7 @@
 """What is known of a server after its events, and what is said of it in words."""
 
 import pytest
+from msgspec import structs
 
 from dynatui.attach.events import Figures, Gap, Reading
 from dynatui.state.server_state import KEPT, applied, fold, remark
@@ -51,6 +52,14 @@ def test_a_server_without_speculative_decoding_is_told_by_the_metric_that_is_mis
     assert "vLLM tells nothing of speculative decoding (vllm:spec_decode_num_drafts is not on its page)" in remark(
         state
     )
+
+
+def test_another_kind_of_server_is_told_for_a_while_and_other_models_are_not() -> None:
+    other = structs.replace(SERVER, t=61.0, kind="llamacpp")
+    state = fold([*session(60), other, reading(61.0)])
+    assert "another server answers there now" in remark(state)
+    assert remark(applied(state, reading(72.0))) == ""
+    assert remark(fold([*session(60), structs.replace(SERVER, t=61.0, models=["small"]), reading(61.0)])) == ""
 
 
 def test_a_server_that_has_drafted_nothing_is_told_so() -> None:
