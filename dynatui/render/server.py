@@ -12,15 +12,14 @@ from statistics import fmean
 from typing import TypeAlias
 
 from decoder.append_only import SharedList
-from dynatui.attach.events import Answer, Figures, Gap
+from dynatui.attach.events import Figures, Gap
 from dynatui.clean import clean_line
-from dynatui.number_format import percent, short
+from dynatui.number_format import count, percent, short
 from dynatui.render.chart import Axis, Line, chart
 from dynatui.render.ink import (
     Ink,
     Row,
     Rows,
-    Span,
     bar,
     best,
     column,
@@ -29,8 +28,6 @@ from dynatui.render.ink import (
     frame,
     inside,
     joined,
-    merged,
-    trend,
     width_of,
 )
 from dynatui.render.wrap import wrapped
@@ -47,10 +44,6 @@ _CARD_ROWS = 3
 _TOTAL_NAME = len("generated tokens")
 _STAGES = (1, 2, 5)
 """What the window of the curves holds, in fifths: a session that is young is seen too, and seldom drawn anew."""
-_ANSWERED: Row = (
-    *(("Our request", "title"), (" ─ a round: ", "dim"), ("█", "accepted"), (" all accepted ", "dim")),
-    *(("▄", "bar"), (" some ", "dim"), ("·", "bar"), (" none", "dim")),
-)
 
 Figure: TypeAlias = Callable[[Figures], float | None]
 Size: TypeAlias = tuple[int, int]
@@ -184,7 +177,7 @@ def series(state: ServerState, figure: Figure) -> Curve:
 
 
 def _axis(state: ServerState) -> Axis:
-    """The window of time: it grows, and once it is full it moves by a tenth of itself, so most readings redraw little."""
+    """The window of time: it grows, and when it is full it moves by a tenth of itself: most readings redraw little."""
     fifth = round(WINDOW * (state.opening.interval_s if state.opening else 1.0)) // 5
     span = max(10, next((stage * fifth for stage in _STAGES if state.t <= stage * fifth), fifth * _STAGES[-1]))
     step = span // 10
@@ -246,57 +239,11 @@ def totals(state: ServerState, size: Size) -> Rows:
     room = min(14, max(9, (width - _TOTAL_NAME) // 2))
     rows: Rows = [((f"{'':<{_TOTAL_NAME}}{'session':>{room}}{'interval':>{room}}", "dim"),)]
     for name, figure in counted:
-        session, now = (_count(figure(figures) if figures else None) for figures in both)
+        session, now = (count(figure(figures) if figures else None) for figures in both)
         rows.append(((f"{name:<{_TOTAL_NAME}}", "plain"), (f"{session:>{room}}", "strong"), (f"{now:>{room}}", "dim")))
     watched = best(width, f"watched for {time_text(state.t)}, {state.readings} pages read", f"for {time_text(state.t)}")
     missed = f"missed: {state.missed}, gaps: {state.gaps}, restarts: {state.restarts}"
     return frame((("Totals", "title"),), [*rows, ((watched, "dim"),), ((missed, "dim"),)], size)
-
-
-def answer(state: ServerState, size: Size) -> Rows:
-    """What a request of ours has brought: its rounds, a column each as high as its share of accepted tokens."""
-    found, room = state.answer, inside(size)[1]
-    width = max(1, inside(size)[0])
-    if found is None:
-        return frame(_ANSWERED, [], size)
-    if found.error:
-        return frame(_ANSWERED[:1], wrapped([(clean_line(found.error), "warn")], width), size)
-    told = wrapped([(_summary(found), "strong")], width)
-    columns = _rounds(found, width)
-    title, rounds = (_ANSWERED, columns) if columns else (_ANSWERED[:1], wrapped([(_not_told(state), "dim")], width))
-    text = wrapped([(clean_line(found.text), "plain")], width)
-    return frame(title, [*told, *rounds[: max(1, room - len(told) - 1)], *text][: max(0, room)], size)
-
-
-def _summary(found: Answer) -> str:
-    """What is known of it."""
-    told = (
-        (found.rounds, f"{_count(found.rounds)} rounds"),
-        (found.tokens_per_round, f"L-bar {short(found.tokens_per_round)}"),
-        (found.acceptance_rate, f"{percent(found.acceptance_rate)} accepted"),
-        (found.seconds, f"{_count(found.generated)} tokens in {short(found.seconds, 1)} s"),
-    )
-    return ", ".join(text for figure, text in told if figure is not None)
-
-
-def _not_told(state: ServerState) -> str:
-    """Why there are no rounds to be drawn."""
-    if state.kind is not None and state.kind.name == "vllm":
-        return "vLLM tells each round where it is started with --per-request-spec-decode-metrics detailed"
-    return f"{state.kind.title if state.kind else 'the server'} does not tell rounds one by one"
-
-
-def _rounds(found: Answer, width: int) -> Rows:
-    most = max((1, *found.drafted_by_round))
-    cells: list[Span] = [
-        (trend([accepted], 1, 0.0, most) if accepted else "·", "accepted" if accepted == drafted else "bar")
-        for accepted, drafted in zip(found.accepted_by_round, found.drafted_by_round, strict=True)
-    ]
-    return [merged(cells[start : start + width]) for start in range(0, len(cells), width)]
-
-
-def _count(number: float | None) -> str:
-    return "-" if number is None else f"{number:,.0f}" if number < 1e10 else f"{number:.3g}"
 
 
 def summary(state: ServerState) -> str:

@@ -16,7 +16,7 @@ from textual.containers import Container
 from decoder.errors import DecoderError
 from dynatui.keymap import ATTACHED
 from dynatui.render import server as panels
-from dynatui.render import status
+from dynatui.render import server_answer, status
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scene
 from dynatui.render.server import Look, Size
@@ -41,7 +41,7 @@ DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 
 def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
     """What was counted, unless a request of ours was answered."""
-    return panels.answer(state, size) if state.answer else panels.totals(state, size)
+    return server_answer.answer(state, size) if state.answer else panels.totals(state, size)
 
 
 class ServerApp(TerminalApp, inherit_bindings=False):

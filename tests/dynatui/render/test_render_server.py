@@ -12,6 +12,7 @@ from dynatui.attach.events import Event, Figures, Gap, Reading
 from dynatui.render import server as panels
 from dynatui.render.ink import Rows
 from dynatui.render.server import Look, series, time_text
+from dynatui.render.server_answer import answer
 from dynatui.state.server_state import ServerState, fold
 from tests.dynatui.attach.scripted_session import ANSWER, FIRST, GAP, OPENING, SERVER, figures, reading, session
 from tests.dynatui.hostile_text import ACTS, hostile
@@ -61,7 +62,7 @@ def drawn(state: ServerState, look: Look, width: int, height: int) -> dict[str, 
         "speeds": panels.speeds(state, look, (width, height)),
         "positions": panels.positions(state, (width, height)),
         "totals": panels.totals(state, (width, height)),
-        "answer": panels.answer(state, (width, height)),
+        "answer": answer(state, (width, height)),
     }
 
 
