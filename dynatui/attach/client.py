@@ -25,6 +25,8 @@ LARGEST_PAGE = 2**23
 PATIENCE_S = 5.0
 """Within which all of a page has to be there."""
 _ACCEPT = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
+_HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
+"""Whom no proxy is asked for: to it, these names would be itself."""
 _REDIRECTS = 3
 _COMPLAINT_S = 0.3
 
@@ -78,7 +80,7 @@ class Client:
         self._remedy = f"the token in {TOKEN} is not taken" if secret else f"set {TOKEN} to its token"
         self._patience_s = patience_s
         try:
-            self._client = httpx2.AsyncClient(headers=headers, timeout=None)  # `_text` bounds an answer
+            self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` bounds an answer
         except (OSError, ValueError, ImportError, httpx2.InvalidURL) as error:
             raise ConfigError(
                 f"cannot connect to servers: {first_line(error)}; see the variables SSL_CERT_FILE and HTTPS_PROXY"

@@ -102,7 +102,7 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
     if look.paused:
         return "PAUSED", "warn"
     if state.missing_since is not None:
-        return f"NO ANSWER for {time_text(state.t - state.missing_since)}", "bad"
+        return f"NO METRICS for {time_text(state.t - state.missing_since)}", "bad"
     if look.ended:
         return "replay ended" if look.replaying else "ended", "good"
     if state.reading is None:

@@ -299,6 +299,18 @@ def test_http_to_a_server_with_tls_is_named(encrypted: PageServer, client: Clien
     assert f"https://127.0.0.1:{encrypted.port}" in said
 
 
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+def test_a_server_on_this_machine_is_asked_without_a_proxy_and_others_by_it(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with serving(text("a 1\n")) as proxy:
+        monkeypatch.setenv(name, proxy.url)
+        with Client() as client:
+            assert client.page(f"{server.url}/metrics") == page("vllm-1")
+            assert client.page(f"http://localhost:{server.port}/metrics") == page("vllm-1")
+            assert client.page("http://host.invalid:8000/metrics") == "a 1\n"
+
+
 def test_a_file_of_certificates_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
     with pytest.raises(ConfigError, match="SSL_CERT_FILE"):

@@ -91,7 +91,7 @@ def shown(state: ServerState, panel: str, width: int = 80, height: int = 9, look
 def test_the_first_line_says_what_is_watched_and_whether_it_answers() -> None:
     line = shown(fold(session()), "status", 120)
     assert " dynatui   connected  vLLM  meta-llama/Llama-3.1-8B-Instruct  http://host:8000/metrics" in line
-    assert "NO ANSWER for 14 s" in shown(fold(STORIES["a gap now"]), "status")
+    assert "NO METRICS for 14 s" in shown(fold(STORIES["a gap now"]), "status")
     assert "connecting" in shown(fold([OPENING]), "status")
     assert "PAUSED" in shown(fold(session()), "status", look=Look(paused=True))
     assert "● REC" in shown(fold(session()), "status", look=Look(recording=True))

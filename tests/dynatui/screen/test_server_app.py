@@ -98,7 +98,7 @@ async def test_news_are_shown_at_the_next_tick() -> None:
         app.tick()
         app.draw(everything=True)
         await pilot.pause()
-        assert "NO ANSWER" in screen_text(app)
+        assert "NO METRICS" in screen_text(app)
         assert "Connection refused; it is asked again" in screen_text(app)
 
 
