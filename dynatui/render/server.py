@@ -202,7 +202,8 @@ def positions(state: ServerState, size: Size) -> Rows:
     reading = state.reading
     whole = reading.session.acceptance_by_position if reading else []
     if reading is None or not whole:
-        hint: Row = (("the server does not tell it, or has drafted nothing since it is watched", "dim"),)
+        why = "the server does not tell it, or has drafted nothing since it is watched" if reading else "not read yet"
+        hint: Row = ((why, "dim"),)
         return frame(title, wrapped(hint, max(1, width)), size)
     newest = () if state.gap else reading.interval.acceptance_by_position
     length = max(1, min(_LONGEST_BAR, width - len("position  session    now")))

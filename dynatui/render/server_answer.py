@@ -12,8 +12,8 @@ from dynatui.render.wrap import wrapped
 from dynatui.state.server_state import ServerState
 
 _TITLE: Row = (
-    *(("Our request", "title"), (" ─ a round: ", "dim"), ("█", "accepted"), (" all accepted ", "dim")),
-    *(("▄", "bar"), (" some ", "dim"), ("·", "bar"), (" none", "dim")),
+    *(("Our request", "title"), (" ─ ", "dim"), ("█", "accepted"), (" all ", "dim"), ("▄", "bar"), (" some ", "dim")),
+    *(("·", "bar"), (" none accepted in a round", "dim")),
 )
 
 

@@ -161,6 +161,11 @@ def test_positions_are_bars_of_the_session_with_the_share_of_now() -> None:
     assert (first[1], first[3]) == ("1", "79%")
 
 
+def test_positions_that_are_not_there_are_explained() -> None:
+    assert "not read yet" in shown(fold([OPENING, GAP]), "positions")
+    assert "the server does not tell it" in shown(fold([OPENING, SERVER, FIRST]), "positions")
+
+
 def test_more_positions_than_rows_are_counted() -> None:
     state = fold([OPENING, SERVER, FIRST, Reading(t=1.0, interval=HUGE, session=HUGE)])
     assert "251 more" in shown(state, "positions", 80, 9)
@@ -177,6 +182,7 @@ def test_the_rounds_of_a_request_are_columns_under_what_they_come_to() -> None:
     told = shown(fold([OPENING, SERVER, FIRST, ANSWER]), "answer")
     assert "4 rounds, L-bar 2.00, 40% accepted, 8 tokens in .5 s" in told
     assert "▆·█▃" in told
+    assert "█ all ▄ some · none accepted in a round" in told
     assert "and the light fell on the floor" in told
 
 
