@@ -207,11 +207,7 @@ def test_after_a_suspension_the_whole_screen_is_drawn_again(clock: Terminal) -> 
     while b"accepted" not in clock.written:
         clock.read(0.1)
     clock.press("\x1a")
-    state = Path(f"/proc/{clock.process.pid}/stat")
-    end = time.monotonic() + PATIENCE_S
-    while state.read_text().rpartition(")")[2].split()[0] != "T" and time.monotonic() < end:
-        clock.read(0.1)
-    clock.read(0.2)
+    wait_until_stopped(clock)
     assert b"\x1b[?1049l" in clock.written, "the shell gets its screen back"
     clock.written.clear()
     clock.process.send_signal(signal.SIGCONT)
@@ -222,6 +218,35 @@ def test_after_a_suspension_the_whole_screen_is_drawn_again(clock: Terminal) -> 
     assert shown[0].startswith(" dynatui ")
     assert " quit" in shown[-1]
     assert all(line.strip() for line in shown)
+
+
+def test_after_a_suspension_a_watched_server_is_drawn_whole() -> None:
+    with serving(growing()) as server:
+        terminal = Terminal([sys.executable, "-m", "dynatui", "attach", server.url], SIZE)
+        try:
+            while b"accepted/s" not in terminal.written:
+                terminal.read(0.1)
+            terminal.process.send_signal(signal.SIGTSTP)
+            wait_until_stopped(terminal)
+            terminal.written.clear()
+            terminal.process.send_signal(signal.SIGCONT)
+            picture, end = Picture(terminal), time.monotonic() + PATIENCE_S
+            while not picture.lines()[-1].strip() and time.monotonic() < end:
+                terminal.read(0.2)
+            terminal.read(1.0)
+            shown = picture.lines()
+        finally:
+            terminal.close()
+    assert shown[0].startswith(" dynatui   connected  vLLM")
+    assert shown[6].startswith("╭─ L-bar")
+    assert " quit" in shown[-1]
+
+
+def wait_until_stopped(terminal: Terminal) -> None:
+    state, end = Path(f"/proc/{terminal.process.pid}/stat"), time.monotonic() + PATIENCE_S
+    while state.read_text().rpartition(")")[2].split()[0] != "T" and time.monotonic() < end:
+        terminal.read(0.1)
+    terminal.read(0.2)
 
 
 @pytest.mark.parametrize("is_read", [True, False], ids=["in the middle of a frame", "when it takes nothing"])
