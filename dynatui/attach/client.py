@@ -29,11 +29,9 @@ _HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 """Whom no proxy is asked for: to it, these names would be itself."""
 _REDIRECTS = 3
 _COMPLAINT_S = 0.3
-
-
+"""For which the words of a refusal are waited for."""
 _SHORTEST_SECRET = 8
 """A token of fewer characters may be a part of anything, and is not looked for in answers."""
-
 
 Refuse: TypeAlias = Callable[[Refusal, str], PageError]
 """The error for a status that is of no use, with what to do where a token is wanted."""
