@@ -13,7 +13,7 @@ from msgspec import structs
 
 import decoder
 from dynatui.attach.address import Address, without_query
-from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, Answer, Event, Gap, Opening
+from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, Answer, Asked, Event, Gap, Opening
 from dynatui.attach.exposition import NotMetricsError, PageError, lines_of, require_metrics
 from dynatui.attach.history import History
 from dynatui.attach.servers import KINDS, Kind, recognised
@@ -34,7 +34,7 @@ def watch(
     page: Callable[[str], str],
     pause: Callable[[float], bool],
     clock: Callable[[], float],
-    answers: Callable[[], Iterable[Answer]] = tuple,
+    answers: Callable[[], Iterable[Asked | Answer]] = tuple,
     waiting: Callable[[], bool] = bool,
 ) -> Iterator[Event]:
     """What is seen of a server.
@@ -44,7 +44,7 @@ def watch(
         page: The text at a URL; raises a PageError.
         pause: Waits so many seconds; whether to stop.
         clock: Seconds.
-        answers: Those that have come since it was asked last.
+        answers: Requests and answers that have come since it was asked last.
         waiting: Whether more of them will come, before which the session does not end by itself.
     """
     began, urls, history = clock(), plan.address.pages, History()

@@ -7,7 +7,7 @@ from dynatui.attach.events import Answer
 from dynatui.clean import clean_line
 from dynatui.number_format import count, percent, short
 from dynatui.render.ink import Row, Rows, Span, frame, inside, merged, trend
-from dynatui.render.server import Size
+from dynatui.render.server import Size, time_text
 from dynatui.render.wrap import wrapped
 from dynatui.state.server_state import ServerState
 
@@ -22,7 +22,7 @@ def answer(state: ServerState, size: Size) -> Rows:
     found, room = state.answer, inside(size)[1]
     width = max(1, inside(size)[0])
     if found is None:
-        return frame(_TITLE, [], size)
+        return frame(_TITLE[:1], _waiting(state, width), size)
     if found.error:
         return frame(_TITLE[:1], wrapped([(clean_line(found.error), "warn")], width), size)
     told = wrapped([(_summary(found), "strong")], width)
@@ -30,6 +30,14 @@ def answer(state: ServerState, size: Size) -> Rows:
     title, rounds = (_TITLE, columns) if columns else (_TITLE[:1], wrapped([(_not_told(state), "dim")], width))
     text = wrapped([(clean_line(found.text), "plain")], width)
     return frame(title, [*told, *rounds[: max(1, room - len(told) - 1)], *text][: max(0, room)], size)
+
+
+def _waiting(state: ServerState, width: int) -> Rows:
+    """What was asked, and for how long there is no answer to it."""
+    if state.asked is None:
+        return []
+    told = wrapped([(f"no answer for {time_text(state.t - state.asked.t)} to:", "strong")], width)
+    return [*told, *wrapped([(clean_line(state.asked.prompt), "dim")], width)]
 
 
 def _summary(found: Answer) -> str:

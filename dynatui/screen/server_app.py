@@ -40,8 +40,8 @@ DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 
 
 def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
-    """What was counted, unless a request of ours was answered."""
-    return server_answer.answer(state, size) if state.answer else panels.totals(state, size)
+    """What was counted, unless there is a request of ours."""
+    return server_answer.answer(state, size) if state.asked or state.answer else panels.totals(state, size)
 
 
 class ServerApp(TerminalApp, inherit_bindings=False):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TypeAlias, assert_never
 
-from dynatui.attach.events import Answer, Event, Figures, Gap, Opening, Reading, Server
+from dynatui.attach.events import Answer, Asked, Event, Figures, Gap, Opening, Reading, Server
 from dynatui.attach.servers import KINDS, Kind
 
 KEPT = 600
@@ -37,8 +37,10 @@ class ServerState:
     restarted_at: float | None = None
     replaced_at: float | None = None
     """When a server of another kind answered."""
+    asked: Asked | None = None
+    """The newest request of ours."""
     answer: Answer | None = None
-    """To the newest request of ours."""
+    """To that; None while it is waited for."""
 
     @property
     def t(self) -> float:
@@ -84,6 +86,8 @@ def applied(state: ServerState, event: Event) -> ServerState:
                 missed=state.missed + 1,
                 gaps=state.gaps + begins,
             )
+        case Asked():
+            return replace(state, asked=event, answer=None)
         case Answer():
             return replace(state, answer=event)
         case _:

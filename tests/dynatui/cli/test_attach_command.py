@@ -188,6 +188,8 @@ def test_a_request_is_sent_once_and_its_rounds_are_told(server: PageServer, tmp_
             lines.append(json.loads(running.stdout.readline()))
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=PATIENCE_S)
+    (asked,) = [line for line in lines if line["type"] == "request"]
+    assert (asked["prompt"], asked["max_new_tokens"]) == ("Hello", 4)
     assert (lines[-1]["accepted_by_round"], lines[-1]["text"], lines[-1]["tokens_per_round"]) == ([2, 0], "there", 2.0)
     ((_, headers, sent),) = [each for each in server.requests if each[0] == "/v1/completions"]
     assert json.loads(sent) == {"model": "big", "prompt": "Hello", "max_tokens": 4, "temperature": 0}

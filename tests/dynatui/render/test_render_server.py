@@ -14,7 +14,7 @@ from dynatui.render.ink import Rows
 from dynatui.render.server import Look, series, time_text
 from dynatui.render.server_answer import answer
 from dynatui.state.server_state import ServerState, fold
-from tests.dynatui.attach.scripted_session import ANSWER, FIRST, GAP, OPENING, SERVER, figures, reading, session
+from tests.dynatui.attach.scripted_session import ANSWER, ASKED, FIRST, GAP, OPENING, SERVER, figures, reading, session
 from tests.dynatui.hostile_text import ACTS, hostile
 from tests.dynatui.scripted_runs import lines
 
@@ -43,6 +43,7 @@ STORIES: dict[str, list[Event]] = {
     "a gap before": [*session(60), GAP, reading(80.0)],
     "restarted": [*session(60), reading(61.0, restarted=True)],
     "huge": [OPENING, SERVER, FIRST, Reading(t=1e9, interval=HUGE, session=HUGE)],
+    "asked": [OPENING, structs.replace(ASKED, prompt=hostile("PROMPT") * 99)],
     "answered": [OPENING, SERVER, FIRST, ANSWER],
     "answered at length": [
         OPENING,
@@ -184,6 +185,13 @@ def test_the_rounds_of_a_request_are_columns_under_what_they_come_to() -> None:
     assert "▆·█▃" in told
     assert "█ all ▄ some · none accepted in a round" in told
     assert "and the light fell on the floor" in told
+
+
+def test_a_request_that_is_not_answered_yet_is_shown_with_its_time() -> None:
+    told = shown(fold([OPENING, SERVER, FIRST, ASKED, reading(4.0)]), "answer")
+    assert "no answer for 2 s to:" in told
+    assert "The door opened" in told
+    assert not set("\x1b\x07\x9b\u202e") & set(shown(fold(STORIES["asked"]), "answer"))
 
 
 def test_a_server_that_does_not_tell_rounds_is_said_not_to_and_what_it_tells_is_shown() -> None:

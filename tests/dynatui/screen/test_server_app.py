@@ -12,7 +12,7 @@ from dynatui.keymap import KEYMAP
 from dynatui.screen.server_app import ServerApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
-from tests.dynatui.attach.scripted_session import ANSWER, GAP, OPENING, reading, session
+from tests.dynatui.attach.scripted_session import ANSWER, ASKED, GAP, OPENING, reading, session
 from tests.dynatui.hostile_text import hostile
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -81,6 +81,16 @@ async def test_the_answer_to_a_request_of_ours_takes_the_place_of_the_totals(siz
         assert "4 rounds, L-bar 2.00" in told
         assert "▆·█▃" in told
         assert "Totals" not in told
+
+
+async def test_a_request_is_seen_before_it_is_answered() -> None:
+    async with watched([*session(3), ASKED]) as (app, source, pilot):
+        assert "no answer for" in screen_text(app)
+        source.upcoming = [ANSWER]
+        app.tick()
+        app.draw(everything=True)
+        await pilot.pause()
+        assert "4 rounds, L-bar 2.00" in screen_text(app)
 
 
 async def test_a_small_terminal_keeps_state_figures_and_curves() -> None:

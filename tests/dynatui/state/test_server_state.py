@@ -5,7 +5,7 @@ from msgspec import structs
 
 from dynatui.attach.events import Figures, Gap, Reading
 from dynatui.state.server_state import KEPT, applied, fold, remark
-from tests.dynatui.attach.scripted_session import FIRST, GAP, OPENING, SERVER, reading, session
+from tests.dynatui.attach.scripted_session import ANSWER, ASKED, FIRST, GAP, OPENING, SERVER, reading, session
 
 
 def test_readings_gaps_and_restarts_are_counted() -> None:
@@ -60,6 +60,14 @@ def test_another_kind_of_server_is_told_for_a_while_and_other_models_are_not() -
     assert "another server answers there now" in remark(state)
     assert remark(applied(state, reading(72.0))) == ""
     assert remark(fold([*session(60), structs.replace(SERVER, t=61.0, models=["small"]), reading(61.0)])) == ""
+
+
+def test_a_request_is_waited_for_until_its_answer() -> None:
+    waiting = fold([*session(3), ASKED])
+    assert (waiting.asked, waiting.answer) == (ASKED, None)
+    answered = fold([ANSWER], waiting)
+    assert answered.answer == ANSWER
+    assert fold([ASKED], answered).answer is None
 
 
 def test_a_server_that_has_drafted_nothing_is_told_so() -> None:
