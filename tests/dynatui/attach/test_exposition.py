@@ -1,7 +1,7 @@
 """Pages are parsed by name and labels; whatever else a server sends is one clear error."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynatui.attach.exposition import MOST_LINES, NotMetricsError, Page, lines_of, parsed, require_metrics
@@ -101,12 +101,14 @@ def outcome(text: str, name: str) -> Page | str:
         return str(error)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_is_more_than_a_page_or_a_line_of_error(text: str) -> None:
     found = outcome(f"a{text}\n", "a")
     assert "\n" not in found if isinstance(found, str) else all(min(series.values()) >= 0 for series in found.values())
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='a_total{}",= \\1e9.+-NaInf\t#TYPEHLcounterga\n', max_size=80))
 def test_no_text_that_looks_like_metrics_is_more_than_that(text: str) -> None:
     found = outcome(f"a{text}\n", "a")

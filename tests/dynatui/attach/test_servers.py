@@ -1,7 +1,7 @@
 """Figures of each server from two of its pages, a second apart, beside what was counted by hand."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
@@ -176,6 +176,7 @@ def exported(drafts: int, accepted: int, model: str) -> str:
     return generate_latest(registry).decode()
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40), st.integers(0, 10**9), st.integers(1, 10**6), st.data())
 def test_what_an_exporter_writes_is_read_back_whatever_its_labels_hold(
     model: str, start: int, rounds: int, data: st.DataObject
