@@ -19,6 +19,11 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f}%"
 
 
+def count(number: float | None) -> str:
+    """A number of things, in full as far as that is short: 1,234 and 1.23e+12; a dash for what is not known."""
+    return "-" if number is None else f"{number:,.0f}" if number < 1e10 else f"{number:.3g}"
+
+
 def memory_by_rank(peaks: Sequence[int]) -> str:
     """The most memory that each process of a target had in use, of bytes."""
     return f"most memory in use by process: {', '.join(f'{peak / 1e9:.2f}' for peak in peaks)} GB"

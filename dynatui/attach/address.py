@@ -4,6 +4,7 @@ Nothing secret comes this way: a password in a URL is refused, and what is shown
 """
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from decoder.errors import ConfigError, quoted
@@ -40,7 +41,7 @@ def address(text: str) -> Address:
 def without_query(url: str) -> str:
     """The URL as it may be told."""
     parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+    return urlunsplit((parts.scheme, host_of(url), parts.path, "", ""))
 
 
 def origin(url: str) -> tuple[str, str | None, int]:
@@ -52,7 +53,10 @@ def origin(url: str) -> tuple[str, str | None, int]:
 def is_here(url: str) -> bool:
     """Whether a URL is of this machine, so that nobody is on the way."""
     host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # a name, which need not be what it looks like
+        return False
 
 
 def host_of(url: str) -> str:
@@ -61,19 +65,21 @@ def host_of(url: str) -> str:
 
 
 def _split(text: str) -> SplitResult:
-    if "@" in text.partition("?")[0]:
+    if "@" in text:  # anywhere: a password may hold what ends a host elsewhere
         raise ConfigError(
-            "the URL holds a user or a password; leave them out, and give a token by the variable DYNATUI_ATTACH_TOKEN"
+            "the URL holds a user or a password, as it has an @; leave them out, and give a token by the variable "
+            "DYNATUI_ATTACH_TOKEN; an @ of a query is written %40"
         )
+    told = quoted(text.partition("?")[0])
     if not text.isprintable() or " " in text:
-        raise ConfigError(f"the URL {quoted(text)} holds blanks or control characters; {_EXAMPLE}")
+        raise ConfigError(f"the URL {told} holds blanks or control characters; {_EXAMPLE}")
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         port = parts.port
     except ValueError as error:
-        raise ConfigError(f"the URL {quoted(text)} cannot be read: {error}; {_EXAMPLE}") from None
+        raise ConfigError(f"the URL {told} cannot be read: {error}; {_EXAMPLE}") from None
     if parts.scheme not in ("http", "https"):
-        raise ConfigError(f"the URL {quoted(text)} is of {quoted(parts.scheme)}; give one of http or https")
+        raise ConfigError(f"the URL {told} is of {quoted(parts.scheme)}; give one of http or https")
     if not parts.hostname or port == 0:
-        raise ConfigError(f"the URL {quoted(text)} names no {'host' if not parts.hostname else 'port'}; {_EXAMPLE}")
+        raise ConfigError(f"the URL {told} names no {'host' if not parts.hostname else 'port'}; {_EXAMPLE}")
     return parts

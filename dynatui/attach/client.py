@@ -5,8 +5,11 @@ A token goes to the server alone, and into nothing that is told. Knows neither m
 
 import asyncio
 import os
+import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Self, TypeAlias
 
 import httpx2
@@ -15,22 +18,23 @@ import decoder
 from decoder.errors import ConfigError, first_line
 from dynatui.attach.address import host_of, origin
 from dynatui.attach.exposition import NotMetricsError, PageError
-from dynatui.attach.failures import TOKEN, as_page_errors, require_page, require_success
+from dynatui.attach.failures import TOKEN, Refusal, as_page_errors, no_answer, no_page
 
 LARGEST_PAGE = 2**23
 """Bytes."""
 PATIENCE_S = 5.0
 """Within which all of a page has to be there."""
 _ACCEPT = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
+_HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
+"""Whom no proxy is asked for: to it, these names would be itself."""
 _REDIRECTS = 3
-
-
+_COMPLAINT_S = 0.3
+"""For which the words of a refusal are waited for."""
 _SHORTEST_SECRET = 8
 """A token of fewer characters may be a part of anything, and is not looked for in answers."""
 
-
-Require: TypeAlias = Callable[[int, str, str], None]
-"""Raises a PageError for a status that is of no use, of a URL, with what to do where a token is wanted."""
+Refuse: TypeAlias = Callable[[Refusal, str], PageError]
+"""The error for a status that is of no use, with what to do where a token is wanted."""
 
 
 def token() -> str | None:
@@ -39,6 +43,24 @@ def token() -> str | None:
     if not (found.isascii() and found.isprintable()) or " " in found:
         raise ConfigError(f"{TOKEN} holds blanks or characters that no token has; set it to the token alone")
     return found or None
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Looks names up in threads that nobody waits for; those of the usual executor hold up the end of the program."""
+
+    async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> list[Any]:
+        """As `socket.getaddrinfo`."""
+        found: Future[list[Any]] = Future()
+        found.set_running_or_notify_cancel()
+
+        def look_up() -> None:
+            try:
+                found.set_result(socket.getaddrinfo(host, port, **how))
+            except (OSError, UnicodeError) as error:
+                found.set_exception(error)
+
+        threading.Thread(target=look_up, name="names", daemon=True).start()
+        return await asyncio.wrap_future(found)
 
 
 class Client:
@@ -56,21 +78,21 @@ class Client:
         self._remedy = f"the token in {TOKEN} is not taken" if secret else f"set {TOKEN} to its token"
         self._patience_s = patience_s
         try:
-            self._client = httpx2.AsyncClient(headers=headers, timeout=None)  # `_text` bounds an answer
+            self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` bounds an answer
         except (OSError, ValueError, ImportError, httpx2.InvalidURL) as error:
             raise ConfigError(
                 f"cannot connect to servers: {first_line(error)}; see the variables SSL_CERT_FILE and HTTPS_PROXY"
             ) from None
-        self._runner = asyncio.Runner()
+        self._runner = asyncio.Runner(loop_factory=_Loop)
 
     def page(self, url: str) -> str:
         """The text at a URL; raises a PageError."""
-        return self._runner.run(self._text("GET", url, self._patience_s, require_page, headers=_ACCEPT))
+        return self._runner.run(self._text("GET", url, self._patience_s, no_page, headers=_ACCEPT))
 
     def answer(self, url: str, body: Mapping[str, Any] | None, patience_s: float) -> str:
         """The text at a URL of an API, which is sent JSON where there is any; raises a PageError."""
         sent = {} if body is None else {"json": body}
-        return self._runner.run(self._text("POST" if sent else "GET", url, patience_s, require_success, **sent))
+        return self._runner.run(self._text("POST" if sent else "GET", url, patience_s, no_answer, **sent))
 
     def close(self) -> None:
         """Closes the connections."""
@@ -83,17 +105,22 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def _text(self, method: str, url: str, patience_s: float, require: Require, **sent: Any) -> str:
-        """What is answered, without the token that was sent."""
+    async def _text(self, method: str, url: str, patience_s: float, refuse: Refuse, **sent: Any) -> str:
+        """What is answered."""
         with as_page_errors(url, patience_s):
             request = self._client.build_request(method, url, **sent)
             async with asyncio.timeout(patience_s), self._response(request) as response:
-                require(response.status_code, str(response.request.url), self._remedy)
+                if not response.is_success:
+                    told = self._told(await _complaint(response))
+                    raise refuse(Refusal(response.status_code, str(response.request.url), told), self._remedy)
                 body = await _body(response)
         try:
-            text = body.decode()
+            return self._told(body.decode())
         except UnicodeDecodeError:
             raise NotMetricsError("the page is no text in UTF-8, so it is no page of metrics") from None
+
+    def _told(self, text: str) -> str:
+        """What a server says, without the token that was sent."""
         return text.replace(self._secret, "***") if len(self._secret) >= _SHORTEST_SECRET else text
 
     @asynccontextmanager
@@ -114,6 +141,14 @@ class Client:
                 raise PageError(f"it redirects to {elsewhere}, which is not followed; give that address")
             request = further
         raise PageError("it redirects again and again; give the address that it leads to")
+
+
+async def _complaint(response: httpx2.Response) -> str:
+    """What a server says of its refusal; nothing where that is no text, or does not come at once."""
+    with suppress(PageError, UnicodeDecodeError, TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(_COMPLAINT_S):
+            return (await _body(response)).decode()
+    return ""
 
 
 async def _body(response: httpx2.Response) -> bytes:

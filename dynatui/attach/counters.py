@@ -66,6 +66,18 @@ def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, 
     return tuple(_count(increase(then.get(place, {}), now.get(place, {}))) for place in range(max(now, default=-1) + 1))
 
 
+def remembered(before: Page, after: Page) -> Page:
+    """Every series as it was seen last: one that is missing for a while, as that of a replica, goes on where it was.
+
+    Series that were not there before take the places of those that are missing, so that what is kept stays bounded.
+    """
+    return {name: _seen_last(before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
+
+
+def _seen_last(before: Series, after: Series) -> Series:
+    return after if after.keys() - before.keys() else {**before, **after}
+
+
 def increase(before: Series, after: Series) -> float:
     """What the sum of a counter's series grew by; series whose labels changed go on where they were."""
     stayed = sum(_step(before[labels], value) for labels, value in after.items() if labels in before)

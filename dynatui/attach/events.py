@@ -91,6 +91,14 @@ class Gap(Base, tag="gap", frozen=True, kw_only=True):
     """One line: what is wrong, and what to do where that is known."""
 
 
+class Asked(Base, tag="request", frozen=True, kw_only=True):
+    """A request of ours was sent."""
+
+    t: Seconds
+    prompt: Text
+    max_new_tokens: Count
+
+
 class Answer(Base, tag="answer", frozen=True, kw_only=True):
     """A server has answered a request of ours, or has not."""
 
@@ -118,7 +126,7 @@ class Answer(Base, tag="answer", frozen=True, kw_only=True):
             raise ValueError("drafted_by_round and accepted_by_round must have one entry a round")
 
 
-Event: TypeAlias = Opening | Server | Reading | Gap | Answer
+Event: TypeAlias = Opening | Server | Reading | Gap | Asked | Answer
 
 _decoder = msgspec.json.Decoder(Event)
 

@@ -5,7 +5,7 @@ lines that are asked for are parsed: a page has thousands, and is read every sec
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from prometheus_client import Metric
@@ -52,20 +52,24 @@ def lines_of(text: str) -> Sequence[str]:
     return text.split("\n")
 
 
-def parsed(lines: Sequence[str], names: tuple[str, ...]) -> Page:
+def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, ...] = ()) -> Page:
     """The metrics whose names begin so; raises a NotMetricsError where one of their lines cannot be read.
 
-    The times when counters began, and what is no number or no count, are left out.
+    Left out are the times when counters began, what is no number or no count, and counters that the page announces as
+    gauges: those are of the moment, and what they grow by is no count of anything.
     """
-    page, wanted = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(names)]
+    page, wanted = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(counters + gauges)]
+    momentary = set(_announced_gauges(lines))
     if len(wanted) > MOST_LINES:
         raise NotMetricsError(
             f"the page has {len(wanted)} lines of these metrics, of which at most {MOST_LINES} are read"
         )
     for family in _families(wanted):
         for sample in family.samples:
-            if not sample.name.endswith(_CREATED) and 0 <= sample.value <= LARGEST:
-                series = page.setdefault(sample.name.removesuffix(_TOTAL), {})
+            name = sample.name.removesuffix(_TOTAL)
+            counted = name not in counters or sample.name not in momentary
+            if counted and not name.endswith(_CREATED) and 0 <= sample.value <= LARGEST:
+                series = page.setdefault(name, {})
                 series[tuple(sorted(sample.labels.items()))] = float(sample.value)
     return page
 
@@ -73,6 +77,12 @@ def parsed(lines: Sequence[str], names: tuple[str, ...]) -> Page:
 def require_metrics(lines: Sequence[str]) -> None:
     """Raises a NotMetricsError where a page does not begin with metrics of any kind."""
     _families(lines[:_JUDGED])
+
+
+def _announced_gauges(lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        if line.startswith("# TYPE ") and line.split()[3:] == ["gauge"]:
+            yield line.split()[2]
 
 
 def _families(lines: Sequence[str]) -> list[Metric]:

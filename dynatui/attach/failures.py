@@ -5,10 +5,12 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
 import httpx2
+import msgspec
 
 from decoder.errors import first_line, quoted
 from dynatui.attach.address import host_of, without_query
@@ -39,21 +41,56 @@ def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
         raise PageError(_of_tls(error, host) or f"cannot reach {host}: {_reason(error)}") from None
 
 
-def require_page(status: int, url: str, remedy: str) -> None:
-    """Raises a PageError for a response that holds no page, a NotMetricsError where another address may hold one."""
-    if status in _NO_PAGE:
-        started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
-        raise NotMetricsError(f"no metrics at {without_query(url)} ({_named(status)}); start {started}")
-    require_success(status, url, remedy)
+@dataclass(frozen=True)
+class Refusal:
+    """A response of failure."""
+
+    status: int
+    url: str
+    text: str
+    """Its body, as far as it was read."""
+
+    @property
+    def named(self) -> str:
+        """The status by its number, and by its name where it has one."""
+        known = {each.value: each.phrase for each in HTTPStatus}
+        return f"{self.status} {known[self.status]}" if self.status in known else str(self.status)
 
 
-def require_success(status: int, url: str, remedy: str) -> None:
-    """Raises a PageError for a response of failure, with what to do where a token is wanted."""
-    if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-        return
-    if status in _REFUSED:
-        raise PageError(f"{host_of(url)} refuses to answer ({_named(status)}); {remedy}")
-    raise PageError(f"{host_of(url)} answers {_named(status)} to {urlsplit(url).path or '/'}")
+def no_page(refusal: Refusal, remedy: str) -> PageError:
+    """The error for no page of metrics; a NotMetricsError where another address may hold one."""
+    if refusal.status not in _NO_PAGE:
+        return no_answer(refusal, remedy)
+    started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
+    return NotMetricsError(f"no metrics at {without_query(refusal.url)} ({refusal.named}); start {started}")
+
+
+def no_answer(refusal: Refusal, remedy: str) -> PageError:
+    """The error for a response of failure, with the server's own words, and what to do where a token is wanted."""
+    host, said = host_of(refusal.url), complaint(refusal.text)
+    own = f": {quoted(said)}" if said else ""
+    if refusal.status in _REFUSED:
+        return PageError(f"{host} refuses to answer ({refusal.named}){own}; {remedy}")
+    return PageError(f"{host} answers {refusal.named} to {urlsplit(refusal.url).path or '/'}{own}")
+
+
+class _Named(msgspec.Struct):
+    message: str = ""
+
+
+class _Complaint(msgspec.Struct):
+    error: _Named | str = ""
+    message: str = ""
+    detail: str = ""
+
+
+def complaint(text: str) -> str:
+    """Why a server says that it fails, as those of OpenAI's API and their relatives do; else nothing."""
+    try:
+        found = msgspec.json.decode(text, type=_Complaint)
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    return (found.error.message if isinstance(found.error, _Named) else found.error) or found.message or found.detail
 
 
 def _of_tls(error: BaseException, host: str) -> str:
@@ -88,9 +125,3 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _other_scheme(url: str) -> str:
     return f"{'https' if url.startswith('http:') else 'http'}://{host_of(url)}"
-
-
-def _named(status: int) -> str:
-    """A status by its number, and by its name where it has one."""
-    known = {each.value: each.phrase for each in HTTPStatus}
-    return f"{status} {known[status]}" if status in known else str(status)

@@ -9,11 +9,12 @@ A gauge of the server comes first for its acceptance length and its speed, which
 done; and where there are no counters, for its acceptance rate. What cannot be known is None.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dynatui.attach.counters import Counts
 from dynatui.attach.events import LARGEST, Figures
-from dynatui.attach.exposition import Page
+from dynatui.attach.exposition import Labels, Page, Series
 from dynatui.attach.servers import Kind
 
 
@@ -28,14 +29,23 @@ class Gauges:
 
 def gauges(kind: Kind, page: Page) -> Gauges:
     """A page's gauges: means over the engines that have drafted, and the sum of their speeds."""
-    lengths = [value for value in page.get(kind.length, {}).values() if 1 <= value <= LARGEST]
-    rates = [value for value in page.get(kind.rate, {}).values() if 0 <= value <= 1]
+    lengths = [value for value in _by_engine(kind, page.get(kind.length, {})) if 1 <= value <= LARGEST]
+    rates = [value for value in _by_engine(kind, page.get(kind.rate, {})) if 0 <= value <= 1]
     speeds = page.get(kind.speed)
     return Gauges(
         length=_mean(lengths),
         rate=_mean(rates) if lengths else None,  # 0 before anything was drafted
-        speed=None if speeds is None else min(LARGEST, sum(speeds.values())),
+        speed=None if speeds is None else min(LARGEST, sum(_by_engine(kind, speeds))),
     )
+
+
+def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
+    """A gauge of each engine, the highest that any of its processes shows."""
+    engines = dict[Labels, float]()
+    for labels, value in gauge.items():
+        engine = tuple(label for label in labels if label[0] not in kind.ranks)
+        engines[engine] = max(value, engines.get(engine, 0.0))
+    return tuple(engines.values())
 
 
 def figures(kind: Kind, counts: Counts, seconds: float, now: Gauges | None = None) -> Figures:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from dynatui.attach.address import without_query
-from dynatui.attach.counters import Counts, counted, restarted
+from dynatui.attach.counters import Counts, counted, remembered, restarted
 from dynatui.attach.events import LONGEST_NAME, MOST_MODELS, Reading, Server
 from dynatui.attach.exposition import Page, parsed
 from dynatui.attach.figures import figures, gauges
@@ -17,13 +17,13 @@ class History:
         self._kind: Kind | None = None
         self._server: Server | None = None
         self._page: Page = {}
-        """Every metric as it was seen last: one that is missing for a while goes on where it was."""
+        """Every series as it was seen last."""
         self._read_at: float | None = None
         self._total, self._began = Counts(), 0.0
 
     def read(self, url: str, kind: Kind, lines: Sequence[str], t: float) -> Iterator[Server | Reading]:
         """The events of a page that was read at `t` seconds; raises a NotMetricsError where it cannot be understood."""
-        page = parsed(lines, kind.names)
+        page = parsed(lines, kind.counters, kind.gauges)
         if kind != self._kind:
             self._kind, self._page, self._read_at = kind, {}, None
             self._total, self._began = Counts(), t
@@ -33,7 +33,7 @@ class History:
         counts = Counts() if first else counted(kind, self._page, page)
         self._total = self._total.plus(counts)
         seconds = 0.0 if self._read_at is None else t - self._read_at
-        self._page, self._read_at = page if anew else {**self._page, **page}, t
+        self._page, self._read_at = page if anew else remembered(self._page, page), t
         yield Reading(
             t=t,
             restarted=anew,

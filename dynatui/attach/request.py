@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from decoder.errors import first_line, quoted
-from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_ROUNDS, Answer
+from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_ROUNDS, Answer, Asked
 from dynatui.attach.exposition import LARGEST, PageError
 from dynatui.attach.figures import length, share
 from dynatui.attach.servers import Kind
@@ -81,6 +81,10 @@ class Request:
 
     prompt: str
     max_new_tokens: int = 128
+
+    def asked(self) -> Asked:
+        """The event; its time is for whoever puts it among others."""
+        return Asked(t=0.0, prompt=self.prompt[:LONGEST_TEXT], max_new_tokens=min(self.max_new_tokens, LARGEST))
 
 
 def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:

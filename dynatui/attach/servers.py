@@ -36,6 +36,8 @@ class Kind:
     """A gauge of accepted / drafted."""
     speed: str = ""
     """A gauge of tokens a second."""
+    ranks: Names = ()
+    """Labels of the processes of one engine, each of which shows the same gauges."""
     rounds_generate: bool = False
     """Whether all tokens are generated in counted rounds, so that L-bar is generated / rounds."""
     page: str = ""
@@ -56,9 +58,9 @@ class Kind:
         return tuple(dict.fromkeys(name for name in named if name))
 
     @property
-    def names(self) -> Names:
-        """All names that are read."""
-        return (*self.counters, *filter(None, (self.length, self.rate, self.speed)))
+    def gauges(self) -> Names:
+        """Names of all that is shown as it is at the moment."""
+        return tuple(filter(None, (self.length, self.rate, self.speed)))
 
 
 VLLM = Kind(
@@ -82,6 +84,7 @@ SGLANG = Kind(
     length="sglang:spec_accept_length",
     rate="sglang:spec_accept_rate",
     speed="sglang:gen_throughput",
+    ranks=("tp_rank", "pp_rank", "moe_ep_rank"),
     rounds_generate=True,
     model="model_name",
 )

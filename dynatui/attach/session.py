@@ -13,7 +13,7 @@ from msgspec import structs
 
 import decoder
 from dynatui.attach.address import Address, without_query
-from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, Answer, Event, Gap, Opening
+from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, Answer, Asked, Event, Gap, Opening
 from dynatui.attach.exposition import NotMetricsError, PageError, lines_of, require_metrics
 from dynatui.attach.history import History
 from dynatui.attach.servers import KINDS, Kind, recognised
@@ -26,7 +26,7 @@ class Plan:
     address: Address
     interval_s: float = 1.0
     polls: int | None = None
-    """After which the session ends; None: never by itself."""
+    """After which the session ends by itself; None: it never does."""
 
 
 def watch(
@@ -34,7 +34,8 @@ def watch(
     page: Callable[[str], str],
     pause: Callable[[float], bool],
     clock: Callable[[], float],
-    answers: Callable[[], Iterable[Answer]] = tuple,
+    answers: Callable[[], Iterable[Asked | Answer]] = tuple,
+    waiting: Callable[[], bool] = bool,
 ) -> Iterator[Event]:
     """What is seen of a server.
 
@@ -43,7 +44,8 @@ def watch(
         page: The text at a URL; raises a PageError.
         pause: Waits so many seconds; whether to stop.
         clock: Seconds.
-        answers: Those that have come since it was asked last.
+        answers: Requests and answers that have come since it was asked last.
+        waiting: Whether more of them will come, before which the session does not end by itself.
     """
     began, urls, history = clock(), plan.address.pages, History()
     yield Opening(
@@ -62,7 +64,8 @@ def watch(
         yield from (structs.replace(answer, t=clock() - began) for answer in answers())
         elapsed = clock() - began
         next_poll = (elapsed // plan.interval_s + 1) * plan.interval_s
-        if number == plan.polls or pause(next_poll - elapsed):
+        enough = plan.polls is not None and number >= plan.polls and not waiting()
+        if enough or pause(next_poll - elapsed):
             return
 
 

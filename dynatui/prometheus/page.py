@@ -1,7 +1,7 @@
 """Totals as families of metrics under vLLM's names, so that what reads a vLLM server reads a run too.
 
-The label `method` is our own, in the place of vLLM's `engine`: methods of a race are servers side by side. Pure; knows
-no HTTP.
+Labels are vLLM's too, so that its dashboards find what they filter by; there is one engine here, the first. The label
+`method` is our own: methods of a race are servers side by side. Pure; knows no HTTP.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +14,8 @@ from prometheus_client.registry import Collector
 
 from dynatui.prometheus.totals import BOUNDS_S, Drafts, Latencies, MethodTotals, Totals
 
-_LABELS = ("model_name", "method")
+_LABELS = ("model_name", "engine", "method")
+_ENGINE = "0"
 
 _OF_TEXTS: tuple[tuple[str, str, Callable[[MethodTotals], int]], ...] = (
     ("vllm:prompt_tokens", "Tokens of prompts, once they are continued.", lambda own: own.prompt_tokens),
@@ -42,7 +43,7 @@ _LATENCIES: tuple[tuple[str, str, Callable[[MethodTotals], Latencies]], ...] = (
 
 def families(totals: Totals) -> Iterator[Metric]:
     """All metrics; what a method does not tell has no series of it."""
-    methods = [((totals.target, name), own) for name, own in totals.methods.items()]
+    methods = [((totals.target, _ENGINE, name), own) for name, own in totals.methods.items()]
     drafting = [(labels, own.drafts) for labels, own in methods if own.drafts is not None]
     for name, told, count in _OF_TEXTS:
         yield _counter(name, told, _LABELS, ((labels, count(own)) for labels, own in methods))

@@ -8,18 +8,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from statistics import fmean
 from typing import TypeAlias
 
 from decoder.append_only import SharedList
-from dynatui.attach.events import Answer, Figures, Gap
+from dynatui.attach.events import Figures, Gap
 from dynatui.clean import clean_line
-from dynatui.number_format import percent, short
+from dynatui.number_format import count, percent, short
 from dynatui.render.chart import Axis, Line, chart
 from dynatui.render.ink import (
     Ink,
     Row,
     Rows,
-    Span,
     bar,
     best,
     column,
@@ -28,8 +28,6 @@ from dynatui.render.ink import (
     frame,
     inside,
     joined,
-    merged,
-    trend,
     width_of,
 )
 from dynatui.render.wrap import wrapped
@@ -44,7 +42,8 @@ _LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
 _LONGEST_BAR, _LONGEST_NAME = 40, 64
 _CARD_ROWS = 3
 _TOTAL_NAME = len("generated tokens")
-NOT_TOLD = "the server does not tell the rounds; vLLM does with --per-request-spec-decode-metrics detailed"
+_STAGES = (1, 2, 5)
+"""What the window of the curves holds, in fifths: a session that is young is seen too, and seldom drawn anew."""
 
 Figure: TypeAlias = Callable[[Figures], float | None]
 Size: TypeAlias = tuple[int, int]
@@ -71,7 +70,7 @@ class _Card:
 
 
 _CARDS = (
-    _Card(("L-bar, tokens a round", "L-bar"), lambda figures: figures.tokens_per_round),
+    _Card(("L-bar, tokens a round", "L-bar tok/round", "L-bar"), lambda figures: figures.tokens_per_round),
     _Card(("acceptance rate", "acc. rate"), lambda figures: figures.acceptance_rate),
     _Card(("generated tokens/s", "generated/s", "tok/s"), lambda figures: figures.tokens_per_second, 1),
     _Card(("drafted tokens/s", "drafted/s", "draft/s"), lambda figures: figures.drafted_per_second, 1),
@@ -103,7 +102,7 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
     if look.paused:
         return "PAUSED", "warn"
     if state.missing_since is not None:
-        return f"NO ANSWER for {time_text(state.t - state.missing_since)}", "bad"
+        return f"NO METRICS for {time_text(state.t - state.missing_since)}", "bad"
     if look.ended:
         return "replay ended" if look.replaying else "ended", "good"
     if state.reading is None:
@@ -169,16 +168,18 @@ def speeds(state: ServerState, look: Look, size: Size) -> Rows:
 
 
 def series(state: ServerState, figure: Figure) -> Curve:
-    """A figure by the second in which its interval ended; no number where it is not known."""
-    shown = state.past[-WINDOW:]
-    values = [None if isinstance(poll, Gap) else figure(poll.interval) for poll in shown]
-    points = SharedList(math.nan if value is None else value for value in values)
-    return Curve(points, SharedList(round(poll.t) for poll in shown))
+    """A figure by the second in which its interval ended, the mean of several; no number where it is not known."""
+    seconds = dict[int, list[float]]()
+    for poll in state.past[-WINDOW:]:
+        value = None if isinstance(poll, Gap) else figure(poll.interval)
+        seconds.setdefault(round(poll.t), []).extend([] if value is None else [value])
+    return Curve(SharedList(fmean(values) if values else math.nan for values in seconds.values()), SharedList(seconds))
 
 
 def _axis(state: ServerState) -> Axis:
-    """The window of time; once it is full it moves on by a tenth of itself, so that most readings redraw little."""
-    span = round(WINDOW * max(1.0, state.opening.interval_s if state.opening else 1.0))
+    """The window of time: it grows, and when it is full it moves by a tenth of itself: most readings redraw little."""
+    fifth = round(WINDOW * (state.opening.interval_s if state.opening else 1.0)) // 5
+    span = max(10, next((stage * fifth for stage in _STAGES if state.t <= stage * fifth), fifth * _STAGES[-1]))
     step = span // 10
     return Axis(max(0, math.ceil((state.t - span) / step) * step), span, unit="second")
 
@@ -201,7 +202,8 @@ def positions(state: ServerState, size: Size) -> Rows:
     reading = state.reading
     whole = reading.session.acceptance_by_position if reading else []
     if reading is None or not whole:
-        hint: Row = (("the server does not tell it, or has drafted nothing since it is watched", "dim"),)
+        why = "the server does not tell it, or has drafted nothing since it is watched" if reading else "not read yet"
+        hint: Row = ((why, "dim"),)
         return frame(title, wrapped(hint, max(1, width)), size)
     newest = () if state.gap else reading.interval.acceptance_by_position
     length = max(1, min(_LONGEST_BAR, width - len("position  session    now")))
@@ -238,44 +240,11 @@ def totals(state: ServerState, size: Size) -> Rows:
     room = min(14, max(9, (width - _TOTAL_NAME) // 2))
     rows: Rows = [((f"{'':<{_TOTAL_NAME}}{'session':>{room}}{'interval':>{room}}", "dim"),)]
     for name, figure in counted:
-        session, now = (_count(figure(figures) if figures else None) for figures in both)
+        session, now = (count(figure(figures) if figures else None) for figures in both)
         rows.append(((f"{name:<{_TOTAL_NAME}}", "plain"), (f"{session:>{room}}", "strong"), (f"{now:>{room}}", "dim")))
     watched = best(width, f"watched for {time_text(state.t)}, {state.readings} pages read", f"for {time_text(state.t)}")
     missed = f"missed: {state.missed}, gaps: {state.gaps}, restarts: {state.restarts}"
     return frame((("Totals", "title"),), [*rows, ((watched, "dim"),), ((missed, "dim"),)], size)
-
-
-def answer(state: ServerState, size: Size) -> Rows:
-    """What a request of ours has brought: its rounds, a column each as high as its share of accepted tokens."""
-    found, (width, room) = state.answer, inside(size)
-    title: Row = (("Our request", "title"), (" ─ accepted of drafted, by round", "dim"))
-    if found is None:
-        return frame(title, [], size)
-    if found.error:
-        return frame(title, wrapped([(clean_line(found.error), "warn")], max(1, width)), size)
-    told = wrapped([(_summary(found), "strong")], max(1, width))
-    rounds = _rounds(found, max(1, width)) or wrapped([(NOT_TOLD, "dim")], max(1, width))
-    text = wrapped([(clean_line(found.text), "plain")], max(1, width))
-    return frame(title, [*told, *rounds[: max(1, room - len(told) - 1)], *text][: max(0, room)], size)
-
-
-def _summary(found: Answer) -> str:
-    length, rate = short(found.tokens_per_round), percent(found.acceptance_rate)
-    tokens = f"{_count(found.generated)} tokens in {short(found.seconds, 1)} s"
-    return f"{_count(found.rounds)} rounds, L-bar {length}, {rate} accepted, {tokens}"
-
-
-def _rounds(found: Answer, width: int) -> Rows:
-    most = max((1, *found.drafted_by_round))
-    cells: list[Span] = [
-        (trend([accepted], 1, 0.0, most) if accepted else "·", "accepted" if accepted == drafted else "bar")
-        for accepted, drafted in zip(found.accepted_by_round, found.drafted_by_round, strict=True)
-    ]
-    return [merged(cells[start : start + width]) for start in range(0, len(cells), width)]
-
-
-def _count(number: float | None) -> str:
-    return "-" if number is None else f"{number:,.0f}" if number < 1e10 else f"{number:.3g}"
 
 
 def summary(state: ServerState) -> str:

@@ -98,8 +98,9 @@ class CompareApp(TerminalApp, inherit_bindings=False):
         self.tick()
 
     def on_resize(self) -> None:
-        """Shows the panels that there is room for now."""
-        self._arrange()
+        """Shows the panels that there is room for now, once the app knows its new size: it hears of it after this."""
+        self.screen.refresh()  # after a suspension, which ends in this event too, all of it is gone
+        self.call_later(self._arrange)
 
     def tick(self) -> None:
         """Plays on, and draws the panels that are due; ends when the terminal is closed."""

@@ -16,7 +16,7 @@ from textual.containers import Container
 from decoder.errors import DecoderError
 from dynatui.keymap import ATTACHED
 from dynatui.render import server as panels
-from dynatui.render import status
+from dynatui.render import server_answer, status
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scene
 from dynatui.render.server import Look, Size
@@ -40,8 +40,8 @@ DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 
 
 def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
-    """What was counted, unless a request of ours was answered."""
-    return panels.answer(state, size) if state.answer else panels.totals(state, size)
+    """What was counted, unless there is a request of ours."""
+    return server_answer.answer(state, size) if state.asked or state.answer else panels.totals(state, size)
 
 
 class ServerApp(TerminalApp, inherit_bindings=False):
@@ -116,8 +116,9 @@ class ServerApp(TerminalApp, inherit_bindings=False):
         self.tick()
 
     def on_resize(self) -> None:
-        """Shows the panels that there is room for now."""
-        self._arrange()
+        """Shows the panels that there is room for now, once the app knows its new size: it hears of it after this."""
+        self.screen.refresh()  # after a suspension, which ends in this event too, all of it is gone
+        self.call_later(self._arrange)
 
     def tick(self) -> None:
         """Takes in what is new and draws it; ends when the terminal is closed, or the work has failed."""

@@ -11,7 +11,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
-from dynatui.attach.events import Answer, Event, Opening
+from dynatui.attach.events import Answer, Asked, Event, Opening
 from dynatui.record.recording import Recorder
 
 if TYPE_CHECKING:
@@ -34,23 +34,32 @@ def asked(plan: "Plan", secret: str | None, request: "Request | None" = None) ->
         from dynatui.attach.client import Client  # noqa: PLC0415 - an HTTP client, which recordings need not
         from dynatui.attach.session import watch  # noqa: PLC0415
 
-        answers: SimpleQueue[Answer] = SimpleQueue()
-        if request is not None:
-            arguments = (plan, secret, request, answers.put)
-            threading.Thread(target=_request, args=arguments, name="request", daemon=True).start()
+        answers: SimpleQueue[Asked | Answer] = SimpleQueue()
+        arguments = (plan, secret, request, answers.put)
+        asking = threading.Thread(target=_request, args=arguments, name="request", daemon=True)
+
+        def waiting() -> bool:
+            return asking.is_alive() or not answers.empty()
+
         with Client(secret) as client:
-            yield from watch(plan, client.page, pause, time.monotonic, lambda: _drained(answers))
+            asking.start()
+            yield from watch(plan, client.page, pause, time.monotonic, lambda: _drained(answers), waiting)
 
     return events
 
 
-def _request(plan: "Plan", secret: str | None, request: "Request", put: Callable[[Answer], None]) -> None:
-    """Sends a request once it is known what the server is, or cannot be."""
+def _request(
+    plan: "Plan", secret: str | None, request: "Request | None", put: Callable[[Asked | Answer], None]
+) -> None:
+    """Sends a request, if there is one, once it is known what the server is, or cannot be."""
+    if request is None:
+        return
     from dynatui.attach.client import Client  # noqa: PLC0415 - as above
     from dynatui.attach.request import PATIENCE_S, sent  # noqa: PLC0415
     from dynatui.attach.session import kind_of  # noqa: PLC0415
 
     with Client(secret) as client:
+        put(request.asked())
         kind = kind_of(client.page, plan.address.pages)
         put(sent(request, plan.address.base, kind, partial(client.answer, patience_s=PATIENCE_S), time.monotonic))
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TypeAlias, assert_never
 
-from dynatui.attach.events import Answer, Event, Figures, Gap, Opening, Reading, Server
+from dynatui.attach.events import Answer, Asked, Event, Figures, Gap, Opening, Reading, Server
 from dynatui.attach.servers import KINDS, Kind
 
 KEPT = 600
 """The newest polls that curves are drawn from."""
 _RECENT_S = 10.0
-"""For so long it is told that a server has begun anew."""
+"""For so long it is told that a server has begun anew, or is another one."""
 
 Poll: TypeAlias = Reading | Gap
 
@@ -35,8 +35,12 @@ class ServerState:
     """Stretches of such polls."""
     restarts: int = 0
     restarted_at: float | None = None
+    replaced_at: float | None = None
+    """When a server of another kind answered."""
+    asked: Asked | None = None
+    """The newest request of ours."""
     answer: Answer | None = None
-    """To the newest request of ours."""
+    """To that; None while it is waited for."""
 
     @property
     def t(self) -> float:
@@ -61,7 +65,8 @@ def applied(state: ServerState, event: Event) -> ServerState:
         case Opening():
             return ServerState(opening=event)
         case Server():
-            return replace(state, server=event)
+            other = state.server is not None and state.server.kind != event.kind
+            return replace(state, server=event, replaced_at=event.t if other else state.replaced_at)
         case Reading():
             return replace(
                 state,
@@ -81,6 +86,8 @@ def applied(state: ServerState, event: Event) -> ServerState:
                 missed=state.missed + 1,
                 gaps=state.gaps + begins,
             )
+        case Asked():
+            return replace(state, asked=event, answer=None)
         case Answer():
             return replace(state, answer=event)
         case _:
@@ -97,9 +104,11 @@ def remark(state: ServerState) -> str:
     kind, reading = state.kind, state.reading
     if state.gap is not None:
         return f"{state.gap.reason}; it is asked again"
+    if _is_recent(state, state.replaced_at):
+        return "another server answers there now: what is of the session began anew"
     if kind is None or reading is None or not reading.session.seconds:
         return ""
-    if state.restarted_at is not None and state.t - state.restarted_at < _RECENT_S:
+    if _is_recent(state, state.restarted_at):
         return "the counters began anew: the server has restarted"
     if not tells_of_drafts(reading.session) and not tells_of_drafts(reading.interval):
         missing = kind.speculative[0]
@@ -107,7 +116,12 @@ def remark(state: ServerState) -> str:
             f"{kind.title} tells nothing of speculative decoding ({missing} is not on its page): it runs without, "
             "or has drafted nothing yet"
         )
-    return "nothing was drafted since it is watched" if reading.session.drafts == 0 else ""
+    idle = reading.session.drafts == 0 and reading.interval.tokens_per_round is None
+    return "nothing was drafted since it is watched" if idle else ""
+
+
+def _is_recent(state: ServerState, t: float | None) -> bool:
+    return t is not None and state.t - t < _RECENT_S
 
 
 def tells_of_drafts(figures: Figures) -> bool:

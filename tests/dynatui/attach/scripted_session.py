@@ -1,6 +1,6 @@
 """Events of sessions for tests that need no server: readings, a gap, a restart."""
 
-from dynatui.attach.events import Answer, Event, Figures, Gap, Opening, Reading, Server
+from dynatui.attach.events import Answer, Asked, Event, Figures, Gap, Opening, Reading, Server
 
 OPENING = Opening(version="0.1.0", started_at="2026-01-02T03:04:05Z", url="http://host:8000", interval_s=1.0)
 SERVER = Server(t=0.0, kind="vllm", url="http://host:8000/metrics", models=["meta-llama/Llama-3.1-8B-Instruct"])
@@ -32,6 +32,7 @@ def reading(t: float, accepted: int = 170, *, restarted: bool = False) -> Readin
 
 
 FIRST = Reading(t=0.0, interval=Figures(seconds=0.0), session=Figures(seconds=0.0))
+ASKED = Asked(t=1.5, prompt="The door opened", max_new_tokens=8)
 ANSWER = Answer(
     t=2.0,
     seconds=0.5,

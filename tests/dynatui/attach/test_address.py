@@ -38,6 +38,8 @@ def test_the_paths_of_the_interface_follow_the_base() -> None:
         "https://hunter2@host/",
         "http://me:hunter2@host:99999",
         "x:/a:hunter2@h",
+        "http://me:12?hunter2@host:8000",
+        "http://me:12/hunter2?@host:8000",
     ],
 )
 def test_a_password_is_refused_and_not_repeated(typed: str) -> None:
@@ -69,9 +71,19 @@ def test_what_is_no_address_is_refused_with_an_example(typed: str, why: str) -> 
     assert "\x1b" not in str(refused.value)
 
 
+@pytest.mark.parametrize("typed", ["ftp://host?key=s3cret", "host:99999?key=s3cret", "host:8000?key=s3cret and more"])
+def test_the_query_of_what_is_refused_is_not_repeated(typed: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        address(typed)
+    assert "s3cret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("url", "here"),
-    [("http://localhost:1", True), ("http://127.0.0.9", True), ("http://[::1]:1", True), ("http://10.0.0.1", False)],
+    [
+        *(("http://localhost:1", True), ("http://127.0.0.9", True), ("http://[::1]:1", True), ("http://[::2]", False)),
+        *(("http://10.0.0.1", False), ("http://127.0.0.1.example.com", False), ("http://127.example.com", False)),
+    ],
 )
 def test_this_machine_is_known(url: str, here: bool) -> None:  # noqa: FBT001 - a case
     assert is_here(url) is here
@@ -80,6 +92,7 @@ def test_this_machine_is_known(url: str, here: bool) -> None:  # noqa: FBT001 - 
 def test_a_query_is_not_told() -> None:
     assert address("host:8080/metrics?key=secret").shown == "http://host:8080"
     assert without_query("http://host:8080/metrics?key=secret#there") == "http://host:8080/metrics"
+    assert without_query("http://me:secret@host:8080/metrics") == "http://host:8080/metrics"
 
 
 def test_an_origin_is_scheme_host_and_port() -> None:

@@ -108,6 +108,52 @@ def test_a_server_that_wants_a_token_is_told_so(server: PageServer) -> None:
         plain.page(f"{server.url}/metrics")
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        '{"error": {"message": "the queue is full", "type": "busy"}}',
+        '{"error": "the queue is full", "error_type": "overloaded"}',
+        '{"object": "error", "message": "the queue is full", "code": 429}',
+        '{"detail": "the queue is full"}',
+    ],
+    ids=["openai", "tgi", "sglang", "fastapi"],
+)
+def test_what_a_server_says_of_its_failure_is_told(server: PageServer, client: Client, told: str) -> None:
+    server.answer = text(told, 429)
+    host = f"127.0.0.1:{server.port}"
+    assert failure(client, f"{server.url}/metrics") == (
+        f"{host} answers 429 Too Many Requests to /metrics: 'the queue is full'"
+    )
+    server.answer = text(told.replace("the queue is full", SECRET), 401)
+    assert "'***'; the token in" in failure(client, f"{server.url}/metrics")
+
+
+@pytest.mark.parametrize(
+    "told", ["", "busy", "<html>", "[]", '{"detail": [{"loc": 1}]}', '{"error": 3}', "[" * 99_999, b"\xff\xfe", b"\0"]
+)
+def test_a_failure_without_words_is_its_status_alone(server: PageServer, client: Client, told: str | bytes) -> None:
+    server.answer = text(told, 500)
+    assert failure(client, f"{server.url}/metrics").endswith("answers 500 Internal Server Error to /metrics")
+
+
+def test_a_failure_whose_words_never_end_is_its_status_too(
+    server: PageServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "_COMPLAINT_S", SOON_S / 4)
+    stopped = threading.Event()
+    server.answer = dripping(b"HTTP/1.1 503 no\r\nContent-Length: 99999\r\n\r\n{", 0.01, stopped)
+    said = failure(client, f"{server.url}/metrics")
+    stopped.set()
+    assert said.endswith("answers 503 Service Unavailable to /metrics")
+
+
+def test_words_of_a_failure_are_one_short_line(server: PageServer, client: Client) -> None:
+    server.answer = text('{"error": "a\\n\\u001b[2Jb' + "x" * 9999 + '"}', 400)
+    said = failure(client, f"{server.url}/metrics")
+    assert "'a\\n\\x1b[2Jb" in said
+    assert len(said) < 400
+
+
 def test_a_redirect_on_the_same_server_is_followed(server: PageServer, client: Client) -> None:
     server.answer = by_path({"/metrics": text("", 307, Location="/metrics/"), "/metrics/": text("a 1\n")})
     assert client.page(f"{server.url}/metrics") == "a 1\n"
@@ -188,6 +234,22 @@ def test_a_server_that_is_not_there_is_named(client: Client) -> None:
     assert said == f"cannot reach 127.0.0.1:{port}: Connection refused"
 
 
+def test_a_name_that_takes_long_to_look_up_is_given_up_and_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    def slow(*_: object, **__: object) -> list[object]:
+        assert released.wait(60)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    with Client(patience_s=SOON_S) as client:
+        assert failure(client, "http://host.invalid:8000/metrics").startswith("host.invalid:8000 has not answered")
+        began = time.monotonic()
+    assert time.monotonic() - began < SOON_S
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "names")
+    released.set()
+
+
 def test_a_host_that_has_no_address_is_named(client: Client) -> None:
     said = failure(client, "http://no-such-host.invalid:8000/metrics")
     assert "no-such-host.invalid:8000" in said
@@ -235,6 +297,18 @@ def test_a_certificate_that_the_user_trusts_is_taken(
 def test_http_to_a_server_with_tls_is_named(encrypted: PageServer, client: Client) -> None:
     said = failure(client, f"http://127.0.0.1:{encrypted.port}/metrics")
     assert f"https://127.0.0.1:{encrypted.port}" in said
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+def test_a_server_on_this_machine_is_asked_without_a_proxy_and_others_by_it(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with serving(text("a 1\n")) as proxy:
+        monkeypatch.setenv(name, proxy.url)
+        with Client() as client:
+            assert client.page(f"{server.url}/metrics") == page("vllm-1")
+            assert client.page(f"http://localhost:{server.port}/metrics") == page("vllm-1")
+            assert client.page("http://host.invalid:8000/metrics") == "a 1\n"
 
 
 def test_a_file_of_certificates_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,10 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynatui.attach.counters import Counts, counted, increase, restarted
+from dynatui.attach.counters import Counts, counted, increase, remembered, restarted
 from dynatui.attach.events import MOST_POSITIONS
 from dynatui.attach.exposition import LARGEST, Labels, Page, Series
 from dynatui.attach.figures import figures
@@ -48,6 +48,7 @@ def test_an_increase(before: Series, after: Series, grew: float) -> None:
     assert increase(before, after) == grew
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 50), max_size=30), st.sets(st.integers(0, 29)))
 def test_increases_add_up_whatever_restarts_lie_between(steps: list[int], restarts: set[int]) -> None:
     value, values = 0, [0]
@@ -59,10 +60,40 @@ def test_increases_add_up_whatever_restarts_lie_between(steps: list[int], restar
     assert sum(increase({A: before}, {A: after}) for before, after in pairwise(values)) == expected
 
 
+@pytest.mark.parametrize(
+    ("pages", "grew"),
+    [
+        ([{A: 5.0, B: 9.0}, {A: 6.0}, {A: 7.0, B: 11.0}], 4.0),
+        ([{A: 5.0, B: 9.0}, {A: 6.0}, {A: 6.0}, {B: 10.0}, {A: 8.0, B: 10.0}], 4.0),
+        ([{A: 5.0}, {}, {A: 8.0}], 3.0),
+        ([{A: 5.0}, {B: 7.0}, {A: 9.0}], 4.0),
+        ([{A: 5.0, B: 9.0}, {A: 6.0}, {A: 6.0, B: 2.0}], 3.0),
+    ],
+    ids=["one is away", "by turns", "all are away", "renamed and back", "away and began anew"],
+)
+def test_a_series_that_is_missing_for_a_while_goes_on_where_it_was(pages: list[Series], grew: float) -> None:
+    kept: Page = {"a": pages[0]}
+    total = 0.0
+    for now in pages[1:]:
+        total += increase(kept["a"], now)
+        kept = remembered(kept, {"a": now})
+    assert total == grew
+
+
+@settings(deadline=None)
+@given(st.lists(st.sets(st.sampled_from("abcdefgh"), max_size=3), max_size=20))
+def test_no_more_series_are_kept_than_one_page_has_had(pages: list[set[str]]) -> None:
+    kept: Page = {}
+    for names in pages:
+        kept = remembered(kept, {"a": {((name, ""),): 1.0 for name in names}})
+        assert len(kept["a"]) <= 3
+
+
 def one_series(named: tuple[str, int]) -> tuple[Labels, float]:
     return ((named[0], ""),), float(named[1])
 
 
+@settings(deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 10**6)), min_size=2, max_size=6))
 def test_an_increase_is_never_negative_and_never_more_than_what_is_there(pages: list[dict[str, int]]) -> None:
     for before, after in pairwise(pages):
@@ -107,6 +138,7 @@ def test_sums_stay_within_what_an_event_can_hold() -> None:
 counts = st.none() | st.integers(0, LARGEST)
 
 
+@settings(deadline=None)
 @given(
     st.builds(Counts, counts, counts, counts, counts, st.lists(st.integers(0, LARGEST), max_size=4).map(tuple)),
     st.floats(0, 1e9),

@@ -1,7 +1,7 @@
 """Pages are parsed by name and labels; whatever else a server sends is one clear error."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynatui.attach.exposition import MOST_LINES, NotMetricsError, Page, lines_of, parsed, require_metrics
@@ -30,6 +30,34 @@ def test_when_a_counter_began_is_no_count() -> None:
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1", "1e300"])
 def test_what_is_no_count_is_left_out(value: str) -> None:
     assert parsed(lines_of(f"a_total {value}\n"), ("a",)) == {}
+
+
+@pytest.mark.parametrize("name", ["a", "a_total"])
+def test_a_counter_that_is_announced_as_a_gauge_is_none(name: str) -> None:
+    lines = lines_of(f"# TYPE {name} gauge\n{name} 3\n# TYPE b gauge\nb 2\n")
+    assert parsed(lines, ("a",), ("b",)) == {"b": {(): 2.0}}
+
+
+def test_a_counter_beside_a_gauge_of_nearly_its_name_counts() -> None:
+    lines = lines_of("# TYPE a gauge\na 3\n# TYPE a_total counter\na_total 7\n")
+    assert parsed(lines, ("a",)) == {"a": {(): 7.0}}
+
+
+OPENMETRICS = """\
+# HELP a Some.
+# TYPE a counter
+# UNIT a tokens
+a_total{b="1"} 5.0 1763904000.5
+a_total{b="2"} 6.0 # {trace_id="x y"} 1.0 1763904000.5
+a_created{b="1"} 1763904000.5
+# EOF
+"""
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_what_openmetrics_adds_is_passed_over(ends: str) -> None:
+    found = parsed(lines_of(OPENMETRICS.replace("\n", ends)), ("a",))
+    assert found == {"a": {(("b", "1"),): 5.0, (("b", "2"),): 6.0}}
 
 
 @pytest.mark.parametrize(
@@ -73,12 +101,14 @@ def outcome(text: str, name: str) -> Page | str:
         return str(error)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_is_more_than_a_page_or_a_line_of_error(text: str) -> None:
     found = outcome(f"a{text}\n", "a")
     assert "\n" not in found if isinstance(found, str) else all(min(series.values()) >= 0 for series in found.values())
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='a_total{}",= \\1e9.+-NaInf\t#TYPEHLcounterga\n', max_size=80))
 def test_no_text_that_looks_like_metrics_is_more_than_that(text: str) -> None:
     found = outcome(f"a{text}\n", "a")

@@ -94,6 +94,8 @@ def test_what_is_no_completion_is_one_line(text: str) -> None:
 
 def test_an_answer_is_an_event_of_a_recording() -> None:
     assert decode_line(encode(told(metrics=VLLM)), 1) == told(metrics=VLLM)
+    huge = Request("x" * 2**21, 2**80).asked()
+    assert decode_line(encode(huge), 1) == huge
 
 
 def test_each_kind_of_server_is_asked_to_tell_what_it_can() -> None:

@@ -1,7 +1,7 @@
 """Figures of each server from two of its pages, a second apart, beside what was counted by hand."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
@@ -72,6 +72,26 @@ def test_sglang_shows_gauges_now_and_counts_the_session() -> None:
     assert session.tokens_per_round == pytest.approx(2.6)
     assert session.tokens_per_second == pytest.approx(520 / SECONDS)
     assert (session.acceptance_rate, session.drafted, session.accepted) == (None, None, None)
+
+
+def test_processes_of_one_sglang_engine_count_once_and_engines_each() -> None:
+    ranks = "".join(
+        f'sglang:gen_throughput{{dp_rank="{engine}",model_name="m",tp_rank="{rank}"}} {100.0 + engine}\n'
+        for engine in range(2)
+        for rank in range(4)
+    )
+    *_, reading = History().read("u", KINDS["sglang"], lines_of(ranks), 0.0)
+    assert isinstance(reading, Reading)
+    assert reading.interval.tokens_per_second == 201.0
+
+
+def test_a_tensorrt_llm_that_shows_the_drafts_of_the_moment_alone_counts_none() -> None:
+    name = "trtllm_spec_decode_num_draft_tokens"
+    pages = [lines_of(f"# TYPE {name} gauge\n{name} {now}\n") for now in (40, 10, 30)]
+    history, kind = History(), KINDS["tensorrt_llm"]
+    *_, reading = [event for t, lines in enumerate(pages) for event in history.read("u", kind, lines, float(t))]
+    assert isinstance(reading, Reading)
+    assert (reading.restarted, reading.interval.drafted, reading.session.drafted) == (False, None, None)
 
 
 def test_tensorrt_llm_shows_its_gauge_now_and_counts_the_session_by_positions() -> None:
@@ -156,6 +176,7 @@ def exported(drafts: int, accepted: int, model: str) -> str:
     return generate_latest(registry).decode()
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40), st.integers(0, 10**9), st.integers(1, 10**6), st.data())
 def test_what_an_exporter_writes_is_read_back_whatever_its_labels_hold(
     model: str, start: int, rounds: int, data: st.DataObject

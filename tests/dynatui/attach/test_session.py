@@ -89,6 +89,13 @@ def test_a_metric_that_is_missing_for_a_while_goes_on_where_it_was() -> None:
     assert (last.interval.drafts, last.session.drafts) == (100, 100)
 
 
+def test_an_engine_that_is_missing_on_one_page_does_not_count_anew() -> None:
+    without = "".join(line for line in TWO.splitlines(keepends=True) if 'engine="1"' not in line)
+    _, middle, last = readings(events(Scripted(ONE, without, TWO)))
+    assert (middle.interval.drafts, last.interval.drafts, last.session.drafts) == (80, 20, 100)
+    assert last.interval.acceptance_by_position == pytest.approx([18 / 20, 13 / 20, 9 / 20])
+
+
 def test_other_models_are_told_and_another_kind_of_server_begins_anew() -> None:
     other = TWO.replace("meta-llama/Llama-3.1-8B-Instruct", "another")
     found = events(Scripted(ONE, other, page("llamacpp-1"), page("llamacpp-2")))
@@ -144,10 +151,17 @@ def test_it_ends_after_as_many_polls_as_were_asked_for() -> None:
     assert len(readings(found)) == 2
 
 
+def test_it_goes_on_beyond_its_polls_until_nothing_is_waited_for() -> None:
+    server, left = Scripted(ONE, TWO, TWO, TWO, TWO), iter([True, True, False])
+    plan = Plan(address("host:8000/metrics"), 1.0, polls=2)
+    found = list(watch(plan, server.page, server.pause, server.clock, waiting=lambda: next(left)))
+    assert len(readings(found)) == 4
+
+
 def test_what_is_kept_stays_bounded_where_labels_change_at_every_poll() -> None:
     history = History()
     for number in range(50):
         lines = lines_of(ONE.replace("meta-llama", f"m{number}"))
         list(history.read("u", KINDS["vllm"], lines, float(number)))
     assert {name: len(series) for name, series in history._page.items()}["vllm:spec_decode_num_drafts"] == 2
-    assert len(history._page) <= len(KINDS["vllm"].names)
+    assert len(history._page) <= len(KINDS["vllm"].counters)

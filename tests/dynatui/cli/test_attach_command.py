@@ -17,7 +17,7 @@ from decoder.events import encode
 from dynatui.attach.events import Answer
 from dynatui.cli import main as cli
 from dynatui.record.server_recording import events
-from tests.dynatui.attach.page_server import PageServer, by_path, page, serving, text
+from tests.dynatui.attach.page_server import PageServer, by_path, page, raw, serving, text
 from tests.dynatui.attach.scripted_session import session
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")]
@@ -188,12 +188,83 @@ def test_a_request_is_sent_once_and_its_rounds_are_told(server: PageServer, tmp_
             lines.append(json.loads(running.stdout.readline()))
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=PATIENCE_S)
+    (asked,) = [line for line in lines if line["type"] == "request"]
+    assert (asked["prompt"], asked["max_new_tokens"]) == ("Hello", 4)
     assert (lines[-1]["accepted_by_round"], lines[-1]["text"], lines[-1]["tokens_per_round"]) == ([2, 0], "there", 2.0)
     ((_, headers, sent),) = [each for each in server.requests if each[0] == "/v1/completions"]
     assert json.loads(sent) == {"model": "big", "prompt": "Hello", "max_tokens": 4, "temperature": 0}
     assert headers["Authorization"] == f"Bearer {SECRET}"
     assert SECRET not in path.read_text() + said
     assert any(isinstance(event, Answer) for event in events(path))
+
+
+def test_a_session_of_one_reading_waits_for_the_answer_to_its_request(server: PageServer) -> None:
+    def answer(handler: Any) -> None:
+        time.sleep(0.5)
+        text('{"choices": [{"text": "there"}]}')(handler)
+
+    models = text('{"data": [{"id": "big"}]}')
+    server.answer = by_path({"/metrics": text(page("vllm-1")), "/v1/models": models, "/v1/completions": answer})
+    code, lines, _ = ran("attach", server.url, "--polls", "1", "--interval", "0.1", "--prompt", "Hello")
+    assert code == 0
+    assert (lines[-1]["type"], lines[-1]["text"]) == ("answer", "there")
+
+
+def test_why_a_request_is_refused_is_told_and_the_server_watched_on(server: PageServer) -> None:
+    said = text('{"error": {"message": "the prompt is too long"}}', 400)
+    models = text('{"data": [{"id": "big"}]}')
+    server.answer = by_path({"/metrics": text(page("vllm-1")), "/v1/models": models, "/v1/completions": said})
+    code, lines, _ = ran("attach", server.url, "--polls", "3", "--interval", "0.3", "--prompt", "Hello")
+    (told,) = [line for line in lines if line["type"] == "answer"]
+    assert told["error"].endswith("answers 400 Bad Request to /v1/completions: 'the prompt is too long'")
+    assert (code, [line["type"] for line in lines].count("reading")) == (0, 3)
+
+
+def test_an_answer_that_breaks_off_is_told(server: PageServer) -> None:
+    broken = raw(b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"choices": [')
+    models = text('{"data": [{"id": "big"}]}')
+    server.answer = by_path({"/metrics": text(page("vllm-1")), "/v1/models": models, "/v1/completions": broken})
+    _, lines, said = ran("attach", server.url, "--polls", "2", "--interval", "0.3", "--prompt", "Hello")
+    (told,) = [line for line in lines if line["type"] == "answer"]
+    assert "does not answer as an HTTP server does" in told["error"]
+    assert "Traceback" not in said
+
+
+def test_certificates_that_cannot_be_read_are_one_line_with_a_request_too(server: PageServer) -> None:
+    code, _, said = ran("attach", server.url, "--prompt", "Hello", SSL_CERT_FILE="/nowhere")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "SSL_CERT_FILE" in said
+
+
+SLOW_NAMES = """
+import socket, sys, time
+from dynatui.cli import main as cli
+def getaddrinfo(*_, **__):
+    time.sleep(60)
+    return []
+socket.getaddrinfo = getaddrinfo
+sys.exit(cli.main(sys.argv[1:]))
+"""
+"""The program where nobody answers for names."""
+
+
+@pytest.mark.parametrize("further", [(), ("--prompt", "Hello")], ids=["watched", "asked"])
+def test_a_signal_ends_it_though_a_name_is_looked_up(further: tuple[str, ...]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW_NAMES, "attach", "http://host.invalid:8000", *further],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "DYNATUI_CONFIG": os.devnull},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        time.sleep(0.5)
+        began = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode, "Traceback" in said) == (130, False)
+    assert time.monotonic() - began < SOON_S
 
 
 def test_a_server_that_is_not_there_is_waited_for() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from decoder.session.steering import Steering
 from dynatui.cli import main as cli
+from dynatui.cli import ranks
 from dynatui.record.recording import Recorder
 from tests.dynatui.cli.fake_screen import FakeScreen
 from tests.dynatui.fake_engine import FakeEngine
@@ -76,6 +77,21 @@ def test_a_port_of_the_settings_that_is_taken_is_refused_with_its_place(
     monkeypatch.setenv("DYNATUI_METRICS_PORT", str(taken))
     assert refused(capsys, *HEADLESS).endswith("(metrics_port from DYNATUI_METRICS_PORT)\n")
     assert not engine.pairs
+
+
+def test_of_several_ranks_the_leader_alone_serves(monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
+    class FollowsError(Exception):
+        """What a follower does instead of all that the leader does."""
+
+    def follow(*_: object) -> None:
+        raise FollowsError
+
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(ranks, "_follow", follow)
+    monkeypatch.setattr(ranks, "_leave_signals_to_the_leader", lambda: None)
+    with pytest.raises(FollowsError):
+        cli.main([*HEADLESS, "--tensor-parallel", "2", "--metrics-port", str(taken)])
 
 
 def test_who_only_follows_serves_nothing(capsys: pytest.CaptureFixture[str], recorded: Path) -> None:

@@ -25,7 +25,7 @@ KINDS = {
     "vllm:inter_token_latency_seconds": "histogram",
 }
 """As a server of vLLM has them; counters end in _total on the page."""
-DYNATREE = {"model_name": "books-16m", "method": "dynatree"}
+DYNATREE = {"model_name": "books-16m", "engine": "0", "method": "dynatree"}
 
 
 def page(events: list[Event]) -> dict[str, Metric]:
@@ -60,11 +60,11 @@ def test_counters_end_in_total_as_prometheus_wants_them() -> None:
     }
 
 
-def test_series_are_labelled_with_the_target_and_the_method() -> None:
+def test_series_are_labelled_as_vllms_and_with_the_method() -> None:
     for family in page(story()).values():
         for sample in family.samples:
             own = {"position"} if "per_pos" in family.name else {"le"} if sample.name.endswith("_bucket") else set()
-            assert sample.labels.keys() == {"model_name", "method"} | own
+            assert sample.labels.keys() == {"model_name", "engine", "method"} | own
             assert sample.labels["model_name"] == "books-16m"
             assert sample.labels["method"] in ("dynatree", "ar")
 

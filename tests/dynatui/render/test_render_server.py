@@ -12,8 +12,9 @@ from dynatui.attach.events import Event, Figures, Gap, Reading
 from dynatui.render import server as panels
 from dynatui.render.ink import Rows
 from dynatui.render.server import Look, series, time_text
+from dynatui.render.server_answer import answer
 from dynatui.state.server_state import ServerState, fold
-from tests.dynatui.attach.scripted_session import ANSWER, FIRST, GAP, OPENING, SERVER, figures, reading, session
+from tests.dynatui.attach.scripted_session import ANSWER, ASKED, FIRST, GAP, OPENING, SERVER, figures, reading, session
 from tests.dynatui.hostile_text import ACTS, hostile
 from tests.dynatui.scripted_runs import lines
 
@@ -42,6 +43,7 @@ STORIES: dict[str, list[Event]] = {
     "a gap before": [*session(60), GAP, reading(80.0)],
     "restarted": [*session(60), reading(61.0, restarted=True)],
     "huge": [OPENING, SERVER, FIRST, Reading(t=1e9, interval=HUGE, session=HUGE)],
+    "asked": [OPENING, structs.replace(ASKED, prompt=hostile("PROMPT") * 99)],
     "answered": [OPENING, SERVER, FIRST, ANSWER],
     "answered at length": [
         OPENING,
@@ -61,7 +63,7 @@ def drawn(state: ServerState, look: Look, width: int, height: int) -> dict[str, 
         "speeds": panels.speeds(state, look, (width, height)),
         "positions": panels.positions(state, (width, height)),
         "totals": panels.totals(state, (width, height)),
-        "answer": panels.answer(state, (width, height)),
+        "answer": answer(state, (width, height)),
     }
 
 
@@ -90,7 +92,7 @@ def shown(state: ServerState, panel: str, width: int = 80, height: int = 9, look
 def test_the_first_line_says_what_is_watched_and_whether_it_answers() -> None:
     line = shown(fold(session()), "status", 120)
     assert " dynatui   connected  vLLM  meta-llama/Llama-3.1-8B-Instruct  http://host:8000/metrics" in line
-    assert "NO ANSWER for 14 s" in shown(fold(STORIES["a gap now"]), "status")
+    assert "NO METRICS for 14 s" in shown(fold(STORIES["a gap now"]), "status")
     assert "connecting" in shown(fold([OPENING]), "status")
     assert "PAUSED" in shown(fold(session()), "status", look=Look(paused=True))
     assert "● REC" in shown(fold(session()), "status", look=Look(recording=True))
@@ -134,9 +136,23 @@ def test_a_gap_leaves_its_columns_empty() -> None:
 
 
 def test_the_window_moves_in_steps_and_always_holds_the_newest_reading() -> None:
-    ends = {seconds: panels._axis(fold(session(seconds))) for seconds in (10, 300, 301, 329, 330, 331, 3600)}
-    assert [axis.first for axis in ends.values()] == [0, 0, 30, 30, 30, 60, 3300]
+    ends = {seconds: panels._axis(fold(session(seconds))) for seconds in (10, 60, 61, 121, 300, 301, 330, 331, 3600)}
+    assert [axis.span for axis in ends.values()] == [60, 60, 120, *[300] * 6]
+    assert [axis.first for axis in ends.values()] == [0, 0, 0, 0, 0, 30, 30, 60, 3300]
     assert all(axis.first <= seconds <= axis.first + axis.span for seconds, axis in ends.items())
+
+
+@pytest.mark.parametrize(("interval_s", "span"), [(0.1, 30), (0.5, 150), (1.0, 300), (60.0, 18_000)])
+def test_the_window_is_as_long_as_its_readings_last(interval_s: float, span: int) -> None:
+    state = fold([structs.replace(OPENING, interval_s=interval_s), SERVER, FIRST, reading(1e6)])
+    assert panels._axis(state).span == span
+
+
+def test_readings_within_a_second_are_one_point() -> None:
+    quick = [reading(1.0 + tenth / 10, 100 + 10 * tenth) for tenth in range(-4, 5)]
+    found = series(fold([OPENING, SERVER, *quick, reading(2.0, 200)]), lambda figures: figures.tokens_per_round)
+    assert list(found.ends) == [1, 2]
+    assert list(found.points) == pytest.approx([2.0, 3.0])
 
 
 def test_positions_are_bars_of_the_session_with_the_share_of_now() -> None:
@@ -144,6 +160,11 @@ def test_positions_are_bars_of_the_session_with_the_share_of_now() -> None:
     assert "position" in told.splitlines()[1]
     first = told.splitlines()[2].split()
     assert (first[1], first[3]) == ("1", "79%")
+
+
+def test_positions_that_are_not_there_are_explained() -> None:
+    assert "not read yet" in shown(fold([OPENING, GAP]), "positions")
+    assert "the server does not tell it" in shown(fold([OPENING, SERVER, FIRST]), "positions")
 
 
 def test_more_positions_than_rows_are_counted() -> None:
@@ -162,14 +183,24 @@ def test_the_rounds_of_a_request_are_columns_under_what_they_come_to() -> None:
     told = shown(fold([OPENING, SERVER, FIRST, ANSWER]), "answer")
     assert "4 rounds, L-bar 2.00, 40% accepted, 8 tokens in .5 s" in told
     assert "▆·█▃" in told
+    assert "█ all ▄ some · none accepted in a round" in told
     assert "and the light fell on the floor" in told
 
 
-def test_a_server_that_does_not_tell_rounds_is_said_not_to() -> None:
+def test_a_request_that_is_not_answered_yet_is_shown_with_its_time() -> None:
+    told = shown(fold([OPENING, SERVER, FIRST, ASKED, reading(4.0)]), "answer")
+    assert "no answer for 2 s to:" in told
+    assert "The door opened" in told
+    assert not set("\x1b\x07\x9b\u202e") & set(shown(fold(STORIES["asked"]), "answer"))
+
+
+def test_a_server_that_does_not_tell_rounds_is_said_not_to_and_what_it_tells_is_shown() -> None:
     silent = structs.replace(ANSWER, drafted_by_round=(), accepted_by_round=(), rounds=None, tokens_per_round=None)
     told = shown(fold([OPENING, SERVER, FIRST, silent]), "answer", 100)
-    assert "the server does not tell the rounds" in told
-    assert "- rounds, L-bar -, 40% accepted" in told
+    assert "vLLM tells each round where it is started with --per-request-spec-decode-metrics detailed" in told
+    assert "│ 40% accepted, 8 tokens in .5 s " in told
+    other = shown(fold([OPENING, structs.replace(SERVER, kind="sglang"), FIRST, silent]), "answer", 100)
+    assert "SGLang does not tell rounds one by one" in other
 
 
 def test_why_there_is_no_answer_is_shown_and_steers_nothing() -> None:

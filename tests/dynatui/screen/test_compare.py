@@ -327,6 +327,15 @@ async def test_it_survives_any_size() -> None:
             app.tick()
 
 
+async def test_the_layout_is_that_of_the_new_size_at_once() -> None:
+    app = app_at()
+    async with app.run_test(size=(200, 60)) as pilot:
+        for size, classes in (((60, 14), {"flat"}), ((200, 60), {"wide"})):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert app.screen.classes & {"wide", "flat"} == classes
+
+
 async def test_foreign_names_steer_nothing() -> None:
     events = [structs.replace(e, target=HOSTILE) if isinstance(e, Run) else e for e in story()]
     app = CompareApp(

@@ -12,7 +12,7 @@ from dynatui.keymap import KEYMAP
 from dynatui.screen.server_app import ServerApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
-from tests.dynatui.attach.scripted_session import ANSWER, GAP, OPENING, reading, session
+from tests.dynatui.attach.scripted_session import ANSWER, ASKED, GAP, OPENING, reading, session
 from tests.dynatui.hostile_text import hostile
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -83,6 +83,16 @@ async def test_the_answer_to_a_request_of_ours_takes_the_place_of_the_totals(siz
         assert "Totals" not in told
 
 
+async def test_a_request_is_seen_before_it_is_answered() -> None:
+    async with watched([*session(3), ASKED]) as (app, source, pilot):
+        assert "no answer for" in screen_text(app)
+        source.upcoming = [ANSWER]
+        app.tick()
+        app.draw(everything=True)
+        await pilot.pause()
+        assert "4 rounds, L-bar 2.00" in screen_text(app)
+
+
 async def test_a_small_terminal_keeps_state_figures_and_curves() -> None:
     async with watched(session(), (40, 10)) as (app, _, _pilot):
         told = screen_text(app)
@@ -98,7 +108,7 @@ async def test_news_are_shown_at_the_next_tick() -> None:
         app.tick()
         app.draw(everything=True)
         await pilot.pause()
-        assert "NO ANSWER" in screen_text(app)
+        assert "NO METRICS" in screen_text(app)
         assert "Connection refused; it is asked again" in screen_text(app)
 
 
@@ -165,6 +175,14 @@ async def test_it_survives_any_size() -> None:
             await pilot.resize_terminal(*size)
             await pilot.pause()
             app.tick()
+
+
+async def test_panels_that_have_no_room_leave_at_once_and_come_back() -> None:
+    async with watched(session()) as (app, _, pilot):
+        for size, room in (((50, 13), (False, False)), ((50, 40), (True, False)), ((120, 40), (True, True))):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert (app.query_one("#below").display, app.query_one("#speeds").display) == room, size
 
 
 async def test_foreign_text_steers_nothing() -> None:

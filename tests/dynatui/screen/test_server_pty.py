@@ -39,7 +39,7 @@ def test_a_server_is_shown_and_a_key_leaves_a_clean_terminal(start: Start, serve
     terminal.wait_for("2.70")
     server.answer = text("", 503)
     terminal.wait_for("answers 503 Service Unavailable")
-    assert "NO ANSWER" in terminal.shown
+    assert "NO METRICS" in terminal.shown
     server.answer = text(page("vllm-2"))
     terminal.wait_for("connected")
     terminal.send("q")

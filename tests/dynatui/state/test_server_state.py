@@ -1,10 +1,11 @@
 """What is known of a server after its events, and what is said of it in words."""
 
 import pytest
+from msgspec import structs
 
 from dynatui.attach.events import Figures, Gap, Reading
 from dynatui.state.server_state import KEPT, applied, fold, remark
-from tests.dynatui.attach.scripted_session import FIRST, GAP, OPENING, SERVER, reading, session
+from tests.dynatui.attach.scripted_session import ANSWER, ASKED, FIRST, GAP, OPENING, SERVER, reading, session
 
 
 def test_readings_gaps_and_restarts_are_counted() -> None:
@@ -53,7 +54,31 @@ def test_a_server_without_speculative_decoding_is_told_by_the_metric_that_is_mis
     )
 
 
+def test_another_kind_of_server_is_told_for_a_while_and_other_models_are_not() -> None:
+    other = structs.replace(SERVER, t=61.0, kind="llamacpp")
+    state = fold([*session(60), other, reading(61.0)])
+    assert "another server answers there now" in remark(state)
+    assert remark(applied(state, reading(72.0))) == ""
+    assert remark(fold([*session(60), structs.replace(SERVER, t=61.0, models=["small"]), reading(61.0)])) == ""
+
+
+def test_a_request_is_waited_for_until_its_answer() -> None:
+    waiting = fold([*session(3), ASKED])
+    assert (waiting.asked, waiting.answer) == (ASKED, None)
+    answered = fold([ANSWER], waiting)
+    assert answered.answer == ANSWER
+    assert fold([ASKED], answered).answer is None
+
+
 def test_a_server_that_has_drafted_nothing_is_told_so() -> None:
     idle = Figures(seconds=1.0, drafts=0, drafted=0, accepted=0, generated=0)
     state = fold([OPENING, SERVER, FIRST, Reading(t=1.0, interval=idle, session=idle)])
     assert remark(state) == "nothing was drafted since it is watched"
+
+
+def test_a_server_whose_gauge_tells_of_drafts_is_not_said_to_have_none() -> None:
+    counted = Figures(seconds=1.0, drafts=0, generated=0)
+    state = fold(
+        [OPENING, SERVER, FIRST, Reading(t=1.0, interval=Figures(seconds=1.0, tokens_per_round=2.7), session=counted)]
+    )
+    assert remark(state) == ""
