@@ -25,7 +25,7 @@ from decoder.forward.cpu_threads import WarmThreads, quick_switches
 from decoder.forward.near_tie import Judge
 from decoder.methods import METHODS, chosen, require_knobs, require_model_free
 from decoder.methods.method import Method
-from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
+from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, require_known, without_surrogates
 from decoder.sampling.settings import SAMPLING, Schedule
 from decoder.session.knob_state import Turned
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
@@ -92,7 +92,7 @@ def decode(
         steering: Through it another thread may turn knobs, pause, step, slow down and stop.
 
     Raises:
-        PromptError: The prompt is empty or does not fit.
+        PromptError: The prompt is empty, does not fit, or has a token that one of the models does not know.
         ConfigError: A method's name is unknown, it needs a draft model and there is none, or there is no chat template
             to wrap the prompt in.
         DeviceError: The device's memory is full.
@@ -105,6 +105,7 @@ def decode(
         require_spread(methods)
     text = as_chat(pair.tokenizer, prompt) if config.chat else without_surrogates(prompt)
     prompt_ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not config.chat)
+    require_known(pair.tokenizer, prompt_ids, pair.vocabulary)
     engine = engine.sampled(config.seed, Schedule(config.sampling), draft_knows_noise=config.draft_knows_noise)
     # What else runs on the machine comes and goes; a thread that waits for a busy core costs more than it brings.
     engine.settle_threads()

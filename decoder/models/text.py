@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-from decoder.errors import ConfigError, PromptError
+from decoder.errors import ConfigError, PromptError, quoted
 from decoder.models.tokenizer import TextTokenizer
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -59,6 +59,19 @@ def encode_prompt(
             f"{context}; {remedy}"
         )
     return ids
+
+
+def require_known(tokenizer: TextTokenizer, ids: Sequence[int], vocabulary: int) -> None:
+    """Raises PromptError where a prompt has a token of which one of the models knows nothing.
+
+    Tokenizers may have tokens that were added after a model was trained.
+    """
+    if unknown := [token for token in ids if token >= vocabulary]:
+        text = decoded(tokenizer, unknown[:1], special=True)
+        raise PromptError(
+            f"the prompt has {quoted(text)}, token {unknown[0]} of the tokenizer, and the models know {vocabulary}; "
+            "leave it out, or choose other models"
+        )
 
 
 def encode_prompts(

@@ -12,10 +12,10 @@ from msgspec import structs
 
 from decoder.events import Draws, Round
 from decoder.methods import root_is_drafted
-from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
 from dynatui.render.ink import share
 from dynatui.render.scene import Scene
+from dynatui.state.origins import with_origins
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import FARTHEST, Token
 
@@ -28,26 +28,19 @@ def shown_round(scene: Scene) -> Round | None:
     token, stage = scene.inspected, scene.held
     if token is not None:
         return round_of(scene.state, token)
-    if stage is None:
-        return _with_origins(scene.state, scene.state.lane.newest)
-    event = structs.replace(stage.event, pieces=[clean_line(piece) for piece in stage.event.pieces])
-    return _with_origins(scene.state, event)
+    event = stage.event if stage else scene.state.lane.newest
+    if event is not None and stage:
+        event = structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
+    return event and with_origins(scene.state.run, event)
 
 
 def round_of(state: RunState, token: Token) -> Round | None:
     """The round that a token came out of; a recording may number its rounds as it likes."""
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
-    if place < len(past) and past[place].round == token.round:
-        return _with_origins(state, past[place])
-    return _with_origins(state, next((event for event in past if event.round == token.round), None))
-
-
-def _with_origins(state: RunState, event: Round | None) -> Round | None:
-    """The round; of a run without a draft model each guess is told to be looked up, which events leave to the run."""
-    if event is None or event.origins or state.run is None or state.run.draft != LOOKUP:
-        return event
-    return structs.replace(event, origins=["root", *["lookup"] * (len(event.tokens) - 1)])
+    if place == len(past) or past[place].round != token.round:
+        place = next((index for index, event in enumerate(past) if event.round == token.round), -1)
+    return with_origins(state.run, past[place]) if place >= 0 else None
 
 
 def bonus_of(scene: Scene, event: Round) -> Token | None:

@@ -18,6 +18,7 @@ from dynatui.clean import clean, clean_line
 from dynatui.knobs import info, limit_name
 from dynatui.report.keys import KEYS, Key
 from dynatui.state.lane import Curve, LaneState, Mark
+from dynatui.state.origins import with_origins
 from dynatui.state.run_state import RunState
 
 Text: TypeAlias = int
@@ -44,6 +45,8 @@ class Tree(msgspec.Struct, frozen=True):
     """Of each token after its parent, in ten thousandths."""
     pieces: list[Text]
     accepted: list[int]
+    looked_up: list[int]
+    """What the text's own past has guessed."""
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -151,7 +154,7 @@ def _lane(name: str, lane: LaneState, state: RunState, texts: Texts) -> Lane:
         ends=[event.position + len(event.committed) for event in rounds],
         texts=[[texts.number(token.text) for token in group] for group in tokens],
         kept=[sum(token.origin == "accepted" for token in group) for group in tokens],
-        trees=[_tree(event, texts) for event in rounds],
+        trees=[_tree(with_origins(state.run, event), texts) for event in rounds],
         ms=[(_ms(event.draft_s), _ms(event.verify_s), _ms(event.commit_s)) for event in rounds],
         limits=[limit_name(event.limited_by) if event.limited_by else None for event in rounds],
         curves={key: _line(curve) for key in _CURVES if (curve := getattr(lane.curves, key)).points},
@@ -166,6 +169,7 @@ def _tree(event: Round, texts: Texts) -> Tree:
         chances=[round(_CHANCES * math.exp(min(0.0, logprob))) for logprob in logprobs],
         pieces=[texts.number(piece[:_LONGEST_PIECE]) for piece in event.pieces],
         accepted=event.accepted,
+        looked_up=[node for node, origin in enumerate(event.origins) if origin == "lookup"],
     )
 
 

@@ -17,12 +17,13 @@ function drawnNodes(tree) {
 
 // What is drawn of a round: each node with its parent and kind, parents before children, the bonus token last.
 function nodesOf(lane, round, texts) {
-  const tree = lane.trees[round], accepted = new Set(tree.accepted);
+  const tree = lane.trees[round], accepted = new Set(tree.accepted), lookedUp = new Set(tree.looked_up);
   const nodes = [...drawnNodes(tree)].sort((one, other) => one - other).map((id) => ({
     id,
     parent: tree.parents[id],
     piece: texts[tree.pieces[id]],
     chance: tree.chances[id],
+    lookedUp: lookedUp.has(id),
     kind: accepted.has(id) ? "accepted" : id === 0 && !lane.root_is_drafted ? "root" : "rejected",
   }));
   const written = lane.texts[round], kept = lane.kept[round];
@@ -58,9 +59,10 @@ function laidOut(nodes) {
   return { nodes: [...byNumber.values()], byNumber, lines: line + 1 };
 }
 
-function shapeOf(kind, x, y) {
+function shapeOf({ kind, lookedUp }, x, y) {
   if (kind === "root") return svg("rect", { class: kind, x: x - 5, y: y - 5, width: 10, height: 10 });
   if (kind === "bonus") return svg("path", { class: kind, d: `M${x} ${y - 6}l6 6-6 6-6-6z` });
+  if (lookedUp) return svg("polygon", { class: kind, points: `${x - 6},${y + 5} ${x},${y - 6} ${x + 6},${y + 5}` });
   return svg("circle", { class: kind, cx: x, cy: y, r: kind === "accepted" ? 5.5 : 4.5 });
 }
 
@@ -75,7 +77,7 @@ function label(node, x, y) {
   const shown = svg("text", { class: `piece ${node.kind}`, x: x + 9, y: y - 6 }, shortened(visible(node.piece), LETTERS));
   if (node.chance !== undefined && node.kind !== "root")
     shown.append(svg("tspan", { class: "chance", dx: 6 }, percent(node.chance)));
-  const drafted = node.chance === undefined ? "" : `, ${(node.chance / 100).toFixed(2)} % after the token before it`;
+  const drafted = node.chance === undefined ? "" : `${node.lookedUp ? ", looked up in the text" : ""}, ${(node.chance / 100).toFixed(2)} % after the token before it`;
   shown.append(svg("title", {}, `“${visible(node.piece)}”: ${node.kind}${node.kind === "root" ? ", the last token of the text" : drafted}`));
   return shown;
 }
@@ -96,7 +98,7 @@ function treePanel(host, note, texts) {
         drawing.append(edge(byNumber.get(node.parent), node, kind));
     for (const node of nodes) {
       const x = node.column * COLUMN + INDENT, y = middle(node.line);
-      drawing.append(shapeOf(node.kind, x, y), label(node, x, y));
+      drawing.append(shapeOf(node, x, y), label(node, x, y));
     }
     host.append(drawing);
   }
@@ -108,7 +110,8 @@ function treePanel(host, note, texts) {
     if (guesses === 0) return "Nothing was drafted in this round: the target wrote one token by itself.";
     const left = lane.trees[round].parents.length - drawnNodes(lane.trees[round]).size;
     const limit = lane.limits[round];
-    return (left ? `${left} more rejected, not drawn. ` : "") +
+    const found = lane.trees[round].looked_up.length ? "Triangles were looked up in the text. " : "";
+    return found + (left ? `${left} more rejected, not drawn. ` : "") +
       (limit ? `What kept the most probable path from growing: ${limit}.` : "");
   }
 

@@ -34,6 +34,14 @@ def test_an_accepted_guess_tells_its_story() -> None:
     ]
 
 
+def test_a_guess_that_was_looked_up_is_none_of_the_draft_s() -> None:
+    event = structs.replace(tree_round(0), origins=["root", "lookup", "draft", "draft", "draft", "draft"])
+    facts = told(state_of([run(), event]), 0)
+    assert "looked up in the text, accepted" in facts["token"]
+    assert facts["draft"] == "found it in the text: 60%, its first choice of 2"
+    assert "a guess of the draft, accepted" in told(state_of([run(), event]), 1)["token"]
+
+
 def test_a_second_choice_says_what_the_draft_preferred() -> None:
     event = structs.replace(tree_round(0), accepted=[2], committed=[12, 5], text=" the x")
     assert told(state_of([run(), event]), 0)["draft"] == "gave it 30%, its choice 2 of 2 · preferred a 60%"

@@ -297,7 +297,7 @@ def test_what_was_looked_up_has_marks_of_its_own() -> None:
 
 
 def test_where_all_was_looked_up_the_legend_names_no_other_marks() -> None:
-    shown = lines(tree(Scene(state_of([run(), _of(*["lookup"] * 5)])), 60, 10))
+    shown = lines(tree(Scene(state_of([run(), _of("lookup", "lookup", "lookup", "lookup", "lookup")])), 60, 10))
     assert "◆ accepted  ◇ rejected  ◆◇ looked up  + target: a" in shown[-2]
     assert not set("●○") & set("".join(shown))
 

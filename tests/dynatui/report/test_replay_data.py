@@ -42,6 +42,14 @@ def test_a_round_is_told_by_its_tree_its_tokens_and_where_it_ended() -> None:
     assert lane.ms[0] == (4.0, 12.0, 1.0)
 
 
+def test_what_was_looked_up_is_told_from_what_a_model_has_drafted() -> None:
+    mixed = structs.replace(tree_round(0), origins=["root", "draft", "lookup", "lookup", "draft", "draft"])
+    lane, _ = lane_of([run(), mixed, tree_round(1)])
+    assert [tree.looked_up for tree in lane.trees] == [[2, 3], []]
+    lane, _ = lane_of([structs.replace(run(), draft="lookup"), tree_round(0)])
+    assert [tree.looked_up for tree in lane.trees] == [[1, 2, 3, 4, 5]]
+
+
 def test_drafted_tokens_are_told_from_the_targets_own() -> None:
     lane, texts = lane_of([run(), tree_round(0)])
     assert [[texts[number] for number in numbers] for numbers in lane.texts] == [[" a", "t", " a time"]]

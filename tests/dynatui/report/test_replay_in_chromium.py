@@ -130,6 +130,17 @@ def test_the_tree_has_a_mark_for_every_node_and_the_bonus(tab: Tab) -> None:
     assert marks == {"root": 1, "accepted": accepted, "rejected": drafted - accepted, "bonus": 1}
 
 
+def test_what_was_looked_up_is_drawn_as_triangles_and_explained(browser: Browser, page_of_events: Made) -> None:
+    mixed = structs.replace(tree_round(0), origins=["root", "draft", "lookup", "lookup", "draft", "draft"])
+    found = browser.open(page_of_events([run(), mixed]))
+    assert found.value("document.querySelectorAll('#tree polygon.accepted').length") == 1
+    assert found.value("document.querySelectorAll('#tree polygon').length") == 2
+    assert found.value("document.querySelectorAll('#tree circle').length") == 3
+    assert "Triangles were looked up in the text." in found.value("document.body.innerText")
+    assert found.faults() == []
+    found.close()
+
+
 def test_what_a_round_was_is_told_to_those_who_do_not_see_it(tab: Tab) -> None:
     tab.press("Home")
     assert tab.text("#now").startswith("dynatree, round 1: ")

@@ -78,10 +78,10 @@ def test_history_goes_by_what_rules_have_drafted_beside_lookups() -> None:
     event = tree_round(0)
     levels = depths(event.parents)
     deepest = max(event.accepted, key=levels.__getitem__)
-    origins: list[Origin] = ["root", *["draft"] * (len(levels) - 1)]
-    for node, parent in enumerate(event.parents):
-        if deepest in (node, parent):
-            origins[node] = "lookup"
+    origins: list[Origin] = [
+        "lookup" if deepest in (node, above) else "draft" for node, above in enumerate(event.parents)
+    ]
+    origins[0] = "root"
     mixed = structs.replace(event, origins=origins)
     alone = structs.replace(event, round=1, origins=["root", *["lookup"] * (len(levels) - 1)])
     lane = state_of([run(), mixed, alone]).lane
