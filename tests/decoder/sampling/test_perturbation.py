@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from decoder.config import Sampling
-from decoder.sampling.chances import OwnProbabilities
+from decoder.sampling.chances import DraftChances, OwnProbabilities
 from decoder.sampling.perturbation import KEPT, MADE_AT_ONCE, SHARPNESS, Perturbation, kept, truncated
 from decoder.sampling.settings import Schedule
 from tests import sampled_reference
@@ -118,7 +118,8 @@ def test_noise_is_known_from_a_position_on_where_something_is_random_there() -> 
     schedule.turn(9, Sampling(0.0))
     sampled = [Perturbation(5, schedule, VOCABULARY, CPU).noise_from(position) is not None for position in (2, 8, 9)]
     assert sampled == [True, True, False]
-    assert OwnProbabilities(schedule).noise_from(8) is None
+    unknown: DraftChances = OwnProbabilities(schedule)
+    assert unknown.noise_from(8) is None
 
 
 def test_each_position_obeys_the_settings_in_force_there() -> None:
