@@ -11,6 +11,7 @@ import typer
 from typer import Option
 
 from decoder.errors import require
+from decoder.models.names import require_model
 from dynatui.cli import options, settings
 from dynatui.cli.bench_files import Parts, parts, write_all
 from dynatui.cli.bench_result import Measured, run_and_report
@@ -158,7 +159,9 @@ def paper(
             warm_up=warm_up,
             repeats=repeats,
         )
-        require_names(extent)  # before data sets are read, or downloaded
+        # Before data sets are read, or downloaded.
+        require_names(extent)
+        require_model("dynatui bench paper", models["target"], models["draft"])
         names = _names(data_sets) or _names(FROM_FOLDER if data else FROM_HUB) or ()
         asked = job.OnPaper(
             text_sets=made.text_sets(names, folder=data, prompts=extent.prompts),
