@@ -107,7 +107,7 @@ def test_colours_are_those_of_the_terminal(
     [((120, 40), "ok: 120x40 characters"), ((79, 24), "note: 79x24 characters; from 80x24 on there is room")],
 )
 def test_a_small_terminal_is_a_note(monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], expected: str) -> None:
-    monkeypatch.setattr(os, "get_terminal_size", lambda _descriptor: size)
+    monkeypatch.setattr(os, "get_terminal_size", lambda _descriptor: os.terminal_size(size))
     assert expected in said(found("terminal"))
 
 
