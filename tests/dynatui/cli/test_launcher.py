@@ -1,9 +1,9 @@
 """How long a launcher lets its leader end in its own way: until a deadline, which a second signal brings nearer."""
 
-import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -45,7 +45,7 @@ def ended(leader: subprocess.Popen[bytes], further_s: float, signals: Sequence[s
     """How the leader ends when the launcher is sent these signals."""
     with launcher._signals_pending():
         for number in signals:
-            os.kill(os.getpid(), number)
+            signal.pthread_kill(threading.get_ident(), number)  # libraries' threads do not hold signals back
         assert launcher._until_the_end(leader, [], further_s)[0] is None
     return leader.returncode
 
