@@ -7,6 +7,7 @@ other; those that measure wall time run while no other test does.
 import fcntl
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,15 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1]))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell lets what it runs in the background, or under nohup, ignore these, and so would every program under test.
+for ignorable, usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(ignorable) is signal.SIG_IGN:
+        signal.signal(ignorable, usual)
 
 
 @pytest.hookimpl(optionalhook=True)
