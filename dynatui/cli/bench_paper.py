@@ -144,7 +144,7 @@ def paper(
     def measure() -> Measured:
         from decoder.bench.paper import job  # noqa: PLC0415 - imports torch
         from decoder.bench.paper.experiments import require_names  # noqa: PLC0415
-        from decoder.models.drafts import require_whole_draft  # noqa: PLC0415
+        from decoder.models.drafts import require_whole_draft  # noqa: PLC0415 - imports torch
 
         require_whole_draft("dynatui bench paper", models["target"], models["draft"])
         made = parts()
