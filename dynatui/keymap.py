@@ -337,6 +337,8 @@ SIDE_BY_SIDE = Group(
         Key(("1", "2", "3"), tuple(f"panel('{name}')" for name in ALWAYS), "panel", "text, tree, curves", _COMPARE, 7, ALWAYS, fixed=True),
         Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _COMPARE, 10),
         Key(("?",), ("help",), "help", "this page", _COMPARE, 1),
+        Key(("ctrl+l",), ("redraw",), "redraw", "draw the whole screen anew", _COMPARE),
+        Key(("ctrl+z",), ("suspend_process",), "suspend", "back to the shell; fg returns", _COMPARE),
         Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", _COMPARE, 2),
     ),
 )  # fmt: skip
@@ -347,6 +349,8 @@ ATTACHED = Group(
         Key(("space", "p", "P"), ("pause", "pause", "pause"), "pause", "hold what is shown; it is watched and recorded on", _ATTACH, 3, names=("pause",)),
         Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _ATTACH, 4),
         Key(("?",), ("help",), "help", "this page", _ATTACH, 1),
+        Key(("ctrl+l",), ("redraw",), "redraw", "draw the whole screen anew", _ATTACH),
+        Key(("ctrl+z",), ("suspend_process",), "suspend", "back to the shell; fg returns", _ATTACH),
         Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", _ATTACH, 2),
     ),
 )  # fmt: skip

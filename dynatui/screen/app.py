@@ -174,12 +174,6 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         self.draw(everything=True)
         self.call_after_refresh(self.draw, everything=True)
 
-    def action_redraw(self) -> None:
-        """Draws every panel anew and sends every cell."""
-        for canvas in self.screen_stack[0].query(Canvas):
-            canvas.redraw()
-        self.screen.refresh()
-
     def watch_method(self, method: str) -> None:
         """Text, tree, curves and knob keys are this method's from now on."""
         self.viewpoint.choose(method)

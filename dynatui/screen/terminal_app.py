@@ -94,6 +94,12 @@ class TerminalApp(App[None], inherit_bindings=False):
         """Quits."""
         self.leave(0)
 
+    def action_redraw(self) -> None:
+        """Draws every panel anew and sends every cell."""
+        for canvas in self.screen_stack[0].query(Canvas):
+            canvas.redraw()
+        self.screen.refresh()
+
     def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
         """Hands the canvases their scenes, all of them when it is time, and none while the output is busy."""
         self._all_due |= everything or now - self._drawn >= TOGETHER_S

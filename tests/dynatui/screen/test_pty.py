@@ -12,6 +12,7 @@ import pytest
 from decoder.events import Knob, Round
 from dynatui.record.reader import read
 from dynatui.record.recording import Recorder
+from tests.dynatui.attach.scripted_session import session
 from tests.dynatui.endless_engine import script
 from tests.dynatui.pty_terminal import ENTER, LEAVE, ROOT, Start, Terminal, assert_left_clean, terminals, written
 from tests.dynatui.scripted_runs import story
@@ -162,18 +163,44 @@ def test_the_keyboard_works_when_the_prompt_came_through_standard_input(start: S
     assert_left_clean(terminal)
 
 
-def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(start: Start) -> None:
-    terminal = start("-c", script())
-    terminal.wait_for(" w9")
+@pytest.fixture(params=["monitor", "compare", "attach"])
+def screen(request: pytest.FixtureRequest, start: Start, tmp_path: Path) -> tuple[Terminal, str]:
+    """One of the three apps, and what it shows all the time once it runs."""
+    run, server = written(tmp_path / "run.jsonl", story(10)), written(tmp_path / "server.jsonl", session(30))
+    started, shows = {
+        "monitor": (("-c", script()), "L-bar"),
+        "compare": (("-m", "dynatui", "replay", run, run), "whole run"),
+        "attach": (("-m", "dynatui", "replay", server, "--speed", "30"), "replay ended"),
+    }[request.param]
+    terminal = start(*started, size=(120, 40))
+    terminal.wait_for(shows)
+    return terminal, shows
+
+
+def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(screen: tuple[Terminal, str]) -> None:
+    terminal, shows = screen
     terminal.send("\x1a")
     assert terminal.wait_until(lambda: LEAVE in terminal.written)
     terminal.read(0.5)
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
+    terminal.screen.erase_in_display(2)
     terminal.child.kill(signal.SIGCONT)
     assert terminal.wait_until(lambda: terminal.written.count(ENTER) == 2)
+    terminal.wait_for(shows)
     terminal.send("q")
     assert terminal.end() == 0
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 2
+
+
+def test_ctrl_l_draws_a_garbled_screen_anew(screen: tuple[Terminal, str]) -> None:
+    terminal, shows = screen
+    terminal.read(0.5)
+    terminal.screen.erase_in_display(2)
+    assert shows not in terminal.shown
+    terminal.send("\x0c")
+    terminal.wait_for(shows)
+    terminal.send("q")
+    assert terminal.end() == 0
 
 
 def test_nothing_listens(start: Start) -> None:
