@@ -43,7 +43,9 @@ Url = Annotated[
     Argument(metavar="URL", help="The server: HOST:PORT, http://HOST:PORT or https://HOST, with or without /metrics."),
 ]
 Interval = Annotated[float, _server(metavar="S", help="Seconds from one reading of the metrics to the next.")]
-Polls = Annotated[int | None, _server(metavar="N", min=1, help="End after N readings, instead of never.")]
+Polls = Annotated[
+    int | None, _server(metavar="N", min=1, help="End after N readings and the answer to --prompt, instead of never.")
+]
 Prompt = Annotated[
     str | None,
     _server(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from decoder.events import Knob, Round
+from decoder.events import Knob, Round, encode
 from dynatui.record.reader import read
 from dynatui.record.recording import Recorder
 from tests.dynatui.attach.scripted_session import session
@@ -166,11 +166,12 @@ def test_the_keyboard_works_when_the_prompt_came_through_standard_input(start: S
 @pytest.fixture(params=["monitor", "compare", "attach"])
 def screen(request: pytest.FixtureRequest, start: Start, tmp_path: Path) -> tuple[Terminal, str]:
     """One of the three apps, and what it shows all the time once it runs."""
-    run, server = written(tmp_path / "run.jsonl", story(10)), written(tmp_path / "server.jsonl", session(30))
+    run, server = written(tmp_path / "run.jsonl", story(10)), tmp_path / "server.jsonl"
+    server.write_bytes(b"".join(map(encode, session(30))))
     started, shows = {
         "monitor": (("-c", script()), "L-bar"),
         "compare": (("-m", "dynatui", "replay", run, run), "whole run"),
-        "attach": (("-m", "dynatui", "replay", server, "--speed", "30"), "replay ended"),
+        "attach": (("-m", "dynatui", "replay", str(server), "--speed", "30"), "replay ended"),
     }[request.param]
     terminal = start(*started, size=(120, 40))
     terminal.wait_for(shows)
