@@ -90,6 +90,12 @@ class TerminalDriver(LinuxDriver):
             size = Size(*_bounded(message.size))
             super().process_message(events.Resize(size, size, pixel_size=message.pixel_size))
 
+    def _sigcont_application(self, *signalled: object) -> None:
+        """See Textual's; after a stop that it was not told of (SIGSTOP) its threads still run, and would run twice."""
+        if not self._must_signal_resume:
+            self.suspend_application_mode()
+        super()._sigcont_application(*signalled)
+
     def _get_terminal_size(self) -> tuple[int, int]:
         return _bounded(super()._get_terminal_size())
 

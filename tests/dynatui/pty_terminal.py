@@ -188,10 +188,13 @@ def written(path: Path, events: list[Event]) -> str:
     return str(path)
 
 
-def assert_left_clean(terminal: Terminal) -> None:
-    """Alternate screen, cursor, line wrap, mouse, focus and paste modes and keyboard protocol are given back."""
+def assert_left_clean(terminal: Terminal, *, screens: int = 1) -> None:
+    """Alternate screen, cursor, line wrap, mouse, focus and paste modes and keyboard protocol are given back.
+
+    `screens`: how often the alternate screen was taken.
+    """
     sent = terminal.written
-    assert sent.count(ENTER) == sent.count(LEAVE) == 1
+    assert sent.count(ENTER) == sent.count(LEAVE) == screens
     last = {mode: sent.rfind(b"\x1b[?%dl" % mode) - sent.rfind(b"\x1b[?%dh" % mode) for mode in _ON_AND_OFF}
     assert all(place >= 0 for place in last.values()), last
     assert sent.rfind(b"\x1b[?25h") > sent.rfind(b"\x1b[?25l"), "the cursor is seen again"

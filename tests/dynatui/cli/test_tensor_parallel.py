@@ -17,8 +17,9 @@ import pytest
 from decoder.events import Round, Run, Summary
 from dynatui.record.reader import read
 from tests.dynatui.cli.spread_runs import FLOAT32, ended_run, environment
+from tests.dynatui.one_job_shell import STOPPED
 from tests.dynatui.prometheus.scraping import answer, by_method
-from tests.dynatui.pty_terminal import ENTER, ROOT, Start, assert_left_clean, assert_modes_given_back, terminals
+from tests.dynatui.pty_terminal import ENTER, LEAVE, ROOT, Start, assert_left_clean, assert_modes_given_back, terminals
 from tests.dynatui.rank_processes import GONE_WITHIN_S, seconds_until_gone, wait_for_ranks
 
 pytestmark = [
@@ -212,6 +213,21 @@ def test_a_key_ends_all_and_leaves_a_clean_terminal(start: Start) -> None:
     assert_left_clean(terminal)
     assert_modes_given_back(terminal)
     assert "--tensor-parallel 2" in terminal.afterwards
+
+
+def test_ctrl_z_stops_the_launcher_too_and_fg_goes_on(start: Start) -> None:
+    job = ("-m", "dynatui", "--tensor-parallel", "2", *FLOAT32)
+    terminal = start("-m", "tests.dynatui.one_job_shell", *job, size=(140, 40))
+    terminal.wait_for("2 processes on cpu")
+    terminal.send("\x1a")
+    terminal.wait_for(STOPPED)
+    assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
+    terminal.send("\n")
+    assert terminal.wait_until(lambda: terminal.written.count(ENTER) == 2)
+    terminal.wait_for("2 processes on cpu")
+    terminal.send("q")
+    assert terminal.end() == 0
+    assert_left_clean(terminal, screens=2)
 
 
 @pytest.mark.wall_time

@@ -14,7 +14,17 @@ from dynatui.record.reader import read
 from dynatui.record.recording import Recorder
 from tests.dynatui.attach.scripted_session import session
 from tests.dynatui.endless_engine import script
-from tests.dynatui.pty_terminal import ENTER, LEAVE, ROOT, Start, Terminal, assert_left_clean, terminals, written
+from tests.dynatui.pty_terminal import (
+    ENTER,
+    LEAVE,
+    ROOT,
+    Start,
+    Terminal,
+    assert_left_clean,
+    assert_modes_given_back,
+    terminals,
+    written,
+)
 from tests.dynatui.scripted_runs import story
 from tests.dynatui.terminal_grammar import forbidden_output
 
@@ -190,7 +200,21 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(screen: tuple[Term
     terminal.wait_for(shows)
     terminal.send("q")
     assert terminal.end() == 0
-    assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 2
+    assert_left_clean(terminal, screens=2)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGSTOP, signal.SIGCONT])
+def test_it_goes_on_after_a_stop_that_it_was_not_told_of(screen: tuple[Terminal, str], stop: signal.Signals) -> None:
+    terminal, shows = screen
+    terminal.child.kill(stop)
+    terminal.read(0.5)
+    terminal.screen.erase_in_display(2)
+    terminal.child.kill(signal.SIGCONT)
+    terminal.wait_for(shows)
+    terminal.send("q")
+    assert terminal.end() == 0
+    assert_left_clean(terminal, screens=terminal.written.count(ENTER))
+    assert_modes_given_back(terminal)
 
 
 def test_ctrl_l_draws_a_garbled_screen_anew(screen: tuple[Terminal, str]) -> None:
