@@ -21,6 +21,7 @@ from decoder.tensor_parallel.ranks import Ranks
 _SOURCE_LINE = re.compile(r"^\[\S+:\d+\] ")
 ENDLESS = timedelta(days=3650)
 """A paused leader says nothing; that it is gone is told by its closed connection."""
+_CLOSED_WITHIN_S = 1.0
 
 
 class Channel:
@@ -64,10 +65,24 @@ class Channel:
         return [int(each) for each in found]
 
     def release(self) -> None:
-        """Lets the followers end, whatever they are doing; called by the leader alone."""
+        """Lets the followers end, whatever they are doing, and closes the channel; called by the leader alone.
+
+        Threads of torch drop tensors a little after they have been sent, for which they need Python: where it has ended
+        by then, the process aborts. So they end here, unless one of them waits for a rank.
+        """
         for rank in range(1, self._ranks.count):
             with suppress(RuntimeError):  # one that is gone needs no word
                 dist.send(torch.ones(1), rank, group=self._ends)
+        groups = [self._words, self._ends]
+        del self._words, self._ends
+
+        def close() -> None:
+            while groups:
+                dist.destroy_process_group(groups.pop())
+
+        closing = threading.Thread(target=close, name="closing", daemon=True)
+        closing.start()
+        closing.join(_CLOSED_WITHIN_S)
 
     def watch_leader(self, ended: Callable[[bool], object]) -> None:
         """Has a thread call `ended` when the leader lets go of this process; with False where it is gone without."""

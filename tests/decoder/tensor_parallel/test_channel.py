@@ -1,0 +1,56 @@
+"""What processes of one target send each other, in processes of their own."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.dynatui.pty_terminal import ROOT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+
+LEADER = """
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from decoder.tensor_parallel.channel import Channel
+from decoder.tensor_parallel.messages import Peak, encoded
+from decoder.tensor_parallel.ranks import Ranks
+
+def count():
+    return len(list(Path("/proc/self/task").iterdir()))
+
+def counted(make=dist.new_group, **named):
+    counts.append(count())
+    return make(**named)
+
+counts = []
+dist.new_group = counted
+channel = Channel(Ranks(0, 1, 0, 1), torch.device("cpu"))
+counts.append(count())
+channel.send(encoded(Peak()))
+channel.release()
+counts.append(count())
+print(*counts)
+"""
+"""The only rank, which leads nobody; prints how many threads it has before each group, with both, and in the end."""
+
+
+def test_no_thread_of_the_channel_is_left_when_python_ends() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", LEADER],
+        env={**os.environ, **place, "RANK": "0", "WORLD_SIZE": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    none, one, both, after = map(int, done.stdout.split())
+    assert none < one < both
+    assert after == none
