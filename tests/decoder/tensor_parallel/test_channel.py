@@ -12,6 +12,7 @@ from tests.dynatui.pty_terminal import ROOT
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
 
 LEADER = """
+import time
 from pathlib import Path
 
 import torch
@@ -34,6 +35,9 @@ channel = Channel(Ranks(0, 1, 0, 1), torch.device("cpu"))
 counts.append(count())
 channel.send(encoded(Peak()))
 channel.release()
+end = time.monotonic() + 20
+while count() > counts[0] and time.monotonic() < end:
+    time.sleep(0.01)  # the system takes a thread off its list a little after its end
 counts.append(count())
 print(*counts)
 """

@@ -220,7 +220,7 @@ def test_everything_is_recorded_until_the_recording_is_closed(script: Script, tm
     engine = EngineSource(Session(("one",), OWN_PAIR, record=path), script.load, Recorder(path))
     assert engine.recorded is not None
     engine.start()
-    until(lambda: len(engine.records) > 6)
+    until(lambda: len(engine.records) > 12)
     assert engine.close(PATIENCE_S)
     events = [record for record in engine.records if not isinstance(record, Loading | Prompt | Failure)]
     recorded = read(path)
