@@ -134,9 +134,9 @@ def _until_the_end(
             asked, latest, forced = math.inf, min(latest, time.monotonic() + GRACE_S), True
         rest = min(asked, latest) - time.monotonic()
         arrived = signal.sigtimedwait(_AWAITED, max(0.0, min(rest, _TURN_S)))
-        if _told_of(leader, os.WSTOPPED):
+        if _changed(leader, os.WSTOPPED):
             signal.raise_signal(signal.SIGTSTP)  # the shell waits for this process
-            if not _told_of(leader, os.WCONTINUED):  # it continues all of the job, unless there is none
+            if not _changed(leader, os.WCONTINUED):  # a shell continues both, but there may be none
                 leader.send_signal(signal.SIGCONT)
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
             if arrived.si_code <= 0:  # a process has sent it; what a terminal sends, the leader gets too
@@ -148,8 +148,8 @@ def _until_the_end(
     return fallen or _failed(followers), forced
 
 
-def _told_of(leader: Popen[bytes], change: int) -> bool:
-    """Whether it has stopped (WSTOPPED), as ctrl+z stops it, or continued (WCONTINUED) since this was last asked."""
+def _changed(leader: Popen[bytes], change: int) -> bool:
+    """Job control: whether it has stopped (WSTOPPED) or continued (WCONTINUED) since this was last asked."""
     try:
         return os.waitid(os.P_PID, leader.pid, change | os.WNOHANG) is not None
     except ChildProcessError:  # it has ended, which this does not ask about

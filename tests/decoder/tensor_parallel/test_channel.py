@@ -4,12 +4,13 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.dynatui.pty_terminal import ROOT
-
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+
+ROOT = Path(__file__).parents[3]
 
 LEADER = """
 import time
@@ -44,7 +45,7 @@ print(*counts)
 """The only rank, which leads nobody; prints how many threads it has before each group, with both, and in the end."""
 
 
-def test_no_thread_of_the_channel_is_left_when_python_ends() -> None:
+def test_no_thread_of_the_channel_is_left_after_its_release() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
