@@ -153,12 +153,13 @@ def watch(
         code = ranks.spread(tensor_parallel, models, context.obj, wants_screen=wants_screen)
         if code is not None:
             return code
-    on_screen = wants_screen and streams.can_show_screen()
     if follow is not None:
         _refuse_options_beside_follow(context)
+        on_screen = wants_screen and streams.can_show_screen()
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
     files, pair = request.prompt_files(prompt_files), Models(**models)
     require_both(pair.target, pair.draft)
+    on_screen = wants_screen and streams.can_show_screen()  # only now: it turns standard input into the keyboard
     if on_screen and pair.embedded and rules["temperature"] is None:
         rules = {**rules, "temperature": EMBEDDED_TEMPERATURE}
     if on_screen and not pair.embedded and rules["selector"] is None and rules["drafting"] is None:

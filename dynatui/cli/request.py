@@ -5,6 +5,7 @@ which are possible is decided in `decoder.config`; an option that is None keeps 
 """
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -19,10 +20,13 @@ from dynatui.cli import presets, settings
 from dynatui.keymap import Keymap
 from dynatui.prompts import load
 from dynatui.session import View
+from dynatui.terminal import streams
 
 
 def prompt_files(names: list[str] | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Files by name, each with its prompts."""
+    if load.STANDARD_INPUT in (names or ()) and sys.stdin is not None and sys.stdin.isatty():
+        streams.say("type the prompt; ctrl+d on a line of its own ends it")
     return tuple((name, load.from_file(name)) for name in names or ())
 
 

@@ -25,7 +25,7 @@ class ReaderLeftError(Exception):
 def can_show_screen() -> bool:
     """Whether a screen can be shown: drawn on standard output and error, steered from standard input.
 
-    Where standard input brought the prompt, or nothing, it becomes the terminal itself.
+    Standard input that is no terminal becomes one: a prompt that comes through it has to be read before.
     """
     if not can_draw() or sys.stdin is None:
         return False

@@ -1,0 +1,87 @@
+"""A prompt that comes through standard input in a terminal: it is shown, and keys come from the terminal."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.dynatui.pty_terminal import ENTER, Start, Terminal, assert_left_clean, terminals
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
+
+PROGRAM = """
+import sys
+import decoder
+from dynatui.__main__ import main
+from tests.dynatui.fake_engine import FakeEngine
+engine = FakeEngine()
+vars(decoder).update(load_pair=engine.load_pair, decode=engine.decode)
+sys.exit(main())
+"""
+"""The program with an engine that continues any prompt in the same words."""
+SHELL = """
+import os, sys
+line = 'dynatui() { "$PYTHON" -c "$PROGRAM" "$@"; }; ' + sys.argv[1]
+os.execvpe("bash", ["bash", "-c", line], {**os.environ, "PYTHON": sys.executable, "PROGRAM": sys.argv[2]})
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts Python with arguments in a terminal."""
+    with terminals(tmp_path) as begin:
+        yield begin
+
+
+def in_bash(start: Start, line: str) -> Terminal:
+    """A line of bash in which `dynatui` is the program."""
+    return start("-c", SHELL, line, PROGRAM, size=(120, 40))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo It was late | dynatui --prompt-file -",
+        "(sleep 1; echo It was late) | dynatui --prompt-file -",
+        "echo It was late > file; dynatui --prompt-file - < file",
+        "mkfifo pipe; (sleep 1; echo It was late > pipe) & dynatui --prompt-file - < pipe",
+        "echo It was late | dynatui --prompt-file /dev/stdin",
+        "dynatui --prompt-file - <<< 'It was late'",
+    ],
+)
+def test_a_prompt_through_standard_input_is_shown_and_keys_come_from_the_terminal(start: Start, line: str) -> None:
+    terminal = in_bash(start, line)
+    assert "It was late" in terminal.wait_for("Once upon")
+    terminal.send("?")
+    terminal.wait_for("arrow keys")
+    terminal.send("q")
+    assert terminal.end() == 0
+    assert_left_clean(terminal)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("dynatui --prompt-file - <&-", "standard input is closed"),
+        ("dynatui --prompt-file - < /dev/null", "standard input is empty"),
+        ("printf '\\377' | dynatui --prompt-file -", "is not UTF-8"),
+    ],
+)
+def test_standard_input_without_a_prompt_is_refused_in_one_line_before_the_screen(
+    start: Start, line: str, said: str
+) -> None:
+    terminal = in_bash(start, line)
+    assert terminal.end() == 2
+    assert said in terminal.shown
+    assert terminal.written.count(b"\n") == 1
+    assert ENTER not in terminal.written
+
+
+def test_a_prompt_that_is_to_be_typed_says_how_it_ends(start: Start) -> None:
+    terminal = in_bash(start, "dynatui --prompt-file -")
+    terminal.wait_for("ctrl+d")
+    terminal.send("It was late\n\x04")
+    assert "It was late" in terminal.wait_for("Once upon")
+    terminal.send("q")
+    assert terminal.end() == 0
