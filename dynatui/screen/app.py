@@ -200,7 +200,6 @@ class DynaApp(TerminalApp, inherit_bindings=False):
             return
         names = sorted(self.available_themes)
         self.set_theme(names[(names.index(self.theme) + 1) % len(names)])
-        self.update_inks()
         self.show_note(f"theme: {self.theme}")
 
     async def action_press(self, cap: str) -> None:

@@ -73,13 +73,14 @@ class TerminalApp(App[None], inherit_bindings=False):
         require(theme is None or theme in names, f"theme is {quoted(theme)}; give one of {', '.join(names)}")
         self.theme = (theme or THEME.name) if self._color else "ansi-dark"
 
-    def update_inks(self) -> None:
-        """Takes the inks from the theme of the app, once it runs."""
+    def _take_inks(self, _theme: object = None) -> None:
+        """Takes the inks from the theme of the app, once the style sheet is that theme's."""
         self._inks = palette(self.theme_variables, color=self._color)
 
     def begin(self, tick: Callable[[], object]) -> None:
         """Takes the inks, and lets the app tick and be asked to leave, unless a test does both."""
-        self.update_inks()
+        self._take_inks()
+        self.theme_changed_signal.subscribe(self, self._take_inks)
         if self._ticking:
             loop = asyncio.get_running_loop()
             self.shutdown.ready(lambda code: loop.call_soon_threadsafe(self.leave, code))

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from rich.console import COLOR_SYSTEMS
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Offset, Region
+from textual.geometry import Offset, Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
@@ -40,8 +40,8 @@ class Canvas(Widget):
         self._drawn: Rows = []
         """What was drawn last, before it was fitted."""
         self._rows: list[Cells] = []
-        self._width = 0
-        """Of these rows: a size may change before Textual says so."""
+        self._drawn_size: Size | None = None
+        """Of these rows; None: they are to be drawn again. Textual may compose a new size before it tells of it."""
         self._inks: Mapping[Ink, Style] = {}
         self._styles: dict[Ink, Style] = {}
         """The inks on this panel's background, after the app's filters."""
@@ -77,6 +77,8 @@ class Canvas(Widget):
 
     def render_line(self, y: int) -> Strip:
         """One row as Textual wants it."""
+        if self._drawn_size != self.size:
+            self._draw()
         row: Row = self._rows[y].row if y < len(self._rows) else ((" " * self.size.width, "plain"),)
         return Strip([Segment(text, self._style(ink)) for text, ink in row if text], self.size.width)
 
@@ -91,20 +93,25 @@ class Canvas(Widget):
             self._inks = inks
             self._forget()
         self._scene = scene
-        width, height = self.size
-        if not self.display or not width * height:
+        if not self.display or not self.size.area:
             return
-        drawn = self._draw_panel(scene, width, height)
-        if (width, len(drawn)) != (self._width, len(self._drawn)):
-            self._width, self._drawn = width, drawn
-            self._rows = [_fitted(row, width, scene) for row in drawn]
+        before, size = self._rows, self._drawn_size
+        self._draw()
+        if size != self.size or len(before) != len(self._rows):
             self.refresh()
             return
-        before, self._drawn = self._drawn, drawn
-        for y, row in enumerate(drawn):
-            if row != before[y]:
-                old, self._rows[y] = self._rows[y], _fitted(row, width, scene)
-                yield y, old, self._rows[y]
+        for y, (old, new) in enumerate(zip(before, self._rows, strict=True)):
+            if old is not new:
+                yield y, old, new
+
+    def _draw(self) -> None:
+        """Draws the scene at the present size; rows that are as they were stay the same objects."""
+        before = list(zip(self._drawn, self._rows, strict=True)) if self._drawn_size == self.size else []
+        self._drawn, self._drawn_size = self._draw_panel(self._scene, *self.size), self.size
+        self._rows = [
+            before[y][1] if y < len(before) and before[y][0] == row else _fitted(row, self.size.width, self._scene)
+            for y, row in enumerate(self._drawn)
+        ]
 
     def _scroll(self, changes: list[Change], place: Offset, frame: Frame) -> list[Change]:
         """Lets the terminal move rows that only moved up; what there is to change after that."""
@@ -122,7 +129,7 @@ class Canvas(Widget):
 
     def _forget(self) -> None:
         """What comes next is drawn whole."""
-        self._drawn, self._styles, self._looks = [], {}, {}
+        self._drawn_size, self._styles, self._looks = None, {}, {}
 
     def _style(self, ink: Ink) -> Style:
         style = self._styles.get(ink)
