@@ -24,6 +24,11 @@ def count(number: float | None) -> str:
     return "-" if number is None else f"{number:,.0f}" if number < 1e10 else f"{number:.3g}"
 
 
+def nth(number: int) -> int:
+    """A round as people count them, from 1; events count from 0."""
+    return number + 1
+
+
 def memory_by_rank(peaks: Sequence[int]) -> str:
     """The most memory that each process of a target had in use, of bytes."""
     return f"most memory in use by process: {', '.join(f'{peak / 1e9:.2f}' for peak in peaks)} GB"

@@ -10,7 +10,7 @@ from decoder.analysis.metrics import Tally, drafted_nodes, first_difference
 from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.knobs import info
-from dynatui.number_format import percent, short
+from dynatui.number_format import nth, percent, short
 from dynatui.render.drawn import told_shape
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, frame, inside, joined, share, width_of
 from dynatui.render.rounds import (
@@ -134,11 +134,11 @@ def _who(token: Token, event: Round | None = None) -> list[Row]:
             guess = "looked up in the text" if found else "a guess of the draft"
             return [
                 (*name, (f"{guess}, accepted", "accepted")),
-                _said(f"round {token.round}, depth {token.depth}"),
+                _said(f"round {nth(token.round)}, depth {token.depth}"),
             ]
         case "bonus":
             after = f"after {token.depth - 1} accepted" if token.depth > 1 else "nothing was accepted"
-            return [(*name, ("the target's own", "bonus")), _said(f"round {token.round}"), _said(after)]
+            return [(*name, ("the target's own", "bonus")), _said(f"round {nth(token.round)}"), _said(after)]
         case _:
             return [(*name, ("written by a method that does not show its draft", "plain"))]
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from decoder.analysis.metrics import differs_by_design
+from dynatui.number_format import nth
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.words import continues, joint, reasons, tie_words, turned
@@ -112,6 +113,6 @@ def _row(entry: Entry, width: int) -> Row:
 def _when(rounds: tuple[int, int] | None, *, brief: bool) -> str:
     if rounds is None:
         return ""
-    first, last = rounds
+    first, last = map(nth, rounds)
     word = "" if brief else "round " if first == last else "rounds "
     return f"{word}{first}" if first == last else f"{word}{first}-{last}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from decoder.events import Round
+from dynatui.number_format import nth
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside, merged
 from dynatui.render.rounds import chosen, mark, path_logprobs, path_to, piece_text, shown_round
 from dynatui.render.scene import Scene
@@ -52,7 +53,7 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
     matrix = _matrix(scene, event, count, inner, halves=halves)
     body = [_heading(matrix), *(_halved(matrix) if halves else _rows(matrix))]
     body += [()] * (room - len(notes) - len(body))
-    title: Row = (("Mask", "title"), (f" ─ round {event.round}: who sees whom", "dim"))
+    title: Row = (("Mask", "title"), (f" ─ round {nth(event.round)}: who sees whom", "dim"))
     return frame(title, [*body, *notes], size)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from decoder.analysis.losslessness import LEAST_TOKENS, AtDepth, Deviation, Evidence, Light, colour
 from dynatui.knobs import info, turns
-from dynatui.number_format import percent, short
+from dynatui.number_format import nth, percent, short
 from dynatui.render.ink import Ink, Row, Rows, best, frame, inside, share, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
@@ -155,7 +155,7 @@ def _depths(levels: tuple[AtDepth, ...], last_turn: int, width: int, room: int) 
     if room < 2:
         return []
     length = min(_LONGEST_BAR, width - _BEFORE_BAR - 2)
-    since = f"  since round {last_turn}" if last_turn else ""
+    since = f"  since round {nth(last_turn)}" if last_turn else ""
     heading: Row = ((f"{'depth':<6}{'visits':>7}{'L1':>7}{'kept':>7}{'expected':>10}{'at best':>9}{since}", "dim"),)
     rows = [_depth(depth, level, length) for depth, level in enumerate(levels, 1)]
     if len(rows) > room - 1:

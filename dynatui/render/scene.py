@@ -9,6 +9,7 @@ from decoder.knobs import KnobName
 from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, Keymap, Mode, PanelName
+from dynatui.number_format import nth
 from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import RunState
@@ -117,12 +118,12 @@ class Scene:
 
     @property
     def number(self) -> int | None:
-        """The round that the picture is of, as events number it; None before the first."""
+        """The round that the picture is of, counted from 1; None before the first."""
         if self.inspected is not None:
-            return self.inspected.round
+            return nth(self.inspected.round)
         if self.held is not None:
-            return self.held.event.round
-        return self.place.round - 1 if self.place.round > 0 else None
+            return nth(self.held.event.round)
+        return self.place.round or None
 
     @property
     def inspected(self) -> Token | None:

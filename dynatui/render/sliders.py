@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decoder.knobs import KNOB_DIGITS, KnobInfo, KnobName, bounds
 from dynatui.keymap import KEYMAP, Keymap
 from dynatui.knobs import info, rules_in_force, sliders_of, turns
-from dynatui.number_format import short
+from dynatui.number_format import nth, short
 from dynatui.render.drawn import drawing_line
 from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, merged, share, width_of
 from dynatui.render.scene import Scene
@@ -192,7 +192,7 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
     if last is None:
         return (("history: ", "plain"), *_now(lane, width - len("history: ")))
     done: Row = (("history: ", "plain"), (turned(last), "strong"), (f": {reason(last, lane)}", "plain"))
-    since: Row = ((f" (round {last.mark.round})", "dim"),)
+    since: Row = ((f" (round {nth(last.mark.round)})", "dim"),)
     now: Row = (("; now ", "dim"), *_now(lane, 0))
     return next((row for row in ((*done, *since, *now), (*done, *since), done) if width_of(row) <= width), done)
 

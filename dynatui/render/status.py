@@ -14,7 +14,7 @@ from dynatui.keymap import LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import short
 from dynatui.render.drawn import drawing_words
 from dynatui.render.gpu_words import gpu_wordings
-from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
+from dynatui.render.ink import Ink, Row, Rows, Span, fit, fitting, joined, width_of
 from dynatui.render.layout import least
 from dynatui.render.sampling import light_words
 from dynatui.render.scene import Scene
@@ -69,13 +69,14 @@ def activity(scene: Scene) -> Row:
 
 def _held(scene: Scene) -> Row:
     """Why what is shown stands still, if it does, and the key that goes on."""
-    number, last = scene.number, scene.place.rounds - 1
+    number, last = scene.number, scene.place.rounds
+    steps: Span = (f" {scene.keys.cap('step')} goes on, {scene.keys.cap('pause')} lets it run", "dim")
     where = "" if scene.place.live else " before the first round" if number is None else f" round {number} of {last}"
+    if scene.broke and scene.paused:
+        return ((f"HELD {scene.broke}", "warn"), steps)
     if scene.held is not None:
         held = f"HELD round {number}: {_HELD[scene.held.name]}"
-        return ((held, "warn"), (f" {scene.keys.cap('step')} goes on, {scene.keys.cap('pause')} lets it run", "dim"))
-    if scene.broke:
-        return ((f"PAUSED {scene.broke}", "warn"), (f" {scene.keys.cap('pause')} resumes", "dim"))
+        return ((held, "warn"), steps)
     if scene.paused:
         return ((f"PAUSED{where}", "warn"), (f" {scene.keys.cap('pause')} resumes", "dim"))
     if scene.frozen or where:

@@ -30,7 +30,7 @@ def _line(scene: Scene, length: int) -> Row:
     if length < 1:
         return ()
     place, inner = scene.place, length - 2
-    marker = _cell(0 if scene.number is None else scene.number + 1, place.rounds, inner)
+    marker = _cell(scene.number or 0, place.rounds, inner)
     cells: list[Span] = [("━", "bar") if cell < marker else ("─", "frame") for cell in range(inner)]
     for mark in scene.state.lane.marks:
         cells[_cell(mark.round, place.rounds, inner)] = ("▲", "warn")
@@ -59,7 +59,7 @@ def _longest(scene: Scene, width: int) -> str:
 def _words(scene: Scene, width: int) -> Row:
     place, longest = scene.place, _longest(scene, width)
     ink: Ink = "plain" if place.live else "warn"
-    number, last = scene.number, max(0, place.rounds - 1, scene.number or 0)
+    number, last = scene.number, max(place.rounds, scene.number or 0)
     if number is None:
         return ((best(len(longest), "before the first round", "no round"), ink),)
     if "of" not in longest:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from decoder.analysis.metrics import drafted_nodes
 from decoder.events import Limit, Round
-from dynatui.number_format import short
+from dynatui.number_format import nth, short
 from dynatui.render import rounds
 from dynatui.render.drawn import shape_written, told_shape
 from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside, width_of
@@ -213,7 +213,7 @@ def _percent(probability: float) -> str:
 def _progress(scene: Scene, event: Round) -> tuple[str, ...]:
     """What has become of the round so far, in wordings from the longest to the shortest."""
     drafted, accepted, stage = drafted_nodes(event), len(event.accepted), scene.held
-    name = f"round {event.round}: "
+    name = f"round {nth(event.round)}: "
     if not drafted and event.draft_forwards is not None:
         told = "no draft" if event.draft_forwards == 0 else "no guess kept"
         return f"{name}{told}", told

@@ -15,6 +15,7 @@ from decoder.methods import WHOLE, draws_alone
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.tree import share_of_depth
 from decoder.tree_rules import used_depth
+from dynatui.number_format import nth
 from dynatui.state.lane import is_sane
 
 Break: TypeAlias = Literal["rejected", "full", "bound", "under", "difference"]
@@ -149,8 +150,8 @@ def met(conditions: Conditions, before: Watch, event: Event) -> str | None:
     after = before.after(event)
     reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]
     found = "; ".join(reason for reason in reasons if reason)
-    whose = "" if event.method == after.watched else f"{event.method}, "
-    return f"{whose}round {event.round}: {found}" if found else None
+    whose = "" if event.method == after.watched else f" of {event.method}"
+    return f"{found}, round {nth(event.round)}{whose}" if found else None
 
 
 def _reason(name: Break, conditions: Conditions, before: Watch, after: Watch, event: Round) -> str | None:

@@ -109,8 +109,8 @@ def test_the_decoder_is_not_stopped_there() -> None:
         return found
 
     assert stops(OTHER) == stops(UNKNOWN) == []
-    assert stops(TOO_EARLY) == ["ar, round 1: streaming differs from ar at token 1"]
-    assert stops(played("linear")) == ["ar, round 1: linear differs from ar at token 1"]
+    assert stops(TOO_EARLY) == ["streaming differs from ar at token 1, round 2 of ar"]
+    assert stops(played("linear")) == ["linear differs from ar at token 1, round 2 of ar"]
 
 
 def test_the_page_of_a_recording_says_so() -> None:

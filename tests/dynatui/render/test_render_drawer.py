@@ -234,7 +234,7 @@ def test_the_last_move_of_history_is_explained_with_its_numbers() -> None:
     also = Knob(method="dynatree", round=3, name="tau_h", old=0.9, new=0.88, source="history")
     state = state_of([run(), *(tree_round(number) for number in range(3)), moved, also])
     told = text_of(sliders.history_line(state.lane, 160))
-    assert told.startswith("history: D0 5 → 6: depth acceptance .67 < .70 over 3 rounds (round 3); now .67 < .70")
+    assert told.startswith("history: D0 5 → 6: depth acceptance .67 < .70 over 3 rounds (round 4); now .67 < .70")
     assert (
         text_of(sliders.history_line(state.lane, 60)) == "history: D0 5 → 6: depth acceptance .67 < .70 over 3 rounds"
     )

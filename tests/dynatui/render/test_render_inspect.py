@@ -23,7 +23,7 @@ def told(state: RunState, cursor: int, size: tuple[int, int] = (76, 9)) -> dict[
 def test_an_accepted_guess_tells_its_story() -> None:
     assert lines(inspect(Scene(running().state, cursor=4), 76, 9)) == [
         "╭─ Why this token ─ index 4 of 18 tokens ──────────────────────────────────╮",
-        "│ token    -t  a guess of the draft, accepted · round 1, depth 2           │",
+        "│ token    -t  a guess of the draft, accepted · round 2, depth 2           │",
         "│ draft   gave it 50%, its first choice of 2                               │",
         "│ target  chose exactly this · not ar's text: they part at token 3         │",
         "│ lost    while 25%                                                        │",
@@ -56,7 +56,7 @@ def test_where_every_guess_lost_the_target_speaks() -> None:
     event = structs.replace(tree_round(0), accepted=[], committed=[7], text=" one")
     facts = told(state_of([run(), event]), 0)
     assert list(facts.values())[:2] == [
-        "one the target's own · round 0 · nothing was accepted",
+        "one the target's own · round 1 · nothing was accepted",
         "did not propose it: 2 guesses here, all wrong",
     ]
     assert facts["lost"] == "a 60% · the 30%"

@@ -24,27 +24,27 @@ def told(*moves: Event) -> list[str]:
 
 def test_a_move_of_history_is_told_with_its_reason() -> None:
     assert told(moved(3, "d0", 5.4, 5.6)) == [
-        "round 3        history   D0 5 → 6: depth acceptance .67 < .70 over 3 rounds"
+        "round 4        history   D0 5 → 6: depth acceptance .67 < .70 over 3 rounds"
     ]
 
 
 def test_a_turn_of_the_user_needs_no_reason() -> None:
-    assert told(moved(3, "n_max", 256, 128, "user")) == ["round 3        you       N_max 256 → 128"]
-    assert told(moved(3, "history", 1, 0, "user")) == ["round 3        you       history on → off"]
+    assert told(moved(3, "n_max", 256, 128, "user")) == ["round 4        you       N_max 256 → 128"]
+    assert told(moved(3, "history", 1, 0, "user")) == ["round 4        you       history on → off"]
 
 
 def test_small_steps_in_one_direction_are_told_as_one() -> None:
     page = told(moved(3, "tau_h", 0.9, 0.91), moved(4, "tau_h", 0.91, 0.93), moved(5, "tau_h", 0.93, 0.92))
     assert [line[:40].rstrip() for line in page] == [
-        "rounds 3-4     history   τh .9 → .93: de",
-        "round 5        history   τh .93 → .92: d",
+        "rounds 4-5     history   τh .9 → .93: de",
+        "round 6        history   τh .93 → .92: d",
     ]
 
 
 def test_a_narrow_panel_gives_the_reason_in_fewer_words_or_not_at_all() -> None:
     state = state_of([run(), *(tree_round(number) for number in range(3)), moved(3, "d0", 5.4, 5.6)])
     assert "D0 5 → 6: depth acc. .67 < .70, 3 rounds" in lines(log(Scene(state), 70, 5))[1]
-    assert lines(log(Scene(state), 36, 5))[1].strip("│ ") == "3       history   D0 5 → 6"
+    assert lines(log(Scene(state), 36, 5))[1].strip("│ ") == "4       history   D0 5 → 6"
 
 
 def test_loading_comes_first_and_ends_last() -> None:

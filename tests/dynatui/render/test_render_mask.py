@@ -30,7 +30,7 @@ def chain(nodes: int) -> Round:
 
 def test_each_row_sees_its_own_path() -> None:
     assert lines(mask(running(), 44, 17)) == [
-        "╭─ Mask ─ round 5: who sees whom ──────────╮",
+        "╭─ Mask ─ round 6: who sees whom ──────────╮",
         "│                  ● ○ ● ○ ○               │",
         "│   upon         ▒▒· · · · ·               │",
         "│ ● a            ████· · · ·               │",
@@ -81,14 +81,14 @@ def test_the_accepted_path_is_inked_and_marked_in_the_heading() -> None:
 
 def test_under_the_cursor_the_matrix_is_that_of_the_tokens_round() -> None:
     rows = mask(Scene(running().state, cursor=4), 44, 16)
-    assert "round 1" in text_of(rows[0])
+    assert "round 2" in text_of(rows[0])
     assert any(ink == "caret" and "-t" in text for text, ink in rows[5])
 
 
 def test_a_tree_that_is_held_is_shown_before_it_is_verified() -> None:
     stage = Stage("drafted", structs.replace(tree_round(9), accepted=[]))
     drawn = lines(mask(replace(running(), stage=stage), 44, 16))
-    assert "round 9" in drawn[0]
+    assert "round 10" in drawn[0]
     assert "●" not in "".join(drawn)
 
 

@@ -292,7 +292,7 @@ def test_the_status_line_gives_way_part_by_part(width: int) -> None:
 
 def test_looking_back_is_named_with_its_round() -> None:
     back = replace(running(), frozen=True, place=Place(round=3, rounds=6, live=False))
-    assert "FROZEN round 2 of 5" in lines(status(back, 120, 1))[0]
+    assert "FROZEN round 3 of 6" in lines(status(back, 120, 1))[0]
 
 
 @pytest.mark.parametrize(
@@ -300,12 +300,19 @@ def test_looking_back_is_named_with_its_round() -> None:
     [
         (
             replace(running(), stage=Stage("drafted", tree_round(6)), paused=True),
-            "HELD round 6: tree drafted . goes on",
+            "HELD round 7: tree drafted . goes on",
         ),
-        (replace(running(), stage=Stage("verified", tree_round(6)), paused=True), "HELD round 6: tree verified"),
-        (replace(running(), stage=Stage("committed", tree_round(6)), paused=True), "HELD round 6: path committed"),
-        (replace(running(), broke="round 7: nothing accepted", paused=True), "PAUSED round 7: nothing accepted"),
-        (replace(running(), paused=True, place=Place(2, 6, live=False)), "PAUSED round 1 of 5"),
+        (replace(running(), stage=Stage("verified", tree_round(6)), paused=True), "HELD round 7: tree verified"),
+        (replace(running(), stage=Stage("committed", tree_round(6)), paused=True), "HELD round 7: path committed"),
+        (
+            replace(running(), broke="nothing accepted, round 8", paused=True),
+            "HELD nothing accepted, round 8 . goes on",
+        ),
+        (
+            replace(running(), broke="nothing accepted of 5", stage=Stage("committed", tree_round(6)), paused=True),
+            "HELD nothing accepted of 5 . goes on",
+        ),
+        (replace(running(), paused=True, place=Place(2, 6, live=False)), "PAUSED round 2 of 6"),
         (replace(running(), following=True), "following"),
     ],
 )
@@ -316,7 +323,7 @@ def test_what_stands_still_says_why_and_how_to_go_on(scene: Scene, words: str) -
 def test_the_key_that_goes_on_stays_in_a_narrow_terminal() -> None:
     held = replace(running(), stage=Stage("drafted", tree_round(6)), paused=True)
     assert ". goes on" in lines(status(held, 60, 1))[0]
-    assert "HELD round 6: tree drafted" in lines(status(held, 40, 1))[0]
+    assert "HELD round 7: tree drafted" in lines(status(held, 40, 1))[0]
 
 
 def test_the_gpu_is_told_as_far_as_the_driver_knows_it() -> None:

@@ -128,7 +128,7 @@ def test_the_depths_are_those_since_the_last_turn_and_the_light_is_of_the_whole_
     turn = Knob(method="delayed", round=20, name="verifier", old=7, new=5, source="user")
     state = drawn(20, turn, drawn_round(20), drawn_round(21))
     told = page(state)
-    assert "since round 20 1 2 .40" in told
+    assert "since round 21 1 2 .40" in told
     assert state.lane.evidence.surprise.count == 66
 
 

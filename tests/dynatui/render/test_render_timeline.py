@@ -20,12 +20,12 @@ def placed(number: int, rounds: int, *, live: bool = False) -> Scene:
 
 def test_it_says_where_the_picture_is() -> None:
     line = lines(timeline(placed(42, 118), 120, 1))[0]
-    assert "round 41 of 117 · 3.2 s · looking back" in line
+    assert "round 42 of 118 · 3.2 s · looking back" in line
     assert "live" in lines(timeline(placed(118, 118, live=True), 120, 1))[0]
 
 
 @pytest.mark.parametrize(
-    ("width", "words"), [(80, "round 41 of 117 · looking back"), (40, "41 of 117 · back"), (20, "41/117")]
+    ("width", "words"), [(80, "round 42 of 118 · looking back"), (40, "42 of 118 · back"), (20, "42/118")]
 )
 def test_in_a_narrow_terminal_the_words_get_shorter(width: int, words: str) -> None:
     line = lines(timeline(placed(42, 118), width, 1))[0]

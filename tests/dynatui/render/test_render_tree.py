@@ -19,7 +19,7 @@ from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, runnin
 
 def test_the_tree_shows_probabilities_and_the_accepted_path() -> None:
     assert lines(tree(running(), 46, 10)) == [
-        "╭─ Tree ─ round 5: 5 drafted, 2 accepted ────╮",
+        "╭─ Tree ─ round 6: 5 drafted, 2 accepted ────╮",
         "│ upon  last token     prob.            path │",
         "│ ├─● a                 60% ██████       60% │",
         "│ │ ├─● -t              50% █████        30% │",
@@ -55,7 +55,7 @@ def _alone(limited_by: Limit | None, draft_forwards: int = 0) -> list[str]:
 
 def test_a_round_without_a_draft_says_so_and_why() -> None:
     shown = _alone("cost")
-    assert shown[0].startswith("╭─ Tree ─ round 6: no draft ─")
+    assert shown[0].startswith("╭─ Tree ─ round 7: no draft ─")
     assert "the target goes on alone: guesses would" in shown[2]
     assert "cost more time than they save" in shown[3]
     assert "+ target: at" in shown[-2]
@@ -73,7 +73,7 @@ def test_a_recording_that_does_not_tell_why_is_shown_without_a_reason() -> None:
 
 
 def test_a_draft_of_which_nothing_was_kept_is_told_from_none() -> None:
-    assert "round 6: no guess kept" in _alone("cost", draft_forwards=2)[0]
+    assert "round 7: no guess kept" in _alone("cost", draft_forwards=2)[0]
 
 
 @st.composite
@@ -138,14 +138,14 @@ def test_a_method_that_hides_its_draft_says_so() -> None:
 def test_under_the_cursor_the_tree_is_that_of_the_tokens_round() -> None:
     state = running().state
     rows = tree(Scene(state, cursor=4), 46, 10)
-    assert "round 1: 5 drafted" in lines(rows)[0]
+    assert "round 2: 5 drafted" in lines(rows)[0]
     assert [text.strip() for row in rows for text, ink in row if ink == "caret"] == ["● -t", "50%"]
     assert "target: a time" in lines(rows)[-2]
 
 
 def test_the_targets_own_token_is_in_no_tree() -> None:
     rows = tree(Scene(running().state, cursor=5), 46, 10)
-    assert "round 1: 5 drafted" in lines(rows)[0]
+    assert "round 2: 5 drafted" in lines(rows)[0]
     assert not [text for row in rows for text, ink in row if ink == "caret"]
 
 
@@ -161,18 +161,18 @@ def test_a_tree_that_is_held_says_how_far_it_is() -> None:
     drafted = structs.replace(tree_round(6), accepted=[], committed=[], text="")
     stages = Stage("drafted", drafted), Stage("verified", tree_round(6)), Stage("committed", tree_round(6))
     titles = {stage.name: lines(tree(replace(running(), stage=stage), 70, 10))[0] for stage in stages}
-    assert "round 6: 5 drafted, not yet verified" in titles["drafted"]
-    assert "round 6: 5 drafted, 2 pass, not yet committed" in titles["verified"]
-    assert "round 6: 5 drafted, 2 accepted" in titles["committed"]
+    assert "round 7: 5 drafted, not yet verified" in titles["drafted"]
+    assert "round 7: 5 drafted, 2 pass, not yet committed" in titles["verified"]
+    assert "round 7: 5 drafted, 2 accepted" in titles["committed"]
 
 
 def test_in_a_narrow_panel_the_title_is_still_whole() -> None:
     stages = Stage("drafted", structs.replace(tree_round(6), accepted=[])), Stage("verified", tree_round(6))
     titles = [lines(tree(replace(running(), stage=stage), 44, 10))[0] for stage in stages]
-    assert "round 6: 5 drafted, unverified ─" in titles[0]
-    assert "round 6: 2 pass, uncommitted ─" in titles[1]
+    assert "round 7: 5 drafted, unverified ─" in titles[0]
+    assert "round 7: 2 pass, uncommitted ─" in titles[1]
     late = replace(running(), stage=Stage("committed", tree_round(123456)))
-    assert "round 123456: 2 of 5 accepted ─" in lines(tree(late, 44, 10))[0]
+    assert "round 123457: 2 of 5 accepted ─" in lines(tree(late, 44, 10))[0]
 
 
 def test_a_held_tree_shows_no_token_of_the_round_before_and_no_raw_text() -> None:
@@ -185,7 +185,7 @@ def test_a_held_tree_shows_no_token_of_the_round_before_and_no_raw_text() -> Non
 
 def test_a_token_that_is_inspected_goes_before_a_tree_that_is_held() -> None:
     scene = replace(running(), stage=Stage("drafted", tree_round(6)), cursor=0)
-    assert "round 0: 5 drafted, 2 accepted" in lines(tree(scene, 70, 10))[0]
+    assert "round 1: 5 drafted, 2 accepted" in lines(tree(scene, 70, 10))[0]
 
 
 def test_a_round_that_was_cut_has_no_token_of_the_targets() -> None:

@@ -1,5 +1,7 @@
 """Looking closer and looking back: cursor, panels, time line, stages, drawer, mouse, palette."""
 
+import re
+
 import pytest
 from msgspec import structs
 from rich.style import Style
@@ -17,7 +19,7 @@ from dynatui.screen.pages.palette import Palette
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Prompt, Record
-from tests.dynatui.screen.shown_app import FULL, TABBED, screen_text, shown, visible
+from tests.dynatui.screen.shown_app import FULL, MIDWAY, TABBED, screen_text, shown, visible
 from tests.dynatui.scripted_runs import plain_round, run, runs_of, story, tree_round
 
 pytestmark = pytest.mark.slow
@@ -38,7 +40,7 @@ async def test_the_tree_shows_the_round_of_the_inspected_token() -> None:
         await pilot.press("i", "home")
         await pilot.pause()
         assert app.scene.cursor == 0
-        assert "round 0" in screen_text(app)
+        assert "round 1" in screen_text(app)
 
 
 async def test_the_cursor_goes_by_token_round_and_end_and_stays_inside() -> None:
@@ -81,7 +83,7 @@ async def test_scrubbing_shows_every_panel_as_it_was() -> None:
         await pilot.pause()
         assert app.scene.place.round == 4
         assert app.scene.state.rounds == 4
-        assert "round 3" in screen_text(app)
+        assert "round 4" in screen_text(app)
         await pilot.press("home")
         assert app.scene.place.round == 0
         await pilot.press("shift+right")
@@ -112,7 +114,7 @@ async def test_a_step_pauses_first_and_then_goes_on_by_stages() -> None:
         source.steering.stage = Stage("drafted", structs.replace(tree_round(6), accepted=[], committed=[], text=""))
         app.tick()
         await pilot.pause()
-        assert "round 6" in screen_text(app)
+        assert "round 7" in screen_text(app)
 
 
 async def test_conditions_to_pause_at_are_switched_by_number() -> None:
@@ -128,7 +130,7 @@ async def test_conditions_to_pause_at_are_switched_by_number() -> None:
 
 async def test_why_it_paused_by_itself_is_said() -> None:
     async with shown() as (app, source, pilot):
-        source.paused, source.steering.broke = True, "round 5: nothing accepted"
+        source.paused, source.steering.broke = True, "nothing accepted, round 6"
         app.draw(everything=True)
         await pilot.pause()
         assert "nothing accepted" in screen_text(app)
@@ -364,3 +366,11 @@ async def test_a_palette_is_opened_again_before_the_last_one_is_gone() -> None:
         await pilot.press("escape")
         await pilot.pause()
         assert len(app.screen_stack) == 1
+
+
+async def test_every_panel_counts_rounds_from_one() -> None:
+    async with shown([*MIDWAY[:5]]) as (app, _, pilot):
+        await pilot.press("P", "i")
+        for panel in "1268":
+            await pilot.press(panel)
+            assert set(re.findall(r"round (\d+)", screen_text(app))) == {"1"}

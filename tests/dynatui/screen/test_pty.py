@@ -109,7 +109,7 @@ def test_a_signal_leaves_a_clean_terminal(start: Start, recording: str, number: 
 
 def test_text_streams_and_the_screen_survives_every_size(start: Start, recording: str) -> None:
     terminal = start("-m", "dynatui", "replay", recording, size=(120, 40))
-    assert "a time at" in terminal.wait_for("round 9")
+    assert "a time at" in terminal.wait_for("round 10")
     for size in ((40, 10), (30, 3), (200, 60), (80, 24)):
         terminal.resize(*size)
         terminal.read(0.3)

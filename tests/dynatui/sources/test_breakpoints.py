@@ -55,8 +55,8 @@ def test_nothing_stops_while_no_condition_is_on() -> None:
 def test_a_round_of_which_nothing_was_accepted() -> None:
     events = _events(run(), _round(0), _round(1, accepted=()), plain_round("ar", 0), _round(2, accepted=()))
     assert _stops("rejected", events) == [
-        "round 1: nothing accepted of 5 drafted",
-        "round 2: nothing accepted of 5 drafted",
+        "nothing accepted of 5 drafted, round 2",
+        "nothing accepted of 5 drafted, round 3",
     ]
 
 
@@ -74,7 +74,7 @@ def test_a_round_that_drafted_nothing_rejected_nothing() -> None:
 def test_a_full_tree_by_the_bound_that_is_in_force() -> None:
     turned = Knob(method="dynatree", round=2, name="n_max", old=6, new=5, source="user")
     events = _events(_begun(n_max=6), _round(0), turned, _round(1))
-    assert _stops("full", events) == ["round 1: the tree is full with 5 nodes"]
+    assert _stops("full", events) == ["the tree is full with 5 nodes, round 2"]
 
 
 def test_no_tree_is_full_where_there_is_no_number_of_nodes() -> None:
@@ -85,7 +85,7 @@ def test_another_method_is_judged_once_it_is_watched() -> None:
     begun = run(("dynatree", "auto"))
     event = structs.replace(_round(0), method="auto", accepted=[], committed=[7])
     found = [met(Conditions(frozenset({"rejected"})), Watch(chosen=name).after(begun), event) for name in ("", "auto")]
-    assert found == [None, "round 0: nothing accepted of 5 drafted"]
+    assert found == [None, "nothing accepted of 5 drafted, round 1"]
 
 
 def test_another_methods_bound_is_not_the_watched_ones() -> None:
@@ -96,7 +96,7 @@ def test_another_methods_bound_is_not_the_watched_ones() -> None:
 def test_d0_stops_when_it_arrives_at_a_bound_and_not_while_it_stays_there() -> None:
     depths = [6.4, 6.6, 7.0, 6.5, 6.4, 1.6, 1.4, 1.0]
     events = _events(run(), *(tree_round(number, d0=d0) for number, d0 in enumerate(depths)))
-    assert _stops("bound", events) == ["round 1: D0 arrived at its bound 7", "round 6: D0 arrived at its bound 1"]
+    assert _stops("bound", events) == ["D0 arrived at its bound 7, round 2", "D0 arrived at its bound 1, round 7"]
 
 
 def test_d0_that_begins_at_a_bound_has_not_arrived_there() -> None:
@@ -105,7 +105,7 @@ def test_d0_that_begins_at_a_bound_has_not_arrived_there() -> None:
 
 def test_d0_that_goes_from_bound_to_bound_arrives() -> None:
     events = _events(_begun(d_max=3), tree_round(0, d0=1.0), tree_round(1, d0=2.0))
-    assert _stops("bound", events) == ["round 1: D0 arrived at its bound 2"]
+    assert _stops("bound", events) == ["D0 arrived at its bound 2, round 2"]
 
 
 def test_acceptance_stops_where_its_mean_over_the_window_falls_under_the_limit() -> None:
@@ -113,14 +113,14 @@ def test_acceptance_stops_where_its_mean_over_the_window_falls_under_the_limit()
     accepted = [(1, 3), (1, 3), (1, 3), (), (), (), (1, 3), (1, 3), (), ()]
     events = _events(run(), *(_round(number, nodes) for number, nodes in enumerate(accepted)))
     assert _stops("under", events, limit=0.4) == [
-        "round 4: depth acceptance 0.22, mean of 3 rounds is under 0.4",
-        "round 9: depth acceptance 0.22, mean of 3 rounds is under 0.4",
+        "depth acceptance 0.22, mean of 3 rounds is under 0.4, round 5",
+        "depth acceptance 0.22, mean of 3 rounds is under 0.4, round 10",
     ]
 
 
 def test_acceptance_is_not_judged_before_the_window_is_full_but_at_once_then() -> None:
     events = _events(run(), *(_round(number, ()) for number in range(5)))
-    assert _stops("under", events) == ["round 2: depth acceptance 0.00, mean of 3 rounds is under 0.3"]
+    assert _stops("under", events) == ["depth acceptance 0.00, mean of 3 rounds is under 0.3, round 3"]
 
 
 def test_a_window_of_tokens_is_none_of_rounds() -> None:
@@ -142,12 +142,12 @@ def _race(*texts: tuple[str, list[int]]) -> list[Event]:
 
 def test_the_first_difference_from_ar_is_told_once_by_the_event_that_shows_it() -> None:
     race = _race(("dynatree", [1, 2, 3]), ("ar", [1]), ("ar", [2]), ("ar", [9]), ("dynatree", [4]), ("ar", [8]))
-    assert _stops("difference", race) == ["ar, round 2: dynatree differs from ar at token 2"]
+    assert _stops("difference", race) == ["dynatree differs from ar at token 2, round 3 of ar"]
 
 
 def test_a_difference_is_seen_whoever_is_ahead() -> None:
     race = _race(("ar", [1]), ("ar", [2]), ("dynatree", [1, 2, 3]), ("ar", [3]), ("ar", [4]), ("dynatree", [5]))
-    assert _stops("difference", race) == ["round 1: dynatree differs from ar at token 3"]
+    assert _stops("difference", race) == ["dynatree differs from ar at token 3, round 2"]
 
 
 def test_equal_texts_of_which_one_is_longer_do_not_differ() -> None:
@@ -175,7 +175,7 @@ def test_a_new_run_begins_anew() -> None:
 def test_several_reasons_are_told_together() -> None:
     watch = Watch().after(_begun(n_max=5))
     both = Conditions(frozenset(["rejected", "full"]))
-    assert met(both, watch, _round(3, ())) == "round 3: nothing accepted of 5 drafted; the tree is full with 5 nodes"
+    assert met(both, watch, _round(3, ())) == "nothing accepted of 5 drafted; the tree is full with 5 nodes, round 4"
 
 
 def test_other_events_never_stop() -> None:
@@ -198,7 +198,7 @@ def _hf(*turns: Event, temperature: float) -> list[str]:
 
 
 def test_hf_that_draws_alone_is_not_stopped_at_a_difference() -> None:
-    assert _hf(temperature=0.0) == ["ar, round 0: hf differs from ar at token 0"]
+    assert _hf(temperature=0.0) == ["hf differs from ar at token 0, round 1 of ar"]
     assert _hf(temperature=0.6) == []
     assert _hf(turned_temperature("ar", 0, 0.0, 0.6), temperature=0.0) == []
     assert _hf(turned_temperature("ar", 0, 0.6, 0.0), temperature=0.6) == []
@@ -208,4 +208,4 @@ def test_methods_that_draw_alike_are_stopped_at_a_difference() -> None:
     begins = structs.replace(run(), temperature=0.6)
     turned = turned_temperature("dynatree", 0, 0.6, 0.8)
     stops = _stops("difference", [begins, turned, _round(0), structs.replace(plain_round("ar", 0), committed=[99])])
-    assert stops == ["ar, round 0: dynatree differs from ar at token 0"]
+    assert stops == ["dynatree differs from ar at token 0, round 1 of ar"]
