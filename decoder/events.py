@@ -13,12 +13,14 @@ import msgspec
 from decoder.errors import RecordingError
 from decoder.knobs import KnobName
 
-SCHEMA = 2
+SCHEMA = 3
 
 Limit: TypeAlias = str
 """What may end a tree: a knob by its name, or one of `OTHER_LIMITS`."""
-OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context"))
-"""The cost of more nodes, and the models' context."""
+LENGTH: Limit = "length"
+"""The length that the text may have, which leaves room for no further level."""
+OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context", LENGTH))
+"""Beside that, the cost of more nodes, and the models' context."""
 
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
 """What a node of a tree comes from: the text, the draft model, or what followed in the text before."""
@@ -148,8 +150,8 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     top1_variance: float
     """Sum of max p (1 - max p)."""
     predicted_tokens: float | None = None
-    """Drawn trees: tokens that the round was expected to bring, given its tree, over the verifier's coins; before any
-    cut."""
+    """Drawn trees: tokens that the round was expected to bring, given its tree, over the verifier's coins; None where
+    end-of-text cut it."""
     reach: list[float] = []
     """Drawn trees: the chance that each node is accepted, given the tree; 1 for the root."""
     path: list[Draws] = []
@@ -187,9 +189,10 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """Sampled: log q(token | path to its parent) of the draft, before temperature and noise; else `logprobs` say it."""
     pieces: list[str]
     accepted: list[Count]
-    """Accepted drafted nodes in path order, before any cut."""
+    """Accepted drafted nodes in path order."""
     committed: list[Count]
-    """Their tokens and one bonus token, cut after end-of-text and at the length limit."""
+    """Their tokens and one of the target's own. Where the text ends, with end-of-text or at its length limit, tree and
+    accepted nodes are cut like these (`decoder.text_end`); of hf, all tokens of a burst."""
     text: str
     """What the committed tokens add to the text; a character shows when its last byte is there."""
     shape: tuple[Count, Count, Count] | None = None
@@ -323,6 +326,9 @@ def json_schema() -> dict[str, Any]:
     return msgspec.json.schema(Event)
 
 
+_WITH_AUTO = 2
+
+
 class Upgrade:
     """Turns the events of one recording, in their order, into events of today's schema.
 
@@ -349,7 +355,7 @@ class Upgrade:
         self._names = {}
         if run.schema >= SCHEMA:
             return run
-        if _is_automatic(run.methods.get("dynatree", {})) and "auto" not in run.methods:
+        if run.schema < _WITH_AUTO and _is_automatic(run.methods.get("dynatree", {})) and "auto" not in run.methods:
             self._names = {"dynatree": "auto"}
         methods = {self._name(name): _parameters(self._name(name), given) for name, given in run.methods.items()}
         return msgspec.structs.replace(run, schema=SCHEMA, methods=methods)

@@ -31,6 +31,7 @@ from decoder.session.knob_state import Turned
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
 from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, hold, takes_step
 from decoder.tensor_parallel.check import require_spread
+from decoder.text_end import within
 from decoder.tree import TokenTree
 from decoder.tree_rules import MOST_NODES, Rules
 from decoder.version import VERSION
@@ -48,6 +49,8 @@ class Lane:
     method: Method
     session: Session
     stream: TextStream
+    longest: int
+    """Tokens that its text may have."""
     decode_s: float = 0.0
     rounds: int = 0
     generated: int = 0
@@ -138,7 +141,7 @@ def _events(
         for method in methods:
             current = method.name
             session = method.open(engine, prompt_ids, config)
-            lanes.append(Lane(method, session, TextStream(pair.tokenizer, prompt_ids)))
+            lanes.append(Lane(method, session, TextStream(pair.tokenizer, prompt_ids), config.max_new_tokens))
             yield Start(method=method.name, prefill_s=session.prefill())
         awake, motion, idle = WarmThreads(pair.target.device), SlowMotion(steering), partial(_prepare, lanes)
         while running := [lane for lane in lanes if not lane.ended]:
@@ -241,7 +244,7 @@ def _text(lane: Lane, outcome: Outcome) -> str:
 
 
 def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: str) -> Round:
-    return Round(
+    told = Round(
         method=lane.name,
         round=lane.rounds,
         position=lane.generated,
@@ -267,6 +270,7 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
         verification=outcome.statistics() if outcome.committed else None,
         limited_by=limited_by(outcome.rules, outcome.tree, outcome.room) if outcome.rules else None,
     )
+    return within(told, lane.longest - lane.generated)
 
 
 def _drawn(tree: TokenTree) -> list[int]:

@@ -284,10 +284,12 @@ def simulate(
                 history.turn(name, value)
             elif config and config.has(name):
                 config = config.turned(name, value)
-        step, share = one_round(oracle, text, method, history.config if history else config, history)
         position = len(text) - len(prompt)
-        committed = cut(step.committed, oracle.eos, max_new_tokens - position)
-        steps.append(replace(step, position=position, committed=committed))
+        room = max_new_tokens - position
+        step, share = one_round(oracle, text, method, history.config if history else config, history, room)
+        committed = cut(step.committed, oracle.eos, room)
+        accepted = step.accepted[: len(committed) - 1]
+        steps.append(replace(step, position=position, committed=committed, accepted=accepted))
         text += tuple(committed)
         if len(text) - len(prompt) >= max_new_tokens or committed[-1] in oracle.eos:
             return steps
@@ -296,18 +298,24 @@ def simulate(
 
 
 def one_round(
-    oracle: Oracle, text: Path, method: str, config: DynaTree | Linear | Fixed | None, history: History | None
+    oracle: Oracle,
+    text: Path,
+    method: str,
+    config: DynaTree | Linear | Fixed | None,
+    history: History | None,
+    room: int,
 ) -> tuple[Step, float]:
-    """One round, its burst uncut, and its depth acceptance."""
+    """One round, its burst uncut, and its depth acceptance; of the tree, what there is room for and one token after."""
     margin = Margin()
     if history:
         history.note(margin)
     root, root_logp, rules = plan(oracle, text, method, config, margin)
     nodes, levels = grow(oracle, text, root, root_logp, rules, margin)
     burst = walk(oracle, text, nodes, margin)
-    order = list(nodes)
-    path = [burst[: length + 1] for length in range(len(burst) - 1)]
-    height = max(len(node) for node in order)
+    height = max(len(node) for node in nodes)
+    order = [node for node in nodes if node == root or len(node) < room]
+    whole = [burst[: length + 1] for length in range(len(burst) - 1)]
+    path = [node for node in whole if len(node) < room]
     step = Step(
         position=0,
         tokens=[node[-1] if node else text[-1] for node in order],
@@ -319,7 +327,7 @@ def one_round(
         levels=levels,
         margin=margin.least,
     )
-    return step, len(path) / height if height else 0.0
+    return step, len(whole) / height if height else 0.0
 
 
 def plan(

@@ -83,7 +83,7 @@ def weighed(evidence: Evidence, event: Round) -> Evidence:
     )
     if found.predicted_tokens is None:
         return evidence
-    came = len(event.accepted) + 1  # before any cut, as the prediction is
+    came = len(event.accepted) + 1
     off = came - found.predicted_tokens
     return structs.replace(
         evidence,

@@ -170,7 +170,7 @@ def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:
         parents=outcome.tree.parents,
         logprobs=outcome.tree.logprobs,
         pieces=[""] * len(outcome.tree.tokens),
-        accepted=outcome.accepted,
+        accepted=outcome.accepted[: len(outcome.committed) - 1],  # the last one is counted as the target's own
         committed=outcome.committed,
         text="",
     )

@@ -1,7 +1,7 @@
 """Totals over all runs of a process: a pure fold of events in which no number ever falls.
 
-What counts, and when, is as in vLLM: a draft where anything was drafted, an accepted token by its place in the path and
-before any cut, a latency once a round. Knows neither HTTP nor names of metrics.
+What counts, and when, is as in vLLM: a draft where anything was drafted, an accepted token by its place in the path, a
+latency once a round. Knows neither HTTP nor names of metrics.
 """
 
 from bisect import bisect_left

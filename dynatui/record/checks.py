@@ -13,6 +13,7 @@ from msgspec import structs
 from decoder.errors import RecordingError
 from decoder.events import OTHER_LIMITS, End, Event, Knob, Round, Run, Start, Summary, Upgrade, decode_line
 from decoder.methods import METHODS, all_knobs, root_is_drafted
+from decoder.text_end import TextEnds
 from dynatui.attach.events import is_opening
 
 MOST_METHODS = 64
@@ -45,7 +46,7 @@ class Checker:
 
     def __init__(self) -> None:
         self._lanes: dict[str, Lane] | None = None
-        self._upgrade = Upgrade()
+        self._upgrade, self._text_ends = Upgrade(), TextEnds()
 
     def event(self, line: bytes, number: int) -> Event:
         """The event on line `number`, in today's schema; raises a RecordingError if no run could have written it."""
@@ -63,7 +64,7 @@ class Checker:
             fault = self._fault(event, self._lanes)
         if fault:
             raise RecordingError(f"line {number}: {fault}; is this a recording made with --record?")
-        return event
+        return self._text_ends.event(event)
 
     def _fault(self, event: Start | Round | Knob | End | Summary, lanes: dict[str, Lane]) -> str:
         """Why the event cannot stand here; nothing when it can."""

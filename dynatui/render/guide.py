@@ -39,8 +39,8 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("τl", "Where it is less probable than this, the most; in between, some."),
     ("D0", "Every likely path may grow this deep; only very likely ones (rho_deep) go deeper."),
     ("N_max", "Most guesses of a round."),
-    ("Limited by", "Which rule refused the likeliest guess that was not made: D0, rho_stop, D_max, N_max, cost or the "
-     "context. Turning another knob changes little."),
+    ("Limited by", "Which rule refused the likeliest guess that was not made: D0, rho_stop, D_max, N_max, cost, the "
+     "context or the length of the text. Turning another knob changes little."),
     ("auto", "A method of its own, beside dynatree, which obeys its knobs alone: as many guesses as pay, by what "
      "drafting and checking were measured to take here and by how the draft has guessed so far; none where none pays. "
      "What followed in the text before is guessed too, without a pass of the draft."),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from decoder.analysis.metrics import drafted_nodes
-from decoder.events import Limit, Round
+from decoder.events import LENGTH, Limit, Round
 from dynatui.number_format import nth, short
 from dynatui.render import rounds
 from dynatui.render.drawn import shape_written, told_shape
@@ -28,6 +28,7 @@ _LEAST_COPY = 4
 _ALONE: Mapping[Limit | None, str] = {
     "cost": "the target goes on alone: guesses would cost more time than they save",
     "context": "the target goes on alone: the context has no room for guesses",
+    LENGTH: "the text ends with this token: no guess could have become text",
     None: "the target goes on alone",
 }
 _SAMPLED = (
@@ -216,6 +217,8 @@ def _progress(scene: Scene, event: Round) -> tuple[str, ...]:
     name = f"round {nth(event.round)}: "
     if not drafted and event.draft_forwards is not None:
         told = "no draft" if event.draft_forwards == 0 else "no guess kept"
+        if event.limited_by == LENGTH:
+            told = "the last token"
         return f"{name}{told}", told
     if stage is not None and stage.name == "drafted":
         return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified", "not yet verified"

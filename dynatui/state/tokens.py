@@ -45,7 +45,7 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
     spent_s = round_s / count
     if event.draft_forwards is None:
         return (Token(clean(event.text), "plain", event.round, 1, spent_s=spent_s),)
-    kept, logprobs = event.accepted[: len(event.committed)], event.draft_logprobs or event.logprobs
+    kept, logprobs = event.accepted, event.draft_logprobs or event.logprobs
     texts = _divided(event.text, [event.pieces[node] for node in kept], count)
     return tuple(
         Token(

@@ -204,7 +204,7 @@ def test_only_lanes_that_run_and_can_prepare_are_asked_to(tiny_models: TinyModel
 
     def lane(kind: type[HostSession], *, ended: bool) -> Lane:
         session = kind(engine.pair, [1, 2], 3, None, None, Greedy())
-        return Lane(METHODS["ar"], session, TextStream(engine.pair.tokenizer, [1, 2]), ended=ended)
+        return Lane(METHODS["ar"], session, TextStream(engine.pair.tokenizer, [1, 2]), 3, ended=ended)
 
     assert not _prepare([lane(HostSession, ended=False), lane(Preparing, ended=True)])
     assert not asked

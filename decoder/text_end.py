@@ -1,0 +1,138 @@
+"""The last rounds of a text, told as far as the text may go: tree, accepted path and committed tokens are cut alike.
+
+The engine drafts as if a text never ended, so that no round depends on `max_new_tokens`. Told whole, such a round
+would count drafted and accepted tokens that never can be text. Pure; knows neither models nor sessions.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from decoder.analysis.metrics import by_depth, drafted_nodes
+from decoder.events import LENGTH, Event, Figures, Round, Run, Summary, Verification
+from decoder.methods import root_is_drafted
+from decoder.tree import depths, share_of_depth
+
+_BY_NODE = ("tokens", "logprobs", "draft_logprobs", "pieces", "drawn", "origins")
+
+
+def within(event: Round, left: int) -> Round:
+    """The round without what lies beyond the end of its text.
+
+    The last committed token of a round is the target's own. So of accepted nodes one less than committed tokens are
+    told, and of the tree's levels at most one less than tokens left.
+
+    Args:
+        event: A round as it was verified, or as far as it has come.
+        left: Tokens that the text may still grow by, this round's included; 1 or more.
+    """
+    return event if event.draft_forwards is None else _to_end_of_text(_to_length(event, left))
+
+
+def _to_length(event: Round, left: int) -> Round:
+    """Without the levels that `max_new_tokens` leaves no room for."""
+    if len(event.tokens) < left:
+        return event
+    levels = [depth + root_is_drafted(event.method) for depth in depths(event.parents)]
+    kept = [node for node, level in enumerate(levels) if node == 0 or level < left]
+    accepted = [node for node in event.accepted if levels[node] < left]
+    if (len(kept), accepted) == (len(levels), event.accepted):
+        return event
+    renumbered = {old: new for new, old in enumerate(kept)}
+    return structs.replace(
+        event,
+        parents=[renumbered.get(event.parents[node], -1) for node in kept],
+        accepted=[renumbered[node] for node in accepted],
+        verification=event.verification and _of_nodes(event.verification, kept, left - 1),
+        limited_by=LENGTH if event.limited_by else None,
+        **{name: [values[node] for node in kept] for name in _BY_NODE if (values := getattr(event, name))},
+    )
+
+
+def _of_nodes(found: Verification, kept: Sequence[int], levels: int) -> Verification:
+    """What was told of these nodes, which are all of so many levels below the root."""
+    if not found.reach:
+        return found
+    reach = [found.reach[node] for node in kept]
+    return structs.replace(found, reach=reach, path=found.path[:levels], predicted_tokens=math.fsum(reach))
+
+
+def _to_end_of_text(event: Round) -> Round:
+    """Without accepted nodes from end-of-text on; how many tokens the tree was expected to bring then says nothing."""
+    accepted = event.accepted[: len(event.committed) - 1]
+    if not event.committed or accepted == event.accepted:
+        return event
+    found = event.verification
+    told = found and structs.replace(found, path=found.path[: len(accepted)], predicted_tokens=None)
+    return structs.replace(event, accepted=accepted, verification=told)
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What figures count of a method's rounds."""
+
+    drafted: int = 0
+    accepted: int = 0
+    depth_shares: float = 0.0
+
+    @classmethod
+    def of(cls, event: Round) -> "_Counts":
+        levels = len(by_depth(event))
+        return cls(drafted_nodes(event), len(event.accepted), share_of_depth(event.accepted, levels))
+
+    def plus(self, more: "_Counts", less: "_Counts") -> "_Counts":
+        """These, with what one counts and the other does not."""
+        return _Counts(
+            self.drafted + more.drafted - less.drafted,
+            self.accepted + more.accepted - less.accepted,
+            self.depth_shares + more.depth_shares - less.depth_shares,
+        )
+
+
+class TextEnds:
+    """Cuts the rounds of one recording, in their order, at the end of their texts, and makes its figures count alike.
+
+    Recordings of schema 2 and earlier told of what lay beyond. What is cut already stays as it is.
+    """
+
+    def __init__(self) -> None:
+        self._longest = 0
+        """Tokens that a text of the present run may have."""
+        self._beyond: dict[str, _Counts] = {}
+        """By method, what its figures have counted beyond the end of the text."""
+
+    def event(self, event: Event) -> Event:
+        """The event without what lies beyond the end of its text."""
+        match event:
+            case Run():
+                self._longest, self._beyond = event.max_new_tokens, {}
+            case Round():
+                return self._round(event)
+            case Summary():
+                told = {name: self._figures(name, own) for name, own in event.methods.items()}
+                return structs.replace(event, methods=told)
+        return event
+
+    def _round(self, event: Round) -> Round:
+        told = within(event, max(1, len(event.committed), self._longest - event.position))
+        if told is not event:
+            before = self._beyond.get(event.method, _Counts())
+            self._beyond[event.method] = before.plus(_Counts.of(event), _Counts.of(told))
+        return told
+
+    def _figures(self, method: str, told: Figures) -> Figures:
+        beyond = self._beyond.get(method)
+        if beyond is None or not told.rounds or told.drafted is None or told.accepted is None:
+            return told
+        drafted, accepted = max(0, told.drafted - beyond.drafted), max(0, told.accepted - beyond.accepted)
+        shares = max(0.0, (told.depth_acceptance or 0.0) * told.rounds - beyond.depth_shares)
+        return structs.replace(
+            told,
+            drafted=drafted,
+            accepted=accepted,
+            path_length=accepted / told.rounds,
+            acceptance_rate=accepted / drafted if drafted else None,
+            depth_acceptance=shares / told.rounds if drafted else None,
+        )
