@@ -64,6 +64,7 @@ class Flag:
 
     token: int
     label: str
+    ink: Ink = "warn"
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int
 def _flags(axis: Axis, width: int) -> Row:
     """The axis' ends, with a pointer at each flag; a label where the next pointer leaves room."""
     plot = width - 2 * _AXIS
-    marked = [" "] * width
+    cells: list[Span] = [(" ", "plain")] * width
     found = [(_column(flag.token, axis, plot), flag) for flag in axis.flags]
     places = [(_AXIS + column, flag) for column, flag in found if column is not None]
     for index, (x, flag) in enumerate(places):
@@ -164,10 +165,10 @@ def _flags(axis: Axis, width: int) -> Row:
         end = places[index + 1][0] if index + 1 < len(places) else width
         if x + len(text) >= end:
             text = text[:1]
-        marked[x : x + len(text)] = text
-    cells: list[tuple[str, Ink]] = [(mark, "warn") for mark in marked[:width]]
+        cells[x : x + len(text)] = [(sign, flag.ink) for sign in text]
+    cells = cells[:width]
     last = f"{axis.unit} {axis.first + axis.span}"
     for label, x in ((str(axis.first), _AXIS), (last, _AXIS + plot - len(last))):
-        if x >= 0 and all(mark == " " for mark in marked[max(0, x - 1) : x + len(label) + 1]):
+        if x >= 0 and all(sign == " " for sign, _ in cells[max(0, x - 1) : x + len(label) + 1]):
             cells[x : x + len(label)] = [(character, "dim") for character in label]
     return merged(cells)

@@ -1,12 +1,16 @@
 """What is drawn over the text: how well the draft guesses, what that yields, and how knobs and trees follow.
 
 Behind the curves of the run stand those that were pinned as A, and from their end on what A came to: its mean, its
-knobs. Scales are those of the rules, so that they do not move with the figures.
+knobs. What comes after the place that is shown is dimmed. Scales are those of the rules, so that they do not move with
+the figures.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 
+from decoder.append_only import SharedList
 from decoder.tree_rules import tree_rule
 from dynatui.knobs import info, rules_in_force
 from dynatui.render.chart import Axis, Flag, Line, chart, window
@@ -35,32 +39,35 @@ def deepest(scene: Scene) -> float:
 
 def acceptance(scene: Scene, width: int, height: int) -> Rows:
     """Acceptance and tokens per round."""
-    curves, of_a = scene.state.lane.curves, _curves_of_a(scene)
+    curves = scene.state.lane.curves
     left = Line(curves.acceptance, 0.0, 1.0, "first")
     right = Line(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
-    behind = (_behind(of_a.acceptance, left), _behind(of_a.tokens, right))
+    behind = _behind(scene, acceptance=left, tokens=right)
     wordings = (("Depth acceptance", "L-bar"), recent(scene)), (("Depth acc.", "L-bar"), _last(scene))
     title = _title(scene, width, (left, right), wordings)
     return _framed(scene, title, (left, right, *behind), (width, height), labelled=False)
 
 
 def depth(scene: Scene, width: int, height: int) -> Rows:
-    """The base depth and the threshold that history and the user move, and the depth that was really drafted."""
-    lane, of_a = scene.state.lane, _curves_of_a(scene)
-    curves, most = lane.curves, scale_of(scene).deepest
+    """The base depth and the thresholds that history and the user move, and the depth that was really drafted."""
+    curves, most = scene.state.lane.curves, scale_of(scene).deepest
     drafted = Line(curves.depth, 0.0, most, "third", "dashed", digits=0)
     if not curves.d0.points:
-        behind = [_behind(of_a.depth, drafted)]
+        behind = _behind(scene, depth=drafted)
         title = _title(scene, width, (drafted,), ((("Depth drafted",), recent(scene)), (("Depth",), _last(scene))))
         empty = Line(Curve(), 0.0, most, "third", digits=0)
         return _framed(scene, title, (drafted, empty, *behind), (width, height), labelled=True)
     left = Line(curves.d0, 0.0, most, "first", digits=0)
     right = Line(curves.tau_h, 0.0, 1.0, "second", "dotted")
-    behind = [_behind(of_a.d0, left), _behind(of_a.tau_h, right), _behind(of_a.depth, drafted)]
+    low = Line(curves.tau_l, 0.0, 1.0, "bonus", "dashed")
+    behind = _behind(scene, d0=left, tau_h=right, tau_l=low, depth=drafted)
     note = "▲ your turns"
-    wordings = (("D0 base depth", "τh sure from", "depth drafted"), note), (("D0", "τh", "drafted"), note)
-    title = _title(scene, width, (left, right, drafted), wordings)
-    return _framed(scene, title, (left, right, *behind, drafted), (width, height), labelled=True)
+    wordings = (
+        (("D0 base depth", "τh sure from", "τl unsure below", "depth drafted"), note),
+        (("D0", "τh", "τl", "drafted"), note),
+    )
+    title = _title(scene, width, (left, right, low, drafted), wordings)
+    return _framed(scene, title, (left, right, *behind, low, drafted), (width, height), labelled=True)
 
 
 def trends(scene: Scene, width: int, _height: int) -> Rows:
@@ -85,15 +92,9 @@ def _last(scene: Scene) -> str:
 
 
 def looked_at(scene: Scene) -> int | None:
-    """The token where the round begins that the user looks at: the inspected one's, else the last that is shown."""
-    past = scene.state.lane.past
-    if scene.inspected is not None:
-        number = scene.inspected.round
-    elif not scene.place.live:
-        number = len(past) - 1
-    else:
-        return None
-    return past[number].position if 0 <= number < len(past) else None
+    """The token where the round begins that the user looks at; None where the picture follows the work."""
+    newest = scene.state.lane.newest
+    return None if scene.place.live or newest is None else newest.position
 
 
 def _title(scene: Scene, width: int, lines: Sequence[Line], wordings: Sequence[tuple[Sequence[str], str]]) -> Row:
@@ -114,11 +115,32 @@ def _named(lines: Sequence[Line], names: Sequence[str]) -> Row:
 
 
 def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, int], *, labelled: bool) -> Rows:
-    flags = [Flag(mark.token, _label(mark) if labelled else "") for mark in scene.state.lane.marks]
-    scale = scale_of(scene)
+    end, scale = scene.state.lane.committed, scale_of(scene)
+    flags = [
+        Flag(mark.token, _label(mark) if labelled else "", "warn" if mark.token <= end else "ghost")
+        for mark in scene.known.lane.marks
+    ]
     axis = Axis(*window(scale.tokens, scale.newest), flags, looked_at(scene))
     left, right, *others = lines
     return frame(title, chart(left, right, others, axis, inside(size), scene.symbols), size)
+
+
+def _behind(scene: Scene, **lines: Line) -> list[Line]:
+    """For lines by the names of their curves: those of A, and what comes after the place that is shown."""
+    of_a = _curves_of_a(scene)
+    ghosts = [Line(getattr(of_a, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items()]
+    return [*ghosts, *(later for name, line in lines.items() for later in _later(scene, line, name))]
+
+
+def _later(scene: Scene, line: Line, name: str) -> list[Line]:
+    """A line from the place that is shown on, as far as that is known."""
+    end = scene.state.lane.committed
+    whole: Curve = getattr(scene.known.lane.curves, name)
+    first = bisect_right(whole.ends[:], end)
+    if scene.whole is None or first == len(whole.points):
+        return []
+    points, ends = SharedList([math.nan, *whole.points[first:]]), SharedList([end, *whole.ends[first:]])
+    return [replace(line, curve=Curve(points, ends), ink="ghost")]
 
 
 def _curves_of_a(scene: Scene) -> Curves:
@@ -132,6 +154,7 @@ def _curves_of_a(scene: Scene) -> Curves:
         tokens=_carried(curves.tokens, sum(one.tokens for one in pin.samples) / count, end),
         d0=_carried(curves.d0, _in_force(pin, "d0"), end),
         tau_h=_carried(curves.tau_h, _in_force(pin, "tau_h"), end),
+        tau_l=_carried(curves.tau_l, _in_force(pin, "tau_l"), end),
         depth=_carried(curves.depth, sum(one.depth for one in pin.samples) / count, end),
     )
 
@@ -145,10 +168,6 @@ def _carried(curve: Curve, level: float, end: int) -> Curve:
     if not curve.points or end <= curve.ends[-1]:
         return curve
     return Curve(curve.points.plus([level]), curve.ends.plus([end]), curve.stride)
-
-
-def _behind(curve: Curve, line: Line) -> Line:
-    return Line(curve, line.low, line.high, "ghost", "sparse")
 
 
 def _label(mark: Mark) -> str:

@@ -44,9 +44,9 @@ def inspect(scene: Scene, width: int, height: int) -> Rows:
     if token is None:
         hint: Row = (("put the cursor on a token of the text, and here is why it is there", "dim"),)
         return frame((("Why this token", "title"),), [hint], (width, height))
-    event = round_of(scene.state, token)
+    event = round_of(scene.known, token)
     index = scene.cursor if event is None else position(event, token)
-    tally = scene.state.race.tallies.get(scene.state.watched, Tally())
+    tally = scene.known.race.tallies.get(scene.state.watched, Tally())
     count = f" ─ index {index} of {len(tally.tokens)} tokens"
     facts = {"token": _who(token)} if event is None else _facts(scene, token, event, apart=room >= _ALL)
     return frame((("Why this token", "title"), (count, "dim")), _rows(facts, inner, room), (width, height))
@@ -81,7 +81,7 @@ def node_of(event: Round, token: Token) -> int | None:
 
 def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str, list[Row]]:
     """What each row says, in parts that are left out from the end where a row has no room for them."""
-    target, lost = _target(scene.state, event, token), [_named(event, node) for node in rivals(event, token)]
+    target, lost = _target(scene.known, event, token), [_named(event, node) for node in rivals(event, token)]
     cost, use = _cost(event, token), _use(event)
     facts = {"token": _who(token, event), "draft": _drew(event, token) if is_drawn(event) else _draft(event, token)}
     if is_drawn(event):

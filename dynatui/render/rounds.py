@@ -27,20 +27,31 @@ def shown_round(scene: Scene) -> Round | None:
     """The round that the tree and the mask are drawn from."""
     token, stage = scene.inspected, scene.held
     if token is not None:
-        return round_of(scene.state, token)
+        return round_of(scene.known, token)
     event = stage.event if stage else scene.state.lane.newest
     if event is not None and stage:
         event = structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     return event and with_origins(scene.state.run, event)
 
 
+def round_number(state: RunState, token: Token) -> int:
+    """Rounds of the watched method until a token was there, its own included."""
+    return _place_of(state, token) + 1
+
+
 def round_of(state: RunState, token: Token) -> Round | None:
-    """The round that a token came out of; a recording may number its rounds as it likes."""
+    """The round that a token came out of."""
+    place = _place_of(state, token)
+    return with_origins(state.run, state.lane.past[place]) if place >= 0 else None
+
+
+def _place_of(state: RunState, token: Token) -> int:
+    """The place of a token's round, -1 for none; a recording may number its rounds as it likes."""
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
     if place == len(past) or past[place].round != token.round:
         place = next((index for index, event in enumerate(past) if event.round == token.round), -1)
-    return with_origins(state.run, past[place]) if place >= 0 else None
+    return place
 
 
 def bonus_of(scene: Scene, event: Round) -> Token | None:
@@ -48,7 +59,7 @@ def bonus_of(scene: Scene, event: Round) -> Token | None:
     stage = scene.held
     if stage is not None and stage.name != "committed":
         return None
-    tokens = scene.state.lane.tokens
+    tokens = scene.state.lane.tokens if scene.inspected is None else scene.known.lane.tokens
     place = len(tokens) - 1 if scene.inspected is None else scene.cursor or 0
     while place + 1 < len(tokens) and tokens[place + 1].round == event.round:
         place += 1

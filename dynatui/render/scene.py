@@ -64,6 +64,8 @@ class Scene:
     """What is known about the work, and how the user looks at it."""
 
     state: RunState = field(default_factory=RunState)
+    whole: RunState | None = None
+    """All that is known of the run, where that is more than what is shown of it."""
     panel: PanelName = "text"
     maximised: bool = False
     mode: Mode = "watch"
@@ -71,11 +73,11 @@ class Scene:
     mask: bool = False
     """Whether the tree is drawn as the matrix of who sees whom."""
     cursor: int | None = None
-    """Index into the state's tokens, while the text is inspected."""
+    """Index into the tokens of all that is known, while the text is inspected."""
     query: str = ""
     """What was searched for, while its hits are shown."""
     hits: tuple[range, ...] = ()
-    """Where it stands: places in the state's tokens."""
+    """Where it stands: places in these tokens."""
     log_end: int = 0
     """Lines of the log that are below what is shown of it."""
     symbols: Symbols = "braille"
@@ -119,14 +121,17 @@ class Scene:
     @property
     def number(self) -> int | None:
         """The round that the picture is of, counted from 1; None before the first."""
-        if self.inspected is not None:
-            return nth(self.inspected.round)
         if self.held is not None:
             return nth(self.held.event.round)
         return self.place.round or None
 
     @property
+    def known(self) -> RunState:
+        """All that is known of the run, beyond the place that is shown too."""
+        return self.state if self.whole is None else self.whole
+
+    @property
     def inspected(self) -> Token | None:
         """The token under the cursor."""
-        tokens = self.state.lane.tokens
+        tokens = self.known.lane.tokens
         return tokens[self.cursor] if self.cursor is not None and 0 <= self.cursor < len(tokens) else None

@@ -86,10 +86,12 @@ class TextPanel:
         return cursor
 
     def _page(self, scene: Scene, width: int, height: int) -> Rows:
-        state, tokens = scene.state, scene.state.lane.tokens
+        state = scene.state if scene.place.live else scene.known
+        tokens, shown = state.lane.tokens, len(scene.state.lane.tokens)
         self._wrap(state, width)
         lines, cursor = self._flow.lines, scene.cursor if scene.inspected else None
-        home = len(lines) - 1 if cursor is None else _line_of(lines, cursor)
+        newest = len(lines) - 1 if shown == len(tokens) else _line_of(lines, max(0, shown - 1))
+        home = newest if cursor is None else _line_of(lines, cursor)
         self._head = int(len(lines) > height >= _ROOM_FOR_PROMPT)
         height -= self._head
         self._scroll(home, height)
@@ -102,13 +104,15 @@ class TextPanel:
                 return "hit"
             if is_gap(text) and (tag == _PROMPT or scene.heat != "round"):
                 return "plain"
+            if tag >= shown and cursor is None:
+                return "ghost"
             return "prompt" if tag == _PROMPT else by_heat(tokens[tag])
 
-        shown = range(self._top, min(self._top + height, len(lines)))
-        page = [inked(lines[y], ink_of) for y in shown]
-        if cursor is not None and home in shown and not _has_cells(lines, cursor):
+        rows = range(self._top, min(self._top + height, len(lines)))
+        page = [inked(lines[y], ink_of) for y in rows]
+        if cursor is not None and home in rows and not _has_cells(lines, cursor):
             page[home - self._top] = _with_sign(lines[home], cursor, tokens[cursor].text, ink_of, width)
-        if state.watched not in state.ends and shown.stop == len(lines) and page:
+        if state.watched not in state.ends and rows.stop == len(lines) and page:
             page[-1] = (*page[-1], ("▌", "dim"))
         return [_reminder(state.prompt_text, width), *page] if self._head else page
 

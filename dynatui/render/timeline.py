@@ -4,7 +4,7 @@ from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, Span, best, fit, merged, share
 from dynatui.render.scene import Scene
 
-_BACK = "looking back"
+_BACK, _AHEAD = "looking back", "looking ahead"
 _LEAST = 8
 """Cells of the shortest line; where there is less room for it, the words stand alone."""
 
@@ -31,9 +31,10 @@ def _line(scene: Scene, length: int) -> Row:
         return ()
     place, inner = scene.place, length - 2
     marker = _cell(scene.number or 0, place.rounds, inner)
-    cells: list[Span] = [("━", "bar") if cell < marker else ("─", "frame") for cell in range(inner)]
-    for mark in scene.state.lane.marks:
-        cells[_cell(mark.round, place.rounds, inner)] = ("▲", "warn")
+    played = _cell(place.rounds if place.played is None else place.played, place.rounds, inner)
+    cells: list[Span] = [("━", "bar") if cell < played else ("─", "frame") for cell in range(inner)]
+    for mark in scene.known.lane.marks:
+        cells[_cell(mark.round, place.rounds, inner)] = ("▲", "warn" if mark.round <= place.round else "ghost")
     cells[marker] = ("●", "good" if place.live else "warn")
     return merged([("◀", "dim"), *cells, ("▶", "dim")])
 
@@ -52,7 +53,7 @@ def _longest(scene: Scene, width: int) -> str:
     """As much as the words may take: at most half of the row, unless they are the shortest."""
     digits = "0" * max(4, len(str(scene.place.rounds)))
     where = f"{digits} of {digits}"
-    long = (f"round {where} · 0000.0 s · {_BACK}", f"round {where} · {_BACK}", f"{where} · back")
+    long = (f"round {where} · 0000.0 s · {_AHEAD}", f"round {where} · {_AHEAD}", f"{where} · ahead")
     return next((words for words in long if width >= 2 * len(words)), f"{digits}/{digits}")
 
 
@@ -67,5 +68,7 @@ def _words(scene: Scene, width: int) -> Row:
     words = f"round {number} of {last} · " if "round" in longest else f"{number} of {last} · "
     if " s " in longest:
         words += f"{short(place.seconds, 1)} s · "
-    back = _BACK if _BACK in longest else "back"
-    return ((words, "plain"), ("live", "good") if place.live else (back, "warn"))
+    elsewhere = _AHEAD if place.ahead else _BACK
+    if _AHEAD not in longest:
+        elsewhere = elsewhere.removeprefix("looking ")
+    return ((words, "plain"), ("live", "good") if place.live else (elsewhere, "warn"))

@@ -41,6 +41,7 @@ from dynatui.render.layout import LAYOUTS, Layout, arranged, layout, shared_plac
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
+from dynatui.screen.commands import view
 from dynatui.screen.event_reader import EventReader
 from dynatui.screen.frame_rate import FrameRate
 from dynatui.screen.pages.palette import Palette
@@ -179,9 +180,10 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         self.viewpoint.choose(method)
         if self.source.controls is not None:
             self.source.controls.watch(method)
-        tokens = len(self.viewpoint.state.lane.tokens)
-        cursor = self.scene.cursor
-        self.change_view(cursor=None if cursor is None or not tokens else min(cursor, tokens - 1))
+        if self.scene.cursor is None or not self.viewpoint.whole.lane.tokens:
+            self.change_view(cursor=None)
+        else:
+            view.look_at_token(self, self.scene.cursor)
 
     def show_note(self, note: str) -> None:
         """Shows the result of a key in one line."""

@@ -14,6 +14,9 @@ from dynatui.state.run_state import Failure, Prompt
 from dynatui.state.session_log import Results, SessionLog, noted
 from dynatui.state.timeline import Viewpoint
 
+_FORESEEN = 200
+"""Events of a recording that are read ahead of what is played, at each reading: keeps a frame's time bounded."""
+
 
 @dataclass(frozen=True)
 class News:
@@ -61,6 +64,8 @@ class EventReader:
                 self.knob_editor.take(record)
             if isinstance(record, Summary):
                 self._note_result()
+        if playback := self._source.playback:
+            self.viewpoint.foresee(playback.events, Prompt(playback.number + 1, playback.count), _FORESEEN)
         return News(failed, found, important)
 
     def _pin(self, method: str) -> None:

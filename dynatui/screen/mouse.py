@@ -65,6 +65,5 @@ def _turned(screen: Screen, hit: tuple[KnobName, float] | None) -> None:
 
 def _inspected(screen: Screen, place: int | None) -> None:
     if place is not None:
-        screen.viewpoint.hold()
         mode: Mode = "search" if screen.scene.mode == "search" else "inspect"
-        screen.change_view(mode=mode, cursor=place, panel="text")
+        view.look_at_token(screen, place, mode=mode, panel="text")

@@ -39,12 +39,13 @@ class SceneBuilder:
     def scene(self, before: Scene, now: float, *, estimate: bool) -> Scene:
         """The scene as it is now; `estimate` when anybody looks at what other knobs would have done."""
         source, viewpoint, editor = self._source, self._event_reader.viewpoint, self._event_reader.knob_editor
-        controls, playback, state = source.controls, source.playback, viewpoint.state
+        controls, playback, state, whole = source.controls, source.playback, viewpoint.state, viewpoint.whole
         pin = self._event_reader.pins.get(state.watched)
         self._began = now if self._began is None else self._began
         return replace(
             before,
             state=state,
+            whole=None if whole is state else whole,
             place=viewpoint.place(playback.length(state.watched)[0] if playback else 0),
             waited_s=now - self._began if state.run is None else 0.0,
             speed=source.speed,
@@ -53,7 +54,7 @@ class SceneBuilder:
             recording=source.recorded is not None,
             replaying=playback is not None,
             following=controls is None and playback is None,
-            hits=hits(before.query, [token.text for token in state.lane.tokens]) if before.mode == "search" else (),
+            hits=hits(before.query, [token.text for token in whole.lane.tokens]) if before.mode == "search" else (),
             wanted=editor.wanted(state) if editor else {},
             stage=_stage(controls, state) if controls and viewpoint.live else None,
             broke=controls.broke if controls else "",

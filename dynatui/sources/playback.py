@@ -62,6 +62,11 @@ class TraceSource:
         self._played_s = 0.0
         self._last: float | None = None
 
+    @property
+    def events(self) -> Sequence[Event]:
+        """All of the run that is shown."""
+        return self._run.events
+
     def text(self, method: str, number: int) -> str:
         """What a method wrote in a run; cleaned."""
         events = self._run.events if number == self.number else self._runs[number]

@@ -4,10 +4,12 @@ A source appends records to one list; the screen reads it behind a cursor of its
 in, so nothing is lost and neither side waits. Commands go the other way.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from decoder.config import RunConfig
+from decoder.events import Event
 from decoder.knobs import KnobName, RulesName
 from decoder.session.steering import Stage
 from dynatui.session import Session
@@ -73,6 +75,10 @@ class Playback(Protocol):
     """Which run is shown, from 0."""
     count: int
     """How many runs there are."""
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """All of the run that is shown, played or not."""
 
     def text(self, method: str, number: int) -> str:
         """What a method wrote in a run, cleaned; raises a RecordingError if the run cannot be read."""

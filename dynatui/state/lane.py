@@ -90,6 +90,7 @@ class Curves(msgspec.Struct, frozen=True):
     tokens: Curve = Curve()
     d0: Curve = Curve()
     tau_h: Curve = Curve()
+    tau_l: Curve = Curve()
     depth: Curve = Curve()
     """Levels that were drafted."""
     rate: Curve = Curve()
@@ -261,6 +262,7 @@ def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
         tokens=curves.tokens.add(sum(lane.recent) / len(lane.recent), end),
         d0=curves.d0.add(event.knobs.d0, end) if event.knobs else curves.d0,
         tau_h=curves.tau_h.add(event.knobs.tau_h, end) if event.knobs else curves.tau_h,
+        tau_l=curves.tau_l.add(event.knobs.tau_l, end) if event.knobs else curves.tau_l,
         depth=curves.depth.add(sum(lane.depths) / len(lane.depths), end),
         rate=curves.rate.add(rate, end),
         draft_ms=curves.draft_ms.add(1000 * (event.draft_s or 0.0), end),

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from decoder.events import End, Event, Knob, Round, Run, Start, Summary
 from dynatui.clean import clean_line
-from dynatui.state.run_state import Record, RunState, apply
+from dynatui.state.run_state import Prompt, Record, RunState, apply
 
 _EVERY = 64
 
@@ -27,6 +27,10 @@ class Timeline:
         """The state after every 64th record, the first after none."""
         self._ends: dict[str, list[int]] = {}
         """By method: how many records there were before its first round, and after each round."""
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        return len(self._records)
 
     @property
     def events(self) -> list[Event]:
@@ -76,6 +80,13 @@ class Place:
     seconds: float = 0.0
     """Own decode time at that round."""
     live: bool = True
+    played: int | None = None
+    """Rounds that the work has come to; of a recording, those that were played. None: those that there are."""
+
+    @property
+    def ahead(self) -> bool:
+        """Whether what is shown has not been played yet."""
+        return self.played is not None and self.round > self.played
 
 
 class Viewpoint:
@@ -85,8 +96,14 @@ class Viewpoint:
         self.work = Timeline()
         self._chosen = ""
         self._shown = self.work
+        self._recorded: Sequence[Event] = ()
+        """All events of the recorded run that is played."""
+        self._foreseen = Timeline()
+        """What was read of them so far."""
         self._held: RunState | None = None
         """What is shown while the view does not follow the work."""
+        self._known: RunState | None = None
+        """All that was known when the view stopped following; None of a recording, which is known anyway."""
 
     @property
     def live(self) -> bool:
@@ -99,6 +116,13 @@ class Viewpoint:
         return self._watched(self.work.state if self._held is None else self._held)
 
     @property
+    def whole(self) -> RunState:
+        """All that is known of the run that is shown, what comes after the place that is shown too."""
+        if self._held is None:
+            return self._watched(self._longest.state)
+        return self._watched(self._known or self._shown.state)
+
+    @property
     def newest(self) -> RunState:
         """The work as it is now, whatever is shown."""
         return self._watched(self.work.state)
@@ -107,6 +131,12 @@ class Viewpoint:
     def shown(self) -> Timeline:
         """The run that is shown."""
         return self.work if self._held is None else self._shown
+
+    def foresee(self, run: Sequence[Event], prompt: Prompt, most: int) -> None:
+        """Reads so many more events of the recorded run that is played, and at least as far as it was played."""
+        if run is not self._recorded:
+            self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt))
+        self._read_on(max(len(self._foreseen) + most, len(self.work)))
 
     def take(self, record: Record) -> None:
         """Adds a record."""
@@ -122,21 +152,37 @@ class Viewpoint:
         """Where the picture is; a recording may know of more rounds than were played."""
         state, newest = self.state, self.state.lane.newest
         rounds = max(self.shown.rounds(state.watched), known_rounds, state.rounds)
-        return Place(state.rounds, rounds, newest.t if newest else 0.0, self.live)
+        own = self.live or self._shown in (self.work, self._foreseen)
+        played = self.work.rounds(state.watched) if own else None
+        return Place(state.rounds, rounds, newest.t if newest else 0.0, self.live, played)
 
     def hold(self) -> None:
         """Stops following the work."""
         if self._held is None:
-            self._shown, self._held = self.work, self.work.state
+            self._shown, self._held = self._longest, self.work.state
+            self._known = None if self._recorded else self.work.state
 
     def follow(self) -> None:
         """Follows the work again."""
         self._held = None
 
     def look_at(self, rounds: int) -> None:
-        """Stops after so many rounds of the watched method in the run that is shown."""
+        """Stops after so many rounds of the watched method in the run that is shown, played or not."""
         self.hold()
+        if self._shown is self._foreseen and rounds > self._shown.rounds(self.state.watched):
+            self._read_on(len(self._recorded))
         self._held = self._shown.at(self.state.watched, rounds)
+        if self._known is not None and self._watched(self._known).rounds < self.state.rounds:
+            self._known = self._held
+
+    @property
+    def _longest(self) -> Timeline:
+        """The present run as far as it is known: a recording may be known further than it was played."""
+        return self._foreseen if self._recorded else self.work
+
+    def _read_on(self, end: int) -> None:
+        for event in self._recorded[len(self._foreseen) : end]:
+            self._foreseen.take(event)
 
     def _watched(self, state: RunState) -> RunState:
         return state if state.chosen == self._chosen else structs.replace(state, chosen=self._chosen)

@@ -2,6 +2,7 @@
 
 import sys
 
+from dynatui.keymap import CURSOR
 from dynatui.render import log
 from dynatui.screen.pages.breakpoints import BreakScreen
 from dynatui.screen.pages.input import EditScreen
@@ -15,26 +16,27 @@ def freeze(screen: Screen) -> None:
     elif screen.viewpoint.live:
         screen.viewpoint.hold()
     else:
-        screen.viewpoint.follow()
+        live(screen)
 
 
 def pause(screen: Screen) -> None:
     """Holds the work, or goes on; a recording goes on from the place that is looked at."""
     playback, watched = screen.source.playback, screen.viewpoint.state.watched
     if playback and screen.source.paused:
-        if not screen.viewpoint.live and screen.scene.place.round < screen.viewpoint.work.rounds(watched):
+        if not screen.viewpoint.live and screen.scene.place.round != screen.viewpoint.work.rounds(watched):
             playback.seek_round(watched, screen.scene.place.round)
             screen.read_events()
-        screen.viewpoint.follow()
+        live(screen)
     screen.source.set_paused(paused=not screen.source.paused)
 
 
 def step(screen: Screen) -> None:
     """One stage on, or in a recording one round; the first press pauses."""
-    screen.viewpoint.follow()
     if screen.source.playback:
         scrub(screen, 1)
-    elif screen.source.controls is None:
+        return
+    live(screen)
+    if screen.source.controls is None:
         screen.show_note("another process decodes; it cannot be stepped from here")
     elif screen.source.paused:
         _note_whose_round(screen)
@@ -80,13 +82,10 @@ def scrub(screen: Screen, rounds: int) -> None:
 
 def scrub_to(screen: Screen, rounds: int) -> None:
     """After so many rounds; a recording stands still there."""
-    rounds, watched = max(0, rounds), screen.viewpoint.state.watched
-    if playback := screen.source.playback:
+    if screen.source.playback:
         screen.source.set_paused(paused=True)
-        if rounds > screen.viewpoint.work.rounds(watched) and screen.viewpoint.shown is screen.viewpoint.work:
-            playback.seek_round(watched, min(rounds, playback.length(watched)[0]))
-            screen.read_events()
-    screen.viewpoint.look_at(rounds)
+    screen.viewpoint.look_at(max(0, rounds))
+    _leave_text(screen)
 
 
 def scroll(screen: Screen, lines: int) -> None:
@@ -106,16 +105,25 @@ def first(screen: Screen) -> None:
 
 
 def last(screen: Screen) -> None:
-    """Back to now; in the log to the newest line."""
+    """Back to now, of a recording its end; in the log to the newest line."""
     if screen.scene.panel == "log":
         _scroll_log(screen, 0)
-    live(screen)
+    if playback := screen.source.playback:
+        scrub_to(screen, playback.length(screen.viewpoint.state.watched)[0])
+    else:
+        live(screen)
 
 
 def live(screen: Screen) -> None:
     """Back to now."""
     screen.viewpoint.follow()
-    screen.change_view(mode="watch", cursor=None)
+    _leave_text(screen)
+
+
+def _leave_text(screen: Screen) -> None:
+    """Takes the cursor away, whose round is not shown any more."""
+    if screen.scene.mode in CURSOR:
+        screen.change_view(mode="watch", cursor=None)
 
 
 def prompt(screen: Screen, step: int) -> None:

@@ -1,8 +1,10 @@
 """How the work is looked at: the cursor in the text, panels, colours and symbols."""
 
-from typing import get_args
+import sys
+from typing import Any, get_args
 
 from dynatui.keymap import CURSOR, PANELS, PanelName
+from dynatui.render.rounds import round_number
 from dynatui.render.scene import HEATS
 from dynatui.render.words import WHY_ALONE, is_alone
 from dynatui.screen.pages.help import HelpScreen
@@ -28,39 +30,48 @@ def inspect(screen: Screen) -> None:
     if not tokens:
         screen.show_note("there is no text to inspect yet")
         return
-    screen.viewpoint.hold()
     panel = screen.scene.panel if screen.scene.panel in ("text", "tree") else "text"
-    screen.change_view(mode="inspect", cursor=len(tokens) - 1, panel=panel)
+    look_at_token(screen, len(tokens) - 1, mode="inspect", panel=panel)
+
+
+def look_at_token(screen: Screen, place: int, **changes: Any) -> None:
+    """Puts the cursor on a token, or the nearest that there is; every panel shows the round that brought it."""
+    tokens = screen.viewpoint.whole.lane.tokens
+    place = min(max(0, place), len(tokens) - 1)
+    if screen.source.playback:
+        screen.source.set_paused(paused=True)
+    screen.viewpoint.look_at(round_number(screen.viewpoint.whole, tokens[place]))
+    screen.change_view(cursor=place, **changes)
 
 
 def cursor(screen: Screen, step: int) -> None:
     """The token before or after."""
-    _put(screen, (screen.scene.cursor or 0) + step)
+    look_at_token(screen, (screen.scene.cursor or 0) + step)
 
 
 def cursor_to(screen: Screen, place: int) -> None:
     """A token by its place; -1 is the last."""
-    _put(screen, place if place >= 0 else len(screen.viewpoint.state.lane.tokens) - 1)
+    look_at_token(screen, place if place >= 0 else sys.maxsize)
 
 
 def cursor_line(screen: Screen, lines: int) -> None:
     """The token above or below."""
-    _put(screen, screen.text_panel.moved(screen.scene.cursor or 0, lines))
+    look_at_token(screen, screen.text_panel.moved(screen.scene.cursor or 0, lines))
 
 
 def cursor_round(screen: Screen, rounds: int) -> None:
     """The first token of the round before or after."""
-    tokens, inspected = screen.viewpoint.state.lane.tokens, screen.scene.inspected
+    tokens, inspected = screen.viewpoint.whole.lane.tokens, screen.scene.inspected
     if inspected is None:
         return
     numbers = sorted({token.round for token in tokens})
     place = min(max(0, numbers.index(inspected.round) + rounds), len(numbers) - 1)
-    _put(screen, next(index for index, token in enumerate(tokens) if token.round == numbers[place]))
+    look_at_token(screen, next(index for index, token in enumerate(tokens) if token.round == numbers[place]))
 
 
 def difference(screen: Screen) -> None:
     """Goes to the first token that differs from ar's."""
-    state = screen.viewpoint.state
+    state = screen.viewpoint.whole
     figures = state.figures().get(state.watched)
     place = figures.first_difference if figures else None
     entry = None if place is None else entry_of(place, state.lane.tokens, state.lane.past)
@@ -70,8 +81,7 @@ def difference(screen: Screen) -> None:
         same = figures is not None and figures.identical_to_ar
         screen.show_note("the text is that of ar so far" if same else none)
         return
-    screen.viewpoint.hold()
-    screen.change_view(mode="inspect", cursor=entry, panel="text")
+    look_at_token(screen, entry, mode="inspect", panel="text")
 
 
 def heat(screen: Screen) -> None:
@@ -109,8 +119,6 @@ def back(screen: Screen) -> None:
     elif scene.mode in CURSOR:
         if not screen.source.playback:
             screen.viewpoint.follow()
-        elif scene.mode == "search" and scene.inspected:
-            screen.viewpoint.look_at(scene.inspected.round + 1)
         screen.change_view(mode="watch", cursor=None)
     elif scene.maximised:
         screen.change_view(maximised=False)
@@ -128,7 +136,3 @@ def symbols(screen: Screen) -> None:
 def help(screen: Screen) -> None:  # noqa: A001 - the name of the command
     """Opens the help page."""
     screen.push_screen(HelpScreen(screen.scene.keys))
-
-
-def _put(screen: Screen, place: int) -> None:
-    screen.change_view(cursor=min(max(0, place), max(0, len(screen.viewpoint.state.lane.tokens) - 1)))

@@ -19,8 +19,9 @@ from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Curve
+from dynatui.state.run_state import Prompt
 from dynatui.state.timeline import Place
-from tests.dynatui.scripted_runs import lines, run, running, state_of, text_of, tree_round
+from tests.dynatui.scripted_runs import lines, run, running, state_of, story, text_of, tree_round
 
 
 def curve_of(values: Sequence[float]) -> Curve:
@@ -116,7 +117,7 @@ def test_any_series_fits_any_size(
 def test_the_panels_name_their_lines_and_mark_turned_knobs() -> None:
     assert "Depth acceptance ━━  L-bar ┅┅ ─ last 3 rounds" in lines(acceptance(running(), 60, 8))[0]
     page = lines(depth(running(), 76, 8))
-    assert "D0 base depth ━━  τh sure from ┅┅  depth drafted ╍╍ ─ ▲ your turns" in page[0]
+    assert "D0 ━━  τh ┅┅  τl ╍╍  drafted ╍╍ ─ ▲ your turns" in page[0]
     assert "▲τh .9→.8" in page[-2]
 
 
@@ -152,7 +153,17 @@ def test_looking_back_all_charts_show_where(panel: DrawPanel) -> None:
     assert not any(ink == "cursor" for row in panel(running(), 60, 10) for _, ink in row)
     past = back.state.lane.past
     assert looked_at(back) == past[-1].position
-    assert looked_at(replace(back, cursor=4)) == past[back.state.lane.tokens[4].round].position
+
+
+@pytest.mark.parametrize("panel", [acceptance, depth])
+def test_what_comes_after_the_place_that_is_shown_is_drawn_dim(panel: DrawPanel) -> None:
+    whole = running().state
+    early = state_of([Prompt(1, 2), *story()[:7]])
+    back = Scene(early, whole, place=Place(2, 6, live=False))
+    dim = [text for row in panel(back, 60, 10) for text, ink in row if ink == "ghost"]
+    assert any(text.strip() for text in dim)
+    assert any("▲" in text for text in dim)
+    assert not [ink for row in panel(Scene(early), 60, 10) for _, ink in row if ink == "ghost"]
 
 
 @pytest.mark.parametrize("panel", [acceptance, depth])

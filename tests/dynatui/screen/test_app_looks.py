@@ -374,3 +374,80 @@ async def test_every_panel_counts_rounds_from_one() -> None:
         for panel in "1268":
             await pilot.press(panel)
             assert set(re.findall(r"round (\d+)", screen_text(app))) == {"1"}
+
+
+def told_rounds(page: str) -> set[str]:
+    """The rounds that panels name."""
+    return set(re.findall(r"round (\d+)", page))
+
+
+async def test_every_panel_shows_the_round_of_the_token_that_is_inspected() -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.press("i", "home", "right", "right", "right")
+        page = screen_text(app)
+        assert told_rounds(page) == {"2"}
+        assert app.viewpoint.state.rounds == 2
+        assert "index 3 of 18 tokens" in page
+        await pilot.press("left")
+        assert told_rounds(screen_text(app)) == {"1"}
+        await pilot.press("escape")
+        assert app.viewpoint.live
+
+
+async def test_inspecting_shows_the_same_figures_as_scrubbing_to_that_round() -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.press("home", "right", "right")
+        scrubbed = app._scene_builder.scene(app.scene, 0.0, estimate=False)
+        await pilot.press("escape", "i", "home", *["right"] * 4)
+        inspected = app._scene_builder.scene(app.scene, 0.0, estimate=False)
+        assert (inspected.state, inspected.place) == (scrubbed.state, scrubbed.place)
+
+
+def recorded() -> DynaApp:
+    """A recording of six rounds, of which none is played by itself."""
+    return DynaApp(TraceSource(runs_of(story()), speed=1.0), ticking=False, clock=lambda: 0.0)
+
+
+async def test_in_a_recording_the_end_is_its_end_and_not_what_was_played() -> None:
+    app = recorded()
+    async with app.run_test(size=FULL) as pilot:
+        await pilot.pause()
+        app.source.advance(0.25)
+        app.tick()
+        played = app.viewpoint.work.rounds("dynatree")
+        assert 0 < played < 6
+        await pilot.press("G")
+        assert app.scene.place.round == 6
+        assert "round 6 of 6" in screen_text(app)
+        assert "looking ahead" in screen_text(app)
+        await pilot.press("home", "right")
+        assert "looking back" in screen_text(app)
+        assert app.viewpoint.work.rounds("dynatree") == played
+
+
+async def test_a_click_ahead_on_the_time_line_of_a_recording_looks_ahead_and_plays_on_from_there() -> None:
+    app = recorded()
+    async with app.run_test(size=FULL) as pilot:
+        await pilot.pause()
+        app.tick()
+        line = next(line for line in screen_text(app).splitlines() if "◀" in line)
+        y = screen_text(app).splitlines().index(line)
+        await pilot.click(offset=(line.index("▶") - 2, y))
+        assert "looking ahead" in screen_text(app)
+        assert app.scene.place.round >= 5
+        await pilot.press("P")
+        assert app.viewpoint.live
+        assert app.viewpoint.work.rounds("dynatree") >= 5
+
+
+async def test_looking_back_what_comes_later_stays_there_and_is_dim() -> None:
+    app = recorded()
+    async with app.run_test(size=FULL) as pilot:
+        await pilot.pause()
+        app.tick()
+        await pilot.press("G", "left", "left", "left", "left")
+        rows = app.query_one("#text", Canvas)._rows
+        dim = "".join(text for row in rows for text, ink in row.row if ink == "ghost")
+        assert "atatime" in dim
+        assert app.scene.place.round == 2
+        assert any(ink == "ghost" for row in app.query_one("#timeline", Canvas)._rows for text, ink in row.row)

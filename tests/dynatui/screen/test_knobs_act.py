@@ -55,7 +55,7 @@ class Live:
     def shows_the_newest(self) -> bool:
         """Whether the tree is the last round's that is recorded, or of one that was held before its end."""
         count, shown = len(self.rounds), re.search(r"Tree ─ round (\d+):", self.terminal.shown)
-        return shown is not None and int(shown[1]) in (count - 1, count)
+        return shown is not None and int(shown[1]) in (count, count + 1)
 
     def turn(self, keys: str, shown: str) -> str:
         """Turns a knob while decoding is paused, and lets ten rounds pass, or a few more; the screen then."""

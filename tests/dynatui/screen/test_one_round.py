@@ -93,20 +93,26 @@ async def shown(source: Source) -> AsyncIterator[tuple[DynaApp, Clock, Pilot[Non
 
 
 def drawn(app: DynaApp) -> dict[str, list[str]]:
-    """The rows of every panel that is on the screen."""
+    """The rows of every panel that is on the screen, without what is dimmed since it comes later."""
     canvases = [canvas for canvas in app.query(Canvas) if canvas.display and canvas.size.area]
-    return {canvas.id or "": [canvas.render_line(y).text for y in range(canvas.size.height)] for canvas in canvases}
+    return {canvas.id or "": [bright(canvas, y) for y in range(canvas.size.height)] for canvas in canvases}
+
+
+def bright(canvas: Canvas, y: int) -> str:
+    """A row of a panel, with spaces for signs in the ink of curves that come later."""
+    canvas.render_line(y)
+    return "".join(" " * len(text) if ink == "ghost" else text for text, ink in canvas._rows[y].row)
 
 
 def charted(rows: list[str]) -> int:
-    """The round that a chart points at, or that its curves end with; -1 for an empty one."""
+    """The round that a chart points at, or that its curves end with; 0 for an empty one."""
     plot = [row[2 + AXIS : -2 - AXIS] for row in rows[1:-2]]
     cells = len(plot[0])
     pointed = {row.index("┊") for row in plot if "┊" in row}
     if pointed:
-        return round(pointed.pop() * LONGEST / (cells - 1) / PER_ROUND)
+        return round(pointed.pop() * LONGEST / (cells - 1) / PER_ROUND) + 1
     last = max(len(row.rstrip()) for row in plot)
-    return int(last * LONGEST / cells / PER_ROUND + 1e-9) - 1
+    return int(last * LONGEST / cells / PER_ROUND + 1e-9)
 
 
 def rounds_shown(app: DynaApp) -> dict[str, int]:
@@ -122,7 +128,7 @@ def rounds_shown(app: DynaApp) -> dict[str, int]:
     inspecting = "inspect" in found
     for panel in ("acceptance", "depth"):
         number = charted(panels[panel]) + (unfinished and not inspecting)
-        found |= {panel: number} if number >= 0 else {}
+        found |= {panel: number} if number else {}
     return found
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from decoder.events import Knob, Round, Run
+from decoder.events import SCHEMA, Knob, Round, Run
 from decoder.tree import depths
 from dynatui.record.reader import Runs
 from dynatui.sources.playback import TraceSource
@@ -43,5 +43,5 @@ def test_where_the_recording_is_shown_there_is_something_to_see() -> None:
     assert any(isinstance(record, Knob) and record.source == "user" for record in source.records)
     run = source.records[1]
     assert isinstance(run, Run)
-    assert (run.schema, run.target) == (2, "books-16m")
+    assert (run.schema, run.target) == (SCHEMA, "books-16m")
     assert list(run.methods) == ["dynatree", "auto", "ar", "linear", "fixed"]
