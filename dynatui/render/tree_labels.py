@@ -5,7 +5,7 @@ token; where tokens are sampled, the chance that the target takes it; of a drawn
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from rich.cells import cell_len
@@ -16,8 +16,8 @@ from dynatui.render.ink import Ink, Row, best, column
 
 FigureName: TypeAlias = Literal["prob.", "chance", "kept"]
 
-LEAST_CELLS = 8
-"""Cells of the shortest label of a guess with the line to it."""
+LEAST_CELLS = 10
+"""Cells of a short label with the line to it."""
 _LONGEST = 18
 """Cells that mark and token wish for at most."""
 _SHORTEST, _LEAST = 5, 3
@@ -48,7 +48,7 @@ class Labels:
     """The same, as it is written."""
     times: Mapping[int, str]
     """How often a node was drawn, where that is more than once."""
-    copies: Mapping[int, int]
+    copies: Mapping[int, int] = field(default_factory=dict)
     """Leaves whose path repeats the text: how many tokens."""
 
     @property
@@ -111,11 +111,8 @@ def _remarks(copy: int) -> tuple[str, ...]:
     return f" repeats {copy} tokens", f" repeats {copy}", f" rep. {copy}"
 
 
-def labels(event: Round, nodes: Iterable[int], copies: Mapping[int, int], marked: int | None) -> Labels:
-    """The labels of these nodes.
-
-    `copies` says of leaves that repeat the text how many tokens; `marked` is the node under the cursor.
-    """
+def labels(event: Round, nodes: Iterable[int], marked: int | None) -> Labels:
+    """The labels of these nodes; `marked` is the one under the cursor."""
     reach = event.verification.reach if event.verification and rounds.is_drawn(event) else []
     names, chances = dict[int, str](), dict[int, float]()
     for node in nodes:
@@ -128,7 +125,7 @@ def labels(event: Round, nodes: Iterable[int], copies: Mapping[int, int], marked
         chances[node] = rounds.probability(event.logprobs[node]) if kept is None else kept
     figures = {node: percent(chance) for node, chance in chances.items()}
     times = {node: best(_TIMES, f" x{count}") for node, count in enumerate(event.drawn) if count > 1}
-    return Labels(event, marked, bool(reach), frozenset(event.accepted), names, chances, figures, times, copies)
+    return Labels(event, marked, bool(reach), frozenset(event.accepted), names, chances, figures, times)
 
 
 def percent(probability: float) -> str:

@@ -90,9 +90,10 @@ def _columns(rooms: Sequence[int], width: int, look: Look, arrow: int) -> list[L
 
 def _indents(depth: int, width: int, arrow: int) -> list[Level]:
     """Indents, as many to a band as leave labels half of the width; none where that is too little for any label."""
-    found, after = [Level(0, 0, 0, width)], (arrow + 1) * (depth > 1)
-    least = min(_ENOUGH, width // 2 - _STEP)
-    if least < _LEAST_LABEL or arrow * (depth > 1) + _STEP + least + after > width:
+    found, least = [Level(0, 0, 0, width)], min(_ENOUGH, width // 2 - _STEP)
+    arrows = arrow if depth * _STEP + least > width else 0
+    after = arrows + (arrows > 0)
+    if least < _LEAST_LABEL or arrows + _STEP + least + after > width:
         return found
     for _ in range(depth):
         last = found[-1]

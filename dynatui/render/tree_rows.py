@@ -3,8 +3,8 @@
 The root has the first row, which also names the figures of the labels.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from decoder.events import Round
@@ -47,6 +47,11 @@ class _Tree:
     room: int
     """Cells that labels may take."""
 
+    @property
+    def tells_path(self) -> bool:
+        """Whether a column says how probable the path to the end of a row is."""
+        return self.layout.look.aside in (_PATH, _PATH + _BAR)
+
 
 def drawn_tree(
     event: Round, width: int, height: int, text: Sequence[int] = (), *, marked: int | None = None
@@ -54,10 +59,12 @@ def drawn_tree(
     """The tree in at most `height` rows; the last says how much was left out. `text` is what the round continues."""
     paths, most = rounds.path_logprobs(event), height * max(1, width // LEAST_CELLS)
     candidates = rounds.ranked(event, paths)[: max(1, most)]
-    copies = {} if rounds.is_drawn(event) else _copies(event, paths, candidates, text)
-    names = labels(event, candidates, copies, marked)
-    cells = {node: names.cells(node) for node in candidates}
-    layout = laid_out(event.parents, candidates, event.accepted, cells, _looks(names), (width, height))
+    names = labels(event, candidates, marked)
+    layout = _layout(names, candidates, (width, height))
+    copies = {} if rounds.is_drawn(event) else _copies(event, paths, layout.shown, text)
+    if copies:
+        names = replace(names, copies=copies)
+        layout = _layout(names, candidates, (width, height))
     tree = _Tree(event, names, layout, paths, width - layout.look.aside)
     rows, left_out = _inked(tree), len(event.tokens) - len(layout.shown)
     if left_out:
@@ -66,28 +73,31 @@ def drawn_tree(
     return Drawing(rows[: max(0, height)], _signs(tree))
 
 
+def _layout(names: Labels, candidates: Sequence[int], size: tuple[int, int]) -> Layout:
+    event, cells = names.event, {node: names.cells(node) for node in candidates}
+    return laid_out(event.parents, candidates, event.accepted, cells, _looks(names), size)
+
+
 def _signs(tree: _Tree) -> frozenset[Sign]:
-    aside, kept = tree.layout.look.aside, tree.labels.tells_kept
     there: Mapping[Sign, object] = {
         **dict.fromkeys(tree.labels.figure_names[-tree.layout.look.figures :], True),
         "x2": tree.labels.times,
-        "path": aside and not kept,
-        "bar": aside >= _BAR,
+        "path": tree.tells_path,
+        "bar": tree.layout.look.aside >= _BAR,
         "arrow": any(isinstance(placed[-1], Arrow) for placed in tree.layout.rows),
     }
     return frozenset(sign for sign, shown in there.items() if shown)
 
 
-def _copies(event: Round, paths: Sequence[float], nodes: Iterable[int], text: Sequence[int]) -> dict[int, int]:
-    """The leaves at the end of an improbable path that the text holds already: tokens of the longest repetition.
+def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: Sequence[int]) -> dict[int, int]:
+    """The shown leaves at the end of an improbable path that the text holds already: tokens of the longest repetition.
 
     A path that repeats the text is often right although the draft gives it next to nothing; so `auto` keeps it.
     """
-    improbable = {node for node in nodes if rounds.probability(paths[node]) < rounds.LEAST_SHOWN}
     found = {}
-    for leaf in improbable.difference(event.parents):
+    for leaf in shown.difference(event.parents):
         path = [node for node in rounds.path_to(event, leaf) if rounds.is_drafted(event, node)]
-        if _LEAST_COPY <= len(path) <= len(text):
+        if _LEAST_COPY <= len(path) <= len(text) and rounds.probability(paths[leaf]) < rounds.LEAST_SHOWN:
             length = repeated_length(text, [event.tokens[node] for node in path])
             if length >= len(path):
                 found[leaf] = length
@@ -96,7 +106,8 @@ def _copies(event: Round, paths: Sequence[float], nodes: Iterable[int], text: Se
 
 def _looks(names: Labels) -> list[Look]:
     """How labels may look, from the richest to the one that takes the least room."""
-    asides = (_BAR,) if names.tells_kept else (_PATH + _BAR, _PATH)
+    one_level = max(names.event.parents) <= 0 and not rounds.is_drafted(names.event, 0)
+    asides = (_BAR,) if names.tells_kept or one_level else (_PATH + _BAR, _PATH)
     times = max(map(len, names.times.values()), default=0)
     several = len(names.figure_names) - 1
     rich = [
@@ -116,7 +127,7 @@ def _inked(tree: _Tree) -> Rows:
     """The rows that are laid out, the root's first."""
     root, figures = _heading(tree)
     edge = tree.room if tree.labels.copies else max(tree.layout.end, width_of(root) + width_of(figures))
-    path = "path".rjust(_PATH) if tree.layout.look.aside and figures and not tree.labels.tells_kept else ""
+    path = "path".rjust(_PATH) if tree.tells_path and figures else ""
     first: Row = (*fit(root, edge - width_of(figures)), *figures, (path, "dim"))
     return [first, *(_row(tree, placed, edge) for placed in tree.layout.rows[1:])]
 
@@ -150,10 +161,9 @@ def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
 
 def _aside(tree: _Tree, node: int) -> Row:
     """How probable the path to the last node of a row is; of a drawn tree, how likely that is kept."""
-    if tree.labels.tells_kept:
-        chance = tree.labels.chances[node]
-        return (("  ", "plain"), (bar(chance, _BAR - 2), kept_ink(chance)))
-    chance = rounds.probability(tree.paths[node])
-    path: Row = ((f"{percent(chance):>{_PATH}}", "dim"),)
-    ink: Ink = "good" if node in tree.labels.accepted else "bar"
-    return (*path, ("  ", "plain"), (bar(chance, _BAR - 2), ink)) if tree.layout.look.aside > _PATH else path
+    kept = tree.labels.tells_kept
+    chance = tree.labels.chances[node] if kept else rounds.probability(tree.paths[node])
+    ink: Ink = kept_ink(chance) if kept else "good" if node in tree.labels.accepted else "bar"
+    path: Row = ((f"{percent(chance):>{_PATH}}", "dim"),) if tree.tells_path else ()
+    drawn: Row = (("  ", "plain"), (bar(chance, _BAR - 2), ink)) if tree.layout.look.aside >= _BAR else ()
+    return (*path, *drawn)

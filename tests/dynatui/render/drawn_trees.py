@@ -70,12 +70,22 @@ class Picture:
     @property
     def left_out(self) -> int:
         """How many nodes are said to be left out."""
-        told = re.fullmatch(r"\+ (\d+) more nodes", self.rows[-1].rstrip())
+        told = re.fullmatch(r"\+ (\d+)(?: more(?: nodes)?)?", self.rows[-1].rstrip())
         return int(told[1]) if told else 0
 
     def parents(self) -> dict[str, str]:
         """The parent of each guess, by the lines between them."""
         return {guess: self._parent(*place) for place, guess in self.marks.items()}
+
+    def loose_ends(self) -> list[tuple[int, int]]:
+        """The cells of lines that go down to nothing."""
+        below = [*self.rows[1:], ""]
+        return [
+            (row, cell)
+            for row, text in enumerate(self.rows)
+            for cell, sign in enumerate(text)
+            if sign in "┬├│" and below[row][cell : cell + 1] not in ("│", "├", "╰")
+        ]
 
     def _parent(self, row: int, cell: int) -> str:
         cell -= 1

@@ -42,11 +42,11 @@ def test_the_tree_shows_probabilities_and_the_accepted_path() -> None:
 def test_where_columns_have_no_room_the_levels_are_indents() -> None:
     assert lines(tree(running(), 30, 9))[1:-1] == [
         "│ upon  last token  %: prob. │",
-        "│ ├─● a               60%    │",
-        "│ │ ├─● -t            50%    │",
-        "│ │ │ ╰─○ ⏎           10%    │",
-        "│ │ ╰─○ while         25%    │",
-        "│ ╰─○ the             30%    │",
+        "│ ├─● a                  60% │",
+        "│ │ ├─● -t               50% │",
+        "│ │ │ ╰─○ ⏎              10% │",
+        "│ │ ╰─○ while            25% │",
+        "│ ╰─○ the                30% │",
         "│ ● accepted  ○ rejected  +  │",
     ]
 
@@ -54,6 +54,15 @@ def test_where_columns_have_no_room_the_levels_are_indents() -> None:
 def test_with_room_there_are_bars_of_the_paths() -> None:
     shown = lines(tree(running(), 60, 10))
     assert [line[-20:-2].split() for line in shown[2:5]] == [["3%", "▎"], ["15%", "█▎"], ["30%", "██▍"]]
+
+
+def test_of_one_level_the_probabilities_are_those_of_the_paths() -> None:
+    event = tree_of([-1, 0, 0], [0, math.log(0.5), math.log(0.25)])
+    assert [line.split() for line in lines(nodes(event, 60, 9))] == [
+        ["a", "last", "token", "%:", "prob."],
+        ["├─○", "b", "50%", "████"],
+        ["╰─○", "c", "25%", "██"],
+    ]
 
 
 def test_the_accepted_path_and_the_lines_to_it_are_in_its_ink() -> None:

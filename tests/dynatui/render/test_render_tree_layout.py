@@ -13,7 +13,7 @@ from dynatui.render.tree_rows import drawn_tree
 from tests.dynatui.render.drawn_trees import Picture, name, tree_of, trees
 from tests.dynatui.scripted_runs import lines
 
-NARROW, WIDE = st.integers(18, 33), st.integers(34, 160)
+NARROW, WIDE = st.integers(13, 33), st.integers(34, 160)
 WIDTHS, HEIGHTS = NARROW | WIDE, st.integers(1, 50)
 LONG = ("world", "世界世界世界世界", "", "\n", " ", "extraordinarily")
 
@@ -30,10 +30,14 @@ def depths(event: Round) -> list[int]:
 
 
 @given(trees(), WIDTHS, HEIGHTS)
-def test_every_line_leads_from_a_node_to_its_own_parent(event: Round, width: int, height: int) -> None:
-    found = picture(event, width, height).parents()
-    of = {name(node): name(parent) for node, parent in enumerate(event.parents) if node > 0}
+def test_every_line_leads_from_a_node_to_its_own_parent_and_none_to_nothing(
+    event: Round, width: int, height: int
+) -> None:
+    shown = picture(event, width, height)
+    found, of = shown.parents(), {name(node): name(parent) for node, parent in enumerate(event.parents) if node > 0}
     assert found == {guess: of[guess] for guess in found}
+    if len(shown.rows) > 1:
+        assert not shown.loose_ends()
 
 
 @given(trees(), WIDTHS, HEIGHTS)
