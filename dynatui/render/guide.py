@@ -46,9 +46,10 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "What followed in the text before is guessed too, without a pass of the draft."),
     ("= ar", "The text is the one of plain decoding, as far as both are. ~ it differs, and where; a near tie is a "
      "difference within rounding. ! it differs by more than rounding."),
-    ("Tree", "Each guess with its probability, then that of its whole path, as the draft sees them. repeats 12 tokens: "
-     "so many tokens up to the end of the path stand earlier in the text; the target often agrees, even at 0 %. "
-     "● ○: a guess of the draft, accepted or rejected; ◆ ◇: one that was looked up in the text."),
+    ("Tree", "Each guess stands beside the token that it follows, or in a row below it, the accepted path first. %: "
+     "its probability as the draft sees it; path: that of all tokens up to the end of the row. →1: the row goes on at "
+     "1→. repeats 12 tokens: so many tokens up to the end of the path stand earlier in the text; the target often "
+     "agrees, even below 1 %. ● ○: a guess of the draft, accepted or rejected; ◆ ◇: one that was looked up."),
     ("Curves", "▲ you turned a knob. ┊ the round that is looked at. ┄ A, as it was pinned."),
     ("A/B", "What the settings before your turn of a knob, or those that you pinned, have yielded (A), and what those "
      f"in force now yield (B). {ASSUMPTION}."),

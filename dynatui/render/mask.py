@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decoder.events import Round
 from dynatui.number_format import nth
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside, merged
-from dynatui.render.rounds import chosen, mark, path_logprobs, path_to, piece_text, shown_round
+from dynatui.render.rounds import mark, path_logprobs, path_to, piece_text, ranked, shown_round
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
 
@@ -68,7 +68,7 @@ def _plan(total: int, width: int, room: int, *, may_halve: bool) -> tuple[Rows, 
 
 
 def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool) -> _Matrix:
-    shown = sorted(chosen(event, path_logprobs(event), count))[:count]
+    shown = sorted(ranked(event, path_logprobs(event))[:count])
     wide = 2 if not halves and 2 * count + _SHORTEST_NAME <= width else 1
     free = width - wide * count - 1
     names = min(free, _LONGEST_NAME * (1 + halves))

@@ -68,19 +68,21 @@ def bonus_of(scene: Scene, event: Round) -> Token | None:
 
 
 def path_logprobs(event: Round) -> list[float]:
-    """Log-probability of the path to each node, as the draft saw it."""
-    found = list(event.logprobs)
+    """Log-probability of the path to each node, as the draft saw it; never above its parent's."""
+    found = [min(0.0, logprob) for logprob in event.logprobs]
     for node in range(1, len(found)):
         found[node] += found[event.parents[node]]
     return found
 
 
-def chosen(event: Round, paths: Sequence[float], room: int) -> set[int]:
-    """Which nodes are shown: the root and the accepted path, what else was guessed along it, then the most probable."""
-    first = {0, *event.accepted[: max(0, room - 1)]}  # a recording's path may be absurdly deep
-    rest = (node for node in range(len(paths)) if node not in first)
-    ranked = sorted(rest, key=lambda node: (event.parents[node] not in first, -paths[node], node))
-    return first | set(ranked[: max(0, room - len(first))])
+def ranked(event: Round, paths: Sequence[float]) -> list[int]:
+    """The nodes in the order in which they are shown where there is not room for all: each after its parent.
+
+    The root and the accepted path come first, then what else was guessed along it, then the most probable.
+    """
+    path = dict.fromkeys((0, *event.accepted))
+    rest = (node for node in range(len(paths)) if node not in path)
+    return [*path, *sorted(rest, key=lambda node: (event.parents[node] not in path, -paths[node], node))]
 
 
 def before(scene: Scene, event: Round) -> Sequence[int]:

@@ -26,9 +26,8 @@ def rounds(draw: st.DrawFn) -> tuple[Round, int]:
     """A round as it was verified with all that a tree can carry, and how many tokens its text may still have."""
     parents = [-1, *(draw(st.integers(max(0, node - 3), node - 1)) for node in range(1, draw(st.integers(1, 24))))]
     path, above = list[int](), 0
-    while (children := [node for node, parent in enumerate(parents) if parent == above and node]) and draw(
-        st.booleans()
-    ):
+    go_on = st.booleans()
+    while (children := [node for node, parent in enumerate(parents) if parent == above and node]) and draw(go_on):
         above = draw(st.sampled_from(children))
         path.append(above)
     method = draw(st.sampled_from(["dynatree", "alg1"]))
@@ -54,7 +53,7 @@ def rounds(draw: st.DrawFn) -> tuple[Round, int]:
         draft_logprobs=[-float(node) - 1 for node in range(nodes)],
         pieces=[str(node) for node in range(nodes)],
         drawn=[1] * nodes,
-        origins=["root", *["draft"] * (nodes - 1)],
+        origins=["root" if node == 0 else "draft" for node in range(nodes)],
         accepted=path,
         committed=[*(100 + node for node in path), 7][: min(left, ended)],
         text="",

@@ -1,11 +1,12 @@
 """What the panels say of trees that are drawn: shape, draws, the chance to be kept, and what the verifier did."""
 
 import math
+import re
 
 import pytest
 from msgspec import structs
 
-from decoder.events import Event, Knob, Round
+from decoder.events import Event, Knob, Round, Verification
 from dynatui.render import cards, sliders
 from dynatui.render.drawn import drawing_words, shape_words, told_shape
 from dynatui.render.inspect import inspect
@@ -23,7 +24,6 @@ from tests.dynatui.scripted_runs import (
     sampled_round,
     sampled_run,
     state_of,
-    text_of,
 )
 
 
@@ -31,15 +31,23 @@ def drawn(*more: Event, first: Round | None = None) -> RunState:
     return state_of([delayed_run(), first or drawn_round(0), *more])
 
 
-def row_with(piece: str, state: RunState, width: int = 80) -> str:
-    return next(row for row in lines(tree(Scene(state), width, 16)) if f" {piece} " in row)
+def label_of(piece: str, state: RunState, width: int = 80) -> list[str]:
+    """What stands beside a token in the tree."""
+    page = "\n".join(lines(tree(Scene(state), width, 16)))
+    found = re.search(rf"[●○] {piece} +([x\d%< ]*%)", page)
+    return found[1].split() if found else []
 
 
 def ink_of(piece: str, event: Round) -> str:
-    """The ink of a node's chance to be kept."""
-    rows = tree(Scene(drawn(first=event)), 80, 16)
-    row = next(row for row in rows if f" {piece} " in text_of(row))
-    return [ink for text, ink in row if "%" in text][-1]
+    """The ink of a node's chance to be kept, the last figure of its label."""
+    spans = [span for row in tree(Scene(drawn(first=event)), 80, 16) for span in row]
+    place = next(place for place, (text, _) in enumerate(spans) if text.split()[1:] == [piece])
+    return next(ink for text, ink in spans[place + 3 :] if "%" in text)
+
+
+def bars(state: RunState) -> list[int]:
+    """The whole cells of the bars, from the top."""
+    return [row.count("█") for row in lines(tree(Scene(state), 80, 16))[2:4]]
 
 
 def told(state: RunState, cursor: int) -> dict[str, str]:
@@ -93,22 +101,50 @@ def test_a_shape_is_told_in_plain_words(shape: tuple[int, int, int], words: str)
 
 
 def test_each_drawn_node_has_its_count_its_probability_and_its_chance_to_be_kept() -> None:
-    assert [word for word in row_with("-t", drawn()).split() if word[-1] in "%2"] == ["x2", "50%", "62%"]
-    assert [word for word in row_with("the", drawn()).split() if word[-1] in "%2"] == ["10%", "4%"]
-    assert lines(tree(Scene(drawn()), 80, 16))[1].split()[-3:-1] == ["prob.", "kept"]
+    assert label_of("-t", drawn()) == ["x2", "50%", "62%"]
+    assert label_of("the", drawn()) == ["10%", "4%"]
+    assert lines(tree(Scene(drawn()), 80, 16))[1].split()[-4:-1] == ["%:", "prob.,", "kept"]
 
 
-def test_the_bar_is_the_chance_to_be_kept_and_so_is_its_colour() -> None:
-    assert row_with("a", drawn()).count("█") > row_with("-t", drawn()).count("█") > row_with("the", drawn()).count("█")
+def test_where_columns_are_narrow_a_drawn_node_keeps_its_count_and_its_chance_to_be_kept() -> None:
+    assert label_of("-t", drawn(), 46) == ["x2", "62%"]
+    assert lines(tree(Scene(drawn()), 46, 16))[1].split()[-3:-1] == ["%:", "kept"]
+
+
+@pytest.mark.parametrize("width", range(38, 120))
+def test_long_names_are_cut_before_counts_and_chances(width: int) -> None:
+    nodes = range(6)
+    deep = structs.replace(
+        drawn_round(0),
+        tokens=list(nodes),
+        parents=[node - 1 for node in nodes],
+        logprobs=[math.log(0.5)] * 6,
+        pieces=[" extraordinary"] * 6,
+        drawn=[1, *[2] * 5],
+        verification=Verification(surprise=0, surprise_variance=1, top1=0, top1_variance=1, reach=[0.62] * 6),
+    )
+    page = "\n".join(lines(tree(Scene(drawn(first=deep)), width, 16)))
+    assert len(re.findall(r"[●○] ext[a-z…]+ +x2( 50%)? 62%", page)) == 5
+
+
+def test_the_colour_is_the_chance_to_be_kept_and_so_is_the_bar_at_the_end_of_a_row() -> None:
     assert [ink_of(piece, drawn_round(0)) for piece in ("a", "while", "the")] == ["good", "second", "dim"]
+    assert bars(drawn()) == [2, 0]
 
 
 def test_a_round_that_does_not_tell_its_chances_shows_what_was_drawn() -> None:
     state = drawn(first=drawn_round(0, told=False))
-    assert [word for word in row_with("-t", state).split() if word[-1] in "%2"] == ["x2", "50%", "30%"]
+    assert label_of("-t", state) == ["x2", "50%"]
     page = " ".join(" ".join(lines(tree(Scene(state), 80, 18))).replace("│", "").split())
     assert "x2: drawn twice" in page
     assert "kept" not in page
+
+
+def test_signs_that_are_not_there_are_not_explained() -> None:
+    pages = (" ".join(lines(tree(Scene(drawn()), width, 18))).replace("│", "") for width in (46, 80))
+    narrow, wide = (" ".join(page.split()) for page in pages)
+    assert ["prob.:" in page for page in (narrow, wide)] == [False, True]
+    assert ["kept, colour: how" in narrow, "kept, bar, colour:" in wide] == [True, True]
 
 
 def test_the_tree_says_its_shape_what_was_expected_and_what_the_columns_mean() -> None:

@@ -1,8 +1,10 @@
 """The tree panel."""
 
 import math
+import re
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -10,39 +12,82 @@ from msgspec import structs
 from decoder.events import Limit, Round
 from decoder.session.steering import Stage
 from decoder.tree import Origin
-from dynatui.render.rounds import chosen, path_logprobs, piece_text, round_of
+from dynatui.render.ink import Rows
+from dynatui.render.rounds import piece_text, round_of
 from dynatui.render.scene import Scene
-from dynatui.render.tree import nodes, tree, walk
+from dynatui.render.tree import tree
+from dynatui.render.tree_rows import drawn_tree
+from tests.dynatui.render.drawn_trees import tree_of, trees
 from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
 from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, running, state_of, tree_round
+
+
+def nodes(event: Round, width: int, height: int) -> Rows:
+    return drawn_tree(event, width, height).rows
 
 
 def test_the_tree_shows_probabilities_and_the_accepted_path() -> None:
     assert lines(tree(running(), 46, 10)) == [
         "╭─ Tree ─ round 6: 5 drafted, 2 accepted ────╮",
-        "│ upon  last token     prob.            path │",
-        "│ ├─● a                 60% ██████       60% │",
-        "│ │ ├─● -t              50% █████        30% │",
-        "│ │ │ ╰─○ ⏎             10% █             3% │",
-        "│ │ ╰─○ while           25% ██▌          15% │",
-        "│ ╰─○ the               30% ███          30% │",
+        "│ upon  last token           %: prob.  path  │",
+        "│ ├─● a   60% ┬─● -t    50% ──○ ⏎ 10%    3%  │",
+        "│ │           ╰─○ while 25%             15%  │",
+        "│ ╰─○ the 30%                           30%  │",
+        "│                                            │",
+        "│                                            │",
         "│                                            │",
         "│ ● accepted  ○ rejected  + target: a time   │",
         "╰────────────────────────────────────────────╯",
     ]
 
 
-def test_a_tree_that_is_too_large_keeps_the_accepted_path_and_what_lost_beside_it() -> None:
-    event = structs.replace(tree_round(0), logprobs=[0.0, -0.1, -9.0, -0.1, -9.5, -0.1], accepted=[1])
-    shown = lines(nodes(event, 40, 5))
-    assert [line.split()[0:2] for line in shown] == [
-        ["upon", "last"],
-        ["├─●", "a"],
-        ["│", "╰─○"],
-        ["╰─○", "the"],
-        ["+", "2"],
+def test_where_columns_have_no_room_the_levels_are_indents() -> None:
+    assert lines(tree(running(), 30, 9))[1:-1] == [
+        "│ upon  last token  %: prob. │",
+        "│ ├─● a                  60% │",
+        "│ │ ├─● -t               50% │",
+        "│ │ │ ╰─○ ⏎              10% │",
+        "│ │ ╰─○ while            25% │",
+        "│ ╰─○ the                30% │",
+        "│ ● accepted  ○ rejected  +  │",
     ]
-    assert "-t" in shown[2]
+
+
+def test_with_room_there_are_bars_of_the_paths() -> None:
+    shown = lines(tree(running(), 60, 10))
+    assert [line[-20:-2].split() for line in shown[2:5]] == [["3%", "▎"], ["15%", "█▎"], ["30%", "██▍"]]
+
+
+def test_of_one_level_the_probabilities_are_those_of_the_paths() -> None:
+    event = tree_of([-1, 0, 0], [0, math.log(0.5), math.log(0.25)])
+    assert [line.split() for line in lines(nodes(event, 60, 9))] == [
+        ["a", "last", "token", "%:", "prob."],
+        ["├─○", "b", "50%", "████"],
+        ["╰─○", "c", "25%", "██"],
+    ]
+
+
+def test_the_accepted_path_and_the_lines_to_it_are_in_its_ink() -> None:
+    rows = nodes(tree_round(0), 42, 10)
+    assert "".join(text for text, ink in rows[1] if ink == "accepted") == "├─● a   60% ┬─● -t    50%"
+    assert not [row for row in rows[2:] if "accepted" in {ink for _, ink in row}]
+
+
+def test_an_accepted_child_comes_before_siblings_of_higher_rank() -> None:
+    event = structs.replace(tree_round(0), accepted=[2])
+    assert [line.split()[1] for line in lines(nodes(event, 42, 10))[1:] if line[0] in "├╰"] == ["the", "a"]
+
+
+def test_a_tree_that_is_too_large_keeps_the_accepted_path_and_what_lost_beside_it() -> None:
+    event = tree_of([-1, 0, 0, 0, 1, 1, 2, 2, 2], [0, -1, -0.1, -9, -9, -9, -0.1, -0.1, -0.1], accepted=[1, 4])
+    assert [line.rstrip() for line in lines(nodes(event, 34, 6))] == [
+        "a  last token  %: prob.  path",
+        "├─● b 37% ─┬─● e <1%      <1%",
+        "│          ╰─○ f <1%      <1%",
+        "├─○ c 90% ───○ g 90%      82%",
+        "╰─○ d <1%                 <1%",
+        "+ 2 more nodes",
+    ]
 
 
 def _alone(limited_by: Limit | None, draft_forwards: int = 0) -> list[str]:
@@ -74,35 +119,6 @@ def test_a_recording_that_does_not_tell_why_is_shown_without_a_reason() -> None:
 
 def test_a_draft_of_which_nothing_was_kept_is_told_from_none() -> None:
     assert "round 7: no guess kept" in _alone("cost", draft_forwards=2)[0]
-
-
-@st.composite
-def trees(draw: st.DrawFn) -> Round:
-    """Any tree, with any one of its paths accepted."""
-    size = draw(st.integers(1, 40))
-    parents = [-1, *(draw(st.integers(0, node - 1)) for node in range(1, size))]
-    logprobs = [0.0, *(draw(st.floats(-5, 0)) for _ in range(1, size))]
-    path, node = list[int](), draw(st.integers(0, size - 1))
-    while node > 0:
-        path.insert(0, node)
-        node = parents[node]
-    return structs.replace(
-        tree_round(0),
-        tokens=list(range(size)),
-        parents=parents,
-        logprobs=logprobs,
-        pieces=[" x"] * size,
-        accepted=path,
-    )
-
-
-@given(trees(), st.integers(0, 30))
-def test_what_is_shown_is_always_a_tree(event: Round, room: int) -> None:
-    shown = chosen(event, path_logprobs(event), room)
-    assert {0, *event.accepted[: max(0, room - 1)]} <= shown
-    assert len(shown) <= max(1, room)
-    assert all(event.parents[node] in shown for node in shown - {0})
-    assert sorted(node for node, _ in walk(event.parents, shown)) == sorted(shown)
 
 
 @given(trees(), st.integers(0, 60), st.integers(0, 30))
@@ -210,7 +226,7 @@ def test_a_path_of_absurd_depth_is_drawn_as_far_as_there_is_room() -> None:
     )
     drawn = lines(nodes(event, 60, 10))
     assert len(drawn) == 10
-    assert drawn[-1] == f"+ {depth - 9} more nodes"
+    assert drawn[-1] == f"+ {depth - 1 - ''.join(drawn).count('● -x 100%')} more nodes"
 
 
 def test_the_mask_is_drawn_instead_where_it_is_asked_for() -> None:
@@ -243,18 +259,24 @@ def test_an_improbable_path_that_repeats_the_prompt_says_how_many_tokens() -> No
     prompt = (8, 3, 2, 11, 12, 13, 14, 9)
     assert _told(_chain(0.2), prompt, (80, 9)).count("repeats 6 tokens") == 1
     narrow = _told(_chain(0.2), prompt).splitlines()
-    assert [row for row in narrow if "repeats 6" in row] == [row for row in narrow if "╰─○ -x" in row][-1:]
+    assert [row.count("○") for row in narrow if row.endswith("─○ -x rep. 6 │")] == [4]
+
+
+@pytest.mark.parametrize("width", range(30, 110))
+def test_at_any_width_there_is_room_to_say_so(width: int) -> None:
+    told = _told(_chain(0.2), (8, 3, 2, 11, 12, 13, 14, 9), (width, 9))
+    assert re.search(r"○ -x (repeats 6( tokens)?|rep\. 6) ", told)
 
 
 def test_a_path_that_repeats_what_was_generated_says_so_too() -> None:
-    assert "repeats 4" in _told(_chain(0.2, (3, 2, 3, 2)), (3, 2))
+    assert "rep. 4" in _told(_chain(0.2, (3, 2, 3, 2)), (3, 2))
 
 
 def test_a_probable_path_a_short_one_and_one_that_is_new_say_nothing_of_repetition() -> None:
     prompt = (8, 3, 2, 11, 12, 13, 14, 9)
-    assert "repeats" not in _told(_chain(0.5), prompt)
-    assert "repeats" not in _told(_chain(0.01, (11, 12, 13)), prompt)
-    assert "repeats" not in _told(_chain(0.2, (11, 12, 13, 9)), prompt)
+    assert "rep" not in _told(_chain(0.5), prompt)
+    assert "rep" not in _told(_chain(0.01, (11, 12, 13)), prompt)
+    assert "rep" not in _told(_chain(0.2, (11, 12, 13, 9)), prompt)
 
 
 def test_what_comes_after_a_round_is_nothing_that_it_repeats() -> None:
@@ -262,13 +284,13 @@ def test_what_comes_after_a_round_is_nothing_that_it_repeats() -> None:
     first = structs.replace(_chain(0.2), position=0)
     later = structs.replace(tree_round(1), position=1, committed=[11, 12, 13, 14])
     state = state_of([begun, first, later])
-    assert "repeats" not in "".join(lines(tree(Scene(state, cursor=0), 46, 9)))
+    assert "rep" not in "".join(lines(tree(Scene(state, cursor=0), 46, 9)))
 
 
 def test_a_drafted_root_belongs_to_the_path_that_repeats() -> None:
     event = structs.replace(_chain(0.2, (12, 13, 14)), method="alg1", tokens=[11, 12, 13, 14], logprobs=[-2.0] * 4)
     begun = structs.replace(run(("alg1",)), prompt_tokens=[11, 12, 13, 14, 9])
-    assert "repeats 4" in "".join(lines(tree(Scene(state_of([begun, event])), 46, 9)))
+    assert "repeats 4 tokens" in "".join(lines(tree(Scene(state_of([begun, event])), 80, 9)))
 
 
 def test_a_held_tree_and_an_inspected_one_say_what_they_repeat() -> None:
@@ -278,7 +300,7 @@ def test_a_held_tree_and_an_inspected_one_say_what_they_repeat() -> None:
     held = Scene(state_of([begun, first]), stage=Stage("drafted", chain))
     later = structs.replace(tree_round(2), position=3)
     inspected = Scene(state_of([begun, first, chain, later]), cursor=2)
-    assert all("repeats 6" in "".join(lines(tree(scene, 46, 9))) for scene in (held, inspected))
+    assert all("repeats 6 tokens" in "".join(lines(tree(scene, 80, 9))) for scene in (held, inspected))
 
 
 def _of(*origins: Origin) -> Round:
@@ -288,11 +310,11 @@ def _of(*origins: Origin) -> Round:
 def test_what_was_looked_up_has_marks_of_its_own() -> None:
     event = _of("draft", "lookup", "lookup", "draft", "lookup")
     shown = lines(tree(Scene(state_of([run(), event])), 60, 10))
-    marks = [next(sign for sign in "●○◆◇" if sign in line) for line in shown[2:7]]
+    named = dict(zip(event.pieces, range(6), strict=True))
     expected = {(True, True): "◆", (True, False): "◇", (False, True): "●", (False, False): "○"}
-    order = [node for node, _ in walk(event.parents, set(range(6)))][1:]
-    assert marks == [expected[event.origins[node] == "lookup", node in event.accepted] for node in order]
-    assert set(marks) >= {"◆", "●"}
+    for piece, node in list(named.items())[1:]:
+        mark = expected[event.origins[node] == "lookup", node in event.accepted]
+        assert f"{mark} {piece_text(piece)}" in "".join(shown)
     assert "●◆ accepted  ○◇ rejected  ◆◇ looked up" in shown[-2]
 
 
@@ -315,25 +337,6 @@ def test_a_legend_that_is_too_long_gives_up_words_before_the_target_s_token() ->
         legend = lines(tree(Scene(state), width, 10))[-2]
         assert "looked up" in legend
         assert legend.rstrip(" │").endswith(("+ a time", "+ target: a time"))
-
-
-def test_a_long_chain_goes_straight_down_when_it_is_deep() -> None:
-    count = 40
-    chain = structs.replace(
-        tree_round(0),
-        tokens=list(range(count)),
-        parents=list(range(-1, count - 1)),
-        logprobs=[0.0] + [-0.05] * (count - 1),
-        pieces=[f" word{node}" for node in range(count)],
-        accepted=list(range(1, count)),
-        origins=["root"] + ["lookup"] * (count - 1),
-    )
-    for width in (20, 28, 44, 80, 120):
-        for line in lines(nodes(chain, width, count)):
-            assert len(line.rstrip()) <= width
-            assert "◆ wor" in line or "word0" in line
-        if width >= 28:
-            assert all(line.rstrip().endswith("%") for line in lines(nodes(chain, width, count))[1:])
 
 
 def test_a_tree_of_the_draft_alone_does_not_speak_of_lookups() -> None:

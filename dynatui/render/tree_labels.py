@@ -1,0 +1,140 @@
+"""What stands at a node of the drawn tree: its mark, its token, and how probable it is.
+
+The last figure of a label is the one by which the tree of its round grew, or is judged: the draft's probability of the
+token; where tokens are sampled, the chance that the target takes it; of a drawn tree, the chance that it is kept.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from rich.cells import cell_len
+
+from decoder.events import Round
+from dynatui.render import rounds
+from dynatui.render.ink import Ink, Row, best, column
+
+FigureName: TypeAlias = Literal["prob.", "chance", "kept"]
+
+LEAST_CELLS = 10
+"""Cells of a short label with the line to it."""
+_LONGEST = 18
+"""Cells that mark and token wish for at most."""
+_SHORTEST, _LEAST = 5, 3
+"""Cells that mark and token keep beside figures, and beside a remark."""
+_FIGURE = 3
+"""Cells of a figure but 100%."""
+_TIMES = 4
+"""Most cells that say how often a node was drawn."""
+_LIKELY, _POSSIBLE, _UNLIKELY = 0.5, 0.2, 0.05
+"""Chances to be kept from which on a drawn node has another colour."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of a round's nodes, of those that were asked for."""
+
+    event: Round
+    marked: int | None
+    """The node under the cursor."""
+    tells_kept: bool
+    """Whether the last figures are the chances that the verifier keeps the nodes."""
+    accepted: frozenset[int]
+    names: Mapping[int, str]
+    """Mark and token of each node."""
+    chances: Mapping[int, float]
+    """The last figure of each guess."""
+    figures: Mapping[int, str]
+    """The same, as it is written."""
+    times: Mapping[int, str]
+    """How often a node was drawn, where that is more than once."""
+    copies: Mapping[int, int] = field(default_factory=dict)
+    """Leaves whose path repeats the text: how many tokens."""
+
+    @property
+    def figure_names(self) -> tuple[FigureName, ...]:
+        """Those of the figures of a label."""
+        if self.tells_kept:
+            return "prob.", "kept"
+        return ("prob.", "chance") if self.event.draft_logprobs else ("prob.",)
+
+    def cells(self, node: int) -> int:
+        """Cells of a node's label with one figure, or with the shortest remark."""
+        name = min(_LONGEST, cell_len(self.names[node]))
+        if node in self.copies:
+            return name + len(_remarks(self.copies[node])[-1])
+        figure = 1 + len(self.figures[node]) if node in self.figures else 0
+        return name + len(self.times.get(node, "")) + figure
+
+    def label(self, node: int, cells: int, figures: int) -> Row:
+        """A node's label in just this many cells; without figures where these leave the token no room."""
+        if node in self.copies:
+            return self._remarked(node, cells)
+        name, ink = self.names[node], self.ink(node)
+        if node not in self.figures:
+            return ((column(name, cells), ink),)
+        last, times, first = f" {self.figures[node]}", self.times.get(node, ""), ""
+        if figures > 1:
+            own = (self.event.draft_logprobs or self.event.logprobs)[node]
+            last, first = last.rjust(1 + _FIGURE), f" {percent(rounds.probability(own))}"
+        room, needed = cells - len(times) - len(first) - len(last), cell_len(name)
+        if room < min(needed, _SHORTEST):
+            return ((column(name, cells), ink),)
+        token = name + " " * (room - needed) if needed <= room else column(name, room)
+        between: Row = ((times, "strong"), (first, "dim")) if times or first else ()
+        return ((token, ink), *between, (last, self.figure_ink(node)))
+
+    def _remarked(self, node: int, cells: int) -> Row:
+        """The label of a leaf that repeats the text."""
+        name, remarks = self.names[node], _remarks(self.copies[node])
+        needed = cell_len(name)
+        words = next((words for words in remarks if min(needed, _SHORTEST) + len(words) <= cells), remarks[-1])
+        room = min(needed, max(_LEAST, cells - len(words)))
+        return ((column(name, min(room, cells)), self.ink(node)), (column(words, cells - room), "warn"))
+
+    def ink(self, node: int) -> Ink:
+        """How a node's token looks."""
+        if node == self.marked:
+            return "caret"
+        return "accepted" if node in self.accepted else "plain" if node in self.figures else "strong"
+
+    def figure_ink(self, node: int) -> Ink:
+        """How the last figure of a node looks: by the chance that it is kept, else as its token."""
+        ink = self.ink(node)
+        if self.tells_kept and ink != "caret":
+            return kept_ink(self.chances[node])
+        return "dim" if ink == "plain" else ink
+
+
+def _remarks(copy: int) -> tuple[str, ...]:
+    """How many tokens a path repeats, in wordings from the longest to the shortest."""
+    return f" repeats {copy} tokens", f" repeats {copy}", f" rep. {copy}"
+
+
+def labels(event: Round, nodes: Iterable[int], marked: int | None) -> Labels:
+    """The labels of these nodes; `marked` is the one under the cursor."""
+    reach = event.verification.reach if event.verification and rounds.is_drawn(event) else []
+    names, chances = dict[int, str](), dict[int, float]()
+    for node in nodes:
+        piece = rounds.piece_text(event.pieces[node])
+        if not rounds.is_drafted(event, node):
+            names[node] = piece
+            continue
+        names[node] = f"{rounds.mark(event, node)} {piece}"
+        kept = rounds.kept_chance(event, node) or 0.0 if reach else None
+        chances[node] = rounds.probability(event.logprobs[node]) if kept is None else kept
+    figures = {node: percent(chance) for node, chance in chances.items()}
+    times = {node: best(_TIMES, f" x{count}") for node, count in enumerate(event.drawn) if count > 1}
+    return Labels(event, marked, bool(reach), frozenset(event.accepted), names, chances, figures, times)
+
+
+def percent(probability: float) -> str:
+    """A probability in at most four cells."""
+    return "<1%" if probability < rounds.LEAST_SHOWN else f"{100 * probability:.0f}%"
+
+
+def kept_ink(chance: float) -> Ink:
+    """The colour of a chance to be kept."""
+    if chance >= _LIKELY:
+        return "good"
+    return "second" if chance >= _POSSIBLE else "bar" if chance >= _UNLIKELY else "dim"
