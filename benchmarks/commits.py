@@ -32,7 +32,10 @@ HERE = Path(__file__).parents[1]
 METHODS = "dynatree,auto,ar,linear,fixed,alg1,hf"
 ADAPTS_TO_TIME = frozenset({"auto"})
 """Methods whose trees follow measured times: only their texts can be compared."""
-TIMES = ("t", "started_at", "speedup", "tokens_per_second", "peak_bytes", "version")
+TIMES = (
+    *("t", "started_at", "speedup", "tokens_per_second", "peak_bytes", "version"),
+    *("stalled_rounds", "left_out_rounds"),
+)
 """Figures that differ from run to run; so do all whose names end in _s."""
 RUNS = (
     ("--dtype", "float32"),

@@ -206,6 +206,9 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """Where tokens are sampled, and rounds are decoded from the host."""
     limited_by: Limit | None = None
     """Which rule refused children to the most probable leaf of the tree; None for a method without a tree."""
+    stalled_s: Seconds | None = None
+    """Seconds that the round lost, where these were many, since threads waited for a processor or the process was
+    stopped."""
 
     def __post_init__(self) -> None:
         nodes = len(self.tokens)
@@ -264,6 +267,9 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     commit_s: float | None = 0.0
     host_s: float | None = 0.0
     speedup: float | None = None
+    stalled_rounds: int = 0
+    left_out_rounds: int = 0
+    left_out_s: float = 0.0
     identical_to_ar: bool | None = None
     first_difference: int | None = None
     near_tie: bool | None = None

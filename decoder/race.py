@@ -5,9 +5,9 @@ only while it decodes. Knows neither screens nor files.
 """
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
@@ -15,6 +15,7 @@ import msgspec
 import torch
 
 from decoder.analysis.metrics import Race, differs_by_design
+from decoder.analysis.stalls import RECENT, stalled_s
 from decoder.config import RunConfig
 from decoder.decoding_path import decoding_path
 from decoder.device import memory_is_full, peak_bytes, release_memory
@@ -35,6 +36,7 @@ from decoder.text_end import within
 from decoder.tree import TokenTree
 from decoder.tree_rules import MOST_NODES, Rules
 from decoder.version import VERSION
+from decoder.waiting import ProcessorWaits
 
 _ON_HOST = 1
 """Token that a method may have chosen besides those that it has told."""
@@ -52,6 +54,10 @@ class Lane:
     longest: int
     """Tokens that its text may have."""
     decode_s: float = 0.0
+    stalled_s: float = 0.0
+    """What of this its rounds lost by stalling."""
+    usual_s: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """What its latest rounds took, without those that stalled."""
     rounds: int = 0
     generated: int = 0
     ended: bool = False
@@ -62,6 +68,15 @@ class Lane:
     def name(self) -> str:
         """The method's."""
         return self.method.name
+
+    def step(self, turns: tuple[Turn, ...], at_stage: AtStage, waits: ProcessorWaits) -> Outcome:
+        """Decodes one more round, and finds out whether it stalled."""
+        waits.begin()
+        outcome = self.session.step(self.turns(turns), at_stage)
+        outcome.stalled_s = stalled_s(outcome.round_s, waits.end(outcome.round_s), self.usual_s)
+        if outcome.round_s and not outcome.stalled_s:
+            self.usual_s.append(outcome.round_s)
+        return outcome
 
     def turns(self, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
         """Those of the user's turns that concern the method."""
@@ -135,6 +150,7 @@ def _events(
     yield _run_event(engine, prompt, prompt_ids, config, methods)
     pieces = Pieces(pair.tokenizer)
     lanes: list[Lane] = []
+    waits = ProcessorWaits()
     turns_seen, ahead = 0, len(prompt_ids) + (_ON_DEVICE if engine.slots else _ON_HOST)
     current = methods[0].name
     try:
@@ -152,11 +168,11 @@ def _events(
             require_knobs(turn.name for turn in turns[turns_seen:])
             _resample(engine.sampling, turns[turns_seen:], ahead + max(lane.generated for lane in lanes))
             turns_seen = len(turns)
-            lane = min(running, key=lambda lane: lane.decode_s)
+            lane = min(running, key=lambda lane: lane.decode_s - lane.stalled_s)
             current = lane.name
             yield from lane.resampled(engine.sampling, len(prompt_ids) + lane.generated)
             at_stage = _holding(steering, lane, lanes, pieces, started)
-            outcome = awake.run(partial(lane.session.step, lane.turns(turns), at_stage))
+            outcome = awake.run(partial(lane.step, turns, at_stage, waits))
             yield from (_knob_event(lane.name, lane.rounds, turned) for turned in outcome.turned_before)
             event = _round(lane, outcome, pieces, started, _text(lane, outcome))
             yield event
@@ -164,7 +180,7 @@ def _events(
             watched = _watched(steering, lanes)
             if (lane is watched or watched.ended) and takes_step(steering):
                 hold(steering, Stage("committed", event) if lane is watched else None)
-            motion.after(outcome.round_s, idle)
+            motion.after(outcome.round_s - outcome.stalled_s, idle)
     except Exception as error:
         yield End(method=current, reason="error", error=str(error) or type(error).__name__)
         if memory_is_full(error):
@@ -174,6 +190,7 @@ def _events(
             ) from error
         raise
     finally:
+        waits.close()
         for lane in lanes:
             lane.session.close()
     for lane in lanes:
@@ -269,6 +286,7 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
         origins=outcome.tree.origins or [],
         verification=outcome.statistics() if outcome.committed else None,
         limited_by=limited_by(outcome.rules, outcome.tree, outcome.room) if outcome.rules else None,
+        stalled_s=outcome.stalled_s or None,
     )
     return within(told, lane.longest - lane.generated)
 
@@ -298,6 +316,7 @@ def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
 def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event]:
     """What follows a round: history's steps, and the lane's end."""
     lane.decode_s += outcome.round_s
+    lane.stalled_s += outcome.stalled_s
     lane.rounds += 1
     lane.generated += len(outcome.committed)
     yield from (_knob_event(lane.name, lane.rounds, turned) for turned in outcome.turned_after)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from decoder.analysis.metrics import Race, Tally, differs_by_design
+from decoder.analysis.stalls import Times
 
 Limit: TypeAlias = Literal["agreement", "draft", "verification", "host"]
 FEWEST_ROUNDS = 5
@@ -72,14 +73,15 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
         None for a method that drafts nothing, writes nothing or does not show its trees, and of fewer than
         `FEWEST_ROUNDS` rounds.
     """
-    if tally.rounds < FEWEST_ROUNDS or not (tally.knows_tree and tally.drafted and tally.tokens and tally.decode_s):
+    rated = tally.rated
+    if tally.rounds < FEWEST_ROUNDS or not (tally.knows_tree and tally.drafted and tally.tokens and rated.decode_s):
         return None
     rounds = tally.rounds
-    round_s = tally.decode_s / rounds
-    known_plain = plain if plain and plain.rounds >= FEWEST_ROUNDS and plain.timed_tokens else None
-    plain_s = known_plain.decode_s / known_plain.timed_tokens if known_plain else None
-    plain_pass_s = known_plain.verify_s / known_plain.rounds if known_plain and known_plain.verify_s else None
-    verify_s = None if tally.verify_s is None else tally.verify_s / rounds
+    round_s = rated.decode_s / rated.rounds
+    plain_rated = plain.rated if plain and plain.rounds >= FEWEST_ROUNDS else Times()
+    plain_s = plain_rated.decode_s / plain_rated.timed_tokens if plain_rated.timed_tokens else None
+    plain_pass_s = plain_rated.verify_s / plain_rated.rounds if plain_s is not None and plain_rated.verify_s else None
+    verify_s = None if rated.verify_s is None else rated.verify_s / rated.rounds
     tokens = len(tally.tokens) / rounds
     bounds = sorted(_bounds(tally, tokens, round_s, plain_pass_s), key=lambda bound: -bound.gain)
     return Bottleneck(
@@ -87,9 +89,9 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
         round_s=round_s,
         levels=tally.levels / rounds,
         nodes=tally.drafted / rounds,
-        draft_share=_share(tally.draft_s, tally.decode_s),
-        verify_share=_share(tally.verify_s, tally.decode_s),
-        host_share=_share(_host_s(tally), tally.decode_s),
+        draft_share=_share(rated.draft_s, rated.decode_s),
+        verify_share=_share(rated.verify_s, rated.decode_s),
+        host_share=_share(_host_s(rated), rated.decode_s),
         verify_growth=verify_s / plain_pass_s if verify_s is not None and plain_pass_s else None,
         break_even=round_s / plain_s if plain_s else None,
         bounds=tuple(bounds),
@@ -104,25 +106,25 @@ def of_method(race: Race, method: str) -> Bottleneck | None:
 
 
 def _bounds(tally: Tally, tokens: float, round_s: float, plain_pass_s: float | None) -> Iterator[Bound]:
-    rounds = tally.rounds
-    yield Bound("agreement", (tally.levels / rounds + 1) / tokens)
-    if tally.draft_s is not None:
-        yield Bound("draft", _without(tally.draft_s / rounds, round_s))
-    if tally.verify_s is not None and plain_pass_s is not None:
-        yield Bound("verification", _without(max(0.0, tally.verify_s / rounds - plain_pass_s), round_s))
-    if (host_s := _host_s(tally)) is not None:
-        yield Bound("host", _without(max(0.0, host_s / rounds), round_s))
+    rated = tally.rated
+    yield Bound("agreement", (tally.levels / tally.rounds + 1) / tokens)
+    if rated.draft_s is not None:
+        yield Bound("draft", _without(rated.draft_s / rated.rounds, round_s))
+    if rated.verify_s is not None and plain_pass_s is not None:
+        yield Bound("verification", _without(max(0.0, rated.verify_s / rated.rounds - plain_pass_s), round_s))
+    if (host_s := _host_s(rated)) is not None:
+        yield Bound("host", _without(max(0.0, host_s / rated.rounds), round_s))
 
 
 def _without(part_s: float, round_s: float) -> float:
     return round_s / (round_s - part_s) if part_s < round_s else float("inf")
 
 
-def _host_s(tally: Tally) -> float | None:
+def _host_s(rated: Times) -> float | None:
     """Commit and everything else that is neither drafting nor verification."""
-    if tally.draft_s is None or tally.verify_s is None:
+    if rated.draft_s is None or rated.verify_s is None:
         return None
-    return tally.decode_s - tally.draft_s - tally.verify_s
+    return rated.decode_s - rated.draft_s - rated.verify_s
 
 
 def _share(part_s: float | None, whole_s: float) -> float | None:

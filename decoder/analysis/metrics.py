@@ -1,6 +1,7 @@
 """Every figure, defined here and only here: a pure fold of events.
 
-Knows neither models nor screens. Rates are totals over the run, so a long round weighs as much as it lasted.
+Knows neither models nor screens. Rates are totals over the run, so a long round weighs as much as it lasted; stalled
+rounds are left out of them (`decoder.analysis.stalls`).
 """
 
 import functools
@@ -14,6 +15,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec import structs
 
+from decoder.analysis.stalls import LEVELS_S, Stalls, Times, left_out_from
 from decoder.append_only import TokenLog
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
 from decoder.methods import WHOLE, draws_alone, root_is_drafted, same_until
@@ -57,15 +59,23 @@ FIGURES = (
     Figure("acceptance_rate", "acceptance rate", "accepted / drafted", "draft acceptance rate (vLLM)"),
     Figure("depth_acceptance", "depth acceptance", "mean over rounds of accepted depth / depth of the tree"),
     Figure("decode_s", "decode s", "own decode time, prompt excluded"),
-    Figure("tokens_per_second", "tokens/s", "committed / decode_s"),
+    Figure("tokens_per_second", "tokens/s", "committed / decode_s, stalled rounds left out"),
     Figure("prefill_s", "prefill s", "time to read the prompt"),
     Figure("ttft_s", "TTFT s", "prefill_s + first round", "time to first token"),
-    Figure("tpot_s", "TPOT s", "decode_s / committed", "time per output token"),
+    Figure("tpot_s", "TPOT s", "decode_s / committed, stalled rounds left out", "time per output token"),
     Figure("draft_s", "draft s", "time spent drafting"),
     Figure("verify_s", "verify s", "time spent in the target"),
     Figure("commit_s", "commit s", "time spent accepting and moving keys and values"),
     Figure("host_s", "host s", "decode_s - draft_s - verify_s - commit_s"),
     Figure("speedup", "speed-up", "tokens_per_second / that of ar in the same run"),
+    Figure(
+        "stalled_rounds",
+        "stalled rounds",
+        f"rounds that lost {1000 * LEVELS_S[0]:.0f} ms and a third of their time or more, as they waited for a "
+        "processor or were stopped",
+    ),
+    Figure("left_out_rounds", "left out", "stalled rounds that rates leave out: all, or of many those that lost most"),
+    Figure("left_out_s", "left out s", "time of these"),
     Figure("identical_to_ar", "same as ar", "tokens equal those of ar on the common length"),
     Figure("first_difference", "first difference", "index of the first token that differs from ar"),
     Figure(
@@ -104,6 +114,9 @@ class Tally(msgspec.Struct, frozen=True):
     draft_s: float | None = 0.0
     verify_s: float | None = 0.0
     commit_s: float | None = 0.0
+    stalls: Stalls = Stalls()
+    left_out_from: int = 0
+    """Rates leave out rounds that stalled from this level on, which all methods of a run have in common."""
     by_depth: Levels = ()
     knows_tree: bool = True
     log: TokenLog = msgspec.field(default_factory=TokenLog)
@@ -115,10 +128,16 @@ class Tally(msgspec.Struct, frozen=True):
         """What the method has committed."""
         return self.log.tokens
 
+    @property
+    def rated(self) -> Times:
+        """Of the rounds that rates are of."""
+        every = Times(self.rounds, self.timed_tokens, self.decode_s, self.draft_s, self.verify_s, self.commit_s)
+        return every.without(self.stalls.from_level(self.left_out_from))
+
 
 def tally_round(tally: Tally, event: Round) -> Tally:
     """The totals after one more round."""
-    levels = by_depth(event)
+    levels, took = by_depth(event), times(event, event.t - tally.decode_s)
     return structs.replace(
         tally,
         first_round_s=event.t if tally.first_round_s is None else tally.first_round_s,
@@ -127,17 +146,24 @@ def tally_round(tally: Tally, event: Round) -> Tally:
         accepted=tally.accepted + len(event.accepted),
         depth_shares=tally.depth_shares + (len(event.accepted) / len(levels) if levels else 0.0),
         levels=tally.levels + len(levels),
-        timed_tokens=tally.timed_tokens + (len(event.committed) if event.t > tally.decode_s else 0),
+        timed_tokens=tally.timed_tokens + took.timed_tokens,
         target_forwards=_plus(tally.target_forwards, event.target_forwards),
         draft_forwards=_plus(tally.draft_forwards, event.draft_forwards),
         decode_s=event.t,
         draft_s=_plus(tally.draft_s, event.draft_s),
         verify_s=_plus(tally.verify_s, event.verify_s),
         commit_s=_plus(tally.commit_s, event.commit_s),
+        stalls=tally.stalls.with_round(event.stalled_s, took) if event.stalled_s else tally.stalls,
         by_depth=level_by_level(tally.by_depth, levels),
         knows_tree=tally.knows_tree and event.draft_forwards is not None,
         log=tally.log.plus(event.committed),
     )
+
+
+def times(event: Round, round_s: float) -> Times:
+    """Of one round, which took so long."""
+    timed = len(event.committed) if round_s > 0 else 0
+    return Times(1, timed, round_s, event.draft_s, event.verify_s, event.commit_s)
 
 
 def together(tallies: Iterable[Tally]) -> Tally:
@@ -161,6 +187,8 @@ def _joined(one: Tally, other: Tally) -> Tally:
         draft_s=_plus(one.draft_s, other.draft_s),
         verify_s=_plus(one.verify_s, other.verify_s),
         commit_s=_plus(one.commit_s, other.commit_s),
+        stalls=one.stalls.plus(other.stalls),
+        left_out_from=max(one.left_out_from, other.left_out_from),
         by_depth=level_by_level(one.by_depth, other.by_depth),
         knows_tree=one.knows_tree and other.knows_tree,
         log=one.log.plus(other.tokens),
@@ -175,8 +203,8 @@ def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -
     The first `same_until` tokens must be ar's: a later difference is told, but does not count against the method. None:
     texts are not compared.
     """
-    rate = _ratio(tally.timed_tokens, tally.decode_s)
-    ar_rate = _ratio(ar.timed_tokens, ar.decode_s) if ar else None
+    rated, left_out = tally.rated, tally.stalls.from_level(tally.left_out_from)
+    rate, ar_rate = rated.tokens_per_second, ar.rated.tokens_per_second if ar else None
     text = ar if same_until is not None else None
     difference = first_difference(tally.tokens, text.tokens) if text else None
     by_design = difference is not None and same_until is not None and difference >= same_until
@@ -194,10 +222,13 @@ def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -
         acceptance_rate=_ratio(accepted, drafted),
         depth_acceptance=_ratio(tally.depth_shares, tally.rounds) if drafted else None,
         decode_s=tally.decode_s,
+        stalled_rounds=tally.stalls.rounds,
+        left_out_rounds=left_out.rounds,
+        left_out_s=left_out.decode_s,
         tokens_per_second=rate,
         prefill_s=tally.prefill_s,
         ttft_s=_plus(tally.prefill_s, tally.first_round_s),
-        tpot_s=_ratio(tally.decode_s, tally.timed_tokens),
+        tpot_s=_ratio(rated.decode_s, rated.timed_tokens),
         draft_s=tally.draft_s,
         verify_s=tally.verify_s,
         commit_s=tally.commit_s,
@@ -278,7 +309,11 @@ class Race:
         return self.tallies.get(method, Tally())
 
     def _with(self, method: str, tally: Tally) -> "Race":
-        return Race(self.run, {**self.tallies, method: tally}, self.sampled)
+        tallies = {**self.tallies, method: tally}
+        if any(one.stalls.by_level for one in tallies.values()):
+            level = left_out_from((one.stalls for one in tallies.values()), sum(one.rounds for one in tallies.values()))
+            tallies = {name: structs.replace(one, left_out_from=level) for name, one in tallies.items()}
+        return Race(self.run, tallies, self.sampled)
 
 
 def fold(events: Iterable[Event]) -> Race:

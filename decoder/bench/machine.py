@@ -17,6 +17,7 @@ import transformers
 from decoder.device import Stopwatch, device_name, peak_bytes, release_memory, restart_peak
 from decoder.forward.language_model import LanguageModel
 from decoder.version import VERSION
+from decoder.waiting import waited_here_s
 
 COPIED_BYTES = 1 << 30
 COPIES = 10
@@ -89,14 +90,6 @@ def load() -> float | None:
     return None
 
 
-def waited_s() -> float | None:
-    """Seconds that the threads of this process have waited for a processor; None where the system does not say."""
-    with suppress(OSError, ValueError, IndexError):
-        files = Path("/proc/self/task").glob("*/schedstat")
-        return sum(int(file.read_text(encoding="ascii").split()[1]) for file in files) / 1e9
-    return None
-
-
 class ComputingClock:
     """Seconds without those that this thread has waited for a processor: on a busy machine, the time of its work."""
 
@@ -105,19 +98,12 @@ class ComputingClock:
 
     def now(self) -> float:
         """Seconds since some moment, when the device has done its work."""
-        waited = _waited_here()
+        waited = waited_here_s()
         while True:
             before, now = waited, self._clock.now()
-            waited = _waited_here()
+            waited = waited_here_s()
             if waited == before:  # else it waited between the two readings, and one knows of it and the other does not
                 return now - waited
-
-
-def _waited_here() -> float:
-    """Seconds that this thread has waited for a processor; 0 where the system does not say."""
-    with suppress(OSError, ValueError, IndexError):
-        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
-    return 0.0
 
 
 def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:

@@ -16,12 +16,13 @@ from msgspec import structs
 
 from decoder.analysis.metrics import Tally
 from decoder.bench.contenders import Contender, Trial
-from decoder.bench.machine import peak_during, waited_s
+from decoder.bench.machine import peak_during
 from decoder.bench.watched import Seen
 from decoder.device import memory_is_full
 from decoder.engine import Engine
 from decoder.errors import DeviceError, PairError
 from decoder.methods import WHOLE, same_until
+from decoder.waiting import waited_s
 
 DISTURBED = 0.03
 """A turn whose threads waited longer for a processor, as a share of its time, is taken again."""

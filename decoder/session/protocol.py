@@ -39,6 +39,8 @@ class Outcome:
     turned_before: list[Turned] = field(default_factory=list)
     turned_after: list[Turned] = field(default_factory=list)
     finished: Reason | None = None
+    stalled_s: float = 0.0
+    """See `Round`; whoever asked for the round finds it out."""
     shape: DelayedTree | None = None
     """As the tree was drawn; None of one that is not drawn."""
     statistics: Callable[[], Verification | None] = _nothing

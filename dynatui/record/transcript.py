@@ -11,6 +11,7 @@ from typing import TextIO
 import msgspec
 
 from decoder.analysis.metrics import FIGURES, Race, differs_by_design
+from decoder.analysis.stalls import told
 from decoder.events import End, Event, Figures, Round, Run, Summary
 from decoder.methods import draws_alone
 from dynatui.clean import clean_line
@@ -121,6 +122,8 @@ class Transcript:
         streams.show("\n", self._out)
         for line in table(figures):
             self.note(line)
+        for words in told(figures.values())[:1]:
+            self.note(words)
         if peaks:
             self.note(memory_by_rank(peaks))
         if self._race.sampled and "ar" in figures and (alone := [name for name in figures if draws_alone(name)]):

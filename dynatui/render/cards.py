@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
+from decoder.analysis.stalls import told
 from dynatui.number_format import short
 from dynatui.render.curves import deepest, recent, scale_of
 from dynatui.render.drawn import drawing, shape_of, shape_written
@@ -68,9 +69,16 @@ def _outcome(scene: Scene) -> list[_Card]:
     gain, distinct = short(figures.speedup), short(figures.distinct_8grams)
     share, newest = short(state.lane.acceptance), recent(scene)
     gains = (f"{gain} times as fast as ar", f"{gain}x ar") if figures.speedup else ("own decode time", "own time")
+    stalled = tuple(f"tokens/s, {words}" for words in told(state.figures().values())[1:])
     return [
         _Card(
-            8, ("tokens/s",), short(figures.tokens_per_second, 1), gains, "first", curves.rate, *_around(curves.rate)
+            8,
+            (*stalled, "tokens/s"),
+            short(figures.tokens_per_second, 1),
+            gains,
+            "first",
+            curves.rate,
+            *_around(curves.rate),
         ),
         _Card(
             13,

@@ -56,6 +56,9 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("Time line", "● is the round that is shown, ▲ a turn of yours. Left of the end the work goes on unseen."),
     ("Race", "All methods decode the same prompt, each for the same time. ar is plain decoding, linear a single "
      "chain of guesses, fixed a tree of fixed shape. The first 30 tokens are warm-up."),
+    ("Stalled", "A round that lost a third of its time or more, as it waited for a processor or was stopped. That is "
+     "the machine's doing, not the method's, so rates leave it out. Where many rounds stall, they leave out only the "
+     "worst."),
     ("Work by depth", "Nodes that were drafted at each depth, and how many of them became text: the rest is wasted."),
     ("What if", "What other knobs would have drafted and accepted in past rounds, where the record can tell: an "
      "estimate."),

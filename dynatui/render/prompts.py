@@ -97,9 +97,9 @@ def _weighted(figures: Sequence[Figures]) -> float | None:
 def _rate(figures: Sequence[Figures]) -> float | None:
     """Tokens a second over all prompts: tokens that decode time was counted for, by that time."""
     timed = [
-        (one.tokens_per_second * one.decode_s, one.decode_s) for one in figures if one.tokens_per_second is not None
+        (one.tokens_per_second, one.decode_s - one.left_out_s) for one in figures if one.tokens_per_second is not None
     ]
-    return _ratio(math.fsum(tokens for tokens, _ in timed), math.fsum(seconds for _, seconds in timed))
+    return _ratio(math.fsum(rate * seconds for rate, seconds in timed), math.fsum(seconds for _, seconds in timed))
 
 
 def _gain(figures: Sequence[Figures]) -> float | None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from decoder.analysis.metrics import differs_by_design
+from decoder.analysis.stalls import told
 from decoder.events import Figures
 from dynatui.number_format import percent, short
 from dynatui.render.guide import explained, led_by
@@ -13,6 +14,7 @@ from dynatui.render.words import WHY_ALONE, is_alone, same_as_ar, tie_words
 _SHORTEST_NAME, _LONGEST_NAME = 8, 9
 """Cells that names of methods are given."""
 _NUMBERS = 15
+_TITLE = len("╭─ Race  ─╮")
 _WIDE = 52
 _LONGEST = 500
 """Characters of an error; no row has room for more."""
@@ -25,9 +27,6 @@ _OTHERS = "5 work 6 what if 7 prompts 8 log 9 sampling"
 def race(scene: Scene, width: int, height: int) -> Rows:
     """One row a method, in the order of the run."""
     inner, room = inside((width, height))
-    note = "tokens/s, equal time each"
-    wordings = (f" ─ {note} ─ {_OTHERS}", f" ─ tokens/s ─ {_OTHERS}", f" ─ {note}")
-    title: Row = (("Race", "title"), (best(width - 10, *wordings), "dim"))
     figures = scene.state.figures()
     fastest = max((_rate(scene, name, entry) or 0.0 for name, entry in figures.items()), default=0.0)
     body = [_row(scene, name, figures, fastest, inner) for name in figures]
@@ -38,7 +37,19 @@ def race(scene: Scene, width: int, height: int) -> Rows:
         if room > len(body) + len(figures) + 1 and inner >= _WIDE:
             body += [(), *_table(scene, figures, inner)]
             body += explained(led_by(_TOLD), inner, room - len(body))
-    return frame(title, body, (width, height))
+    return frame(_title(figures, width - _TITLE), body, (width, height))
+
+
+def _title(figures: Mapping[str, Figures], width: int) -> Row:
+    """What the bars are, what they leave out, and the panels in the same place."""
+    note = "tokens/s, equal time each"
+    wordings = f" ─ {note} ─ {_OTHERS}", f" ─ tokens/s ─ {_OTHERS}", f" ─ {note}"
+    stalled = told(figures.values())
+    if not stalled:
+        return (("Race", "title"), (best(width, *wordings), "dim"))
+    warning = best(width, *(f" ─ {words}" for words in stalled))
+    room = width - len(warning)
+    return (("Race", "title"), (best(room, *wordings, " ─ tokens/s", "")[: max(0, room)], "dim"), (warning, "warn"))
 
 
 def _row(scene: Scene, name: str, figures: Mapping[str, Figures], fastest: float, width: int) -> Row:

@@ -30,7 +30,7 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     inner, room = inside((width, height))
     if event is None:
         return frame((("Tree", "title"),), [(("each round grows a tree of guesses here", "dim"),)], (width, height))
-    progress = best(width - _TITLE, *_progress(scene, event))
+    progress = best(width - _TITLE, *_with_stall(event, _progress(scene, event)))
     title: Row = (("Tree", "title"), (f" ─ {progress}", "dim"))
     token = scene.inspected
     marked = token.node if token else None
@@ -102,6 +102,14 @@ def _progress(scene: Scene, event: Round) -> tuple[str, ...]:
         f"{name}{shape}, {accepted} of {drafted} kept",
         *plain,
     )
+
+
+def _with_stall(event: Round, wordings: tuple[str, ...]) -> tuple[str, ...]:
+    """The wordings, of a stalled round with what it lost."""
+    if not event.stalled_s:
+        return wordings
+    stalled = f"stalled {short(event.stalled_s)} s"
+    return (*(f"{words}, {stalled}" for words in wordings), stalled)
 
 
 def _ending(scene: Scene, event: Round, width: int) -> Row:

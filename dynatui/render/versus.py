@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from decoder.analysis.metrics import first_difference
+from decoder.analysis.stalls import told
 from decoder.events import Figures
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside, joined, share, width_of
@@ -50,13 +51,19 @@ _COLUMNS = (
     _Column("tokens/s", lambda found: found.tokens_per_second, lambda value: short(value, 1)),
     _Column("L-bar", lambda found: found.tokens_per_round, short),
     _Column("acc. rate", lambda found: found.acceptance_rate, percent),
-    _Column("ms/round", lambda found: 1000 * found.decode_s / found.rounds if found.rounds else None, short),
+    _Column("ms/round", lambda found: _round_ms(found), short),
     _Column("tokens", lambda found: found.committed, lambda value: f"{value or 0:.0f}"),
     _Column("rounds", lambda found: found.rounds, lambda value: f"{value or 0:.0f}"),
     _Column("distinct", lambda found: found.distinct_8grams, short),
     _Column("x ar", lambda found: found.speedup, short),
 )
 """In the order in which they give way in a narrow terminal, the last first."""
+
+
+def _round_ms(found: Figures) -> float | None:
+    """Of the rounds that rates are of."""
+    rounds = found.rounds - found.left_out_rounds
+    return 1000 * (found.decode_s - found.left_out_s) / rounds if rounds else None
 
 
 def moment(now: Moment, width: int) -> Row:
@@ -114,6 +121,8 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
     rows.append(_line(column("B / A", name), [(_ratio(each, left, right), "strong") for each in shown], "strong"))
     body = [fit(row, inner) for row in (*rows, verdict(*states))]
     title: Row = (("A against B", "title"), (" ─ watched methods, after equal decode time", "dim"))
+    if stalled := told((left, right)):
+        title = (*title, (f" ─ {stalled[1]}", "warn"))
     return frame(title, body, size) if size[1] >= _LEAST_FRAMED else [fit(row, size[0]) for row in body[: size[1]]]
 
 

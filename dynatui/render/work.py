@@ -124,23 +124,24 @@ def times(state: RunState, tally: Tally, width: int) -> Rows:
     past, curves = state.lane.past, state.lane.curves
     last = past[-1]
     last_s = max(0.0, last.t - (past[-2].t if len(past) > 1 else 0.0))
+    rated = tally.rated
     stages = (
-        ("draft", last.draft_s, tally.draft_s, curves.draft_ms),
-        ("verify", last.verify_s, tally.verify_s, curves.verify_ms),
-        ("commit", last.commit_s, tally.commit_s, curves.commit_ms),
+        ("draft", last.draft_s, rated.draft_s, curves.draft_ms),
+        ("verify", last.verify_s, rated.verify_s, curves.verify_ms),
+        ("commit", last.commit_s, rated.commit_s, curves.commit_ms),
     )
     room = min(_LONGEST_TREND, width - len("verify   1234.5  1234.5  100%  "))
     rows: Rows = [((f"{'ms a round':<10}{'last':>6}{'mean':>8}{'share':>7}", "dim"),)]
     for name, own_s, total_s, curve in stages:
-        mean_s = None if total_s is None else total_s / max(1, tally.rounds)
+        mean_s = None if total_s is None else total_s / max(1, rated.rounds)
         drawn = trend(curve.points, room, 0.0, max(curve.points[-_LONGEST_TREND:], default=1.0))
         recent: Row = ((f"  {drawn}", "bar"),) if room >= _SHORTEST_BAR and mean_s is not None else ()
-        rows.append((*_time(name, own_s, mean_s, share(total_s or 0.0, tally.decode_s)), *recent))
+        rows.append((*_time(name, own_s, mean_s, share(total_s or 0.0, rated.decode_s)), *recent))
     known = [(own, total) for _, own, total, _ in stages if own is not None and total is not None]
     if len(known) == len(stages):
-        rest_s = max(0.0, tally.decode_s - sum(total for _, total in known))
+        rest_s = max(0.0, rated.decode_s - sum(total for _, total in known))
         own_s = max(0.0, last_s - sum(own for own, _ in known))
-        rows.append(_time("other", own_s, rest_s / max(1, tally.rounds), share(rest_s, tally.decode_s)))
+        rows.append(_time("other", own_s, rest_s / max(1, rated.rounds), share(rest_s, rated.decode_s)))
     return rows
 
 

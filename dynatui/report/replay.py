@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from decoder.analysis.metrics import FIGURES, Figure, differs_by_design
+from decoder.analysis.stalls import told
 from decoder.events import Event, Figures, Run
 from dynatui.number_format import memory_by_rank
 from dynatui.report.markup import Markup, details, element, joined, table
@@ -58,6 +59,7 @@ def _of_run(number: int, state: RunState, run: Run) -> Markup:
         element("h2", title),
         details(_setup(run, state.peak_bytes_by_rank)),
         figures_table("All methods on this prompt", state.figures()),
+        *(element("p", words) for words in told(state.figures().values())[:1]),
         _parameters(state),
         element("noscript", _text(state)),
         class_="run",

@@ -7,6 +7,7 @@ there to be copied. Prints nothing itself.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from decoder.analysis.stalls import told
 from decoder.config import RunConfig
 from decoder.events import Figures
 from dynatui.clean import clean_line
@@ -50,6 +51,8 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
         yield best(width, f"{', '.join(alone)}: {WHY_ALONE}", f"{', '.join(alone)}: own noise, not compared")[:width]
     if own := [name for name in methods if any(_same(name, line.figures) == BY_DESIGN for line in runs)]:
         yield f"{', '.join(own)}: {WHY_BY_DESIGN}"[:width]
+    if stalled := told(line.figures for line in runs):
+        yield best(width, *stalled)
     if log.dropped:
         yield f"and {log.dropped} {'run' if log.dropped == 1 else 'runs'} before these"
 

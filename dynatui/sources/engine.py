@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from decoder.analysis.metrics import Race
 from decoder.config import RunConfig
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
@@ -81,6 +82,8 @@ class EngineSource:
         """The parameters with all turns."""
         embedded = session.models.embedded
         self._measuring = session.view.speed is None and embedded
+        self._measured = Race()
+        """What there is to measure the machine's speed by."""
         first = _FIRST_SPEED if embedded else 1.0
         self._steering = Steering(speed=bounded_speed(session.view.speed or first))
         self._lock = threading.RLock()
@@ -290,9 +293,12 @@ class EngineSource:
 
     def _frame_rate(self, event: Event) -> None:
         """Chooses a readable speed once the machine's own is known."""
-        if not (self._measuring and isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
+        if not self._measuring:
+            return
+        self._measured = self._measured.apply(event)
+        if not (isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
             return
         with self._lock:
-            methods = max(1, len(self.config.methods))
-            self._steering.speed = readable_speed((event.position + len(event.committed)) / event.t / methods)
+            rate, methods = self._measured.figures()[event.method].tokens_per_second, max(1, len(self.config.methods))
+            self._steering.speed = readable_speed((rate or 0.0) / methods)
             self._measuring = False

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoder.analysis.metrics import by_depth, drafted_nodes
+from decoder.analysis.stalls import Stalls, Times, left_out_from, level_of
 from decoder.events import Knobs, Round
 from decoder.tree import share_of_depth
 from dynatui.number_format import short
@@ -50,6 +51,7 @@ class Sample:
     round_s: float
     timed_tokens: int
     """Its tokens, unless no decode time was counted for them."""
+    stalled_s: float = 0.0
 
 
 Samples: TypeAlias = tuple[Sample, ...]
@@ -142,8 +144,21 @@ def compared(a: Samples, b: Samples) -> tuple[Difference, ...] | None:
     """
     if min(len(a), len(b)) < LEAST:
         return None
+    a, b = _rated(a, b)
     found = (_difference(figure, a, b) for figure in LABELS)
     return tuple(difference for difference in found if difference)
+
+
+def _rated(a: Samples, b: Samples) -> tuple[Samples, Samples]:
+    """Both without the times of stalled rounds that rates leave out, and without the tokens of these."""
+    stalls = [Stalls().with_round(each.stalled_s, Times(1)) for each in (*a, *b) if each.stalled_s]
+    level = left_out_from(stalls, len(a) + len(b))
+
+    def kept(each: Sample) -> Sample:
+        left_out = each.stalled_s and level_of(each.stalled_s) >= level
+        return replace(each, round_s=0.0, timed_tokens=0) if left_out else each
+
+    return tuple(map(kept, a)), tuple(map(kept, b))
 
 
 def sentence(difference: Difference) -> str:
@@ -196,6 +211,7 @@ def _sample(event: Round, round_s: float) -> Sample:
         depth_acceptance=share_of_depth(event.accepted, levels),
         round_s=round_s,
         timed_tokens=len(event.committed) if round_s > 0 else 0,
+        stalled_s=event.stalled_s or 0.0,
     )
 
 

@@ -256,7 +256,6 @@ def _with(marks: tuple[Mark, ...], mark: Mark) -> tuple[Mark, ...]:
 def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
     """The curves after a round; where it drafted nothing, acceptance stays where it was."""
     curves, end = lane.curves, lane.committed
-    rate = tally.timed_tokens / tally.decode_s if tally.decode_s > 0 else 0.0
     return Curves(
         acceptance=curves.acceptance.add(lane.acceptance or 0.0, end),
         tokens=curves.tokens.add(sum(lane.recent) / len(lane.recent), end),
@@ -264,7 +263,7 @@ def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
         tau_h=curves.tau_h.add(event.knobs.tau_h, end) if event.knobs else curves.tau_h,
         tau_l=curves.tau_l.add(event.knobs.tau_l, end) if event.knobs else curves.tau_l,
         depth=curves.depth.add(sum(lane.depths) / len(lane.depths), end),
-        rate=curves.rate.add(rate, end),
+        rate=curves.rate.add(tally.rated.tokens_per_second or 0.0, end),
         draft_ms=curves.draft_ms.add(1000 * (event.draft_s or 0.0), end),
         verify_ms=curves.verify_ms.add(1000 * (event.verify_s or 0.0), end),
         commit_ms=curves.commit_ms.add(1000 * (event.commit_s or 0.0), end),

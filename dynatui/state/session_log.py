@@ -7,7 +7,8 @@ repeats the events of a run, which count once.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from decoder.analysis.metrics import Race
+from decoder.analysis.metrics import Race, times
+from decoder.analysis.stalls import Stalls, Times, left_out_from
 from decoder.events import End, Figures, Knob, Knobs, Round, Run, Start, Summary
 from decoder.knobs import KNOB_DIGITS, KnobName
 from decoder.sampling.settings import Sampling
@@ -67,15 +68,20 @@ class Result:
 class Tried:
     """What a setting yielded, over all its rounds."""
 
-    rounds: int = 0
     tokens: int = 0
-    timed_tokens: int = 0
-    seconds: float = 0.0
+    times: Times = field(default_factory=Times)
+    stalls: Stalls = field(default_factory=Stalls)
+
+    @property
+    def rounds(self) -> int:
+        """How many."""
+        return self.times.rounds
 
     @property
     def rate(self) -> float:
         """Tokens a second."""
-        return self.timed_tokens / self.seconds if self.seconds > 0 else 0.0
+        left_out = self.stalls.from_level(left_out_from([self.stalls], self.rounds))
+        return self.times.without(left_out).tokens_per_second or 0.0
 
 
 @dataclass(frozen=True)
@@ -173,12 +179,11 @@ class SessionLog:
         setting = self.setting or Setting(clean_line(self.watched), _rounded(self.knobs, in_force))
         if event.round < self.counted:
             return replace(self, setting=setting)
-        before, tokens = self.tried.get(setting, Tried()), len(event.committed)
+        before, took = self.tried.get(setting, Tried()), times(event, seconds)
         after = Tried(
-            before.rounds + 1,
-            before.tokens + tokens,
-            before.timed_tokens + (tokens if seconds > 0 else 0),
-            before.seconds + seconds,
+            before.tokens + len(event.committed),
+            before.times.plus(took),
+            before.stalls.with_round(event.stalled_s, took) if event.stalled_s else before.stalls,
         )
         others = {known: tried for known, tried in self.tried.items() if known != setting}
         if len(others) >= _MOST_SETTINGS:

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -107,6 +108,9 @@ def figures(events: list[Event], method: str = "dynatree") -> Figures:
         "commit_s": 0.25,
         "host_s": 1.5 - 0.5 - 1.0 - 0.25,
         "speedup": None,
+        "stalled_rounds": 0,
+        "left_out_rounds": 0,
+        "left_out_s": 0.0,
         "identical_to_ar": True,
         "first_difference": None,
         "near_tie": None,
@@ -331,3 +335,73 @@ def test_the_totals_of_texts_are_those_of_one_text_with_all_their_rounds() -> No
 
 def test_what_one_text_does_not_know_is_not_known_of_all() -> None:
     assert together([tally_round(Tally(), a_round()), tally_round(Tally(), a_round(draft_s=None))]).draft_s is None
+
+
+def a_text(method: str, took: list[float], lost: dict[int, float] | None = None, burst: int = 1) -> list[Event]:
+    """Rounds of `burst` tokens that take so long; some of them lost so much of that."""
+    stalled, ends = lost or {}, list(accumulate(took))
+    return [
+        a_round(method, round=index, position=index * burst, t=end, committed=[5] * burst, stalled_s=stalled.get(index))
+        for index, end in enumerate(ends)
+    ]
+
+
+def test_a_stalled_round_is_left_out_of_rates_and_of_nothing_else() -> None:
+    usual, long = [0.01] * 20, [*[0.01] * 9, 1.07, *[0.01] * 10]
+    before = fold([RUN, *a_text("dynatree", usual, burst=2), *a_text("ar", usual)]).figures()["dynatree"]
+    found = fold([RUN, *a_text("dynatree", long, {9: 1.06}, burst=2), *a_text("ar", usual)]).figures()["dynatree"]
+    assert [found.tokens_per_second, found.tpot_s] == pytest.approx([before.tokens_per_second, before.tpot_s])
+    assert found.speedup == pytest.approx(2.0)
+    assert (found.stalled_rounds, found.left_out_rounds) == (1, 1)
+    assert found.left_out_s == pytest.approx(1.07)
+    assert found.decode_s == pytest.approx(1.26)
+    assert (found.rounds, found.committed, found.tokens_per_round) == (20, 40, 2.0)
+    assert found.host_s == pytest.approx(1.26 - 20 * (0.25 + 0.5 + 0.125))
+
+
+def test_where_many_rounds_stall_rates_are_of_all() -> None:
+    took, lost = [0.01, 0.05] * 10, dict.fromkeys(range(1, 20, 2), 0.04)
+    found = fold([RUN, *a_text("dynatree", took, lost), *a_text("ar", took)]).figures()["dynatree"]
+    assert (found.stalled_rounds, found.left_out_rounds, found.left_out_s) == (10, 0, 0)
+    assert found.tokens_per_second == pytest.approx(20 / 0.6)
+
+
+def test_methods_of_a_run_leave_out_alike() -> None:
+    """Of ar 1 round in 20 stalled, of the other 10: were only ar's left out, its rate alone would rise."""
+    took, lost = [0.01, 0.05] * 10, dict.fromkeys(range(1, 20, 2), 0.04)
+    race = fold([RUN, *a_text("ar", [*[0.01] * 19, 0.05], {19: 0.04}), *a_text("dynatree", took, lost)])
+    found = race.figures()
+    assert [found[name].left_out_rounds for name in ("dynatree", "ar")] == [0, 0]
+    assert found["ar"].tokens_per_second == pytest.approx(20 / 0.24)
+    assert found["dynatree"].speedup == pytest.approx((20 / 0.6) / (20 / 0.24))
+
+
+def test_a_method_whose_rounds_have_all_stalled_has_no_rate_yet() -> None:
+    found = fold([RUN, *a_text("ar", [0.01] * 20), *a_text("dynatree", [1.0], {0: 0.9})]).figures()["dynatree"]
+    assert (found.tokens_per_second, found.speedup, found.tpot_s, found.left_out_rounds) == (None, None, None, 1)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(
+    took=st.lists(st.floats(0, 10), min_size=1, max_size=30),
+    burst=st.integers(1, 4),
+    plain=st.lists(st.floats(1e-3, 10), min_size=1, max_size=30),
+)
+def test_without_stalled_rounds_rates_are_of_all_to_the_last_digit(
+    took: list[float], burst: int, plain: list[float]
+) -> None:
+    events = [*a_text("dynatree", took, burst=burst), *a_text("ar", plain)]
+    found = fold([RUN, *events]).figures()
+    ends = list(accumulate(took))
+    timed = sum(burst for before, end in zip([0.0, *ends], ends, strict=False) if end > before)
+    rate, ar_rate = (timed / ends[-1] if ends[-1] else None), len(plain) / sum(plain[1:], plain[0])
+    one = found["dynatree"]
+    assert (one.tokens_per_second, one.tpot_s) == (rate, ends[-1] / timed if timed else None)
+    assert one.speedup == (None if rate is None else rate / ar_rate)
+    assert (one.stalled_rounds, one.left_out_rounds, one.left_out_s) == (0, 0, 0)
+
+
+def test_the_totals_of_texts_have_their_stalled_rounds_too() -> None:
+    stalled, usual = a_round(t=2.0, stalled_s=1.5), a_round()
+    both = together([tally_round(Tally(), stalled), tally_round(Tally(), usual)])
+    assert (both.stalls.rounds, both.rated.decode_s, both.rated.timed_tokens) == (1, 1.0, 1)

@@ -15,7 +15,7 @@ def test_a_wait_between_the_two_readings_of_a_clock_takes_another_pair(monkeypat
     clock = ComputingClock(torch.device("cpu"))
     times, waits = iter((10.0, 13.0, 20.0)), iter((1.0, 3.0, 3.0, 3.0, 3.0))
     monkeypatch.setattr(Stopwatch, "now", lambda _: next(times))
-    monkeypatch.setattr(machine, "_waited_here", lambda: next(waits))
+    monkeypatch.setattr(machine, "waited_here_s", lambda: next(waits))
     assert clock.now() == 10.0
     assert clock.now() == 17.0
 

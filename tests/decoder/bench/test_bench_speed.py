@@ -2,11 +2,8 @@
 
 import os
 import platform
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -380,26 +377,6 @@ def test_an_embedding_that_is_the_head_too_is_read_and_another_is_not(tiny_model
     from decoder.forward.language_model import LanguageModel  # noqa: PLC0415 - only here
 
     assert machine.read_bytes(LanguageModel(tied, "tied")) == 4 * sum(weight.numel() for weight in tied.parameters())
-
-
-@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system tells no waits")
-def test_threads_that_share_a_processor_are_seen_to_wait() -> None:
-    if not hasattr(os, "sched_setaffinity"):
-        pytest.skip("threads cannot be put on one processor here")
-    allowed = os.sched_getaffinity(0)
-    before = machine.waited_s()
-    script = "import os, time\nend = time.time() + 0.3\nwhile time.time() < end: pass"
-    try:
-        os.sched_setaffinity(0, {min(allowed)})
-        with subprocess.Popen([sys.executable, "-c", script]) as other:
-            while other.poll() is None:
-                pass
-    finally:
-        os.sched_setaffinity(0, allowed)
-    after = machine.waited_s()
-    assert before is not None
-    assert after is not None
-    assert after - before > 0.05
 
 
 def test_copies_are_timed_by_bytes_read_and_written(monkeypatch: pytest.MonkeyPatch) -> None:

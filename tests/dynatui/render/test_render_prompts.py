@@ -64,6 +64,11 @@ def test_the_last_row_adds_up_and_weighs_by_rounds_and_time() -> None:
     ]
 
 
+def test_the_rate_of_all_prompts_weighs_by_the_time_of_what_rates_are_of() -> None:
+    changed = {"committed": 60, "decode_s": 1.3, "left_out_s": 1.0, "tokens_per_second": 200.0}
+    assert lines(prompts(table(2, changed=changed), 116, 8))[4].split()[-6] == "225"
+
+
 @pytest.mark.parametrize(
     ("same", "near", "words"),
     [(None, None, "-"), (False, True, "near tie"), (False, False, "NO"), (False, None, "differs")],

@@ -1,0 +1,130 @@
+"""Which rounds have stalled, which of them rates leave out, and how that is told."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoder.analysis.stalls import FEW, LEVELS_S, MANY, RECENT, Stalls, Times, left_out_from, level_of, stalled_s, told
+from decoder.events import Figures
+
+USUAL = [0.005] * RECENT
+SECONDS = st.floats(0, 1e6)
+
+
+def stalls(*lost_s: float) -> Stalls:
+    """Rounds that took a second longer than they lost, of one token each."""
+    found = Stalls()
+    for seconds in lost_s:
+        found = found.with_round(seconds, Times(rounds=1, timed_tokens=1, decode_s=seconds + 1))
+    return found
+
+
+def test_a_round_that_waited_for_a_second_has_stalled() -> None:
+    assert stalled_s(1.068, 1.063, USUAL) == pytest.approx(1.063)
+
+
+@pytest.mark.parametrize("waited_s", [0.0, 0.003, 0.99 * LEVELS_S[0]])
+def test_a_short_wait_is_no_stall(waited_s: float) -> None:
+    assert stalled_s(0.005 + waited_s, waited_s, USUAL) == 0
+
+
+def test_a_wait_that_made_the_round_no_longer_is_no_stall() -> None:
+    assert stalled_s(0.1, 0.1, [0.1] * RECENT) == 0
+
+
+def test_a_round_loses_no_more_than_it_was_longer_than_usual() -> None:
+    assert stalled_s(0.1, 0.1, [0.02, 0.03, 0.04]) == pytest.approx(0.1 - 0.025)  # its own rest, 0, counts as well
+
+
+def test_a_small_share_of_a_long_round_is_no_stall() -> None:
+    assert stalled_s(0.26, 0.06, [0.2] * RECENT) == 0
+    assert stalled_s(0.36, 0.16, [0.2] * RECENT) == pytest.approx(0.16)
+
+
+def test_a_larger_tree_is_no_stall_whatever_waited_for_a_moment() -> None:
+    assert stalled_s(0.1, 0.032, USUAL) == 0
+    assert stalled_s(0.1, 0.034, USUAL) == 0.034
+
+
+def test_the_first_round_can_stall_too() -> None:
+    assert stalled_s(1.02, 1.0, []) == pytest.approx(1.0)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(round_s=SECONDS, waited_s=SECONDS, earlier=st.lists(SECONDS, max_size=5))
+def test_what_is_lost_is_part_of_the_wait_and_of_the_round(
+    round_s: float, waited_s: float, earlier: Sequence[float]
+) -> None:
+    lost_s = stalled_s(round_s, min(waited_s, round_s), earlier)
+    assert lost_s == 0 or LEVELS_S[0] <= lost_s <= min(waited_s, round_s)
+
+
+@pytest.mark.parametrize(
+    ("lost", "rounds", "left_out"),
+    [
+        ([], 100, []),
+        ([0.02], 1, [0.02]),
+        ([0.02, 0.03], 10, [0.02, 0.03]),
+        ([0.02, 0.03, 0.04], 10, []),  # the machine is busy
+        ([0.02, 0.03, 0.04, 1.98], 10, [1.98]),
+        ([0.02, 0.03, 0.04, 0.2, 1.98], 10, [0.2, 1.98]),
+        ([0.2, 0.3, 0.4, 1.98], 10, [1.98]),
+        ([2.0, 2.0, 2.0], 10, []),
+    ],
+)
+def test_few_stalled_rounds_are_left_out_and_of_many_the_worst(
+    lost: list[float], rounds: int, left_out: list[float]
+) -> None:
+    found = stalls(*lost)
+    level = left_out_from([found], rounds)
+    times = found.from_level(level)
+    assert [seconds for seconds in lost if level_of(seconds) >= level] == left_out
+    assert (times.rounds, times.timed_tokens) == (len(left_out), len(left_out))
+    assert times.decode_s == pytest.approx(sum(left_out) + len(left_out))
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(groups=st.lists(st.lists(st.floats(0.01, 10), max_size=20), max_size=4), rounds=st.integers(0, 200))
+def test_never_more_are_left_out_than_a_few(groups: list[list[float]], rounds: int) -> None:
+    each = [stalls(*group) for group in groups]
+    level = left_out_from(each, rounds)
+    count = sum(one.from_level(level).rounds for one in each)
+    assert count <= FEW + MANY * rounds
+    assert count == sum(level_of(seconds) >= level for group in groups for seconds in group)
+
+
+def test_without_a_part_the_other_rounds_are_left() -> None:
+    every = Times(rounds=3, timed_tokens=7, decode_s=2.0, draft_s=0.5, verify_s=1.0, commit_s=None)
+    part = Times(rounds=1, timed_tokens=2, decode_s=1.5, draft_s=0.25, verify_s=0.5, commit_s=0.1)
+    assert every.without(part) == Times(2, 5, 0.5, 0.25, 0.5, None)
+    assert every.without(part).plus(part) == every
+    assert every.without(Times()) is every
+    assert every.without(every) == Times()
+    assert every.without(every).tokens_per_second is None
+
+
+@pytest.mark.parametrize(
+    ("figures", "long", "short"),
+    [
+        ([(0, 0, 0.0)], None, None),
+        ([(1, 1, 1.068)], "rates leave out 1 stalled round of 1.07 s", "1 stalled round left out"),
+        ([(1, 1, 1.0), (2, 2, 2.0)], "rates leave out 3 stalled rounds of 3.00 s", "3 stalled rounds left out"),
+        (
+            [(30, 0, 0.0)],
+            "the machine is busy: 30 rounds waited long for a processor, rates count them",
+            "busy machine: 30 rounds stalled",
+        ),
+        (
+            [(30, 1, 1.98), (9, 0, 0.0)],
+            "the machine is busy: 39 rounds waited long for a processor, rates leave out 1 stalled round of 1.98 s",
+            "busy machine: 39 rounds stalled",
+        ),
+    ],
+)
+def test_it_is_said_what_rates_leave_out(
+    figures: list[tuple[int, int, float]], long: str | None, short: str | None
+) -> None:
+    found = told(Figures(stalled_rounds=a, left_out_rounds=b, left_out_s=c) for a, b, c in figures)
+    assert (*found[:2],) == (() if long is None else (long, short))

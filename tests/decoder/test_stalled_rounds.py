@@ -1,0 +1,132 @@
+"""A round that stands still while methods race: it is marked, and changes neither rates nor who goes next.
+
+Time passes where somebody looks at the clock, so two runs are alike but for what a test does to one of them.
+"""
+
+import time
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from decoder import RunConfig, Steering, decode
+from decoder.analysis.metrics import fold
+from decoder.events import Round, decode_line, encode
+from decoder.session.host import HostSession
+from tests.decoder.makers import Played, TinyModels
+
+METHODS = ("dynatree", "ar", "linear")
+CONFIG = RunConfig(METHODS, 40)
+STALLED, STALL_S = 25, 1.06
+"""Which round of all methods stands still, and for how long."""
+RATES = ("tokens_per_second", "speedup", "tpot_s")
+
+
+class Clock:
+    """What tells time and waits to sessions and race."""
+
+    def __init__(self, stalled: int | None) -> None:
+        self.now = 0.0
+        self.rounds = self.looks = 0
+        self.slept: list[float] = []
+        self._stalled = stalled
+
+    def perf_counter(self) -> float:
+        self.looks += 1
+        if self.rounds == self._stalled and self.looks == 3:
+            self.now += STALL_S
+        self.now += 0.001
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def begin(self) -> None:
+        self.rounds += 1
+        self.looks = 0
+
+    def end(self, took_s: float) -> float:
+        return min(took_s, STALL_S) if self.rounds == self._stalled else 0.0
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def run(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def decoding(stalled: int | None, speed: float = 1.0) -> tuple[Played, Clock]:
+        clock = Clock(stalled)
+        for module in ("device", "race", "session.steering"):
+            monkeypatch.setattr(f"decoder.{module}.time", clock)
+        monkeypatch.setattr("decoder.race.ProcessorWaits", lambda: clock)
+        engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+        return Played(list(decode(engine, "The tree grows", CONFIG, Steering(speed=speed)))), clock
+
+    return decoding
+
+
+def rounds(played: Played) -> list[Round]:
+    return [event for event in played.events if isinstance(event, Round)]
+
+
+def test_a_round_that_stands_still_is_marked_and_rates_stay_as_they_were(run: Any) -> None:
+    (usual, _), (stalled, _) = run(None), run(STALLED)
+    assert [event.stalled_s for event in rounds(usual)] == [None] * len(rounds(usual))
+    (marked,) = [number for number, event in enumerate(rounds(stalled), 1) if event.stalled_s]
+    assert marked == STALLED
+    assert rounds(stalled)[STALLED - 1].stalled_s == pytest.approx(STALL_S, abs=0.01)
+    of = rounds(stalled)[STALLED - 1].method
+    for method in METHODS:
+        before, found = usual.figures(method), stalled.figures(method)
+        assert [getattr(found, key) for key in RATES] == pytest.approx([getattr(before, key) for key in RATES], rel=0.1)
+        assert (found.stalled_rounds, found.left_out_rounds) == ((1, 1) if method == of else (0, 0))
+    assert stalled.figures(of).decode_s > usual.figures(of).decode_s + STALL_S - 0.01
+
+
+def test_a_round_that_stands_still_changes_nothing_of_who_goes_next(run: Any) -> None:
+    (usual, _), (stalled, _) = run(None), run(STALLED)
+    assert [event.method for event in rounds(usual)] == [event.method for event in rounds(stalled)]
+
+
+def test_slow_motion_does_not_stretch_what_a_round_has_lost(run: Any) -> None:
+    (_, usual), (_, stalled) = run(None, 1 / 8), run(STALLED, 1 / 8)
+    assert sum(stalled.slept) == pytest.approx(sum(usual.slept), rel=0.1)
+
+
+def test_a_replay_has_the_same_figures_as_the_run(run: Any) -> None:
+    played, _ = run(STALLED)
+    replayed = [decode_line(encode(event), number) for number, event in enumerate(played.events, 1)]
+    found = fold(replayed).figures()
+    for method in METHODS:
+        told = structs.replace(played.figures(method), near_tie=None, first_difference_gap=None)
+        assert found[method] == told
+
+
+def test_a_round_that_has_not_stalled_is_written_without_a_word_of_it(run: Any) -> None:
+    played, _ = run(STALLED)
+    told = [b"stalled_s" in encode(event) for event in rounds(played)]
+    assert told == [number == STALLED for number in range(1, len(told) + 1)]
+
+
+@pytest.mark.parametrize("method", ["ar", "linear"])
+def test_a_process_that_stands_still_is_noticed(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """By clocks alone, as on a system that tells no waits; a sleep is to them what a stop is."""
+    engine, commit, count = (
+        tiny_models.loaded(tiny_models.pair("neox"), "float32"),
+        HostSession._commit,
+        iter(range(99)),
+    )
+
+    def once(session: HostSession, outcome: Any) -> None:
+        if next(count) == 5:
+            time.sleep(0.5)
+        commit(session, outcome)
+
+    monkeypatch.setattr(HostSession, "_commit", once)
+    monkeypatch.setattr("decoder.waiting.ThreadWaits.look", lambda _: 0.0)
+    played = Played(list(decode(engine, "The tree grows", RunConfig((method,), 20))))
+    assert (played.rounds(method)[5].stalled_s or 0.0) > 0.4
+    assert played.figures(method).left_out_s >= 0.5

@@ -1,0 +1,177 @@
+"""What the system tells of waits for a processor, and what is made of it."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from decoder import waiting
+from decoder.waiting import APART_S, ProcessorWaits, ThreadWaits, waited_here_s, waited_s
+
+tells_waits = pytest.mark.skipif(
+    not Path("/proc/self/schedstat").exists() or not hasattr(os, "sched_setaffinity"),
+    reason="this system tells no waits, or threads cannot be put on one processor here",
+)
+
+
+@pytest.fixture
+def one_processor() -> Iterator[None]:
+    """Shared with another process that computes."""
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+            yield
+            other.kill()
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def busy(seconds: float) -> None:
+    """Until this thread has had a processor for so long."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+@tells_waits
+@pytest.mark.usefixtures("one_processor")
+def test_threads_that_share_a_processor_are_seen_to_wait() -> None:
+    before, here = waited_s(), waited_here_s()
+    busy(0.1)
+    after = waited_s()
+    assert before is not None
+    assert after is not None
+    assert after - before > 0.03
+    assert waited_here_s() - here > 0.03
+
+
+@tells_waits
+@pytest.mark.usefixtures("one_processor")
+def test_a_stretch_that_shared_its_processor_has_waited() -> None:
+    with closing(ProcessorWaits()) as waits:
+        waits.begin()
+        began = time.perf_counter()
+        busy(0.1)
+        took_s = time.perf_counter() - began
+        assert 0.03 < waits.end(took_s) <= took_s
+
+
+@tells_waits
+def test_a_thread_that_has_ended_has_waited_what_it_had() -> None:
+    go_on = threading.Event()
+    thread = threading.Thread(target=go_on.wait)
+    thread.start()
+    with closing(ThreadWaits()) as waits:
+        before = waits.look()
+        go_on.set()
+        thread.join()
+        assert waits.look() >= before
+
+
+def test_no_file_stays_open() -> None:
+    def count() -> int:
+        return len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
+
+    before = count()
+    waited_s()
+    waits = ProcessorWaits()
+    waits.begin()
+    waits.close()
+    waits.close()
+    assert count() == before
+
+
+@pytest.mark.parametrize("content", ["", "1", "one two three"])
+def test_a_system_that_tells_something_else_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "schedstat").write_text(content, encoding="ascii")
+    monkeypatch.setattr(waiting, "Path", lambda _: tmp_path)
+    with closing(ThreadWaits()) as waits:
+        assert waits.look() == 0
+    assert waited_here_s() == 0
+
+
+def test_a_system_that_tells_nothing_is_not_known_to_have_waited(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(waiting, "Path", lambda _: tmp_path)
+    assert waited_s() is None
+    assert waited_here_s() == 0
+
+
+class Machine:
+    """Clocks and waits that stand in a test's hand: `time` and `ThreadWaits` of the module."""
+
+    def __init__(self) -> None:
+        self.now = self.used = self.waited = 100.0
+        self.looks = 0
+
+    def passes(self, seconds: float, *, used: float = 0.0, waited: float = 0.0) -> None:
+        self.now += seconds
+        self.used += used
+        self.waited += waited
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def process_time(self) -> float:
+        return self.used
+
+    def look(self) -> float:
+        self.looks += 1
+        return self.waited
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine()
+    monkeypatch.setattr(waiting, "time", made)
+    monkeypatch.setattr(waiting, "ThreadWaits", lambda: made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("took", "used", "waited", "lost"),
+    [
+        (1.0, 2.0, 0.25, 0.25),  # of two threads, one waited
+        (1.0, 0.25, 0.0, 0.75),  # stopped
+        (1.0, 0.25, 0.5, 0.75),  # one of both
+        (1.0, 1.0, 3.0, 1.0),  # three threads waited
+        (1.0, 1.0, 0.0, 0.0),
+    ],
+)
+def test_what_is_lost_is_what_was_waited_or_what_the_process_stood_still(
+    machine: Machine, took: float, used: float, waited: float, lost: float
+) -> None:
+    waits = ProcessorWaits()
+    waits.begin()
+    machine.passes(took, used=used, waited=waited)
+    assert waits.end(took) == lost
+
+
+def test_a_wait_before_a_stretch_is_not_the_stretchs(machine: Machine) -> None:
+    waits = ProcessorWaits()
+    waits.begin()
+    waits.end(0.0)
+    machine.passes(5.0, waited=4.0)  # paused, while the screen waited
+    waits.begin()
+    machine.passes(1.0, used=1.0, waited=0.5)
+    assert waits.end(1.0) == 0.5
+
+
+def test_short_stretches_are_seldom_looked_at(machine: Machine) -> None:
+    waits = ProcessorWaits()
+    for _ in range(1000):
+        waits.begin()
+        machine.passes(0.001, used=0.001)
+        waits.end(0.001)
+    assert machine.looks <= 1 + 1000 * 0.001 / APART_S
