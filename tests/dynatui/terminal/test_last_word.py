@@ -1,0 +1,35 @@
+"""Of all that share a token, one tells; who shares none always does."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dynatui.terminal import last_word
+from dynatui.terminal.last_word import VARIABLE, LastWord
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs pipes that are inherited")
+
+ASKING = "from dynatui.terminal import last_word; print(last_word.claimed(), last_word.claimed())"
+
+
+def test_the_first_that_asks_has_it_and_keeps_it() -> None:
+    with last_word.shared() as first:
+        second = LastWord(first.pipe)
+        assert [first.claimed(), second.claimed(), first.claimed(), second.claimed()] == [True, False, True, False]
+
+
+def test_a_process_that_was_told_of_it_has_it_once_and_then_the_others_do_not() -> None:
+    with last_word.shared() as word:
+        told = {**os.environ, VARIABLE: str(word.pipe)}
+        asked = subprocess.run(
+            [sys.executable, "-c", ASKING], env=told, pass_fds=(word.pipe,), capture_output=True, check=True, text=True
+        )
+        assert asked.stdout.split() == ["True", "False"]
+        assert not word.claimed()
+
+
+def test_a_process_alone_always_has_it() -> None:
+    assert last_word.claimed({})
+    assert last_word.claimed({})
