@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +105,7 @@ def _started(
         common["OMP_NUM_THREADS"] = str(_cores_each(count))
     command = [sys.executable, "-P", "-m", "dynatui", *arguments]
 
-    def start(rank: int, variables: Mapping[str, str], **further: Any) -> Popen[bytes]:
+    def start(rank: int, variables: dict[str, str], **further: Any) -> Popen[bytes]:
         told = common | Ranks(rank, count, local=rank, local_count=count).variables() | variables
         pipes = lifeline, word.pipe
         process = Popen(command, env=told, pass_fds=pipes, **further)  # noqa: S603 - the program itself
