@@ -234,7 +234,7 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
 
 def _known(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
     """The figures that words of limits name, where they are known of every case."""
-    figures = {
+    figures: Mapping[str, Sequence[float | None]] = {
         "levels": [case.levels for case in cases],
         "right": [(case.tokens_per_round - 1) / case.levels for case in cases],
         "rows": [case.nodes + 1 for case in cases],

@@ -51,6 +51,24 @@ def test_the_limits_are_sharp(accepted: tuple[float, ...], is_so: bool) -> None:
     assert is_wasted(*accepted) is is_so
 
 
+@pytest.mark.parametrize(
+    ("rounds", "accepted", "seconds", "is_so"),
+    [(100, 9, 10.0, True), (100, 10, 10.0, False), (99, 0, 10.0, False), (100, 9, 9.9, False)],
+)
+def test_a_hundred_rounds_in_ten_seconds_must_bring_ten_drafted_tokens(
+    rounds: int,
+    accepted: int,
+    seconds: float,
+    is_so: bool,  # noqa: FBT001 - a table of cases
+) -> None:
+    found = after(Counts(drafts=rounds, drafted=3 * rounds, accepted=accepted), seconds=seconds)
+    assert (found.wasted is not None) is is_so
+    if is_so:
+        still, again = (lot(more / 100, 100) for more in (19, 20))
+        assert after(still, before=found).wasted is not None
+        assert after(again, before=found).wasted is None
+
+
 def test_between_the_limits_all_stays_as_it_was() -> None:
     assert not is_wasted(NEAR, NEAR, NEAR)
     assert is_wasted(DEAD, NEAR, NEAR)

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from decoder.tensor_parallel.ranks import LOST
+from dynatui.cli import main as cli
 from dynatui.terminal import last_word
 from dynatui.terminal.last_word import VARIABLE, LastWord
 
@@ -33,3 +35,17 @@ def test_a_process_that_was_told_of_it_has_it_once_and_then_the_others_do_not() 
 def test_a_process_alone_always_has_it() -> None:
     assert last_word.claimed({})
     assert last_word.claimed({})
+
+
+@pytest.mark.parametrize(("code", "says"), [(2, False), (LOST, True)])
+def test_a_refusal_is_told_by_one_alone_but_a_lost_rank_does_not_know_why(
+    code: int,
+    says: bool,  # noqa: FBT001 - a table of cases
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with last_word.shared() as word:
+        assert LastWord(word.pipe).claimed()
+        monkeypatch.setenv(VARIABLE, str(word.pipe))
+        assert cli._refused("no such device", code) == code
+        assert bool(capsys.readouterr().err) is says
