@@ -50,8 +50,10 @@ def test_what_would_help_next_is_told_with_those_whom_it_would_help() -> None:
 
 
 def test_a_method_for_which_only_another_draft_would_help_is_not_told_to_have_smaller_trees() -> None:
-    hopeless = tally(tokens=1, draft_ms=15, verify_ms=4, host_ms=1)
+    hopeless = tally(tokens=1, draft_ms=15, verify_ms=4, host_ms=1, levels=1)
     first, second = told({"linear": LIMITED["draft"], "fixed": hopeless})
+    assert first.said.startswith("drafting takes 75%")
+    assert second.said.startswith("drafting takes 75%")
     assert "--methods ar" in second.helps
     assert where(second.cases) == [("fixed", 1)]
     assert "--methods ar" not in first.helps

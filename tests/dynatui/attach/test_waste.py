@@ -91,6 +91,7 @@ def test_few_rounds_and_a_short_time_say_nothing() -> None:
     parts = [lot(DEAD, ROUNDS // 4)] * 4
     assert after(*parts[:3]).wasted is None
     assert after(*parts).wasted is not None
+    assert after(*parts[:3], lot(DEAD), seconds=SECONDS / 3).wasted is not None
 
 
 @pytest.mark.parametrize("field", ["drafts", "drafted", "accepted"])
