@@ -4,14 +4,13 @@ Every bound takes one thing away and leaves all else as it was measured, so boun
 not multiply. Pure; knows neither models nor screens.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
+from decoder.analysis.limit_words import NO_LIMIT, WITHOUT_HOPE, WORDS, Limit, Span
 from decoder.analysis.metrics import Race, Tally, differs_by_design
 from decoder.analysis.stalls import Times
 
-Limit: TypeAlias = Literal["agreement", "draft", "verification", "host"]
 FEWEST_ROUNDS = 5
 """Of fewer rounds nothing is said."""
 REPETITIVE = 0.5
@@ -133,13 +132,35 @@ def _share(part_s: float | None, whole_s: float) -> float | None:
 
 def verdict(found: Bottleneck, method: str) -> tuple[str, ...]:
     """The same as sentences: how fast it is, what limits it most, what would help, and whether the text misleads."""
-    sentences = [_speed(found, method), _limit(found), _remedy(found)]
-    if found.repeats:
-        sentences.append(
-            f"Only {found.distinct_8grams:.0%} of the text's 8-grams are distinct: it repeats itself, which every "
-            "draft guesses, so another text would be slower."
-        )
-    return tuple(sentences)
+    limit = main_limit(found)
+    sentences = [
+        _speed(found, method),
+        NO_LIMIT if limit is None else f"What limits it most: {limited((found,), limit)}.",
+        f"What would help: {'; then '.join(remedies(found)) or 'nothing that is known here'}.",
+    ]
+    return (*sentences, repeated((found,))) if found.repeats else tuple(sentences)
+
+
+def headline(found: Bottleneck | None, method: str) -> tuple[str, ...]:
+    """What limits a method most and what would help, as the verdict has it: wordings of a line, the longest first.
+
+    Returns:
+        Nothing where too little is known, or where nothing that is known limits it.
+    """
+    if found is None or (limit := main_limit(found)) is None:
+        return ()
+    words, known = WORDS[limit], _known((found,))
+    line, brief = words.line.format_map(known), words.brief.format_map(known)
+    remedy = WITHOUT_HOPE if is_hopeless(found) else words.remedy
+    ceiling = f"{words.gone}: {found.bounds[0].gain:.2f}x as fast"
+    return (
+        f"{method}: {line} ({ceiling}); {remedy.helps} would help",
+        f"{line} ({ceiling}); {remedy.helps} would help",
+        f"{line}; {remedy.helps} would help",
+        f"{line}: {remedy.hint}",
+        f"{brief}: {remedy.hint}",
+        brief,
+    )
 
 
 def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
@@ -179,40 +200,49 @@ def _speed(found: Bottleneck, method: str) -> str:
     return f"{method} is slower than plain decoding, {found.speedup:.2f} of its speed: {cost}."
 
 
-def _limit(found: Bottleneck) -> str:
-    bound = found.bounds[0]
-    if bound.gain < FULL_SPEED:
-        return "Nothing that is known here limits it."
-    match bound.limit:
-        case "agreement":
-            right = (found.tokens_per_round - 1) / found.levels
-            why = f"the draft disagrees: of {found.levels:.1f} levels a round {right:.0%} hold"
-            gone = "if every guess held"
-        case "draft":
-            why = f"drafting takes {found.draft_share:.0%} of a round"
-            gone = "if it took no time"
-        case "verification":
-            why = (
-                f"verification grows with rows: {found.nodes + 1:.1f} rows take {found.verify_growth:.2f} times as "
-                "long as one"
-            )
-            gone = "if they took as long as one"
-        case "host":
-            why = f"{found.host_share:.0%} of a round are neither drafting nor verification"
-            gone = "without that"
-    return f"What limits it most: {why}; {gone}, it would be {bound.gain:.2f} times as fast."
+def main_limit(found: Bottleneck) -> Limit | None:
+    """What limits a method most; None where nothing that is known is worth a word."""
+    first = found.bounds[0]
+    return first.limit if first.gain >= FULL_SPEED else None
 
 
-def _remedy(found: Bottleneck) -> str:
-    if found.speedup is not None and found.speedup <= 1 / FULL_SPEED and found.tokens_per_round < 2:
-        return "What would help: another draft (dynatui tune --drafts ranks candidates); with this one, --methods ar."
-    remedies: dict[Limit, str] = {
-        "agreement": "a draft that agrees more (dynatui tune --drafts ranks candidates), or smaller trees, which waste "
-        "less",
-        "draft": "a smaller draft, or shallower trees, since each level is one pass of it",
-        "verification": "smaller trees, with fewer nodes a round",
-        "host": "a faster path of rounds where there is one (see dynatui doctor), or larger models, beside which this "
-        "time is small",
+def limited(cases: Sequence[Bottleneck], limit: Limit) -> str:
+    """A limit in words, with its figures: of one case, or from the least to the most of several."""
+    words, known = WORDS[limit], _known(cases)
+    gain = Span(bound.gain for case in cases if (bound := case.bound(limit)))
+    return f"{words.why.format_map(known)}; {words.gone}, it would be {gain:.2f} times as fast"
+
+
+def remedies(found: Bottleneck) -> tuple[str, ...]:
+    """What would help, against what limits a method most and then against what does next."""
+    if is_hopeless(found):
+        return (WITHOUT_HOPE.whole,)
+    return tuple(WORDS[bound.limit].remedy.whole for bound in found.bounds[:2] if bound.gain >= FULL_SPEED)
+
+
+def is_hopeless(found: Bottleneck) -> bool:
+    """Whether a method is slower than plain decoding, as most rounds commit no more than that does."""
+    return found.speedup is not None and found.speedup <= 1 / FULL_SPEED and found.tokens_per_round < 2
+
+
+def repeated(cases: Sequence[Bottleneck]) -> str:
+    """That texts repeat themselves, and what it means."""
+    distinct = Span(case.distinct_8grams for case in cases if case.distinct_8grams is not None)
+    return (
+        f"Only {distinct:.0%} of the text's 8-grams are distinct: it repeats itself, which every draft guesses, so "
+        "another text would be slower."
+    )
+
+
+def _known(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
+    """The figures that words of limits name, where they are known of every case."""
+    figures: Mapping[str, Sequence[float | None]] = {
+        "levels": [case.levels for case in cases],
+        "right": [(case.tokens_per_round - 1) / case.levels for case in cases],
+        "rows": [case.nodes + 1 for case in cases],
+        "growth": [case.verify_growth for case in cases],
+        "draft": [case.draft_share for case in cases],
+        "host": [case.host_share for case in cases],
     }
-    others = [bound.limit for bound in found.bounds[:2] if bound.gain >= FULL_SPEED]
-    return f"What would help: {'; then '.join(remedies[limit] for limit in others) or 'nothing that is known here'}."
+    known = {name: [figure for figure in found if figure is not None] for name, found in figures.items()}
+    return {name: Span(found) for name, found in known.items() if len(found) == len(cases)}

@@ -12,8 +12,9 @@ from msgspec import Meta
 from decoder.errors import RecordingError
 from decoder.events import Base, Count, Seconds
 
-SCHEMA = 3
-"""Of a session's first line. Readers of runs alone know schemas up to 2, and say that a newer dynatui wrote this."""
+SCHEMA = 4
+"""Of a session's first line. Readers of runs alone know schemas up to 2, and say that a newer dynatui wrote this; in 3
+there is neither `drafting` nor `wasted`."""
 LARGEST = 1e15
 MOST_POSITIONS = 256
 MOST_MODELS = 32
@@ -71,6 +72,31 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     tokens_per_second: Figure | None = None
 
 
+class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a server drafts at the moment, where it tells that."""
+
+    steps: Count | None = None
+    """Passes of the draft in a round."""
+    draft_tokens: Count | None = None
+    """Tokens that a round verifies, the place of the target's own token among them."""
+    cap_length: Figure | None = None
+    """Mean of what a round verifies of them where it may verify fewer, with the target's own place."""
+    block_accept_length: Figure | None = None
+    """Mean acceptance length if all of each draft had been verified, with the target's own token."""
+
+
+class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Drafts are verified, and next to nothing of them is accepted; `dynatui.attach.waste` says when."""
+
+    since: Seconds
+    """Of the session, as the counts and figures are of the time since then."""
+    drafts: Count
+    drafted: Count
+    accepted: Count
+    tokens_per_round: Figure
+    acceptance_rate: Share
+
+
 class Reading(Base, tag="reading", frozen=True, kw_only=True):
     """A page was read."""
 
@@ -81,6 +107,9 @@ class Reading(Base, tag="reading", frozen=True, kw_only=True):
     """Since the page before; of 0 seconds for the first."""
     session: Figures
     """Since the first page of the session."""
+    drafting: Drafting | None = None
+    """None where the server does not tell it, as `wasted` where drafts are accepted or nothing is known."""
+    wasted: Wasted | None = None
 
 
 class Gap(Base, tag="gap", frozen=True, kw_only=True):

@@ -6,8 +6,9 @@ from dynatui.attach.address import without_query
 from dynatui.attach.counters import Counts, counted, remembered, restarted
 from dynatui.attach.events import LONGEST_NAME, MOST_MODELS, Reading, Server
 from dynatui.attach.exposition import Page, parsed
-from dynatui.attach.figures import figures, gauges
+from dynatui.attach.figures import figures, gauges, with_drafts
 from dynatui.attach.servers import Kind
+from dynatui.attach.waste import Judgement, judged, told
 
 
 class History:
@@ -20,6 +21,9 @@ class History:
         """Every series as it was seen last."""
         self._read_at: float | None = None
         self._total, self._began = Counts(), 0.0
+        self._drafts: int | None = None
+        """What a round drafted when that was told last."""
+        self._judgement = Judgement()
 
     def read(self, url: str, kind: Kind, lines: Sequence[str], t: float) -> Iterator[Server | Reading]:
         """The events of a page that was read at `t` seconds; raises a NotMetricsError where it cannot be understood."""
@@ -27,18 +31,24 @@ class History:
         if kind != self._kind:
             self._kind, self._page, self._read_at = kind, {}, None
             self._total, self._began = Counts(), t
+            self._drafts, self._judgement = None, Judgement()
         yield from self._introduced(kind, url, page, t)
         first = self._read_at is None
         anew = restarted(kind, self._page, page)
-        counts = Counts() if first else counted(kind, self._page, page)
-        self._total = self._total.plus(counts)
+        now = gauges(kind, page)
+        steady = now.drafts if self._drafts in (None, now.drafts) else None
+        counts = Counts() if first else with_drafts(kind, counted(kind, self._page, page), steady)
+        self._total, self._drafts = self._total.plus(counts), now.drafts
         seconds = 0.0 if self._read_at is None else t - self._read_at
+        self._judgement = judged(kind, Judgement() if anew else self._judgement, counts, t - seconds, t)
         self._page, self._read_at = page if anew else remembered(self._page, page), t
         yield Reading(
             t=t,
             restarted=anew,
-            interval=figures(kind, counts, seconds, gauges(kind, page)),
+            interval=figures(kind, counts, seconds, now),
             session=figures(kind, self._total, t - self._began),
+            drafting=now.drafting,
+            wasted=told(kind, self._judgement),
         )
 
     def _introduced(self, kind: Kind, url: str, page: Page, t: float) -> Iterator[Server]:

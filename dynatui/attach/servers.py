@@ -36,10 +36,19 @@ class Kind:
     """A gauge of accepted / drafted."""
     speed: str = ""
     """A gauge of tokens a second."""
+    steps: str = ""
+    """A gauge of the draft's passes in a round, 0 before the first one, as are the three below."""
+    draft_tokens: str = ""
+    """A gauge of the tokens that a round verifies, the place of the target's own among them."""
+    cap_length: str = ""
+    """A gauge of the mean of those that are verified where a round may verify fewer."""
+    block_length: str = ""
+    """A gauge of the mean acceptance length if all had been verified."""
     ranks: Names = ()
     """Labels of the processes of one engine, each of which shows the same gauges."""
     rounds_generate: bool = False
-    """Whether all tokens are generated in counted rounds, so that L-bar is generated / rounds."""
+    """Whether all tokens are generated in counted rounds, so that L-bar is generated / rounds, and what a round brings
+    beyond one token was drafted."""
     page: str = ""
     """What it has to be started with so that there are metrics, where they are not there by themselves."""
     model: str = ""
@@ -60,7 +69,8 @@ class Kind:
     @property
     def gauges(self) -> Names:
         """Names of all that is shown as it is at the moment."""
-        return tuple(filter(None, (self.length, self.rate, self.speed)))
+        drafting = self.steps, self.draft_tokens, self.cap_length, self.block_length
+        return tuple(filter(None, (self.length, self.rate, self.speed, *drafting)))
 
 
 VLLM = Kind(
@@ -84,6 +94,10 @@ SGLANG = Kind(
     length="sglang:spec_accept_length",
     rate="sglang:spec_accept_rate",
     speed="sglang:gen_throughput",
+    steps="sglang:spec_num_steps",
+    draft_tokens="sglang:spec_num_draft_tokens",
+    cap_length="sglang:spec_cap_length",
+    block_length="sglang:spec_block_accept_length",
     ranks=("tp_rank", "pp_rank", "moe_ep_rank"),
     rounds_generate=True,
     model="model_name",

@@ -25,6 +25,7 @@ from dynatui.cli.options import Given, expanded
 from dynatui.prompts.load import from_text
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
+from dynatui.render.server_words import wasted
 from dynatui.session import View
 from dynatui.sources.server import LiveServer, RecordedServer, ServerSource, asked
 from dynatui.state.server_state import ServerState, applied, remark
@@ -156,6 +157,10 @@ def _news(before: ServerState, after: ServerState) -> Iterator[str]:
         yield f"{title} at {after.server.url} {', '.join(after.server.models)}".rstrip()
     if before.gap is not None and after.gap is None:
         yield "it answers again"
+    if after.wasted is not None and before.wasted is None:
+        yield wasted(after.wasted, after.t)[0]
+    if before.wasted is not None and after.wasted is None and not after.began_anew:
+        yield "drafts are accepted again"
     if (said := remark(after)) and said != remark(before):
         yield said
 

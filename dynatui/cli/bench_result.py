@@ -15,7 +15,7 @@ import msgspec
 from decoder.errors import ConfigError, shortened
 from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
 from dynatui.files import to_append
-from dynatui.terminal import streams
+from dynatui.terminal import last_word, streams
 from dynatui.terminal.shutdown import handled
 
 
@@ -38,7 +38,8 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
         try:
             done = measure()
         except KeyboardInterrupt:
-            streams.say("interrupted before everyone had a turn; nothing can be compared")
+            if last_word.claimed():
+                streams.say("interrupted before everyone had a turn; nothing can be compared")
             return INTERRUPTED
         out, _ = streams.for_printing()
         try:

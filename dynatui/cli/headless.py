@@ -17,6 +17,7 @@ from dynatui.prometheus.exporter import exporting
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.record.transcript import Transcript
 from dynatui.session import Session
+from dynatui.terminal import last_word
 from dynatui.terminal.shutdown import STOP_SIGNALS, handled
 from dynatui.terminal.streams import OutputError
 
@@ -55,7 +56,8 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
                 transcript.feed(event)
     if not steering.stopped:
         return ModelError.exit_code if transcript.failed else 0
-    transcript.note("interrupted")
+    if last_word.claimed():
+        transcript.note("interrupted")
     return INTERRUPTED
 
 

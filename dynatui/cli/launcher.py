@@ -1,7 +1,8 @@
 """Runs a command line as several ranks of one machine, and sees to it that all of them end together.
 
-What torchrun does for several machines, with two things more: all are gone within seconds, whichever of them ends and
-however; and the terminal is given back, though the one that drew on it was killed. Knows nothing of models.
+What torchrun does for several machines, with three things more: all are gone within seconds, whichever of them ends and
+however; why is told once; and the terminal is given back, though the one that drew on it was killed. Knows nothing of
+models.
 """
 
 import math
@@ -22,7 +23,8 @@ import dynatui
 from decoder.errors import ConfigError, ModelError, require
 from decoder.tensor_parallel.ranks import LIFELINE, LOST, Ranks
 from dynatui.clean import clean
-from dynatui.terminal import streams
+from dynatui.terminal import last_word, streams
+from dynatui.terminal.last_word import LastWord
 from dynatui.terminal.output import give_back, modes_of
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
@@ -76,21 +78,24 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: floa
     )
     modes = modes_of(sys.stderr.fileno()) if drawn else None
     with ExitStack() as ending:
-        leader, followers = _started(count, arguments, ending)
+        word = ending.enter_context(last_word.shared())
+        leader, followers = _started(count, arguments, word, ending)
         with _signals_pending():
-            fallen, forced = _until_the_end(leader, followers, further_s)
+            fallen, forced = _until_the_end(leader, followers, word, further_s)
         if drawn and leader.returncode < 0:
             give_back(sys.stderr.fileno(), modes)
         if fallen and (forced or leader.returncode == LOST):
-            return _blamed(fallen)
+            return _blamed(fallen, word)
     if leader.returncode < 0:
         streams.say(f"the leading process was ended by {signal.Signals(-leader.returncode).name}")
         return 128 - leader.returncode
     return ModelError.exit_code if leader.returncode == LOST else leader.returncode
 
 
-def _started(count: int, arguments: Sequence[str], ending: ExitStack) -> tuple[Popen[bytes], list[_Follower]]:
-    """The leader and its followers, which end with this context at the latest."""
+def _started(
+    count: int, arguments: Sequence[str], word: LastWord, ending: ExitStack
+) -> tuple[Popen[bytes], list[_Follower]]:
+    """The leader, which shares the last word, and its followers; all end with this context at the latest."""
     lifeline, held = os.pipe()
     ending.callback(os.close, held)
     common = {**os.environ, "MASTER_ADDR": _HERE, "MASTER_PORT": str(_free_port()), LIFELINE: str(lifeline)}
@@ -100,26 +105,29 @@ def _started(count: int, arguments: Sequence[str], ending: ExitStack) -> tuple[P
         common["OMP_NUM_THREADS"] = str(_cores_each(count))
     command = [sys.executable, "-P", "-m", "dynatui", *arguments]
 
-    def start(rank: int, **further: Any) -> Popen[bytes]:
-        variables = common | Ranks(rank, count, local=rank, local_count=count).variables()
-        process = Popen(command, env=variables, pass_fds=(lifeline,), **further)  # noqa: S603 - the program itself
+    def start(rank: int, variables: dict[str, str], **further: Any) -> Popen[bytes]:
+        told = common | Ranks(rank, count, local=rank, local_count=count).variables() | variables
+        pipes = lifeline, word.pipe
+        process = Popen(command, env=told, pass_fds=pipes, **further)  # noqa: S603 - the program itself
         ending.callback(_end, process)
         return process
 
-    leader, followers = start(0), list[_Follower]()
+    leader, followers = start(0, {last_word.VARIABLE: str(word.pipe)}), list[_Follower]()
     for rank in range(1, count):
         errors = ending.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the ranks
         # Of a session of its own, so that keys of the terminal interrupt the leader alone.
-        process = start(rank, stdin=DEVNULL, stdout=DEVNULL, stderr=errors, start_new_session=True)
+        process = start(rank, {}, stdin=DEVNULL, stdout=DEVNULL, stderr=errors, start_new_session=True)
         followers.append(_Follower(rank, process, errors))
     os.close(lifeline)
     return leader, followers
 
 
 def _until_the_end(
-    leader: Popen[bytes], followers: Sequence[_Follower], further_s: float
+    leader: Popen[bytes], followers: Sequence[_Follower], word: LastWord, further_s: float
 ) -> tuple[_Follower | None, bool]:
     """Waits until the leader has ended, as a follower that fails or a signal asks it to.
+
+    Where a follower has failed, the last word is settled first: a leader that is asked to end is not to tell of that.
 
     Returns:
         The follower that failed first, if any did, and whether the leader was sent a signal for that or for being late.
@@ -130,6 +138,7 @@ def _until_the_end(
         if fallen is None and (fallen := _failed(followers)):
             asked = time.monotonic() + (OWN_WORD_S if fallen.refused else 0)
         if time.monotonic() >= asked:
+            word.claimed()
             leader.terminate()
             asked, latest, forced = math.inf, min(latest, time.monotonic() + GRACE_S), True
         rest = min(asked, latest) - time.monotonic()
@@ -173,9 +182,16 @@ def _signals_pending() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _blamed(follower: _Follower) -> int:
-    """Tells why a follower failed; returns the exit code that follows from it."""
-    code = follower.process.returncode
+def _blamed(follower: _Follower, word: LastWord) -> int:
+    """Tells why a follower failed, unless the leader has told; returns the exit code that follows from it."""
+    code: int = follower.process.returncode
+    if word.claimed():
+        _tell(follower, code)
+    return code if code > 0 else ModelError.exit_code
+
+
+def _tell(follower: _Follower, code: int) -> None:
+    """What a follower has said, or how it ended without a word."""
     follower.errors.seek(0)
     said = clean(follower.errors.read().decode(errors="replace")[-_MOST_SAID:])
     if said:
@@ -183,7 +199,6 @@ def _blamed(follower: _Follower) -> int:
     else:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         streams.say(f"process {follower.rank} of the target {how}")
-    return code if code > 0 else ModelError.exit_code
 
 
 def _end(process: Popen[bytes]) -> None:

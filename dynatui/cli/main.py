@@ -21,6 +21,7 @@ from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, no
 from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
 from decoder.models.names import LOOKUP, require_both
+from decoder.tensor_parallel.ranks import LOST
 from dynatui.cli import attach, bench, headless, options, presets, ranks, request, selector, settings, tune
 from dynatui.cli.config import config
 from dynatui.cli.doctor import doctor
@@ -31,7 +32,7 @@ from dynatui.record.reader import Runs
 from dynatui.record.server_recording import is_of_server
 from dynatui.record.transcript import Transcript
 from dynatui.session import EMBEDDED_TEMPERATURE, Models, Session, View
-from dynatui.terminal import streams
+from dynatui.terminal import last_word, streams
 
 USAGE_ERROR = DecoderError.exit_code
 
@@ -244,5 +245,7 @@ def _refuse_options_before(context: typer.Context) -> None:
 
 
 def _refused(why: str, code: int) -> int:
-    streams.say(why)
+    """Tells why, unless another process of the run has; one that has lost another knows that, and not why."""
+    if code == LOST or last_word.claimed():
+        streams.say(why)
     return code

@@ -1,54 +1,64 @@
 """`dynatui why`: what limits the methods of recorded runs, from their own figures. Loads no models."""
 
-from collections.abc import Iterator
-from dataclasses import asdict
-from textwrap import shorten, wrap
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from typing import Annotated, Any, TextIO
 
 import msgspec
 import typer
 
-from decoder.analysis.bottleneck import FEWEST_ROUNDS, explained, of_method
+from decoder.analysis.bottleneck import explained, of_method
+from decoder.analysis.findings import Case, cases
 from decoder.analysis.metrics import Race, fold
-from decoder.methods import METHODS
 from dynatui.clean import clean_line
 from dynatui.cli import options
+from dynatui.cli.why_report import heading, item, report, silence
 from dynatui.record.reader import Runs
 from dynatui.terminal import streams
 
-WIDTH = 80
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a run: the numbers behind the sentences.")]
 
 
 def why(path: options.RecordingFile, *, as_json: AsJson = False) -> int:
-    """Say what limits each method of a recording: where its time goes, its ceiling, and what would help.
+    """Say what limits the methods of a recording: how fast they are, where their time goes, what would help.
 
     Each factor takes one limit away and leaves all else as it was measured: a ceiling, no forecast.
     """
     out, _ = streams.for_printing()
-    for number, run in enumerate(Runs(path), 1):
-        race = fold(run)
-        streams.show(_json(race) if as_json else "\n".join(_told(race, number)) + "\n", out)
+    races = (fold(run) for run in Runs(path))
+    if as_json:
+        for race in races:
+            streams.show(_json(race), out)
+    else:
+        _tell(races, out)
     return 0
 
 
-def _told(race: Race, number: int) -> Iterator[str]:
-    yield shorten(clean_line(f"run {number}: {race.run.prompt if race.run else ''}"), WIDTH, placeholder=" ...")
-    for sentences in _verdicts(race):
-        yield from wrap(" ".join(sentences), WIDTH, initial_indent="  ", subsequent_indent="    ")
+def _tell(races: Iterable[Race], out: TextIO) -> None:
+    """Prints what there is to say of all runs together, or of one method of one run.
+
+    A fault in a recording comes after what there is to say of the runs before it. Races are not kept: a recording may
+    be larger than memory.
+    """
+    prompts, found = list[str](), list[Case]()
+    alone: Iterator[str] = iter(())
+    try:
+        for number, race in enumerate(races, 1):
+            prompts.append(clean_line(race.run.prompt if race.run else ""))
+            found += (replace(case, method=clean_line(case.method)) for case in cases(race, number))
+            alone = _of_one(race, prompts[0])
+    finally:
+        if prompts:
+            is_one = len(prompts) == 1 and sum(case.found is not None for case in found) <= 1
+            streams.show("\n".join(alone if is_one else report(found, prompts)) + "\n", out)
 
 
-def _verdicts(race: Race) -> Iterator[tuple[str, ...]]:
+def _of_one(race: Race, prompt: str) -> Iterator[str]:
+    yield heading(1, prompt)
     for name in race.tallies:
-        yield explained(race, name, clean_line(name)) or (_silent(name),)
-
-
-def _silent(method: str) -> str:
-    if method in METHODS and METHODS[method].by_module:
-        return f"{method} does not show its draft: only its time is known."
-    if method in METHODS and METHODS[method].rules is None:
-        return f"{method} guesses nothing: the others are compared with it."
-    return f"{clean_line(method)} has drafted nothing, or ran for fewer than {FEWEST_ROUNDS} rounds."
+        shown = clean_line(name)
+        sentences = explained(race, name, shown) or (f"{shown} {silence(name)}.",)
+        yield from item(" ".join(sentences))
 
 
 def _json(race: Race) -> str:

@@ -30,6 +30,7 @@ from dynatui.render.ink import (
     joined,
     width_of,
 )
+from dynatui.render.server_words import time_text, wasted
 from dynatui.render.wrap import wrapped
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
@@ -107,17 +108,27 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
         return "replay ended" if look.replaying else "ended", "good"
     if state.reading is None:
         return "connecting", "warn"
+    if state.wasted is not None:
+        return "DRAFTS WASTED", "bad"
     return "replaying" if look.replaying else "connected", "good"
 
 
 def note(state: ServerState, look: Look, size: Size) -> Rows:
-    """Why nothing comes, or what to know of the figures; else what the first line had no room for."""
-    (width, height), said, names = size, clean_line(remark(state)), _names(state)
-    ink: Ink = "warn" if state.gap else "dim"
+    """Why nothing comes, that drafts are wasted, what to know of figures, or what the first line has no room for."""
+    (width, height), names = size, _names(state)
+    room, (said, ink) = max(1, width - 2), _said(state)
     fits = width_of(joined([*_head(state, look), *names], ())) <= width
-    told: Row = ((said, ink),) if said else () if fits else joined(names, ())
-    rows = wrapped(told, max(1, width - 2))[:height]
+    told = [wrapped([(text, ink)], room) for text in said] or [wrapped(() if fits else joined(names, ()), room)]
+    rows = next((rows for rows in told if len(rows) <= height), told[-1])[:height]
     return [fit(((" ", "plain"), *row), width) for row in [*rows, *[()] * (height - len(rows))]]
+
+
+def _said(state: ServerState) -> tuple[tuple[str, ...], Ink]:
+    """What there is to say, in wordings from the longest to the shortest."""
+    if state.wasted is not None and state.gap is None:
+        return wasted(state.wasted, state.t), "bad"
+    text = clean_line(remark(state))
+    return (text,) if text else (), "warn" if state.gap else "dim"
 
 
 def cards(state: ServerState, width: int, height: int) -> Rows:
@@ -245,23 +256,3 @@ def totals(state: ServerState, size: Size) -> Rows:
     watched = best(width, f"watched for {time_text(state.t)}, {state.readings} pages read", f"for {time_text(state.t)}")
     missed = f"missed: {state.missed}, gaps: {state.gaps}, restarts: {state.restarts}"
     return frame((("Totals", "title"),), [*rows, ((watched, "dim"),), ((missed, "dim"),)], size)
-
-
-def summary(state: ServerState) -> str:
-    """What there is to say of a session that is over, in a line; nothing where no page was read."""
-    if state.reading is None or state.server is None:
-        return ""
-    found, title = state.reading.session, state.kind.title if state.kind else state.server.kind
-    figures = f"L-bar {short(found.tokens_per_round)}, acceptance rate {short(found.acceptance_rate)}"
-    speed = f"{short(found.tokens_per_second, 1)} tokens/s"
-    return clean_line(f"{title} at {state.server.url}, for {time_text(state.t)}: {figures}, {speed}")
-
-
-def time_text(seconds: float) -> str:
-    """A time in its two largest units: 12 s, 3 min 4 s, 5 h 6 min."""
-    whole = int(min(seconds, 1e9))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -19,7 +19,7 @@ from decoder.events import Event
 from dynatui.prometheus.exporter import exporting
 from dynatui.record.command_line import command_line
 from dynatui.record.recording import Recorder
-from dynatui.render.server import summary
+from dynatui.render.server_words import summary
 from dynatui.screen.app import DynaApp
 from dynatui.screen.compare import CompareApp
 from dynatui.screen.exit_summary import lines

@@ -16,7 +16,7 @@ from textual.containers import Container
 from decoder.errors import DecoderError
 from dynatui.keymap import ATTACHED
 from dynatui.render import server as panels
-from dynatui.render import server_answer, status
+from dynatui.render import server_answer, server_draft, status
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scene
 from dynatui.render.server import Look, Size
@@ -42,6 +42,14 @@ DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
     """What was counted, unless there is a request of ours."""
     return server_answer.answer(state, size) if state.asked or state.answer else panels.totals(state, size)
+
+
+def _positions(state: ServerState, _look: Look, size: Size) -> Rows:
+    """What was accepted at each place, unless the server tells only how it drafts."""
+    reading = state.reading
+    if reading is not None and reading.drafting is not None and not reading.session.acceptance_by_position:
+        return server_draft.drafting(reading.drafting, size)
+    return panels.positions(state, size)
 
 
 class ServerApp(TerminalApp, inherit_bindings=False):
@@ -88,7 +96,7 @@ class ServerApp(TerminalApp, inherit_bindings=False):
             yield self._sized("lengths", panels.lengths)
             yield self._sized("speeds", panels.speeds)
         with Container(id="below"):
-            yield self._sized("positions", lambda state, _, size: panels.positions(state, size))
+            yield self._sized("positions", _positions)
             yield self._sized("totals", _totals)
         yield Canvas(self._keys, panel="keys")
 

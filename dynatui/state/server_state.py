@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TypeAlias, assert_never
 
-from dynatui.attach.events import Answer, Asked, Event, Figures, Gap, Opening, Reading, Server
+from dynatui.attach.events import Answer, Asked, Event, Figures, Gap, Opening, Reading, Server, Wasted
 from dynatui.attach.servers import KINDS, Kind
 
 KEPT = 600
@@ -52,6 +52,16 @@ class ServerState:
         """Why nothing comes at the moment."""
         newest = self.past[-1] if self.past else None
         return newest if isinstance(newest, Gap) else None
+
+    @property
+    def wasted(self) -> Wasted | None:
+        """That next to nothing of the drafts is accepted, as far as was read."""
+        return self.reading.wasted if self.reading else None
+
+    @property
+    def began_anew(self) -> bool:
+        """Whether the newest page is the first of a server that has restarted or is another one."""
+        return self.reading is not None and (self.reading.restarted or self.replaced_at == self.reading.t)
 
     @property
     def kind(self) -> Kind | None:

@@ -26,8 +26,10 @@ def rounds(draw: st.DrawFn) -> tuple[Round, int]:
     """A round as it was verified with all that a tree can carry, and how many tokens its text may still have."""
     parents = [-1, *(draw(st.integers(max(0, node - 3), node - 1)) for node in range(1, draw(st.integers(1, 24))))]
     path, above = list[int](), 0
-    go_on = st.booleans()
-    while (children := [node for node, parent in enumerate(parents) if parent == above and node]) and draw(go_on):
+    for _ in range(draw(st.integers(0, len(parents)))):
+        children = [node for node, parent in enumerate(parents) if parent == above and node]
+        if not children:
+            break
         above = draw(st.sampled_from(children))
         path.append(above)
     method = draw(st.sampled_from(["dynatree", "alg1"]))

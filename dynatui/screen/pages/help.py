@@ -55,7 +55,18 @@ def compare_help(keys: Keymap) -> Page:
 
 def server_help(keys: Keymap) -> Page:
     """The keys where a server is watched, and what its figures are."""
-    return Page(keys, "help", lambda: Lines(keys_of(keys.attached), Text(f"\n{_ATTACHED}")), "attach")
+    return Page(keys, "help", lambda: Lines(keys_of(keys.attached), Text(f"\n{_ATTACHED} {_wasted()}")), "attach")
+
+
+def _wasted() -> str:
+    """When a server's drafts are said to be wasted."""
+    from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW  # noqa: PLC0415 - imports a parser
+
+    return (
+        f"Drafts are said to be wasted where {ROUNDS} rounds or more, over {SECONDS:g} s or more, brought fewer than "
+        f"{WASTED_BELOW:g} tokens each, until they bring {PAYING_FROM:g}: a server is at most so many times as fast as "
+        "without drafts."
+    )
 
 
 def help_page(keys: Keymap) -> Lines:

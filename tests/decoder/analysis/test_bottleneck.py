@@ -3,31 +3,19 @@
 import pytest
 from msgspec import structs
 
-from decoder.analysis.bottleneck import FEWEST_ROUNDS, Bottleneck, bottleneck, explained, verdict
+from decoder.analysis.bottleneck import (
+    FEWEST_ROUNDS,
+    Bottleneck,
+    bottleneck,
+    explained,
+    headline,
+    of_method,
+    verdict,
+)
+from decoder.analysis.limit_words import WORDS
 from decoder.analysis.metrics import Race, Tally
 from decoder.append_only import TokenLog
-
-ROUNDS = 10
-
-
-def tally(*, tokens: int, draft_ms: float, verify_ms: float, host_ms: float, levels: int = 4, nodes: int = 8) -> Tally:
-    """So many rounds of so many milliseconds each, with tokens that never repeat."""
-    total_s = ROUNDS * (draft_ms + verify_ms + host_ms) / 1000
-    return Tally(
-        rounds=ROUNDS,
-        drafted=nodes * ROUNDS,
-        accepted=(tokens - 1) * ROUNDS,
-        levels=levels * ROUNDS,
-        timed_tokens=tokens * ROUNDS,
-        decode_s=total_s,
-        draft_s=ROUNDS * draft_ms / 1000,
-        verify_s=ROUNDS * verify_ms / 1000,
-        commit_s=0.0,
-        log=TokenLog().plus(list(range(tokens * ROUNDS))),
-    )
-
-
-PLAIN = structs.replace(tally(tokens=1, draft_ms=0, verify_ms=3, host_ms=1), drafted=0, accepted=0, levels=0)
+from tests.decoder.analysis.timed_tallies import LIMITED, PLAIN, ROUNDS, tally
 
 
 def found(of: Tally, plain: Tally | None = PLAIN) -> Bottleneck:
@@ -143,3 +131,48 @@ def test_a_method_is_explained_with_where_its_text_parts_from_that_of_plain_deco
     other = Race(tallies={"linear": linear, "ar": structs.replace(PLAIN, log=TokenLog().plus([0, 1, 99]))})
     assert explained(other, "linear", "L")[1] == "Its text differs from ar's from token 2 on."
     assert explained(same, "ar", "ar") == ()
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        ("agreement", "the draft agrees in 25% of 4 levels; a better draft or smaller trees would help"),
+        ("draft", "drafting takes 75% of a round; a smaller draft or shallower trees would help"),
+        ("verification", "verification grows with rows: 17 rows take 6x of one; smaller trees would help"),
+        (
+            "host",
+            "75% of a round are neither drafting nor verification; a faster path of rounds or larger models would help",
+        ),
+    ],
+)
+def test_a_line_for_a_live_screen_names_the_limit_and_the_remedy_that_the_verdict_has(limit: str, told: str) -> None:
+    limits = found(LIMITED[limit])
+    assert limits.bounds[0].limit == limit
+    wordings = headline(limits, "linear")
+    assert wordings[2] == told
+    assert wordings[0].startswith("linear: ")
+    assert f"{limits.bounds[0].gain:.2f}x as fast" in wordings[0]
+    assert WORDS[limits.bounds[0].limit].remedy.whole in verdict(limits, "linear")[2]
+
+
+@pytest.mark.parametrize("limit", LIMITED)
+def test_wordings_get_shorter_down_to_forty_cells_and_less(limit: str) -> None:
+    lengths = [len(told) for told in headline(found(LIMITED[limit]), "linear")]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] <= 150
+    assert any(30 <= length <= 46 for length in lengths)
+    assert lengths[-1] <= 40
+
+
+def test_a_line_on_a_draft_that_never_agrees_names_another_or_none() -> None:
+    told = headline(found(tally(tokens=1, draft_ms=2, verify_ms=5, host_ms=1)), "linear")
+    assert "another draft, or --methods ar, would help" in told[0]
+    assert told[-2].endswith("another draft")
+
+
+def test_a_line_says_nothing_where_too_little_is_known_or_nothing_limits() -> None:
+    assert headline(of_method(Race(tallies={"linear": LIMITED["draft"]}), "ar"), "ar") == ()
+    perfect = structs.replace(
+        tally(tokens=5, draft_ms=1, verify_ms=4, host_ms=1, levels=4), draft_s=None, verify_s=None, commit_s=None
+    )
+    assert headline(found(perfect), "linear") == ()

@@ -1,6 +1,8 @@
 """Events of sessions for tests that need no server: readings, a gap, a restart."""
 
-from dynatui.attach.events import Answer, Asked, Event, Figures, Gap, Opening, Reading, Server
+from msgspec import structs
+
+from dynatui.attach.events import Answer, Asked, Drafting, Event, Figures, Gap, Opening, Reading, Server, Wasted
 
 OPENING = Opening(version="0.1.0", started_at="2026-01-02T03:04:05Z", url="http://host:8000", interval_s=1.0)
 SERVER = Server(t=0.0, kind="vllm", url="http://host:8000/metrics", models=["meta-llama/Llama-3.1-8B-Instruct"])
@@ -31,6 +33,8 @@ def reading(t: float, accepted: int = 170, *, restarted: bool = False) -> Readin
     )
 
 
+WASTED = Wasted(since=1.0, drafts=4880, drafted=14640, accepted=439, tokens_per_round=1.09, acceptance_rate=439 / 14640)
+DRAFTING = Drafting(steps=5, draft_tokens=6, cap_length=4.4, block_accept_length=3.6)
 FIRST = Reading(t=0.0, interval=Figures(seconds=0.0), session=Figures(seconds=0.0))
 ASKED = Asked(t=1.5, prompt="The door opened", max_new_tokens=8)
 ANSWER = Answer(
@@ -54,3 +58,11 @@ GAP = Gap(t=61.0, reason="cannot reach host:8000: Connection refused")
 def session(seconds: int = 60) -> list[Event]:
     """A session whose acceptance goes up and down."""
     return [OPENING, SERVER, FIRST, *(reading(float(t), 100 + t % 40 * 4) for t in range(1, seconds + 1))]
+
+
+def wasting(seconds: int = 60) -> list[Event]:
+    """A session whose drafts are wasted from its second 20 on."""
+    return [
+        *session(19),
+        *(structs.replace(reading(float(t), 9), wasted=WASTED) for t in range(20, seconds + 1)),
+    ]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
-from dynatui.attach.events import Figures, Reading, Server
+from dynatui.attach.events import Drafting, Figures, Reading, Server
 from dynatui.attach.exposition import lines_of
 from dynatui.attach.history import History
 from dynatui.attach.servers import KINDS, recognised
@@ -71,7 +71,61 @@ def test_sglang_shows_gauges_now_and_counts_the_session() -> None:
     assert (session.drafts, session.generated) == (200, 520)
     assert session.tokens_per_round == pytest.approx(2.6)
     assert session.tokens_per_second == pytest.approx(520 / SECONDS)
-    assert (session.acceptance_rate, session.drafted, session.accepted) == (None, None, None)
+
+
+def test_what_sglang_drafted_and_accepted_follows_from_its_rounds_and_the_size_of_its_drafts() -> None:
+    interval, session = figures("sglang-1", "sglang-2")
+    assert (session.drafted, session.accepted) == (200 * 3, 520 - 200)
+    assert session.acceptance_rate == pytest.approx(320 / 600)
+    assert (interval.drafted_per_second, interval.accepted_per_second) == (300, 160)
+    assert interval.acceptance_rate == 0.54
+
+
+def test_how_sglang_drafts_is_told_and_what_is_0_is_not() -> None:
+    plain, capped = read("sglang-1")[-1], read("sglang-dspark-1")[-1]
+    assert isinstance(plain, Reading)
+    assert isinstance(capped, Reading)
+    assert plain.drafting == Drafting(steps=3, draft_tokens=4)
+    assert capped.drafting == Drafting(steps=5, draft_tokens=6, cap_length=4.4, block_accept_length=3.6)
+    idle = sglang(page("sglang-dspark-1").replace("5.0", "0.0").replace("6.0", "0.0").replace("4.4", "0.0"))
+    assert idle[-1].drafting == Drafting(block_accept_length=3.6)
+
+
+def sglang(*pages: str) -> list[Reading]:
+    history, kind = History(), KINDS["sglang"]
+    found = [event for t, text in enumerate(pages) for event in history.read("u", kind, lines_of(text), float(t))]
+    return [event for event in found if isinstance(event, Reading)]
+
+
+def sized(name: str, tokens: int) -> str:
+    """A page of SGLang whose rounds verify so many tokens."""
+    return page(name).replace("} 4.0", f"}} {tokens}.0")
+
+
+def test_where_the_size_of_drafts_changes_between_two_pages_nobody_knows_how_many_there_were() -> None:
+    _, last = sglang(page("sglang-1"), sized("sglang-2", 6))
+    assert (last.interval.drafts, last.interval.drafted, last.interval.accepted) == (200, None, None)
+    _, steady, again = sglang(sized("sglang-1", 6), sized("sglang-2", 6), sized("sglang-2", 6))
+    assert (steady.interval.drafted, again.session.drafted) == (200 * 5, 200 * 5)
+
+
+def test_where_sglang_tells_no_size_the_steps_are_what_a_round_drafts() -> None:
+    _, last = sglang(sized("sglang-1", 0), sized("sglang-2", 0))
+    assert last.interval.drafted == 200 * 3
+    bare = [page(name).replace("sglang:spec_num_", "sglang:other_") for name in ("sglang-1", "sglang-2")]
+    assert (sglang(*bare)[-1].interval.drafted, sglang(*bare)[-1].drafting) == (None, None)
+
+
+def test_engines_that_draft_differently_have_no_common_size() -> None:
+    both = page("sglang-1") + 'sglang:spec_num_draft_tokens{dp_rank="1",model_name="m",tp_rank="0"} 9.0\n'
+    assert sglang(both)[-1].drafting == Drafting(steps=3)
+
+
+def test_sglang_never_accepts_more_than_it_drafts_nor_less_than_nothing() -> None:
+    first, lots = page("sglang-1"), page("sglang-2").replace("} 6520.0", "} 9999.0")
+    assert sglang(first, lots)[-1].interval.accepted == 600
+    few = page("sglang-2").replace("} 6520.0", "} 6100.0")
+    assert sglang(first, few)[-1].interval.accepted == 0
 
 
 def test_processes_of_one_sglang_engine_count_once_and_engines_each() -> None:

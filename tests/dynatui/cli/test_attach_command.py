@@ -15,10 +15,12 @@ import pytest
 
 from decoder.events import encode
 from dynatui.attach.events import Answer
+from dynatui.cli import attach
 from dynatui.cli import main as cli
 from dynatui.record.server_recording import events
+from dynatui.sources.server import RecordedServer
 from tests.dynatui.attach.page_server import PageServer, by_path, page, raw, serving, text
-from tests.dynatui.attach.scripted_session import session
+from tests.dynatui.attach.scripted_session import reading, session, wasting
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")]
 
@@ -92,6 +94,29 @@ def test_what_is_printed_is_a_recording_and_what_is_recorded_is_printed_again(
     copy = tmp_path / "copy.jsonl"
     copy.write_text(printed)
     assert list(events(copy)) == list(events(path))
+
+
+def test_wasted_drafts_are_a_field_of_each_reading_and_noted_when_they_begin_and_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    story = [*wasting(30), reading(31.0), reading(32.0)]
+    assert attach._printed(RecordedServer(story, speed=1e9)) == 0
+    printed, said = capsys.readouterr()
+    fields = [json.loads(line).get("wasted") for line in printed.splitlines()]
+    assert [bool(field) for field in fields[-13:]] == [*[True] * 11, False, False]
+    assert fields[-3]["acceptance_rate"] == pytest.approx(0.03, abs=1e-3)
+    assert [line for line in said.splitlines() if "drafts" in line] == [
+        "dynatui: drafts wasted for 19 s: 3% of 14,640 drafted tokens accepted, 1.09 tokens a round, so at most 1.09 "
+        "times as fast as without drafts, if they cost nothing; likely slower",
+        "dynatui: drafts are accepted again",
+    ]
+
+
+def test_a_server_that_has_restarted_is_not_said_to_accept_drafts_again(capsys: pytest.CaptureFixture[str]) -> None:
+    attach._printed(RecordedServer([*wasting(30), reading(31.0, restarted=True)], speed=1e9))
+    said = capsys.readouterr().err
+    assert "the server has restarted" in said
+    assert "accepted again" not in said
 
 
 def test_a_token_is_sent_and_neither_shown_nor_recorded(server: PageServer, tmp_path: Path) -> None:
@@ -238,6 +263,7 @@ def test_certificates_that_cannot_be_read_are_one_line_with_a_request_too(server
 
 SLOW_NAMES = """
 import socket, sys, time
+from dynatui.cli import attach
 from dynatui.cli import main as cli
 def getaddrinfo(*_, **__):
     time.sleep(60)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from dynatui.cli import launcher
+from dynatui.terminal import last_word
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs sigtimedwait")
 
@@ -43,10 +44,10 @@ def leading() -> Iterator[subprocess.Popen[bytes]]:
 
 def ended(leader: subprocess.Popen[bytes], further_s: float, signals: Sequence[signal.Signals]) -> int:
     """How the leader ends when the launcher is sent these signals."""
-    with launcher._signals_pending():
+    with last_word.shared() as word, launcher._signals_pending():
         for number in signals:
             signal.pthread_kill(threading.get_ident(), number)  # libraries' threads do not hold signals back
-        assert launcher._until_the_end(leader, [], further_s)[0] is None
+        assert launcher._until_the_end(leader, [], word, further_s)[0] is None
     return leader.returncode
 
 

@@ -47,6 +47,27 @@ def test_what_every_process_refuses_is_told_once(tmp_path: Path) -> None:
     assert done.errors.count("--device cuda:0 is one") == done.errors.count("\n") == 1
 
 
+LEADING = """
+import atexit, os, sys, time
+class Slow:
+    def find_spec(self, name, *_):
+        if name == "torch":
+            time.sleep(60)
+if os.environ.get("RANK") == "0":
+"""
+SLOW_TO_LOAD = LEADING + "    sys.meta_path.insert(0, Slow())"
+SLOW_TO_END = LEADING + "    atexit.register(time.sleep, 60)"
+
+
+@pytest.mark.parametrize("slow", [SLOW_TO_LOAD, SLOW_TO_END], ids=["to load", "to end"])
+def test_a_refusal_is_told_once_whatever_the_leader_is_slow_at(
+    slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    (tmp_path / "sitecustomize.py").write_text(slow)
+    test_what_every_process_refuses_is_told_once(tmp_path)
+
+
 def refused(*asked: str, cwd: Path) -> str:
     """The one line of an error, from a run that ends with the code of a usage error."""
     done = ended_run(["-m", "dynatui", "--headless", "--tensor-parallel", "2", "--prompt", "x", *asked], cwd)
@@ -155,6 +176,7 @@ def test_a_rank_that_is_killed_ends_all(tmp_path: Path, rank: int, code: int, sa
         assert ended(launcher, ranks) == code
     errors = (tmp_path / "errors").read_text()
     assert errors.splitlines()[-1] == f"dynatui: {said}"
+    assert "interrupted" not in errors
     assert "Traceback" not in errors
     assert_readable(tmp_path / "run.jsonl")
 

@@ -5,17 +5,74 @@ from pathlib import Path
 
 import pytest
 
+from decoder.analysis.findings import Case
 from dynatui.cli.main import main
+from dynatui.cli.why_report import places, report
 
 TRACES = Path(__file__).parents[2] / "traces"
 
 
-def test_each_method_is_given_its_speed_its_limit_and_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_methods_are_ranked_first_and_then_each_finding_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", str(TRACES / "lighthouse.jsonl")]) == 0
+    speeds, _, findings = capsys.readouterr().out.partition("\n\n")
+    assert speeds.splitlines() == [
+        "Times as fast as plain decoding (ar)",
+        "  dynatree  2.16; the text is ar's",
+        "  fixed     1.76; the text is ar's",
+        "  linear    1.45; the text is ar's",
+    ]
+    told = " ".join(findings.split())
+    assert told.startswith(
+        "dynatree, linear, fixed: the draft disagrees: of 2.7 to 5.0 levels a round 24% to 60% hold;"
+    )
+    assert told.count("What would help") == told.count("the draft disagrees") == 1
+
+
+def test_over_several_prompts_findings_name_those_that_they_hold_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", str(TRACES / "demo.jsonl")]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "dynatree is 2.16 times as fast as plain decoding" in told
+    assert "medians of 2 prompts, with the least and the most auto 1.56 (1.55 to 1.58);" in told
+    assert "dynatree, auto, fixed on both prompts: drafting takes 28% to 41% of a round" in told
+    assert "Then, for dynatree on both prompts; fixed on prompt 1: smaller trees" in told
+    assert "linear on both prompts: the draft disagrees" in told
+    assert 'prompt 2: "Gentlemen," said the judge,' in told
+
+
+def only(method: str, tmp_path: Path) -> Path:
+    """The first recorded run as if one method alone had run beside plain decoding."""
+    kept = list[str]()
+    for line in (TRACES / "lighthouse.jsonl").read_text(encoding="utf-8").splitlines():
+        event = json.loads(line)
+        if event["type"] in ("run", "summary"):
+            event["methods"] = {name: found for name, found in event["methods"].items() if name in (method, "ar")}
+        if event.get("method", method) in (method, "ar"):
+            kept.append(json.dumps(event))
+    path = tmp_path / "one.jsonl"
+    path.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    return path
+
+
+def test_one_method_on_one_prompt_is_told_in_its_own_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", str(only("dynatree", tmp_path))]) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.startswith("prompt 1: The keeper had not spoken")
+    told = " ".join(" ".join(lines).split())
+    assert told.startswith("dynatree is 2.16 times as fast as plain decoding: a round commits 2.60 tokens")
     assert "What limits it most: the draft disagrees" in told
-    assert "ar guesses nothing" in told
+    assert told.endswith("ar guesses nothing: the others are compared with it.")
+
+
+def test_what_could_be_read_before_a_fault_is_told_and_then_the_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "broken.jsonl"
+    run = (TRACES / "lighthouse.jsonl").read_text(encoding="utf-8")
+    path.write_text(run + run.replace('"type":"start"', '"type":"stop"', 1), encoding="utf-8")
+    assert main(["why", str(path)]) == 2
+    printed, said = capsys.readouterr()
+    assert "dynatree  2.16" in printed
+    assert len(said.splitlines()) == 1
+    assert "broken.jsonl: line " in said
 
 
 def test_no_line_is_wider_than_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,4 +114,49 @@ def test_a_text_that_is_not_that_of_plain_decoding_is_told_beside_its_speed(
     path = tmp_path / "other.jsonl"
     path.write_text(text.replace('"committed":[236,2263]', '"committed":[236,9]', 1), encoding="utf-8")
     assert main(["why", str(path)]) == 0
-    assert "Its text differs from ar's from token 1 on." in " ".join(capsys.readouterr().out.split())
+    assert "its text differs from ar's from token 1 on" in " ".join(capsys.readouterr().out.split())
+
+
+def case(run: int, method: str, difference: int | None = None, speedup: float | None = 1.5) -> Case:
+    return Case(run, method, None, speedup, compared=True, difference=difference, by_design=False)
+
+
+@pytest.mark.parametrize(
+    ("cases", "runs", "told"),
+    [
+        ([(1, "a"), (1, "b")], 1, "a, b"),
+        ([(1, "a"), (1, "b"), (3, "a"), (3, "b"), (4, "a"), (5, "a")], 6, "a on prompts 1, 3-5; b on prompts 1, 3"),
+        ([(1, "a"), (2, "a"), (2, "b")], 2, "a on both prompts; b on prompt 2"),
+        ([(1, "a"), (2, "a"), (3, "a")], 3, "a on all 3 prompts"),
+    ],
+)
+def test_places_are_written_shortly(cases: list[tuple[int, str]], runs: int, told: str) -> None:
+    assert places(tuple(case(*each) for each in cases), runs) == told
+
+
+@pytest.mark.parametrize(
+    ("differences", "told"),
+    [
+        ([None, None], "the text is ar's"),
+        ([None, 7], "its text differs from ar's on prompt 2 from token 7 on"),
+        ([3, 7], "its text differs from ar's on both prompts from tokens 3, 7 on"),
+        ([9, 3, 7, 8], "its text differs from ar's on all 4 prompts from token 3 on at the earliest"),
+    ],
+)
+def test_whether_texts_are_those_of_plain_decoding_is_told_with_the_prompts(
+    differences: list[int | None], told: str
+) -> None:
+    found = [case(number, "linear", where) for number, where in enumerate(differences, 1)]
+    assert told in " ".join(" ".join(report(found, ["x"] * len(found))).split())
+
+
+def test_methods_of_which_nothing_is_known_are_told_once_with_the_reason() -> None:
+    found = [case(run, name) for run in (1, 2) for name in ("hf", "linear")]
+    told = " ".join(" ".join(report(found, ["x", "y"])).split())
+    assert "hf on both prompts: does not show its draft: only its time is known." in told
+    assert "linear on both prompts: has drafted nothing, or ran for fewer than 5 rounds." in told
+
+
+def test_without_plain_decoding_beside_it_a_method_has_no_speed() -> None:
+    told = " ".join(" ".join(report([case(1, "linear", None, None)], ["x"])).split())
+    assert "linear - no 5 rounds of ar beside it, so nobody knows whether that is faster" in told

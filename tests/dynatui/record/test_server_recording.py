@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from decoder import events as runs
 from decoder.errors import RecordingError
@@ -16,10 +17,15 @@ from dynatui.record.reader import Runs
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events, is_of_server
 from dynatui.sources.follow import Tail
-from tests.dynatui.attach.scripted_session import GAP, OPENING, SERVER, reading, session
+from tests.dynatui.attach.scripted_session import DRAFTING, GAP, OPENING, SERVER, WASTED, reading, session
 from tests.dynatui.fake_engine import story
 
-STORY: list[Event] = [*session(3), GAP, reading(62.0, restarted=True)]
+STORY: list[Event] = [
+    *session(3),
+    GAP,
+    reading(62.0, restarted=True),
+    structs.replace(reading(63.0), wasted=WASTED, drafting=DRAFTING),
+]
 
 
 @pytest.fixture
@@ -92,6 +98,13 @@ def test_readers_that_know_runs_alone_say_that_a_newer_dynatui_wrote_it(monkeypa
     monkeypatch.setattr(runs, "SCHEMA", 2)  # as of the last release without servers
     with pytest.raises(RecordingError, match="written by a newer dynatui"):
         runs.decode_line(encode(OPENING), 1)
+
+
+def test_a_recording_of_before_wasted_drafts_were_told_is_read(path: Path) -> None:
+    old = encode(reading(1.0)).replace(b',"drafting":null,"wasted":null', b"")
+    assert b"wasted" not in old
+    path.write_bytes(encode(OPENING).replace(b'"schema":%d' % SCHEMA, b'"schema":3') + old)
+    assert list(events(path))[1:] == [reading(1.0)]
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:

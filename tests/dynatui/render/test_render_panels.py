@@ -150,7 +150,7 @@ def test_the_guide_shows_whole_terms_and_where_the_others_are() -> None:
     page = lines(guide(Scene(), 52, 18))
     assert "? tells more" in page[0]
     assert "Round" in page[1]
-    assert "tells more" not in lines(guide(Scene(), 52, 110))[0]
+    assert "tells more" not in lines(guide(Scene(), 52, 140))[0]
 
 
 def test_the_race_tells_whether_the_text_is_the_same() -> None:

@@ -8,13 +8,28 @@ from hypothesis import strategies as st
 from msgspec import structs
 from rich.cells import cell_len
 
-from dynatui.attach.events import Event, Figures, Gap, Reading
+from dynatui.attach.events import Drafting, Event, Figures, Gap, Reading, Wasted
 from dynatui.render import server as panels
 from dynatui.render.ink import Rows
-from dynatui.render.server import Look, series, time_text
+from dynatui.render.server import Look, series
 from dynatui.render.server_answer import answer
+from dynatui.render.server_draft import drafting
+from dynatui.render.server_words import summary, time_text, wasted
 from dynatui.state.server_state import ServerState, fold
-from tests.dynatui.attach.scripted_session import ANSWER, ASKED, FIRST, GAP, OPENING, SERVER, figures, reading, session
+from tests.dynatui.attach.scripted_session import (
+    ANSWER,
+    ASKED,
+    DRAFTING,
+    FIRST,
+    GAP,
+    OPENING,
+    SERVER,
+    WASTED,
+    figures,
+    reading,
+    session,
+    wasting,
+)
 from tests.dynatui.hostile_text import ACTS, hostile
 from tests.dynatui.scripted_runs import lines
 
@@ -32,6 +47,8 @@ HUGE = Figures(
     accepted_per_second=1e15,
     tokens_per_second=1e15,
 )
+MOST_WASTED = Wasted(since=0.0, drafts=2**53, drafted=2**53, accepted=2**53, tokens_per_round=1e15, acceptance_rate=1.0)
+LARGEST_DRAFTS = Drafting(steps=2**53, draft_tokens=2**53, cap_length=1e15, block_accept_length=1e15)
 HOSTILE = structs.replace(SERVER, url=hostile("URL")[:1000], models=[hostile("MODEL")[:1000]] * 32, kind="x\x1b[2J")
 STORIES: dict[str, list[Event]] = {
     "nothing": [],
@@ -50,6 +67,12 @@ STORIES: dict[str, list[Event]] = {
         structs.replace(ANSWER, drafted_by_round=(9,) * 5000, accepted_by_round=(4,) * 5000, text="x" * 5000),
     ],
     "not answered": [OPENING, structs.replace(ANSWER, error=hostile("ERROR"))],
+    "wasted": wasting(),
+    "wasted for long": [
+        OPENING,
+        SERVER,
+        Reading(t=1e9, interval=HUGE, session=HUGE, wasted=MOST_WASTED, drafting=LARGEST_DRAFTS),
+    ],
     "hostile": [OPENING, HOSTILE, Gap(t=1.0, reason=hostile("REASON"))],
 }
 
@@ -64,6 +87,7 @@ def drawn(state: ServerState, look: Look, width: int, height: int) -> dict[str, 
         "positions": panels.positions(state, (width, height)),
         "totals": panels.totals(state, (width, height)),
         "answer": answer(state, (width, height)),
+        "drafting": drafting(LARGEST_DRAFTS, (width, height)),
     }
 
 
@@ -101,6 +125,61 @@ def test_the_first_line_says_what_is_watched_and_whether_it_answers() -> None:
 
 def test_a_gap_is_shown_with_its_reason() -> None:
     assert "cannot reach host:8000: Connection refused; it is asked again" in shown(fold([OPENING, GAP]), "note")
+
+
+def test_wasted_drafts_are_said_to_be_with_their_share_their_time_and_what_follows() -> None:
+    told = " ".join(shown(fold(wasting()), "note", 120, 2).split())
+    assert told == (
+        "drafts wasted for 59 s: 3% of 14,640 drafted tokens accepted, 1.09 tokens a round, so at most 1.09 times as "
+        "fast as without drafts, if they cost nothing; likely slower"
+    )
+    assert "DRAFTS WASTED" in shown(fold(wasting()), "status")
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [
+        (
+            (80, 2),
+            "drafts wasted for 59 s: 3% of 14,640 drafted tokens accepted, at most 1.09 times as fast as without;",
+        ),
+        ((80, 1), "drafts wasted for 59 s: 3% accepted, likely slower than without"),
+        ((40, 1), "drafts wasted: 3% accepted"),
+        ((14, 1), "3% accepted"),
+    ],
+)
+def test_where_there_is_less_room_less_is_said_of_wasted_drafts(size: tuple[int, int], told: str) -> None:
+    assert " ".join(shown(fold(wasting()), "note", *size).split()).startswith(told)
+
+
+def test_wordings_of_wasted_drafts_get_shorter() -> None:
+    lengths = list(map(len, wasted(WASTED, 60.0)))
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_a_gap_comes_before_wasted_drafts_and_those_leave_when_drafts_are_accepted() -> None:
+    gone = fold([*wasting(), GAP])
+    assert "cannot reach" in shown(gone, "note")
+    assert "NO METRICS" in shown(gone, "status")
+    again = fold([*wasting(), reading(61.0)])
+    assert "wasted" not in shown(again, "note")
+    assert "connected" in shown(again, "status")
+
+
+def test_the_summary_after_the_end_says_that_drafts_are_wasted() -> None:
+    assert summary(fold(wasting())).endswith(
+        "tokens/s; drafts wasted for 59 s: 3% accepted, likely slower than without"
+    )
+    assert "wasted" not in summary(fold(session()))
+
+
+def test_how_a_server_drafts_is_told_with_what_its_numbers_count() -> None:
+    told = lines(drafting(DRAFTING, (60, 9)))
+    assert "Drafts" in told[0]
+    assert [row.strip("│ ").split()[-1] for row in told[1:5]] == ["5", "6", "4.40", "3.60"]
+    assert told[1].strip("│ ").startswith("steps of the draft in a round")
+    assert len(lines(drafting(Drafting(steps=3), (60, 9)))) == len(told)
+    assert "cap" not in "".join(lines(drafting(Drafting(steps=3), (60, 9))))
 
 
 def test_cards_hold_the_last_interval_over_the_session() -> None:

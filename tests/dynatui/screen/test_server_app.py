@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec import structs
 from textual.pilot import Pilot
 
 from decoder.errors import RecordingError
@@ -12,7 +13,7 @@ from dynatui.keymap import KEYMAP
 from dynatui.screen.server_app import ServerApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
-from tests.dynatui.attach.scripted_session import ANSWER, ASKED, GAP, OPENING, reading, session
+from tests.dynatui.attach.scripted_session import ANSWER, ASKED, DRAFTING, GAP, OPENING, reading, session, wasting
 from tests.dynatui.hostile_text import hostile
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -56,8 +57,8 @@ async def watched(
         yield app, source, pilot
 
 
-def screen_text(app: ServerApp) -> str:
-    strips = app.screen_stack[0]._compositor.render_strips()
+def screen_text(app: ServerApp, level: int = 0) -> str:
+    strips = app.screen_stack[level]._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in strip) for strip in strips)
 
 
@@ -81,6 +82,30 @@ async def test_the_answer_to_a_request_of_ours_takes_the_place_of_the_totals(siz
         assert "4 rounds, L-bar 2.00" in told
         assert "▆·█▃" in told
         assert "Totals" not in told
+
+
+@pytest.mark.parametrize("size", [*SIZES, (40, 10)], ids=str)
+async def test_wasted_drafts_are_seen_at_every_size_until_drafts_are_accepted(size: tuple[int, int]) -> None:
+    async with watched(wasting(), size) as (app, source, pilot):
+        assert "DRAFTS WASTED" in screen_text(app)
+        assert "3% " in screen_text(app)
+        source.upcoming = [reading(61.0)]
+        app.tick()
+        app.draw(everything=True)
+        await pilot.pause()
+        assert "WASTED" not in screen_text(app)
+
+
+async def test_how_a_server_drafts_takes_the_place_of_positions_that_it_does_not_tell() -> None:
+    last = reading(4.0)
+    known = structs.replace(last, drafting=DRAFTING)
+    async with watched([*session(3), known]) as (app, source, pilot):
+        assert "Acceptance by position" in screen_text(app)
+        source.upcoming = [structs.replace(known, session=structs.replace(last.session, acceptance_by_position=[]))]
+        app.tick()
+        app.draw(everything=True)
+        await pilot.pause()
+        assert "tokens that a round may verify" in screen_text(app)
 
 
 async def test_a_request_is_seen_before_it_is_answered() -> None:
@@ -133,6 +158,8 @@ async def test_the_help_names_keys_and_figures() -> None:
     async with watched(session()) as (app, _, pilot):
         await pilot.press("question_mark")
         assert len(app.screen_stack) == 2
+        await pilot.pause()
+        assert "over 10 s or more, brought fewer than 1.1 tokens each" in screen_text(app, -1)
         await pilot.press("escape")
         assert len(app.screen_stack) == 1
 

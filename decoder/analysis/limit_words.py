@@ -1,0 +1,93 @@
+"""What limits of a method's speed and their remedies are called, at length and in a line: one source of all wordings.
+
+Knows neither how limits are found nor where they are told.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Limit: TypeAlias = Literal["agreement", "draft", "verification", "host"]
+NO_LIMIT = "Nothing that is known here limits it."
+
+
+class Span(tuple[float, ...]):
+    """Numbers that are written as the least and the most of them."""
+
+    __slots__ = ()
+
+    def __format__(self, form: str) -> str:
+        return " to ".join(dict.fromkeys(format(end, form) for end in (min(self), max(self))))
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What would help, in wordings from the longest to the shortest."""
+
+    whole: str
+    helps: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a limit is told."""
+
+    why: str
+    gone: str
+    """What is supposed of the ceiling."""
+    line: str
+    brief: str
+    remedy: Remedy
+
+
+WITHOUT_HOPE = Remedy(
+    "another draft (dynatui tune --drafts ranks candidates); with this one, --methods ar",
+    "another draft, or --methods ar,",
+    "another draft",
+)
+WORDS: Mapping[Limit, Words] = {
+    "agreement": Words(
+        why="the draft disagrees: of {levels:.1f} levels a round {right:.0%} hold",
+        gone="if every guess held",
+        line="the draft agrees in {right:.0%} of {levels:.2g} levels",
+        brief="{right:.0%} of {levels:.2g} levels hold",
+        remedy=Remedy(
+            "a draft that agrees more (dynatui tune --drafts ranks candidates), or smaller trees, which waste less",
+            "a better draft or smaller trees",
+            "better draft",
+        ),
+    ),
+    "draft": Words(
+        why="drafting takes {draft:.0%} of a round",
+        gone="if it took no time",
+        line="drafting takes {draft:.0%} of a round",
+        brief="drafting takes {draft:.0%}",
+        remedy=Remedy(
+            "a smaller draft, or shallower trees, since each level is one pass of it",
+            "a smaller draft or shallower trees",
+            "shallower trees",
+        ),
+    ),
+    "verification": Words(
+        why="verification grows with rows: {rows:.1f} rows take {growth:.2f} times as long as one",
+        gone="if they took as long as one",
+        line="verification grows with rows: {rows:.3g} rows take {growth:.2g}x of one",
+        brief="{rows:.3g} rows take {growth:.2g}x of one",
+        remedy=Remedy("smaller trees, with fewer nodes a round", "smaller trees", "smaller trees"),
+    ),
+    "host": Words(
+        why="{host:.0%} of a round are neither drafting nor verification",
+        gone="without that",
+        line="{host:.0%} of a round are neither drafting nor verification",
+        brief="{host:.0%} neither draft nor verify",
+        remedy=Remedy(
+            "a faster path of rounds where there is one (see dynatui doctor), or larger models, beside which this "
+            "time is small",
+            "a faster path of rounds or larger models",
+            "faster path",
+        ),
+    ),
+}
+"""Figures stand in braces: levels and rows a round, the share of levels that are right, the growth of a verification
+with its rows, and the shares of a round that go to the draft and the host."""

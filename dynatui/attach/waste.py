@@ -1,0 +1,62 @@
+"""Whether a server's drafts are wasted: verified, and next to nothing of them accepted. A pure fold of counts.
+
+Rounds are judged in lots, so that neither few of them nor one short text says anything. Between the two limits all
+stays as it was, so that a server near one of them is not judged anew each time.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from dynatui.attach.counters import Counts
+from dynatui.attach.events import Wasted
+from dynatui.attach.figures import round_length, share
+from dynatui.attach.servers import Kind
+
+ROUNDS, SECONDS = 100, 10.0
+"""A lot has at least so many rounds, and lasts at least so long."""
+WASTED_BELOW, PAYING_FROM = 1.1, 1.2
+"""Tokens a round. A round takes at least the time of a plain pass, so that is how many times as fast as plain decoding
+a server can be at most, and drafting itself takes time too."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is known of a server's drafts."""
+
+    lot: Counts = field(default_factory=Counts)
+    """Of the newest rounds, which are too few yet."""
+    begun: float | None = None
+    """When they began."""
+    wasted: Counts | None = None
+    """Since drafts are wasted; None where they are not, or it is not known."""
+    since: float = 0.0
+
+
+def judged(kind: Kind, before: Judgement, counts: Counts, begun: float, t: float) -> Judgement:
+    """The judgement after what was counted from `begun` to `t`; idle times and unknown counts leave it as it was."""
+    if None in (counts.drafts, counts.drafted, counts.accepted) or not (counts.drafts or counts.drafted):
+        return before
+    lot = before.lot.plus(counts)
+    begun = begun if before.begun is None else before.begun
+    length = round_length(kind, lot)
+    if (lot.drafts or 0) < ROUNDS or t - begun < SECONDS or length is None:
+        return replace(before, lot=lot, begun=begun)
+    if length >= (WASTED_BELOW if before.wasted is None else PAYING_FROM):
+        return Judgement()
+    if before.wasted is None:
+        return Judgement(wasted=lot, since=begun)
+    return Judgement(wasted=before.wasted.plus(lot), since=before.since)
+
+
+def told(kind: Kind, judgement: Judgement) -> Wasted | None:
+    """The same for an event."""
+    found = judgement.wasted
+    if found is None:
+        return None
+    return Wasted(
+        since=judgement.since,
+        drafts=found.drafts or 0,
+        drafted=found.drafted or 0,
+        accepted=found.accepted or 0,
+        tokens_per_round=round_length(kind, found) or 1.0,
+        acceptance_rate=share(found.accepted, found.drafted) or 0.0,
+    )

@@ -1,0 +1,135 @@
+"""What limits the methods of many runs as text: their speeds first, then each finding once, then the prompts.
+
+Names of methods come cleaned. Knows neither recordings nor figures of rounds.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+from textwrap import shorten, wrap
+
+from decoder.analysis.bottleneck import FEWEST_ROUNDS
+from decoder.analysis.findings import Case, Cases, Finding, findings, grouped
+from decoder.analysis.limit_words import Span
+from decoder.methods import METHODS
+
+WIDTH = 80
+_MANY = 3
+"""Differences beyond which the first alone is told."""
+
+
+def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
+    """Lines of at most `WIDTH` columns, from the methods of all runs and the prompt of each."""
+    runs = len(prompts)
+    yield from _speeds(cases, runs)
+    yield ""
+    for finding in findings(cases):
+        yield from _finding(finding, runs)
+    for reason, group in grouped((case, silence(case.method)) for case in cases if _is_silent(case)).items():
+        yield from item(f"{places(group, runs)}: {reason}.")
+    if runs > 1:
+        yield ""
+        for number, prompt in enumerate(prompts, 1):
+            yield heading(number, prompt)
+
+
+def heading(number: int, prompt: str) -> str:
+    """A prompt in a line, as far as there is room."""
+    return shorten(f"prompt {number}: {prompt}", WIDTH, placeholder=" ...")
+
+
+def item(text: str) -> Iterator[str]:
+    """A paragraph below a heading."""
+    yield from wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
+
+
+def silence(method: str) -> str:
+    """Why nothing is said of what limits a method."""
+    if method in METHODS and METHODS[method].by_module:
+        return "does not show its draft: only its time is known"
+    if method in METHODS and METHODS[method].rules is None:
+        return "guesses nothing: the others are compared with it"
+    return f"has drafted nothing, or ran for fewer than {FEWEST_ROUNDS} rounds"
+
+
+def places(cases: Cases, runs: int) -> str:
+    """Which methods on which prompts: dynatree, auto on prompts 1, 3-5; linear on prompt 2."""
+    by_method = grouped((case, case.method) for case in cases)
+    by_runs = dict[tuple[int, ...], list[str]]()
+    for method, group in by_method.items():
+        by_runs.setdefault(tuple(case.run for case in group), []).append(method)
+    return "; ".join(f"{', '.join(methods)}{_on(numbers, runs)}" for numbers, methods in by_runs.items())
+
+
+def _on(numbers: Sequence[int], runs: int) -> str:
+    if runs == 1:
+        return ""
+    every = "both" if runs == 2 else f"all {runs}"
+    return f" on {every} prompts" if len(numbers) == runs else f" on {_prompts(numbers)}"
+
+
+def _prompts(numbers: Sequence[int]) -> str:
+    """Their numbers: prompt 2; prompts 1, 3-5."""
+    breaks = [number for before, number in pairwise(numbers) if number != before + 1]
+    begins = [numbers[0], *breaks]
+    ends = [*(before for before, number in pairwise(numbers) if number in breaks), numbers[-1]]
+    spans = (f"{begin}-{end}" if end > begin else f"{begin}" for begin, end in zip(begins, ends, strict=True))
+    return f"prompt{'s' if len(numbers) > 1 else ''} {', '.join(spans)}"
+
+
+def _is_silent(case: Case) -> bool:
+    return case.found is None and case.method != "ar"
+
+
+def _speeds(cases: Sequence[Case], runs: int) -> Iterator[str]:
+    """How fast each method is over all runs, the fastest first, and whether its texts are those of plain decoding."""
+    how = f"; medians of {runs} prompts, with the least and the most" if runs > 1 else ""
+    yield from wrap(f"Times as fast as plain decoding (ar){how}", WIDTH)
+    methods = grouped((case, case.method) for case in cases if case.method != "ar")
+    room = max((len(method) for method in methods), default=0)
+    speeds = {method: [case.speedup for case in group if case.speedup] for method, group in methods.items()}
+    for method in sorted(methods, key=lambda method: -median(speeds[method] or [0.0])):
+        told = [_speed(methods[method], speeds[method]), *_text(methods[method], runs)]
+        yield from item(f"{method:<{room}}  {'; '.join(told)}")
+
+
+def _speed(group: Cases, speeds: Sequence[float]) -> str:
+    if speeds:
+        known = f" ({Span(speeds):.2f})" if len(speeds) > 1 else ""
+        return f"{median(speeds):.2f}{known}"
+    committed = [case.found.tokens_per_round for case in group if case.found]
+    rounds = f"{Span(committed):.2f} tokens a round; " if committed else ""
+    return f"   - {rounds}no {FEWEST_ROUNDS} rounds of ar beside it, so nobody knows whether that is faster"
+
+
+def _text(group: Cases, runs: int) -> Iterator[str]:
+    """Whether the texts are those of plain decoding, where that is known."""
+    compared = [case for case in group if case.compared]
+    if not compared:
+        return
+    others = {case.run: case.difference for case in compared if case.difference is not None}
+    if not others:
+        yield "the text is ar's"
+        return
+    how = " by design" if all(case.by_design for case in compared if case.difference is not None) else ""
+    yield f"its text differs from ar's{how}{_on(tuple(others), runs)} from {_tokens(others)}"
+
+
+def _tokens(differences: Mapping[int, int]) -> str:
+    """Where texts part."""
+    first = list(differences.values())
+    if len(first) > _MANY:
+        return f"token {min(first)} on at the earliest"
+    return f"token{'s' if len(first) > 1 else ''} {', '.join(map(str, first))} on"
+
+
+def _finding(finding: Finding, runs: int) -> Iterator[str]:
+    """A finding with those that it holds for and what would help them, the next remedy for some by itself."""
+    alike = len(finding.then) == 1 and finding.then[0][1] == finding.cases
+    helps = "; then ".join([finding.helps, *([finding.then[0][0]] if alike else [])])
+    remedy = f" What would help: {helps}." if finding.helps else ""
+    yield from item(f"{places(finding.cases, runs)}: {finding.said}.{remedy}")
+    for further, group in () if alike else finding.then:
+        yield from wrap(
+            f"Then, for {places(group, runs)}: {further}.", WIDTH, initial_indent="    ", subsequent_indent="    "
+        )

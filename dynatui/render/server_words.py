@@ -1,0 +1,47 @@
+"""What is said of a server in a sentence: that its drafts are wasted, what came of a session that is over, and times.
+
+Foreign text passes `clean_line` here. Knows no panel.
+"""
+
+from dynatui.attach.events import Wasted
+from dynatui.clean import clean_line
+from dynatui.number_format import count, percent, short
+from dynatui.state.server_state import ServerState
+
+
+def wasted(found: Wasted, t: float) -> tuple[str, ...]:
+    """That drafts are wasted, since when, and what follows: wordings, the longest first.
+
+    A round takes at least the time of a plain pass, so tokens a round bound the gain; what drafting costs is not known.
+    """
+    lasting, share, length = time_text(t - found.since), percent(found.acceptance_rate), short(found.tokens_per_round)
+    of_drafted = f"{share} of {count(found.drafted)} drafted tokens accepted"
+    bound = f"{length} tokens a round, so at most {length} times as fast as without drafts, if they cost nothing"
+    return (
+        f"drafts wasted for {lasting}: {of_drafted}, {bound}; likely slower",
+        f"drafts wasted for {lasting}: {of_drafted}, at most {length} times as fast as without; likely slower",
+        f"drafts wasted for {lasting}: {share} accepted, likely slower than without",
+        f"drafts wasted: {share} accepted",
+        f"{share} accepted",
+    )
+
+
+def summary(state: ServerState) -> str:
+    """What there is to say of a session that is over, in a line; nothing where no page was read."""
+    if state.reading is None or state.server is None:
+        return ""
+    found, title = state.reading.session, state.kind.title if state.kind else state.server.kind
+    figures = f"L-bar {short(found.tokens_per_round)}, acceptance rate {short(found.acceptance_rate)}"
+    speed = f"{short(found.tokens_per_second, 1)} tokens/s"
+    alarm = f"; {wasted(state.wasted, state.t)[-3]}" if state.wasted else ""
+    return clean_line(f"{title} at {state.server.url}, for {time_text(state.t)}: {figures}, {speed}{alarm}")
+
+
+def time_text(seconds: float) -> str:
+    """A time in its two largest units: 12 s, 3 min 4 s, 5 h 6 min."""
+    whole = int(min(seconds, 1e9))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,139 @@
+"""Drafts are wasted where many rounds bring next to nothing beyond their own token, and until they clearly do."""
+
+import pytest
+
+from dynatui.attach.counters import Counts
+from dynatui.attach.events import Reading
+from dynatui.attach.exposition import lines_of
+from dynatui.attach.history import History
+from dynatui.attach.servers import KINDS
+from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW, Judgement, judged, told
+from tests.dynatui.attach.page_server import page
+
+VLLM = KINDS["vllm"]
+DEAD, NEAR, ALIVE = 0.03, 0.15, 0.5
+"""Accepted tokens a round: below both limits, between them, and above both."""
+
+
+def lot(accepted_a_round: float, rounds: int = ROUNDS) -> Counts:
+    return Counts(drafts=rounds, drafted=3 * rounds, accepted=round(accepted_a_round * rounds))
+
+
+def after(*lots: Counts, seconds: float = SECONDS, before: Judgement | None = None) -> Judgement:
+    """The judgement after counts that took so long each."""
+    found = before or Judgement()
+    for number, counts in enumerate(lots):
+        found = judged(VLLM, found, counts, number * seconds, (number + 1) * seconds)
+    return found
+
+
+def is_wasted(*accepted_a_round: float) -> bool:
+    return after(*map(lot, accepted_a_round)).wasted is not None
+
+
+def test_many_rounds_of_which_next_to_nothing_was_accepted_are_told_since_they_began() -> None:
+    found = told(VLLM, after(lot(ALIVE), lot(DEAD), lot(DEAD)))
+    assert found is not None
+    assert (found.since, found.drafts, found.drafted, found.accepted) == (SECONDS, 2 * ROUNDS, 6 * ROUNDS, 6)
+    assert (found.tokens_per_round, found.acceptance_rate) == pytest.approx((1.03, 0.01))
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_so"),
+    [
+        ((WASTED_BELOW - 1,), False),
+        ((WASTED_BELOW - 1.01,), True),
+        ((DEAD, PAYING_FROM - 1), False),
+        ((DEAD, PAYING_FROM - 1.01), True),
+    ],
+)
+def test_the_limits_are_sharp(accepted: tuple[float, ...], is_so: bool) -> None:  # noqa: FBT001 - a table of cases
+    assert is_wasted(*accepted) is is_so
+
+
+@pytest.mark.parametrize(
+    ("rounds", "accepted", "seconds", "is_so"),
+    [(100, 9, 10.0, True), (100, 10, 10.0, False), (99, 0, 10.0, False), (100, 9, 9.9, False)],
+)
+def test_a_hundred_rounds_in_ten_seconds_must_bring_ten_drafted_tokens(
+    rounds: int,
+    accepted: int,
+    seconds: float,
+    is_so: bool,  # noqa: FBT001 - a table of cases
+) -> None:
+    found = after(Counts(drafts=rounds, drafted=3 * rounds, accepted=accepted), seconds=seconds)
+    assert (found.wasted is not None) is is_so
+    if is_so:
+        still, again = (lot(more / 100, 100) for more in (19, 20))
+        assert after(still, before=found).wasted is not None
+        assert after(again, before=found).wasted is None
+
+
+def test_between_the_limits_all_stays_as_it_was() -> None:
+    assert not is_wasted(NEAR, NEAR, NEAR)
+    assert is_wasted(DEAD, NEAR, NEAR)
+    assert not is_wasted(DEAD, ALIVE, NEAR)
+
+
+def test_it_goes_away_when_drafts_are_accepted_again_and_begins_anew_after_that() -> None:
+    assert not is_wasted(DEAD, ALIVE)
+    assert after(lot(DEAD), lot(ALIVE), lot(DEAD)).since == 2 * SECONDS
+
+
+def test_a_low_share_of_large_trees_is_no_waste() -> None:
+    trees = Counts(drafts=ROUNDS, drafted=64 * ROUNDS, accepted=3 * ROUNDS)
+    assert after(trees).wasted is None
+
+
+def test_few_rounds_and_a_short_time_say_nothing() -> None:
+    assert after(lot(DEAD, ROUNDS - 1)).wasted is None
+    assert after(lot(DEAD, 100 * ROUNDS), seconds=SECONDS - 0.1).wasted is None
+    parts = [lot(DEAD, ROUNDS // 4)] * 4
+    assert after(*parts[:3]).wasted is None
+    assert after(*parts).wasted is not None
+    assert after(*parts[:3], lot(DEAD), seconds=SECONDS / 3).wasted is not None
+
+
+@pytest.mark.parametrize("field", ["drafts", "drafted", "accepted"])
+def test_what_a_server_does_not_tell_says_nothing(field: str) -> None:
+    known = {"drafts": 9 * ROUNDS, "drafted": 27 * ROUNDS, "accepted": 0}
+    assert after(Counts(**{**known, field: None})) == Judgement()  # type: ignore[arg-type]
+
+
+def test_an_idle_server_stays_as_it_was_judged() -> None:
+    idle = Counts(drafts=0, drafted=0, accepted=0)
+    found = after(lot(DEAD))
+    assert after(*[idle] * 9, before=found) == found
+    assert after(idle, lot(DEAD)).since == SECONDS
+
+
+def vllm(rounds: int, accepted: int) -> list[str]:
+    text = (
+        page("vllm-1").replace("} 4800.0", f"}} {4800 + rounds}.0").replace("} 14400.0", f"}} {14400 + 3 * rounds}.0")
+    )
+    return list(lines_of(text.replace("} 8100.0", f"}} {8100 + accepted}.0")))
+
+
+def readings(*pages: list[str]) -> list[Reading]:
+    history = History()
+    found = [event for t, lines in enumerate(pages) for event in history.read("u", VLLM, lines, t * SECONDS)]
+    return [event for event in found if isinstance(event, Reading)]
+
+
+def test_readings_of_a_server_say_so_and_a_restart_begins_anew() -> None:
+    first, dead, more, restarted = readings(vllm(0, 0), vllm(200, 6), vllm(400, 12), vllm(-4790, -8090))
+    assert (first.wasted, restarted.wasted) == (None, None)
+    assert dead.wasted is not None
+    assert dead.wasted.acceptance_rate == pytest.approx(0.01)
+    assert more.wasted is not None
+    assert (more.wasted.since, more.wasted.drafts) == (0.0, 400)
+    *_, recovered = readings(vllm(0, 0), vllm(200, 6), vllm(400, 300))
+    assert recovered.wasted is None
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "sglang-dspark", "llamacpp", "tensorrt_llm", "tgi"])
+def test_no_server_that_accepts_drafts_is_said_to_waste_them(name: str) -> None:
+    history, kind = History(), KINDS[name.partition("-")[0]]
+    for number in range(5):
+        for event in history.read("u", kind, lines_of(page(f"{name}-{number % 2 + 1}")), number * SECONDS):
+            assert getattr(event, "wasted", None) is None
