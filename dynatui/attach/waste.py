@@ -16,6 +16,10 @@ ROUNDS, SECONDS = 100, 10.0
 WASTED_BELOW, PAYING_FROM = 1.1, 1.2
 """Tokens a round. A round takes at least the time of a plain pass, so that is how many times as fast as plain decoding
 a server can be at most, and drafting itself takes time too."""
+REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.08
+"""Acceptance rates between which a draft of many tokens a round begins and ceases to be wasted, ..."""
+LONG_BELOW, LONG_FROM = 1.35, 1.5
+"""... and tokens a round, which at these rates are of seven drafted ones and more, none of them free."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,17 @@ def judged(kind: Kind, before: Judgement, counts: Counts, begun: float, t: float
     length = round_length(kind, lot)
     if (lot.drafts or 0) < ROUNDS or t - begun < SECONDS or length is None:
         return replace(before, lot=lot, begun=begun)
-    if length >= (WASTED_BELOW if before.wasted is None else PAYING_FROM):
+    if not _is_wasted(length, share(lot.accepted, lot.drafted) or 0.0, already=before.wasted is not None):
         return Judgement()
     if before.wasted is None:
         return Judgement(wasted=lot, since=begun)
     return Judgement(wasted=before.wasted.plus(lot), since=before.since)
+
+
+def _is_wasted(length: float, acceptance: float, *, already: bool) -> bool:
+    if already:
+        return length < PAYING_FROM or (acceptance < ACCEPTED_FROM and length < LONG_FROM)
+    return length < WASTED_BELOW or (acceptance < REJECTED_BELOW and length < LONG_BELOW)
 
 
 def told(kind: Kind, judgement: Judgement) -> Wasted | None:
