@@ -16,7 +16,7 @@ ROUNDS, SECONDS = 100, 10.0
 WASTED_BELOW, PAYING_FROM = 1.1, 1.2
 """Tokens a round. A round takes at least the time of a plain pass, so that is how many times as fast as plain decoding
 a server can be at most, and drafting itself takes time too."""
-REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.08
+REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.06
 """Acceptance rates between which a draft of many tokens a round begins and ceases to be wasted, ..."""
 LONG_BELOW, LONG_FROM = 1.35, 1.5
 """... and tokens a round, which at these rates are of seven drafted ones and more, none of them free."""

@@ -85,6 +85,20 @@ def test_a_low_share_of_large_trees_is_no_waste() -> None:
     assert after(trees).wasted is None
 
 
+@pytest.mark.parametrize(("accepted", "is_so"), [(0.34, True), (0.36, False), (0.41, False)])
+def test_a_low_share_of_some_tokens_a_round_is_waste(accepted: float, is_so: bool) -> None:  # noqa: FBT001 - a case
+    drafts = Counts(drafts=ROUNDS, drafted=8 * ROUNDS, accepted=round(accepted * ROUNDS))
+    assert (after(drafts).wasted is not None) is is_so
+
+
+def test_a_low_share_is_waste_until_it_is_clearly_higher() -> None:
+    few, some, more = (
+        Counts(drafts=ROUNDS, drafted=8 * ROUNDS, accepted=round(each * ROUNDS)) for each in (0.3, 0.45, 0.5)
+    )
+    assert after(few, some).wasted is not None
+    assert after(few, some, more).wasted is None
+
+
 def test_few_rounds_and_a_short_time_say_nothing() -> None:
     assert after(lot(DEAD, ROUNDS - 1)).wasted is None
     assert after(lot(DEAD, 100 * ROUNDS), seconds=SECONDS - 0.1).wasted is None
