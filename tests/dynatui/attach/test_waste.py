@@ -16,7 +16,7 @@ DEAD, NEAR, ALIVE = 0.03, 0.15, 0.5
 
 
 def lot(accepted_a_round: float, rounds: int = ROUNDS) -> Counts:
-    return Counts(drafts=rounds, drafted=3 * rounds, accepted=round(accepted_a_round * rounds))
+    return Counts(drafts=rounds, drafted=2 * rounds, accepted=round(accepted_a_round * rounds))
 
 
 def after(*lots: Counts, seconds: float = SECONDS, before: Judgement | None = None) -> Judgement:
@@ -61,7 +61,7 @@ def test_a_hundred_rounds_in_ten_seconds_must_bring_ten_drafted_tokens(
     seconds: float,
     is_so: bool,  # noqa: FBT001 - a table of cases
 ) -> None:
-    found = after(Counts(drafts=rounds, drafted=3 * rounds, accepted=accepted), seconds=seconds)
+    found = after(Counts(drafts=rounds, drafted=2 * rounds, accepted=accepted), seconds=seconds)
     assert (found.wasted is not None) is is_so
     if is_so:
         still, again = (lot(more / 100, 100) for more in (19, 20))
