@@ -110,12 +110,11 @@ def _policy(scene: Scene) -> list[_Card]:
         depth = _Card(12, ("depth drafted",), f"{drafted}" if lane.past else "-", limits, "third", lane.curves.depth)
         without = _verifier(scene) or _Card(12, ("τh / τl",), "-", ("no such knob" if lane.past else "",))
         return [replace(depth, low=0.0, high=most), without]
-    used = math.floor(lane.knobs.d0 + 0.5)
     return [
         _Card(
             13,
             (f"D0 base depth, at most {most - 1:.0f}", "D0 base depth"),
-            f"{short(lane.knobs.d0)}{'' if lane.knobs.d0 == used else f' as {used}'}",
+            f"{math.floor(lane.knobs.d0 + 0.5)}",
             limits,
             "second",
             lane.curves.d0,

@@ -23,7 +23,7 @@ Rows: TypeAlias = list[Row]
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 _ASCII = str.maketrans("╭─╮│╰╯├▏▎▍▌▋▊▉▁▂▃▄▅▆▇█━┅●○▲…·←→τ␣⏎∅", "+-+|`+||  |###__..==##=:*o^~.<>t_/0")
-_ASCII |= str.maketrans("▒▀◆◇", "+'Ll")
+_ASCII |= str.maketrans("▒▀◆◇✓✗", "+'Ll+x")
 _ASCII |= str.maketrans("↑↓◀▶┼┬┊┄╍ρη▸", "^v<>++:.-rn>")
 _MIN_FRAME = (8, 3)
 

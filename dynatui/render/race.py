@@ -7,6 +7,7 @@ from decoder.analysis.stalls import told
 from decoder.events import Figures
 from dynatui.number_format import percent, short
 from dynatui.render.guide import explained, led_by
+from dynatui.render.headline import is_warm
 from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside, share
 from dynatui.render.scene import Scene
 from dynatui.render.words import WHY_ALONE, is_alone, same_as_ar, tie_words
@@ -18,8 +19,6 @@ _TITLE = len("╭─ Race  ─╮")
 _WIDE = 52
 _LONGEST = 500
 """Characters of an error; no row has room for more."""
-WARM_UP_TOKENS = 30
-"""Fewer tokens of a method say nothing about its rate: first calls, caches and threads are still cold."""
 _OTHERS = "5 work 6 what if 7 prompts 8 log 9 sampling"
 """Panels that share its place."""
 
@@ -56,7 +55,7 @@ def _row(scene: Scene, name: str, figures: Mapping[str, Figures], fastest: float
     entry = figures[name]
     watched = name == scene.state.watched
     rate = _rate(scene, name, entry)
-    warm = rate is not None and _warm(scene, "ar", figures.get("ar"))
+    warm = rate is not None and is_warm(scene.state, "ar")
     gain = f"{short(entry.speedup)}x" if entry.speedup is not None and warm else ""
     figure = "warming up" if entry.committed and rate is None else f"{short(rate, 0):>6}/s {gain:>6}"
     progress = _progress(scene, name, entry) if width >= _WIDE else ""
@@ -80,12 +79,7 @@ def _name_width(figures: Mapping[str, Figures]) -> int:
 
 def _rate(scene: Scene, name: str, entry: Figures) -> float | None:
     """Tokens a second, once the method is warm."""
-    return entry.tokens_per_second if _warm(scene, name, entry) else None
-
-
-def _warm(scene: Scene, name: str, entry: Figures | None) -> bool:
-    """Whether a method's rate means something: after its first tokens, or when it has no more to come."""
-    return entry is not None and (entry.committed >= WARM_UP_TOKENS or name in scene.state.ends)
+    return entry.tokens_per_second if is_warm(scene.state, name) else None
 
 
 def _table(scene: Scene, figures: Mapping[str, Figures], width: int) -> Rows:

@@ -28,6 +28,12 @@ _MEANINGS: Mapping[Light, tuple[str, ...]] = {
     "yellow": ("farther off than chance usually goes: see whether it stays", "farther off than chance usually goes"),
     "red": ("chance hardly goes so far: sampling is probably biased, which is a bug", "probably biased, a bug"),
 }
+_VERDICTS: Mapping[Light, str] = {
+    "grey": "lossless ?",
+    "green": "lossless ✓",
+    "yellow": "lossless ?",
+    "red": "not lossless ✗",
+}
 _LIGHT = (
     "A light, not a proof. Surprise: are the tokens as improbable as the target says? Top-1 hits: does its most "
     "probable token come as often as it says? z counts standard deviations off; in 79 of 80 looks chance stays under "
@@ -71,14 +77,11 @@ def _explained(wordings: tuple[str, ...], width: int, room: int) -> Rows:
 
 
 def light_words(state: RunState) -> tuple[Row, ...]:
-    """The light for the first line, in wordings; nothing before a sampled token."""
+    """The light for the first line; nothing before a sampled token."""
     evidence = state.lane.evidence
     if evidence.surprise.count == 0:
         return ()
-    ink = INKS[evidence.light]
-    return tuple(
-        ((f"● {words}", ink),) for words in (f"losslessness light {evidence.light}", f"light {evidence.light}")
-    )
+    return (((_VERDICTS[evidence.light], INKS[evidence.light]),),)
 
 
 def _nothing(scene: Scene) -> str:

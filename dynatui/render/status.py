@@ -3,6 +3,7 @@
 Each gives way part by part in a narrow terminal: what is dropped first has the highest rank.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,15 +15,18 @@ from dynatui.keymap import LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import short
 from dynatui.render.drawn import drawing_words
 from dynatui.render.gpu_words import gpu_wordings
-from dynatui.render.ink import Ink, Row, Rows, Span, fit, fitting, joined, width_of
+from dynatui.render.headline import headline
+from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
 from dynatui.render.layout import least
 from dynatui.render.sampling import light_words
 from dynatui.render.scene import Scene
-from dynatui.render.words import badge, sampling_words
+from dynatui.render.words import sampling_words
 
 _GAP: Row = (("  ", "plain"),)
 _ARROWS = str.maketrans({"←": "left", "→": "right", "↑": "up", "↓": "down"})
 _NARROW = 40
+_NEEDED = 2
+"""The rank of what must not be missed: the work's state, and whether it is recorded."""
 _FEW = 4
 _HELD: dict[StageName, str] = {"drafted": "tree drafted", "verified": "tree verified", "committed": "path committed"}
 _SHORT: dict[PanelName, str] = {"whatif": "What if"}
@@ -62,21 +66,22 @@ def activity(scene: Scene) -> Row:
         return ((f"loading: {state.under_way}, {scene.waited_s:.0f} s", "warn"),)
     if state.done:
         last = scene.replaying and state.prompt is not None and state.prompt.number == state.prompt.total
-        what = "run ended" if scene.following else "replay ended" if last else "done, next prompt follows"
-        return ((what, "good"),)
+        if scene.following or last:
+            return (("run ended" if scene.following else "replay ended", "good"),)
+        return (("done", "good"), (", next prompt follows", "dim"))
     return (("following" if scene.following else "replaying" if scene.replaying else "decoding", "good"),)
 
 
 def _held(scene: Scene) -> Row:
     """Why what is shown stands still, if it does, and the key that goes on."""
     number, last = scene.number, scene.place.rounds
-    steps: Span = (f" {scene.keys.cap('step')} goes on, {scene.keys.cap('pause')} lets it run", "dim")
+    steps: Row = ((f" {scene.keys.cap('step')} goes on", "dim"), (f", {scene.keys.cap('pause')} lets it run", "dim"))
     where = "" if scene.place.live else " before the first round" if number is None else f" round {number} of {last}"
     if scene.broke and scene.paused:
-        return ((f"HELD {scene.broke}", "warn"), steps)
+        return ((f"HELD {scene.broke}", "warn"), *steps)
     if scene.held is not None:
         held = f"HELD round {number}: {_HELD[scene.held.name]}"
-        return ((held, "warn"), steps)
+        return ((held, "warn"), *steps)
     if scene.paused:
         return ((f"PAUSED{where}", "warn"), (f" {scene.keys.cap('pause')} resumes", "dim"))
     if scene.frozen or where:
@@ -98,13 +103,17 @@ def status(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _chosen(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
-    """What fits, in the order of the line: the first in full, of the rest as many as possible, then in longer words."""
+    """What fits, in the order of the line: of the first in rank as much as leaves room for what must not be missed, of
+    the rest as many as possible, then in longer words.
+    """
     worded = dict[int, Row]()
     free = width + width_of(_GAP)
     ranked = sorted(range(len(parts)), key=lambda place: parts[place].rank)
+    needed = [parts[place].wordings[-1] for place in ranked[1:] if parts[place].rank <= _NEEDED]
+    room = width - sum(width_of(row) + width_of(_GAP) for row in needed)
     for place in ranked:
         wordings = parts[place].wordings
-        row = wordings[-1] if worded else next((row for row in wordings if width_of(row) <= width), wordings[-1])
+        row = wordings[-1] if worded else next((row for row in wordings if width_of(row) <= room), wordings[-1])
         if width_of(row) + width_of(_GAP) <= free or not worded:
             worded[place], free = row, free - width_of(row) - width_of(_GAP)
     for place in ranked:
@@ -116,17 +125,15 @@ def _chosen(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
 
 
 def _left(scene: Scene) -> Iterator[_Part]:
-    state, doing = scene.state, activity(scene)
-    yield _Part(1, (((" dynatui ", "logo"),),))
-    yield _Part(0, (doing, doing[:1]))
+    state, doing, sentence = scene.state, activity(scene), headline(scene.state)
+    yield _Part(1, sentence or (((" dynatui ", "logo"),),))
+    yield _Part(0 if _held(scene) or not sentence else 1, tuple(doing[:count] for count in range(len(doing), 0, -1)))
     if state.prompt:
         yield _Part(3, (((f"prompt {state.prompt.number}/{state.prompt.total}", "plain"),),))
     if state.run is not None:
         yield _Part(6, (((f"speed {speed_text(scene.speed)}", "plain"),),))
     if scene.recording:
         yield _Part(2, ((("● REC", "bad"),),))
-    if compared := badge(state):
-        yield _Part(4, compared)
     if light := light_words(state):
         yield _Part(4, light)
 
@@ -144,11 +151,10 @@ def _right(scene: Scene) -> Iterator[_Part]:
             yield _at_right(4 if len(sampled) > 1 else 8, "warn" if "→" in words else "dim", words)
         if drawing := drawing_words(scene.state, scene.wanted):
             yield _at_right(3, "warn" if "→" in drawing[0] else "dim", *drawing)
-    if run is not None and run.path:
+    if run is not None and run.device.startswith("cuda") and run.path not in ("", "cuda graphs"):
         # On a GPU anything but CUDA graphs of the fast families is slower than it might be.
-        slow = run.device.startswith("cuda") and run.path != "cuda graphs"
         reason = (f"path: {run.path}, {run.path_reason}",) if run.path_reason else ()
-        yield _at_right(5 if slow else 8, "warn" if slow else "dim", *reason, f"path: {run.path}")
+        yield _at_right(5, "warn", *reason, f"path: {run.path}")
     if scene.gpus:
         yield _at_right(7, "dim", *gpu_wordings(scene.gpus))
     if meters.fps > 0 and meters.slow_line:
@@ -171,10 +177,11 @@ def essentials(scene: Scene, width: int, _height: int) -> Rows:
     entry, knobs, doing = state.figures().get(state.watched), state.lane.knobs, activity(scene)
     if entry is None:
         return [fit(doing[:1], width)]
-    depth: Row = ((f"D0 {short(knobs.d0, 1)}", "second"),) if knobs else ()
+    depth: Row = ((f"D0 {math.floor(knobs.d0 + 0.5)}", "second"),) if knobs else ()
     rate: Row = ((f"{short(entry.tokens_per_second, 0)}/s", "first"),)
     yielded: Row = ((f"L-bar {short(entry.tokens_per_round)}", "first"),)
-    parts = [part for part in (rate, yielded, depth, doing[:1], *badge(state)[-1:]) if part]
+    told = next((row for row in headline(state)[-2:] if width_of(row) <= width), ())
+    parts = [part for part in (told, doing[:1], rate, yielded, depth) if part]
     return [fitting([(*part, (" ", "plain")) for part in parts], width)]
 
 

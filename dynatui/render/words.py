@@ -11,7 +11,6 @@ from decoder.knobs import KnobInfo, KnobName
 from decoder.methods import draws_alone
 from dynatui.knobs import info, limit_name
 from dynatui.number_format import short
-from dynatui.render.ink import Row
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
 
@@ -113,24 +112,6 @@ def _used(d0: float) -> str:
     return f"{math.floor(d0 + 0.5)}" if abs(d0) < _LARGEST else short(d0)
 
 
-def badge(state: RunState) -> tuple[Row, ...]:
-    """Whether the text is ar's, the longest wording first; nothing where that is not known, and of ar itself."""
-    figures = state.figures()
-    entry, ar = figures.get(state.watched), figures.get("ar")
-    if entry is None or ar is None or state.watched == "ar" or not entry.committed:
-        return ()
-    if entry.identical_to_ar is False or differs_by_design(entry):
-        return _difference(entry)
-    if entry.identical_to_ar is None:
-        return (((ALONE, "dim"),),) if is_alone(state, state.watched) else ()
-    compared = f"{min(entry.committed, ar.committed)}/{entry.committed}"
-    if not ar.committed:
-        return ((("ar behind", "dim"),),)
-    if ar.committed < entry.committed and "ar" not in state.ends:
-        return (((f"= ar {compared}", "good"), (" ar behind", "dim")), ((f"= ar {compared}", "good"),))
-    return (((f"= ar {compared}", "good"),),)
-
-
 def is_alone(state: RunState, method: str) -> bool:
     """Whether a method's text is not compared with ar's since it draws its tokens by itself."""
     return state.race.sampled and draws_alone(method) and "ar" in state.lanes
@@ -169,15 +150,3 @@ def sampling_words(state: RunState, wanted: Mapping[KnobName, float] | None = No
     top_k = (f"top-k {run.top_k}",) if run.top_k else ()
     top_p = (told("top_p"),) if now["top_p"] != 1 or "top_p" in ahead else ()
     return told("temperature"), *top_k, *top_p, f"seed {run.seed}"
-
-
-def _difference(found: Figures) -> tuple[Row, ...]:
-    token, gap = found.first_difference, found.first_difference_gap
-    if differs_by_design(found):
-        return (((f"differs {BY_DESIGN} from token {token}", "dim"),), ((f"differs {BY_DESIGN}", "dim"),))
-    where = f"from token {token}" if token is not None else "somewhere"
-    if found.near_tie is False:
-        return (((f"! differs from ar {where}", "bad"),), (("! differs", "bad"),))
-    told = "" if gap is None else f", gap {short(gap, 3)}"
-    verdict = f" (near tie{told})" if found.near_tie else ""
-    return (((f"~ ar {where}{verdict}", "warn"),), ((f"~ ar {where}", "warn"),), (("~ ar", "warn"),))

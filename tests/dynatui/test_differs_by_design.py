@@ -7,13 +7,14 @@ from msgspec import structs
 from decoder.analysis.metrics import fold
 from decoder.events import Event, Round, Summary
 from dynatui.record.transcript import Transcript
+from dynatui.render.headline import compared
 from dynatui.render.ink import Ink, Rows
 from dynatui.render.inspect import inspect
 from dynatui.render.log import log
 from dynatui.render.prompts import prompts
 from dynatui.render.race import race
 from dynatui.render.scene import Scene
-from dynatui.render.words import BY_DESIGN, WHY_BY_DESIGN, badge
+from dynatui.render.words import BY_DESIGN, WHY_BY_DESIGN
 from dynatui.report.replay import figures_table
 from dynatui.screen.exit_summary import lines as exit_lines
 from dynatui.sources.breakpoints import Conditions, Watch, met
@@ -45,19 +46,19 @@ def inks(rows: Rows) -> set[Ink]:
 
 
 def test_the_badge_says_so_from_the_first_other_token_on() -> None:
-    assert badge(state_of(OTHER[:3])) == ((("= ar 1/1", "good"),),)
-    assert badge(state_of(OTHER)) == ((("differs by design from token 1", "dim"),), (("differs by design", "dim"),))
-    assert badge(state_of(played("linear")))[0][0][1] == "warn"
+    assert compared(state_of(OTHER[:3])) == ((("same text", "good"),),)
+    assert compared(state_of(OTHER)) == ((("differs by design from token 1", "dim"),), (("differs by design", "dim"),))
+    assert compared(state_of(played("linear")))[0][0][1] == "warn"
 
 
 def test_a_difference_before_any_token_was_lost_is_one_like_any_other() -> None:
-    assert badge(state_of(TOO_EARLY)) == badge(state_of(played("linear")))
+    assert compared(state_of(TOO_EARLY)) == compared(state_of(played("linear")))
     assert state_of(TOO_EARLY).figures()["streaming"].identical_to_ar is False
 
 
 def test_nothing_is_said_of_a_text_where_the_recording_does_not_tell_what_was_lost() -> None:
     state = state_of(UNKNOWN)
-    assert badge(state) == ()
+    assert compared(state) == ()
     assert (state.figures()["streaming"].identical_to_ar, state.figures()["streaming"].first_difference) == (None, None)
     assert "by design" not in figures_table("All methods", state.figures())
 

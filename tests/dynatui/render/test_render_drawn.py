@@ -58,7 +58,7 @@ def told(state: RunState, cursor: int) -> dict[str, str]:
 
 def test_the_first_line_says_verifier_drafting_and_shape() -> None:
     assert "traversal, delayed (2, 1, 2)" in lines(status(Scene(drawn()), 160, 1))[0]
-    assert "traversal (2, 1, 2)" in lines(status(Scene(drawn()), 110, 1))[0]
+    assert "traversal (2, 1, 2)" in lines(status(Scene(drawn()), 120, 1))[0]
     assert "traversal→khisti, delayed" in lines(status(Scene(drawn(), wanted={"verifier": 6.0}), 160, 1))[0]
 
 

@@ -23,6 +23,7 @@ from dynatui.render.curves import acceptance, depth, trends
 from dynatui.render.drawer import drawer
 from dynatui.render.gpu_words import gpu_wordings
 from dynatui.render.guide import GUIDE, explained, guide, led_by
+from dynatui.render.headline import compared
 from dynatui.render.ink import Ink, in_ascii, width_of
 from dynatui.render.layout import layout
 from dynatui.render.log import log
@@ -34,7 +35,6 @@ from dynatui.render.scene import Meters, Scene
 from dynatui.render.sliders import history_line, knobs
 from dynatui.render.status import essentials, footer, speed_text, status, tab_at, tabs
 from dynatui.render.timeline import timeline
-from dynatui.render.words import badge
 from dynatui.screen.pages.help import help_page
 from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.session import Symbols
@@ -60,7 +60,7 @@ def test_cards_show_the_figures_and_what_they_mean() -> None:
             ".67",
             ".67 in last 3",
         ),
-        *("D0 base depth", "6.00", ".80 / .40", "4.0 · 12.0 · 1.0"),
+        *("D0 base depth", "6 ", ".80 / .40", "4.0 · 12.0 · 1.0"),
     )
     for words in expected:
         assert words in page, words
@@ -238,7 +238,8 @@ def test_the_status_line_names_models_device_and_prompt() -> None:
     line = lines(status(running(), 140, 1))[0]
     for expected in ("prompt 1/2", "speed 1x", "books-16m ← drafted by books-1m", "cpu bfloat16", "greedy"):
         assert expected in line, expected
-    assert lines(status(running(), 40, 1))[0].split()[:2] == ["dynatui", "decoding"]
+    assert lines(status(running(), 40, 1))[0].startswith("18 in 6 · ~ differs  decoding")
+    assert lines(status(Scene(state_of([run()])), 40, 1))[0].split()[:2] == ["dynatui", "decoding"]
 
 
 def test_the_status_line_says_whether_the_run_is_exact() -> None:
@@ -257,23 +258,12 @@ def decoded_by(path: str, reason: str = "", device: str = "cpu") -> Scene:
     return Scene(state_of([structs.replace(run(), device=device, path=path, path_reason=reason)]))
 
 
-def test_the_status_line_says_which_way_rounds_are_decoded_and_why() -> None:
-    scene = decoded_by("host", "native CPU kernels")
-    assert "path: host, native CPU kernels" in lines(status(scene, 180, 1))[0]
-    narrow = lines(status(scene, 110, 1))[0]
-    assert "path: host" in narrow
-    assert "kernels" not in narrow
-    assert "host" not in lines(status(decoded_by(""), 180, 1))[0]
-
-
 @pytest.mark.parametrize(("path", "slow"), [("cuda graphs", False), ("static module", True), ("host", True)])
-def test_a_gpu_that_decodes_slower_than_it_might_is_a_warning_that_stays_longer(path: str, *, slow: bool) -> None:
-    scene = decoded_by(path, device="cuda:0")
-    (row,) = status(scene, 160, 1)
-    assert [ink for words, ink in row if words == f"path: {path}"] == ["warn" if slow else "dim"]
-    (on_a_cpu,) = status(decoded_by(path), 160, 1)
-    assert [ink for words, ink in on_a_cpu if words == f"path: {path}"] == ["dim"]
-    assert (path in lines(status(scene, 55, 1))[0]) is slow
+def test_only_a_gpu_that_decodes_slower_than_it_might_says_which_way_and_why(path: str, *, slow: bool) -> None:
+    (row,) = status(decoded_by(path, "no graphs here", device="cuda:0"), 180, 1)
+    assert [ink for words, ink in row if words == f"path: {path}, no graphs here"] == (["warn"] if slow else [])
+    assert (f"path: {path}" in lines(status(decoded_by(path, device="cuda:0"), 55, 1))[0]) is slow
+    assert "path" not in lines(status(decoded_by(path, "no graphs here"), 180, 1))[0]
 
 
 @pytest.mark.parametrize("width", range(1, 201))
@@ -365,38 +355,37 @@ def test_speeds_are_written_as_fractions() -> None:
 @pytest.mark.parametrize(
     ("ar", "words", "ink"),
     [
-        ((), "ar behind", "dim"),
-        ((11, 13), "= ar 2/3", "good"),
-        ((11, 13, 100), "= ar 3/3", "good"),
-        ((11, 99), "~ ar from token 1", "warn"),
+        ((11, 13), "same text so far", "good"),
+        ((11, 13, 100), "same text", "good"),
+        ((11, 99), "~ differs from token 1", "warn"),
     ],
 )
-def test_the_badge_compares_with_ar_as_far_as_ar_is(ar: tuple[int, ...], words: str, ink: str) -> None:
+def test_the_text_is_compared_with_that_of_ar_as_far_as_ar_is(ar: tuple[int, ...], words: str, ink: str) -> None:
     rounds = [structs.replace(plain_round("ar", place), committed=[token]) for place, token in enumerate(ar)]
-    row = badge(state_of([run(), tree_round(0), *rounds]))[-2 if "token" in words else -1]
+    row = compared(state_of([run(), tree_round(0), *rounds]))[-2 if "token" in words else -1]
     assert (row[0][0], row[0][1]) == (words, ink)
 
 
 @pytest.mark.parametrize(
     ("near", "gap", "words"),
     [
-        (True, 0.002, "~ ar from token 3 (near tie, gap .002)"),
-        (True, None, "~ ar from token 3 (near tie)"),
-        (False, None, "! differs from ar from token 3"),
-        (None, None, "~ ar from token 3"),
+        (True, 0.002, "~ text differs from token 3 (near tie, gap .002)"),
+        (True, None, "~ text differs from token 3 (near tie)"),
+        (False, None, "! text differs from token 3"),
+        (None, None, "~ text differs from token 3"),
     ],
 )
-def test_the_badge_tells_a_near_tie_from_a_fault(*, near: bool | None, gap: float | None, words: str) -> None:
+def test_the_comparison_tells_a_near_tie_from_a_fault(*, near: bool | None, gap: float | None, words: str) -> None:
     state = state_of(story())
     told = {
         name: structs.replace(entry, near_tie=near, first_difference_gap=gap) for name, entry in state.figures().items()
     }
-    assert text_of(badge(state_of([*story()[:-1], Summary(methods=told)]))[0]) == words
+    assert text_of(compared(state_of([*story()[:-1], Summary(methods=told)]))[0]) == words
 
 
-def test_without_ar_there_is_no_badge() -> None:
-    assert badge(state_of([run(("dynatree",)), tree_round(0)])) == ()
-    assert badge(state_of([run(("ar",)), plain_round("ar", 0)])) == ()
+def test_without_ar_there_is_no_compared() -> None:
+    assert compared(state_of([run(("dynatree",)), tree_round(0)])) == ()
+    assert compared(state_of([run(("ar",)), plain_round("ar", 0)])) == ()
 
 
 def test_the_footer_keeps_help_and_quit_to_the_last() -> None:
@@ -431,7 +420,7 @@ def test_the_tabs_say_how_to_see_more_at_once() -> None:
 
 
 def test_one_line_says_the_essentials() -> None:
-    assert lines(essentials(running(), 39, 1)) == ["150/s L-bar 3.00 D0 6.0 decoding ~ ar  "]
+    assert lines(essentials(running(), 39, 1)) == ["18 in 6 · ~ differs decoding 150/s     "]
     assert lines(essentials(Scene(), 20, 1)) == ["loading: starting, 0"]
 
 

@@ -10,13 +10,14 @@ from decoder.events import Event, Round, Summary
 from dynatui.knobs import sampling_in_force
 from dynatui.render import curves, drawer, versus
 from dynatui.render.guide import GUIDE
+from dynatui.render.headline import compared
 from dynatui.render.inspect import inspect
 from dynatui.render.prompts import prompts
 from dynatui.render.race import race
 from dynatui.render.scene import Scene
 from dynatui.render.status import status
 from dynatui.render.tree import tree
-from dynatui.render.words import ALONE, WHY_ALONE, badge, sampling_words
+from dynatui.render.words import ALONE, WHY_ALONE, sampling_words
 from dynatui.state.run_state import Prompt, RunState
 from tests.dynatui.scripted_runs import (
     lines,
@@ -133,7 +134,7 @@ def test_the_text_is_coloured_by_what_the_draft_itself_gave() -> None:
 
 def test_hf_is_said_to_draw_alone_wherever_it_would_be_compared() -> None:
     state = with_hf()
-    assert badge(state) == (((ALONE, "dim"),),)
+    assert compared(state) == (((ALONE, "dim"),),)
     page = "\n".join(lines(race(Scene(state), 120, 20)))
     assert f"hf: {WHY_ALONE}" in page
     assert ALONE in next(row for row in page.split("\n")[8:] if "hf " in row)
@@ -145,7 +146,7 @@ def test_hf_is_said_to_draw_alone_wherever_it_would_be_compared() -> None:
 
 def test_a_method_that_is_compared_keeps_its_verdict_beside_hf() -> None:
     state = with_hf("dynatree")
-    assert text_of(badge(state)[0]).startswith("= ar")
+    assert text_of(compared(state)[0]).startswith("same text")
     page = "\n".join(lines(race(Scene(state), 100, 9)))
     assert "= dynatree writes exactly the text of ar; hf: own noise, not compared with ar" in page
     narrow = "\n".join(lines(race(Scene(state), 60, 9)))
@@ -156,7 +157,7 @@ def test_a_method_that_is_compared_keeps_its_verdict_beside_hf() -> None:
 def test_greedy_hf_is_compared_as_ever() -> None:
     state = state_of([run(("hf", "ar")), burst(0), plain_round("ar", 0)])
     assert ALONE not in "\n".join(lines(race(Scene(state), 100, 20)))
-    assert text_of(badge(state)[0]) == "~ ar from token 0"
+    assert text_of(compared(state)[0]) == "~ text differs from token 0"
 
 
 @pytest.mark.parametrize("watched", ["dynatree", "ar"])

@@ -1,0 +1,89 @@
+"""The run in one sentence: how much faster than plain decoding, in how many passes, and whether the text is the same.
+
+Knows neither panels nor widths: it gives wordings, and the line it stands in chooses.
+"""
+
+from decoder.analysis.metrics import differs_by_design
+from decoder.events import Figures
+from dynatui.number_format import short
+from dynatui.render.ink import Ink, Row, joined
+from dynatui.render.words import ALONE, BY_DESIGN, is_alone
+from dynatui.state.run_state import RunState
+
+WARM_UP_TOKENS = 30
+"""Fewer tokens of a method say nothing about its rate: first calls, caches and threads are still cold."""
+_SLOWER, _FASTER = 0.995, 1.005
+"""Relative speeds that are written as 1.00x lie between them."""
+_DOT: Row = ((" · ", "dim"),)
+
+
+def headline(state: RunState) -> tuple[Row, ...]:
+    """The sentence in wordings, the longest first; nothing before there is text."""
+    entry = state.figures().get(state.watched)
+    if entry is None or not entry.committed:
+        return ()
+    speeds, passes, texts = _speed(state, entry) or ((),), _passes(entry), compared(state) or ((),)
+    whole = [(speed, passes[0], texts[0]) for speed in speeds]
+    shorter = [(speeds[-1], passes[0], texts[-1]), (speeds[-1], passes[-1], texts[-1]), (speeds[-1], texts[-1])]
+    known = [[part for part in parts if part] for parts in (*whole, *shorter)]
+    last = next(part for part in (speeds[-1], texts[-1], passes[-1]) if part)
+    return tuple(dict.fromkeys((*(joined(parts, _DOT) for parts in known), last)))
+
+
+def compared(state: RunState) -> tuple[Row, ...]:
+    """Whether the text is that of plain decoding, as far as that has come; in wordings, none where unknown."""
+    figures = state.figures()
+    entry, ar = figures.get(state.watched), figures.get("ar")
+    if entry is None or ar is None or state.watched == "ar" or not entry.committed:
+        return ()
+    if entry.identical_to_ar is False or differs_by_design(entry):
+        return _difference(entry)
+    if entry.identical_to_ar is None:
+        return _inked("dim", ALONE) if is_alone(state, state.watched) else ()
+    if not ar.committed:
+        return ()
+    behind = ar.committed < entry.committed and "ar" not in state.ends
+    return _inked("good", "same text so far" if behind else "same text")
+
+
+def is_warm(state: RunState, method: str) -> bool:
+    """Whether a method's rate means something: after its first tokens, or when it has no more to come."""
+    entry = state.figures().get(method)
+    return entry is not None and (entry.committed >= WARM_UP_TOKENS or method in state.ends)
+
+
+def _speed(state: RunState, entry: Figures) -> tuple[Row, ...]:
+    """Relative to plain decoding of the same prompt; nothing where that is not known yet."""
+    if state.watched == "ar":
+        return ((("plain decoding", "plain"),),)
+    if entry.speedup is None or not (is_warm(state, state.watched) and is_warm(state, "ar")):
+        return ()
+    factor = f"{short(entry.speedup)}x"
+    if entry.speedup < _SLOWER:
+        return _inked("warn", f"{factor} the speed of plain decoding", f"{factor} plain decoding", factor)
+    if entry.speedup < _FASTER:
+        return _inked("plain", "as fast as plain decoding", factor)
+    return _inked("good", f"{factor} faster than plain decoding", f"{factor} plain decoding", factor)
+
+
+def _passes(entry: Figures) -> tuple[Row, ...]:
+    count = entry.rounds if entry.target_forwards is None else entry.target_forwards
+    one, more = ("round", "rounds") if entry.target_forwards is None else ("pass", "passes")
+    tokens = "1 token" if entry.committed == 1 else f"{entry.committed} tokens"
+    return _inked("strong", f"{tokens} in {count} {one if count == 1 else more}", f"{entry.committed} in {count}")
+
+
+def _difference(found: Figures) -> tuple[Row, ...]:
+    token, gap = found.first_difference, found.first_difference_gap
+    where = "somewhere" if token is None else f"from token {token}"
+    if differs_by_design(found):
+        return _inked("dim", f"differs {BY_DESIGN} {where}", f"differs {BY_DESIGN}")
+    if found.near_tie is False:
+        return _inked("bad", f"! text differs {where}", "! differs")
+    told = "" if gap is None else f", gap {short(gap, 3)}"
+    verdict = f" (near tie{told})" if found.near_tie else ""
+    return _inked("warn", f"~ text differs {where}{verdict}", f"~ differs {where}", "~ differs")
+
+
+def _inked(ink: Ink, *wordings: str) -> tuple[Row, ...]:
+    return tuple(((words, ink),) for words in wordings)

@@ -1,0 +1,96 @@
+"""The sentence at the head of the screen: what it claims, and that it stands first at every width."""
+
+import pytest
+from msgspec import structs
+
+from decoder.events import Summary
+from dynatui.render.headline import WARM_UP_TOKENS, compared, headline
+from dynatui.render.ink import Row, width_of
+from dynatui.render.scene import Scene
+from dynatui.render.status import essentials, status
+from dynatui.state.run_state import RunState
+from tests.dynatui.scripted_runs import lines, plain_round, run, state_of, story, tree_round
+
+
+def text_of(row: Row) -> str:
+    return "".join(text for text, _ in row)
+
+
+def measured(
+    speedup: float | None, *, methods: tuple[str, ...] = ("dynatree", "ar"), same: bool | None = True
+) -> RunState:
+    """A run that came to its end, with a speed as it was measured."""
+    events = [run(("dynatree", "ar")), tree_round(0), plain_round("ar", 0)]
+    told = dict(state_of(events).figures())
+    told["dynatree"] = structs.replace(
+        told["dynatree"], committed=256, target_forwards=70, speedup=speedup, identical_to_ar=same
+    )
+    told["ar"] = structs.replace(told["ar"], committed=256)
+    return state_of([*events, Summary(methods=told)])
+
+
+@pytest.mark.parametrize(
+    ("speedup", "words", "ink"),
+    [
+        (1.326, "1.33x faster than plain decoding", "good"),
+        (1.003, "as fast as plain decoding", "plain"),
+        (0.931, ".93x the speed of plain decoding", "warn"),
+    ],
+)
+def test_the_headline_says_how_fast_in_how_many_passes_and_that_the_text_is_the_same(
+    speedup: float, words: str, ink: str
+) -> None:
+    longest = headline(measured(speedup))[0]
+    assert text_of(longest) == f"{words} · 256 tokens in 70 passes · same text"
+    assert longest[0] == (words, ink)
+
+
+def test_its_wordings_get_shorter_and_end_with_the_speed_alone() -> None:
+    wordings = headline(measured(1.33))
+    widths = [width_of(row) for row in wordings]
+    assert widths == sorted(widths, reverse=True)
+    assert text_of(wordings[-1]) == "1.33x"
+
+
+@pytest.mark.parametrize("width", range(5, 201))
+def test_it_stands_first_at_every_width(width: int) -> None:
+    scene = Scene(measured(1.33))
+    (line,) = lines(status(scene, width, 1))
+    assert line.startswith("1.33x")
+    assert len(line) == width
+    assert lines(essentials(scene, width, 1))[0].startswith("1.33x")
+
+
+def test_at_80_columns_it_is_whole() -> None:
+    (line,) = lines(status(Scene(measured(1.33)), 80, 1))
+    assert line.startswith("1.33x faster than plain decoding · 256 tokens in 70 passes · same text")
+
+
+def test_before_both_methods_are_warm_it_claims_no_speed() -> None:
+    rounds = [tree_round(number) for number in range(WARM_UP_TOKENS)]
+    cold = state_of([run(), *rounds, plain_round("ar", 0)])
+    assert "x" not in text_of(headline(cold)[0]).split()[0]
+    warm = state_of([run(), *rounds, *(plain_round("ar", place) for place in range(WARM_UP_TOKENS))])
+    assert "plain decoding" in text_of(headline(warm)[0])
+
+
+def test_one_token_in_one_pass_is_said_in_the_singular() -> None:
+    first = structs.replace(tree_round(0), accepted=[], committed=[11])
+    assert text_of(headline(state_of([run(("dynatree",)), first]))[0]) == "1 token in 1 pass"
+
+
+def test_plain_decoding_itself_is_compared_with_nothing() -> None:
+    state = structs.replace(state_of(story()), chosen="ar")
+    assert text_of(headline(state)[0]).startswith("plain decoding · ")
+    assert compared(state) == ()
+
+
+def test_before_there_is_text_there_is_no_headline() -> None:
+    assert headline(state_of([run()])) == ()
+    assert headline(RunState()) == ()
+
+
+def test_a_text_that_is_not_that_of_ar_is_never_called_the_same() -> None:
+    longest = text_of(headline(measured(1.33, same=False))[0])
+    assert "same text" not in longest
+    assert "differs" in longest
