@@ -16,9 +16,7 @@ def text_of(row: Row) -> str:
     return "".join(text for text, _ in row)
 
 
-def measured(
-    speedup: float | None, *, methods: tuple[str, ...] = ("dynatree", "ar"), same: bool | None = True
-) -> RunState:
+def measured(speedup: float, *, same: bool = True) -> RunState:
     """A run that came to its end, with a speed as it was measured."""
     events = [run(("dynatree", "ar")), tree_round(0), plain_round("ar", 0)]
     told = dict(state_of(events).figures())
