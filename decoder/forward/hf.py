@@ -6,6 +6,7 @@ transformers, which takes longer than torch; models of the fast families do with
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -195,6 +196,30 @@ def _shape(tensor: Tensor) -> Tensor:
     return nn.Parameter(shape, requires_grad=False) if isinstance(tensor, nn.Parameter) else shape
 
 
+def sizes_of(module: Any) -> dict[str, int]:
+    """The whole numbers that a module's configuration names, of which some may be limits of its attention."""
+    named = module.config.get_text_config().to_dict()
+    return {name: size for name, size in named.items() if type(size) is int and not name.endswith("_id")}
+
+
+def resized(module: Any, name: str, size: int) -> Any | None:
+    """A module over the same weights and buffers that has another size of this name; None where that does not fit."""
+    config = copy.deepcopy(module.config)
+    try:
+        setattr(config.get_text_config(), name, size)
+        twin = skeleton(config, module.dtype).eval()
+        twin.load_state_dict(module.state_dict(), assign=True)
+    except Exception:  # noqa: BLE001 - each family fails in its own way at a size that it does not know
+        return None
+    found = dict(twin.named_buffers())
+    for place, buffer in module.named_buffers():
+        if place not in found or found[place].shape != buffer.shape:
+            return None
+        part, _, own = place.rpartition(".")
+        setattr(twin.get_submodule(part), own, buffer)
+    return twin
+
+
 def traits_of(module: Any) -> Traits:
     """What a module in evaluation mode tells."""
     config = module.config.get_text_config()
@@ -232,9 +257,11 @@ def settings(eos: Any, pad: int | None) -> GenerationConfig:
 def source_of(module: Any) -> Source | None:
     """A module's weights, wherever they are; None for a module that is not known through and through."""
     config, name = module.config, type(module).__name__
-    if name not in (family.name for family in FAMILIES.values()) or not _plain(module):
+    # Modules of a family are made from configurations of other names too.
+    kind = next((kind for kind, family in FAMILIES.items() if family.name == name), None)
+    if kind is None or not _plain(module):
         return None
-    arch = Architecture.of(config)
+    arch = replace(Architecture.of(config), model_type=kind)
     if not runs(arch) or (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)):
         return None
     weights: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))

@@ -1,7 +1,8 @@
 """Refuses models that the engine cannot decode exactly, each with one sentence, before any text depends on them.
 
 A configuration or two tokenizers tell most of it. The rest is tried: a few tokens go through a model as a tree and as
-plain text, so that attention which does not follow a tree mask is noticed here and not later.
+plain text, so that attention which does not follow a tree mask is noticed here and not later. What a family does beyond
+some size that its configuration names, a window for example, is tried with that size made small.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +44,11 @@ NO_TEXT = "it reads no text that is given as tokens alone"
 SIBLINGS = 32
 """In the probe's tree. A model that counts rows where it should go by positions is off by as many, which shows in half
 precision too; off by one would pass for rounding."""
+TEXT, FIRST, SECOND, THIRD = (1, 2, 3), 4, 5, 6
+PATHS = (FIRST,), (SECOND,), (FIRST, THIRD)
+"""Tokens of the probe: a text, and what its tree goes on with."""
+PASSED = 2
+"""Tokens. The shortest text of the probe has more, so a family whose window is so small computes it as a long text."""
 
 
 def check_config(name: str, config: Any) -> None:
@@ -125,49 +131,81 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
         PairError: This model cannot be verified as a tree; the sentence says why.
         DeviceError: The device's memory is full.
     """
-    prefix, first, second, third = [1, 2, 3], 4, 5, 6
-    paths = [first], [second], [first, third]
-    tokens = [prefix[-1], *[first] * (SIBLINGS - 1), second, third]
+    text = _text(model, plain)
+    _agree(model, _tree(model), text)
+    if model.held is not None:
+        _check_ends(model)
+        _check_beyond_sizes(model)
+
+
+def _tree(model: LanguageModel) -> Tensor:
+    """Logits after a text and each of its continuations, read as a tree; shape (4, V)."""
+    tokens = [TEXT[-1], *[FIRST] * (SIBLINGS - 1), SECOND, THIRD]
     positions = [2, *[3] * SIBLINGS, 4]
     visible = np.eye(len(tokens), dtype=np.bool_)
     visible[:, 0] = visible[-1, 1] = True
 
     def as_tree() -> Tensor:
-        cache = model.new_cache(len(prefix) + len(tokens))
-        model.read(cache, prefix[:-1])
+        cache = model.new_cache(len(TEXT) + len(tokens))
+        model.read(cache, TEXT[:-1])
         return model.forward(cache, tokens, positions, visible)[[0, 1, SIBLINGS, SIBLINGS + 1]].float()
 
-    held = model.held is not None
-    text = _texts_of_module(model, prefix, paths) if held else _texts_of_form(plain or model, prefix, paths)
-    tree = _tried(model, as_tree, "it does not take the attention mask, or the positions, that a tree needs")
-    _agree(model, tree, text)
-    if held:
-        _check_ends(model)
+    return _tried(model, as_tree, "it does not take the attention mask, or the positions, that a tree needs")
 
 
-def _texts_of_form(model: LanguageModel, prefix: Sequence[int], paths: Sequence[Sequence[int]]) -> Tensor:
-    """Logits after a text and each of its continuations, each read as plain text; shape (4, V)."""
+def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
+    """The same, read as plain text; see `probe`."""
+    return _text_of_form(plain or model) if model.held is None else _text_of_module(model)
+
+
+def _text_of_form(model: LanguageModel) -> Tensor:
+    """By the form that it runs by, each read into a cache of its own."""
 
     def after(tokens: Sequence[int]) -> Tensor:
         return model.read(model.new_cache(len(tokens)), tokens).float()
 
-    return _tried(model, lambda: torch.stack([after([*prefix, *path]) for path in ((), *paths)]), NO_TEXT)
+    return _tried(model, lambda: torch.stack([after([*TEXT, *path]) for path in ((), *PATHS)]), NO_TEXT)
 
 
-def _texts_of_module(model: LanguageModel, prefix: Sequence[int], paths: Sequence[Sequence[int]]) -> Tensor:
-    """The same by the Hugging Face module itself, without mask and positions; only the first has a cache."""
+def _text_of_module(model: LanguageModel) -> Tensor:
+    """By the Hugging Face module itself, without mask and positions; only the first has a cache."""
 
     def as_text() -> Tensor:
-        return torch.stack([_by_module(model, [*prefix, *path]) for path in paths])
+        return torch.stack([_by_module(model, [*TEXT, *path]) for path in PATHS])
 
     def as_kept_text() -> Tensor:
         hf = imported("decoder.forward.hf")
-        kept = hf.appending(hf.unknown_cache(model.layers, len(prefix)))
-        return _by_module(model, prefix, past_key_values=kept, use_cache=True)
+        kept = hf.appending(hf.unknown_cache(model.layers, len(TEXT)))
+        return _by_module(model, TEXT, past_key_values=kept, use_cache=True)
 
     text = _tried(model, as_text, NO_TEXT)
     kept = _tried(model, as_kept_text, "it keeps something else than keys and values of one shape for all layers")
     return torch.stack([kept, *text])
+
+
+def _check_beyond_sizes(model: LanguageModel) -> None:
+    """Tries a tree beyond each size that a module's configuration names, which is made smaller than the text for that.
+
+    So windows of any size are passed by a few tokens. Longer texts than the model's own pass none of its sizes.
+    """
+    if model.runs_without_module:
+        return  # Native models hold no more of a configuration than is known.
+    hf = imported("decoder.forward.hf")
+    for name, size in hf.sizes_of(model.module).items():
+        if PASSED < size < model.context and name not in LARGEST:
+            module = hf.resized(model.module, name, PASSED)
+            if module is not None:
+                _check_beyond(LanguageModel(module, f"{model.name}, in a text longer than its {name} of {size},"))
+
+
+def _check_beyond(model: LanguageModel) -> None:
+    """Refuses a model that computes plain text, and otherwise a tree."""
+    try:
+        text = _text(model)
+    except PairError:
+        return  # What has no such size in any model says nothing of this one.
+    if text.isfinite().all():
+        _agree(model, _tree(model), text)
 
 
 def _check_ends(model: LanguageModel) -> None:

@@ -71,6 +71,16 @@ def made(name: str, dtype: torch.dtype = torch.float32) -> Any:
     return module.to(dtype)
 
 
+def laid_out_anew(module: Any) -> Any:
+    """The module, each weight of it in memory of its own.
+
+    Transformers leaves weights at odd places of a mapped file, and libraries sum in an order that depends on the place.
+    """
+    for weight in module.parameters():
+        weight.data = weight.data.clone()
+    return module
+
+
 def native_of(module: Any) -> NativeModel:
     """A module of such a family as it runs on a CPU."""
     source = source_of(module)

@@ -1,17 +1,22 @@
-"""Room for a tree after the longest text is tried by shapes: at once, however long that is, and without a trace."""
+"""Room for a tree after the longest text is tried by shapes: at once, however long that is, and without a trace.
+
+What a module computes with another size is tried by one over the same weights.
+"""
 
 from typing import Any
 
 import pytest
 import torch
-from transformers import GPTNeoConfig, Qwen3Config
+from transformers import GPTNeoConfig, MixtralConfig, Qwen3Config
 
-from decoder.forward.hf import has_room
+from decoder.forward.hf import has_room, resized, sizes_of
 from decoder.forward.language_model import LanguageModel
 from decoder.knobs import MOST
 from tests import tiny
 
 LENGTH = 64
+SHAPE: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64}
+SHAPE |= {"num_key_value_heads": 2, "vocab_size": 96}
 
 
 def neo() -> Any:
@@ -57,3 +62,29 @@ def test_a_family_that_looks_at_its_numbers_is_not_refused_for_that() -> None:
     module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
     module.transformer.register_forward_hook(lambda _part, _given, output: float(output[0].sum()) and output)
     assert has_room(module, tiny.CONTEXT, 1 + MOST)
+
+
+def test_a_module_of_another_size_has_the_same_weights_and_leaves_the_first_as_it_was() -> None:
+    module = tiny.build(MixtralConfig(**SHAPE, num_local_experts=4, num_experts_per_tok=3), seed=1)
+    twin: Any = resized(module, "num_experts_per_tok", 2)
+    assert (module.config.num_experts_per_tok, twin.config.num_experts_per_tok) == (3, 2)
+    held, shared = module.state_dict(), twin.state_dict()
+    assert {name: weight.data_ptr() for name, weight in held.items()} == {
+        name: weight.data_ptr() for name, weight in shared.items()
+    }
+    ids = torch.tensor([[1, 2, 3]])
+    assert twin(ids).logits.isfinite().all()
+    assert not torch.allclose(twin(ids).logits, module(ids).logits)
+
+
+@pytest.mark.parametrize("name", ["hidden_size", "intermediate_size", "num_hidden_layers", "num_local_experts"])
+def test_sizes_of_weights_are_those_of_no_other_module(name: str) -> None:
+    module = tiny.build(MixtralConfig(**SHAPE, num_local_experts=4), seed=1)
+    assert sizes_of(module)[name] > 2
+    assert resized(module, name, 2) is None
+
+
+def test_ids_of_tokens_are_no_sizes() -> None:
+    named = sizes_of(tiny.build(MixtralConfig(**SHAPE, num_local_experts=4, pad_token_id=5), seed=1))
+    assert named.keys() >= {"vocab_size", "num_experts_per_tok"}
+    assert "pad_token_id" not in named

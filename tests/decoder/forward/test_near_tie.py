@@ -15,6 +15,7 @@ from decoder.forward import near_tie as neartie
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge, in_float32_by_layer
 from decoder.sampling.perturbation import Perturbation
+from tests.decoder.family_models import laid_out_anew
 from tests.decoder.makers import TinyModels
 from tests.decoder.session.cuda_graph.stand_in_device import META
 
@@ -42,7 +43,8 @@ def test_layer_by_layer_a_module_computes_what_a_copy_in_float32_does(
     tiny_models: TinyModels, family: str, dtype: str
 ) -> None:
     pair = tiny_models.pair(family)
-    module = tiny_models.loaded(pair, dtype).pair.target.module
+    # Weights of the copy that it is compared with are in memory of their own too.
+    module = laid_out_anew(copy.deepcopy(tiny_models.loaded(pair, dtype).pair.target.module))
     prefix = tiny_models.prompt_tokens(pair, PROMPT)
     with torch.inference_mode(), in_float32_by_layer(module, CPU):
         found = module(torch.tensor([prefix])).logits[0]

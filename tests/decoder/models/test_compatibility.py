@@ -1,5 +1,6 @@
 """What the engine could not decode exactly is noticed by its configuration, its tokenizer, or a small tree."""
 
+import copy
 import math
 import re
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from transformers import (
     BloomConfig,
     CLIPConfig,
     DeepseekV2Config,
+    DogeConfig,
     Gemma2Config,
     GPTNeoConfig,
     GptOssConfig,
@@ -208,6 +210,50 @@ def test_memory_that_is_full_is_no_fault_of_the_model(monkeypatch: pytest.Monkey
     monkeypatch.setattr(model.module, "forward", full)
     with pytest.raises(DeviceError, match="the memory of cpu is full with gpt2; choose a smaller model"):
         probe(model)
+
+
+# Beyond the sizes that a configuration names
+
+
+def doge(**changes: Any) -> Any:
+    """A family whose attention chooses by values where a text is longer than a window."""
+    shape: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 200}
+    bare = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+    return tiny.build(
+        DogeConfig(**shape | bare | {"intermediate_size": 64, "num_key_value_heads": 2} | changes), seed=1
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("window", "context"), [(8, 64), (63, 64), (4096, 4097), (2**19, 2**20)])
+def test_a_window_is_tried_however_long_the_text_is_that_outgrows_it(
+    window: int, context: int, dtype: torch.dtype
+) -> None:
+    module = doge(keep_window_size=window, max_position_embeddings=context).to(dtype)
+    fault = f"tiny, in a text longer than its keep_window_size of {window}, computes other logits for a draft tree"
+    with pytest.raises(PairError, match=re.escape(fault)):
+        probe(of_module(module))
+
+
+def test_a_window_that_no_text_outgrows_is_not_tried() -> None:
+    probe(of_module(doge(keep_window_size=64, max_position_embeddings=64)))
+
+
+@pytest.mark.parametrize("scale", [math.nan, None], ids=["no numbers", "a failure"])
+def test_a_model_is_not_refused_for_what_no_text_is_computed_with(
+    scale: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def resized(module: Any, name: str, _: int) -> Any:
+        tried.append(name)
+        twin = copy.deepcopy(module)
+        twin.forward = lambda **given: SimpleNamespace(logits=module(**given).logits * scale)
+        return twin
+
+    monkeypatch.setattr("decoder.forward.hf.resized", resized)
+    probe(of_module(tiny.build(tiny.FAMILIES["qwen3"](), seed=1)))
+    assert tried == ["max_window_layers"]
 
 
 # As far as rounds can reach

@@ -23,7 +23,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.models import checkpoints
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, known_traits, load_model
 from decoder.models.known_checkpoint import known_architecture, known_ends, known_weights
-from tests.decoder.family_models import LLAMA3, MODELS, SCALED, made
+from tests.decoder.family_models import LLAMA3, MODELS, SCALED, laid_out_anew, made
 from tests.decoder.makers import TinyModels
 
 pytestmark = pytest.mark.slow
@@ -71,7 +71,7 @@ def logits(model: LanguageModel) -> Tensor:
 def test_logits_have_the_bits_of_a_model_that_was_read_from_its_module(
     folders: Callable[[str], Path], name: str, dtype: torch.dtype
 ) -> None:
-    module = AutoModelForCausalLM.from_pretrained(folders(name), dtype=dtype).eval()
+    module = laid_out_anew(AutoModelForCausalLM.from_pretrained(folders(name), dtype=dtype).eval())
     assert torch.equal(logits(known(folders(name), dtype)), logits(LanguageModel(module, "module")))
 
 
@@ -79,7 +79,7 @@ def test_logits_have_the_bits_of_a_model_that_was_read_from_its_module(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @torch.inference_mode()
 def test_the_embedded_pair_is_read_to_the_last_bit(folder: Path, dtype: torch.dtype) -> None:
-    module = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+    module = laid_out_anew(AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval())
     assert torch.equal(logits(known(folder, dtype)), logits(LanguageModel(module, "module")))
 
 
@@ -246,7 +246,8 @@ def test_a_model_that_is_not_understood_runs_through_transformers_all_the_same(
     folder = changed(folders("llama"), tmp_path, my_own_note="hello")
     model = load_model(str(folder), CPU, torch.float32)
     assert model.held is not None
-    assert torch.equal(logits(model), logits(known(folders("llama"))))
+    # Weights in a mapped file and in memory: in two places, so sums in two orders.
+    torch.testing.assert_close(logits(model), logits(known(folders("llama"))), rtol=1e-4, atol=1e-4)
 
 
 # The end of a text

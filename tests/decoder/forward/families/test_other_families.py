@@ -8,12 +8,15 @@ import pytest
 import torch
 from transformers import (
     AutoModelForCausalLM,
+    DogeConfig,
     FalconConfig,
     Gemma2Config,
     GenerationConfig,
     GPTJConfig,
     GPTNeoConfig,
     GptOssConfig,
+    InternLM3Config,
+    IQuestCoderConfig,
     MambaConfig,
     MixtralConfig,
     MptConfig,
@@ -56,6 +59,11 @@ EXACT: dict[str, Callable[[], Any]] = {
     "attention sinks": lambda: GptOssConfig(
         **LLAMA, head_dim=8, num_local_experts=4, sliding_window=8, layer_types=["full_attention"] * 2
     ),
+    "a mask by values as wide as the context": lambda: DogeConfig(**LLAMA, keep_window_size=CONTEXT),
+    "llama by another name": lambda: IQuestCoderConfig(**LLAMA, head_dim=8),
+    "llama by another name, with biases": lambda: InternLM3Config(
+        **LLAMA, head_dim=8, attention_bias=True, mlp_bias=True
+    ),
     "another word for the context": lambda: WhisperConfig(
         **BARE, d_model=32, decoder_layers=2, encoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=64,
         encoder_attention_heads=4, encoder_ffn_dim=64, max_target_positions=CONTEXT, is_encoder_decoder=False,
@@ -79,6 +87,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             max_position_embeddings=CONTEXT,
         ),
         f"target cannot run a draft tree: it has no room for one beside a text of {CONTEXT} tokens",
+    ),
+    "a mask by values": (
+        lambda: DogeConfig(**LLAMA, keep_window_size=8),
+        "target, in a text longer than its keep_window_size of 8, computes other logits for a draft tree of 34 nodes",
     ),
     "no positions": (
         lambda: MptConfig(vocab_size=tiny.VOCABULARY, d_model=32, n_layers=2, n_heads=2, max_seq_len=CONTEXT),

@@ -21,7 +21,7 @@ from decoder.models.checkpoints import load_model
 from decoder.models.compatibility import probe
 from decoder.models.pair import Pair
 from tests import tiny
-from tests.decoder.family_models import MODELS, made
+from tests.decoder.family_models import MODELS, laid_out_anew, made
 from tests.decoder.live_tensors import Live
 from tests.decoder.makers import TinyModels
 
@@ -58,7 +58,7 @@ def test_logits_have_the_bits_of_a_form_that_was_read_from_its_module(
     name: str, dtype: torch.dtype, tmp_path: Path
 ) -> None:
     made(name).save_pretrained(tmp_path)
-    module = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=dtype).eval()
+    module = laid_out_anew(AutoModelForCausalLM.from_pretrained(tmp_path, dtype=dtype).eval())
     model = load_model(str(tmp_path), CPU, dtype)
     assert isinstance(model.runs_by, NativeStatic)
     assert torch.equal(logits(model.runs_by), logits(static_forward(LanguageModel(module, "module"))))
