@@ -52,7 +52,7 @@ import sys
 from decoder import RunConfig, decode, load_pair
 from dynatui.prompts.load import embedded
 dtype, tokens = sys.argv[1:]
-loaded, prompts = load_pair(device="cpu", dtype=dtype), embedded()
+loaded, prompts = load_pair(device="cpu", dtype=dtype), sorted(embedded())
 print(len(prompts), flush=True)
 for line in sys.stdin:
     method, prompt = line.split()

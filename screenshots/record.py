@@ -25,7 +25,7 @@ from dynatui.session import EMBEDDED_TEMPERATURE
 TRACE = Path(__file__).parent.parent / "tests" / "traces" / "sampled.jsonl"
 CONFIG = RunConfig(max_new_tokens=160, seed=3, temperature=EMBEDDED_TEMPERATURE)
 METHOD: RulesName = "dynatree"
-PROMPTS = (embedded()[2], '"Gentlemen," said the judge, "I have listened to all that')
+PROMPTS = (embedded()[1], '"Gentlemen," said the judge, "I have listened to all that')
 TURNS: Mapping[int, tuple[KnobName, float]] = {4: ("tau_l", 0.4), 12: ("d0", 1.0), 22: ("d0", 3.0)}
 """Which value is in force from which round on."""
 

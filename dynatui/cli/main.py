@@ -31,7 +31,7 @@ from dynatui.cli.why import why
 from dynatui.record.reader import Runs
 from dynatui.record.server_recording import is_of_server
 from dynatui.record.transcript import Transcript
-from dynatui.session import EMBEDDED_TEMPERATURE, Models, Session, View
+from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Session, View
 from dynatui.terminal import last_word, streams
 
 USAGE_ERROR = DecoderError.exit_code
@@ -126,7 +126,7 @@ def watch(
     chat: options.Chat = None,
     methods: str | None,
     max_new_tokens: options.MaxNewTokens = None,
-    seed: options.Seed = 0,
+    seed: options.OptionalSeed = None,
     record: options.Record = None,
     metrics_port: options.MetricsPort = None,
     follow: options.Follow = None,
@@ -161,8 +161,9 @@ def watch(
     files, pair = request.prompt_files(prompt_files), Models(**models)
     require_both(pair.target, pair.draft)
     on_screen = wants_screen and streams.can_show_screen()  # only now: it turns standard input into the keyboard
-    if on_screen and pair.embedded and rules["temperature"] is None:
-        rules = {**rules, "temperature": EMBEDDED_TEMPERATURE}
+    if on_screen and pair.embedded:
+        rules = {**rules, "temperature": EMBEDDED_TEMPERATURE if rules["temperature"] is None else rules["temperature"]}
+        seed = EMBEDDED_SEED if seed is None else seed
     if on_screen and not pair.embedded and rules["selector"] is None and rules["drafting"] is None:
         rules = {**rules, "selector": NONE}  # no key turns on what only the embedded pair has
     session = Session(

@@ -18,7 +18,7 @@ from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS, options_of, racing
 from decoder.methods.option import Option as MethodOption
 from decoder.sampling.settings import SAMPLING
-from dynatui.session import EMBEDDED_TEMPERATURE, Models, Symbols, View
+from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Symbols, View
 
 MODELS = "Models"
 PROMPTS = "Prompts"
@@ -85,6 +85,15 @@ MaxNewTokens = Annotated[
     _run(metavar="N", help="Most tokens that follow a prompt.", show_default=str(RunConfig().max_new_tokens)),
 ]
 Seed = Annotated[int, _run(metavar="S", min=0, max=2**32 - 1, help="Seed of everything that is random.")]
+OptionalSeed = Annotated[
+    int | None,
+    _run(
+        metavar="S",
+        min=0,
+        max=2**32 - 1,
+        help=f"Seed of everything that is random. Default 0; {EMBEDDED_SEED} for the embedded pair on the screen.",
+    ),
+]
 Record = Annotated[
     Path | None,
     _run(metavar="FILE", help="Write all events to FILE as they happen, after those that are in it already."),

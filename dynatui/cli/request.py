@@ -52,7 +52,7 @@ def method_names(names: str) -> tuple[str, ...]:
 
 
 def run_config(
-    *, methods: str | None, max_new_tokens: int | None, seed: int, chat: bool | None, rules: Mapping[str, Any]
+    *, methods: str | None, max_new_tokens: int | None, seed: int | None, chat: bool | None, rules: Mapping[str, Any]
 ) -> RunConfig:
     """What a run does with a prompt, as options say; raises a ConfigError for values out of bounds or at odds."""
     names = None if methods is None else method_names(methods)

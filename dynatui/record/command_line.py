@@ -35,8 +35,8 @@ def command_line(
         files: Prompts by the file that they were read from, in the order of the session.
         always: Parameters written even at their defaults, because a settings file or a variable says otherwise.
     """
-    if session.models.embedded:  # whose temperature is another one on the screen than elsewhere
-        always = {*always, "temperature"}
+    if session.models.embedded:  # which has others on the screen than elsewhere
+        always = {*always, "temperature", "seed"}
     names, count = _matching(session.prompts, files or {})
     texts = () if session.prompts == load.embedded() else session.prompts[count:]
     words, too_much = ["dynatui", *_models(session.models, always)], list[str]()

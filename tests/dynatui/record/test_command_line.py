@@ -113,8 +113,8 @@ def test_the_defaults_need_no_option() -> None:
     assert command_line(Session(OWN, PAIR)) == "dynatui --target big --draft small"
 
 
-def test_the_temperature_of_the_embedded_pair_is_always_written_for_the_screen_has_another_than_the_rest() -> None:
-    assert command_line(Session(OWN)) == "dynatui --temperature 0"
+def test_seed_and_temperature_of_the_embedded_pair_are_always_written_for_the_screen_has_others_than_the_rest() -> None:
+    assert command_line(Session(OWN)) == "dynatui --seed 0 --temperature 0"
     warm = RunConfig(temperature=0.6, top_k=40, top_p=0.9)
     assert command_line(Session(OWN, config=warm)) == "dynatui --temperature 0.6 --top-k 40 --top-p 0.9"
     assert command_line(Session(OWN, PAIR, warm)).endswith("small --temperature 0.6 --top-k 40 --top-p 0.9")
@@ -123,7 +123,7 @@ def test_the_temperature_of_the_embedded_pair_is_always_written_for_the_screen_h
 def test_only_what_differs_is_written() -> None:
     config = RunConfig(dynatree=replace(PRESETS["tuned"], tau_h=0.85, d0=6.0, branching=(1, 2, 4), history=True))
     assert command_line(Session(("Once upon",), config=config)) == (
-        "dynatui --prompt 'Once upon' --temperature 0 --tau-h 0.85 --d0 6 --history --branching 1,2,4"
+        "dynatui --prompt 'Once upon' --seed 0 --temperature 0 --tau-h 0.85 --d0 6 --history --branching 1,2,4"
     )
 
 
@@ -153,7 +153,7 @@ def test_what_a_settings_file_says_otherwise_is_written_out() -> None:
 )
 def test_what_differs_from_a_preset_is_written(started: list[Session], config: RunConfig, words: str) -> None:
     line = command_line(Session(OWN, config=config))
-    assert line == f"dynatui --temperature 0 {words}"
+    assert line == f"dynatui --seed 0 --temperature 0 {words}"
     assert _again(line, started).config == config
 
 
@@ -185,19 +185,21 @@ def test_prompts_of_a_known_file_are_named_by_it(started: list[Session], tmp_pat
     path.write_text('{"prompt": "One"}\n{"prompt": "Two"}\n', encoding="utf-8")
     session = Session(("One", "Two", "Three"))
     line = command_line(session, files={str(path): ("One", "Two")})
-    assert line == f"dynatui --prompt-file {shlex.quote(str(path))} --prompt Three --temperature 0"
+    assert line == f"dynatui --prompt-file {shlex.quote(str(path))} --prompt Three --seed 0 --temperature 0"
     assert _again(line, started).prompts == session.prompts
 
 
 @pytest.mark.parametrize("files", [{"-": ("One",)}, {"a.txt": ("Eins",)}, {"a.txt": ("One", "Two")}])
 def test_a_prompt_that_is_not_the_files_any_more_is_written_out(files: dict[str, tuple[str, ...]]) -> None:
-    assert command_line(Session(("One",)), files=files) == "dynatui --prompt One --temperature 0"
+    assert command_line(Session(("One",)), files=files) == "dynatui --prompt One --seed 0 --temperature 0"
 
 
 @pytest.mark.parametrize("text", ["\0", "x" * (LONGEST_ARGUMENT + 1)], ids=["null", "long"])
 def test_a_prompt_that_no_argument_can_be_is_asked_for_as_a_file(text: str) -> None:
     line = command_line(Session(("Once", text)))
-    assert line.startswith("dynatui --prompt Once --prompt-file PROMPT-2.txt --temperature 0 # save prompt 2 as ")
+    assert line.startswith(
+        "dynatui --prompt Once --prompt-file PROMPT-2.txt --seed 0 --temperature 0 # save prompt 2 as "
+    )
     assert len(line) < 200
 
 

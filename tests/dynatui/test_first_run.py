@@ -1,0 +1,22 @@
+"""What a newcomer sees first, without options: a text of few passes. Passes do not depend on how busy a machine is."""
+
+import pytest
+
+from decoder.config import RunConfig
+from decoder.events import Summary
+from decoder.loading import load_pair
+from decoder.race import decode
+from dynatui.prompts.load import embedded
+from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_first_prompt_takes_few_passes_at_the_seed_that_was_chosen_for_it() -> None:
+    config = RunConfig(("dynatree", "ar"), seed=EMBEDDED_SEED, temperature=EMBEDDED_TEMPERATURE)
+    (summary,) = (event for event in decode(load_pair(), embedded()[0], config) if isinstance(event, Summary))
+    figures = summary.methods["dynatree"]
+    assert figures.committed == config.max_new_tokens
+    assert figures.target_forwards is not None
+    assert figures.target_forwards <= 72
+    assert figures.identical_to_ar
