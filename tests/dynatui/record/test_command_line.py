@@ -116,7 +116,7 @@ def test_the_defaults_need_no_option() -> None:
 def test_seed_and_temperature_of_the_embedded_pair_are_always_written_for_the_screen_has_others_than_the_rest() -> None:
     assert command_line(Session(OWN)) == "dynatui --seed 0 --temperature 0"
     warm = RunConfig(temperature=0.6, top_k=40, top_p=0.9)
-    assert command_line(Session(OWN, config=warm)) == "dynatui --temperature 0.6 --top-k 40 --top-p 0.9"
+    assert command_line(Session(OWN, config=warm)) == "dynatui --seed 0 --temperature 0.6 --top-k 40 --top-p 0.9"
     assert command_line(Session(OWN, PAIR, warm)).endswith("small --temperature 0.6 --top-k 40 --top-p 0.9")
 
 
