@@ -31,17 +31,15 @@ def main(arguments: Sequence[str]) -> None:
     limit_s, grace_s = map(float, arguments[:2])
     # Processes whose parent ends become this one's children, and so do those of other sessions.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    with (
-        subprocess.Popen(  # noqa: S603 - the asker's own command
-            arguments[2:], stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), process_group=0
-        ) as command
-    ):
-        try:
-            Thread(target=_end_with_the_asker, daemon=True).start()
-            _tell(command.pid)
-            code, in_time = _waited(command, limit_s, grace_s)
-        finally:
-            end_children()
+    command = subprocess.Popen(  # noqa: S603 - the asker's own command
+        arguments[2:], stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), process_group=0
+    )
+    try:
+        Thread(target=_end_with_the_asker, daemon=True).start()
+        _tell(command.pid)
+        code, in_time = _waited(command, limit_s, grace_s)
+    finally:
+        end_children()
     _tell({"exit_code": code, "in_time": in_time})
 
 

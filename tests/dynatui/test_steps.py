@@ -1,6 +1,7 @@
 """Steps are run one by one, kept in one file, gone on from, limited in time, and ended with whoever runs them."""
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -314,6 +315,22 @@ def test_a_step_ends_with_its_keeper(tmp_path: Path) -> None:
         assert gone(f"MARK={tmp_path}")
     found = known([tmp_path / "out"])["lonely"].status
     assert (found.state, found.exit_code) == ("failed", None)
+
+
+def test_what_cannot_be_killed_is_not_waited_for() -> None:
+    stuck = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(60)"
+    keeping = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import keeper; "
+        "keeper.os.kill = lambda *_: None; keeper.PATIENCE_S = 0.1; keeper.main(['0.6', '0.3', *sys.argv[2:]])"
+    )
+    asked = [sys.executable, "-c", keeping, str(steps.KEEPER.parent), sys.executable, "-c", stuck]
+    began = time.monotonic()
+    with subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdout
+        pid, ended = map(json.loads, keeper.stdout.read().splitlines())
+    os.kill(pid, signal.SIGKILL)
+    assert time.monotonic() - began < 30
+    assert ended == {"exit_code": None, "in_time": False}
 
 
 def test_a_step_that_somebody_kills_has_failed(runs: Runs) -> None:
