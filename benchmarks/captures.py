@@ -106,7 +106,8 @@ def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], o
     from decoder.device import Stopwatch  # noqa: PLC0415
     from decoder.methods import METHODS  # noqa: PLC0415
 
-    assert engine.slots is not None  # noqa: S101 - the caller has looked
+    slots = engine.slots
+    assert slots is not None  # noqa: S101 - the caller has looked
     engine = replace(engine, pair=replace(engine.pair, eos=frozenset()))
     config = RunConfig(max_new_tokens=tokens - PROMPT)
     prompt = random_prompt(engine.pair, PROMPT, config.max_new_tokens + Auto().d_max)
@@ -125,8 +126,8 @@ def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], o
         return clock.now() - started
 
     first_s = text("auto")
-    slot = engine.slots.take(engine.pair, tokens)
-    engine.slots.give_back(slot)
+    slot = slots.take(engine.pair, tokens)
+    slots.give_back(slot)
     first_captures_s = slot.capturing_s
     text("ar")
     turns = [(text("auto"), text("ar")) for _ in range(repeats)]

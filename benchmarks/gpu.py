@@ -35,8 +35,8 @@ from benchmarks.archive import Results, known
 from benchmarks.steps import FOLDER, Step, listing, pending, run_all
 from decoder.errors import DecoderError
 
-NEEDED = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "jaxtyping", "msgspec", "typer", "pytest")
-NEEDED += ("hypothesis",)
+OF_TESTS = ("pytest", "hypothesis")
+NEEDED = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "jaxtyping", "msgspec", "typer", *OF_TESTS)
 MINUTES = 9.0
 MACHINE = """
 import subprocess, sys, torch, transformers

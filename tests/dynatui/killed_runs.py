@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -48,7 +48,7 @@ class KilledRuns:
     """Runs one after another, each going on from what the last one left."""
 
     def __init__(
-        self, home: Path, todo: Sequence[Step], luck: Random, environment: Mapping[str, str] | None = None
+        self, home: Path, todo: Sequence[Step], luck: Random, environment: dict[str, str] | None = None
     ) -> None:
         self.done: dict[str, Result] = {}
         """What has been done so far; it never changes any more."""

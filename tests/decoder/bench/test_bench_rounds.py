@@ -76,7 +76,7 @@ def test_rounds_have_the_levels_and_rows_that_were_asked_for_after_each_text(rep
 def test_sampled_rounds_have_the_levels_and_rows_that_were_asked_for(
     config_files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    truncated, engines, right = Sampling(1.0, top_k=50, top_p=0.95), list[Engine](), job.measured
+    truncated, engines, right = Sampling(1.0, top_k=50, top_p=0.95), list[Engine](), protocol.measured
 
     def noted(engine: Engine, *given: Any) -> Any:
         engines.append(engine)

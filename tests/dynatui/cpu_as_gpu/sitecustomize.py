@@ -32,13 +32,13 @@ def small(right: Callable[[str], Any]) -> Callable[[str], Any]:
 
 def pretend() -> None:
     """Takes the place of what knows the device, before anybody imports it."""
-    device.choose_device = lambda _: torch.device("cpu")
-    device.has_graphs = lambda _: True
-    device.require_compilable = lambda *_, **__: None  # type: ignore[misc]
-    torch.cuda.get_device_properties = lambda *_: SimpleNamespace(name="a stand-in")  # type: ignore[method-assign,assignment,return-value]
+    vars(device).update(
+        choose_device=lambda _: torch.device("cpu"), has_graphs=lambda _: True, require_compilable=lambda *_, **__: None
+    )
+    vars(torch.cuda).update(get_device_properties=lambda *_: SimpleNamespace(name="a stand-in"))
     from decoder.bench import shapes  # noqa: PLC0415 - it takes these names over
 
-    shapes._config = small(shapes._config)
+    vars(shapes).update(_config=small(shapes._config))
 
 
 if not {"pytest", "--output"} & {*sys.orig_argv}:  # pytest wants to be the first to import what tests use

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,9 +51,11 @@ def test_a_text_of_auto_asks_for_no_other_but_where_the_draft_lacks_more(engine:
     while not session.step(()).finished:
         pass
     known = {(each.kind, each.size, each.slots) for each in sizes(TOKENS)}
-    asked = set()
-    for size, slots, _ in session._slot._captured:  # type: ignore[misc]
-        asked.add(("verification", size, slots) if isinstance(size, int) else ("draft", size.deepest, slots))
+    captured: Any = session._slot._captured
+    asked = {
+        ("verification", size, slots) if isinstance(size, int) else ("draft", size.deepest, slots)
+        for size, slots, _ in captured
+    }
     assert asked <= known
     assert len(asked) > 2
 
