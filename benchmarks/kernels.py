@@ -3,7 +3,8 @@
     python benchmarks/kernels.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tree 8x64
 
 decodes random tokens with random weights, as `dynatui bench speed --shapes` does, and looks at a few warm rounds
-through torch's profiler, which makes them a little slower.
+through torch's profiler, which makes them a little slower. `--sampling 0 1,50,.95` does so greedily and then at
+temperature 1 with top-k 50 and top-p .95, with one pair.
 """
 
 import argparse
@@ -15,9 +16,14 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 sys.path.append(str(Path(__file__).parents[1]))
+
+from decoder.sampling.settings import Sampling, Schedule
+
+if TYPE_CHECKING:
+    from decoder.engine import Engine
 
 WARM, MOST_SHOWN = 8, 30
 WIDTH = 90
@@ -154,18 +160,17 @@ def seen(events: Iterable[Any]) -> list[Kernel]:
     ]
 
 
-def measured(wanted: argparse.Namespace) -> tuple[Profile, dict[str, str]]:
+def measured(wanted: argparse.Namespace, sampling: Sampling, engine: "Engine") -> tuple[Profile, dict[str, str]]:
     """The profile, and what was measured."""
     import torch  # noqa: PLC0415 - after the options are known to be right
 
-    from decoder.bench.shapes import random_pair, random_prompt  # noqa: PLC0415
+    from decoder.bench.shapes import random_prompt  # noqa: PLC0415
     from decoder.bench.sizes import Size, run_of  # noqa: PLC0415
     from decoder.config import RunConfig  # noqa: PLC0415
     from decoder.decoding_path import decoding_path  # noqa: PLC0415
     from decoder.methods import METHODS  # noqa: PLC0415
 
-    size = Size(*wanted.tree)
-    engine = random_pair(*wanted.shapes, device=wanted.device, dtype=wanted.dtype, report=_say)
+    size, engine = Size(*wanted.tree), engine.sampled(0, Schedule(sampling))
     method, config = run_of(size, RunConfig(max_new_tokens=4 * (WARM + wanted.rounds)))
     prompt = random_prompt(engine.pair, wanted.context, config.max_new_tokens + size.depth)
     session = METHODS[method].open(engine, prompt, config)
@@ -181,9 +186,16 @@ def measured(wanted: argparse.Namespace) -> tuple[Profile, dict[str, str]]:
     session.close()
     path, pair = decoding_path(engine), engine.pair
     about = {"target": pair.target_name, "draft": pair.draft_name, "device": pair.device, "dtype": pair.dtype}
-    about |= {"tree": f"{size.depth}x{size.rows}", "path": path.name, "path_reason": path.reason}
+    about |= {"tree": f"{size.depth}x{size.rows}", "context": str(wanted.context), "sampling": str(sampling)}
+    about |= {"path": path.name, "path_reason": path.reason}
     events = profiler.profiler.kineto_results.events() if profiler.profiler else []
     return profile(seen(events), wanted.rounds), about | {"torch": str(torch.__version__)}
+
+
+def _sampling(text: str) -> Sampling:
+    """A temperature, or temperature, top-k and top-p with commas between."""
+    temperature, top_k, top_p = text.split(",") if "," in text else (text, 0, 1)
+    return Sampling(float(temperature), int(top_k), float(top_p))
 
 
 def options() -> argparse.ArgumentParser:
@@ -195,21 +207,28 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--tree", type=lambda text: tuple(map(int, text.split("x"))), default=(8, 64))
     parser.add_argument("--context", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--sampling", metavar="T[,K,P]", type=_sampling, nargs="+", default=[Sampling()])
+    parser.add_argument("--json", type=Path, help="a line for each sampling")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the tables; 1 when the device ran no kernels."""
     wanted = options().parse_args(arguments)
-    found, about = measured(wanted)
-    _say(", ".join(f"{name} {value}" for name, value in about.items()))
-    _say(page(found))
-    if wanted.json:
-        wanted.json.write_text(json.dumps({"about": about, **asdict(found)}, indent=1) + "\n", encoding="utf-8")
-    if not found.kernels:
-        _say("no kernel was seen: is this a CUDA device?")
-    return int(not found.kernels)
+    from decoder.bench.shapes import random_pair  # noqa: PLC0415
+
+    engine = random_pair(*wanted.shapes, device=wanted.device, dtype=wanted.dtype, report=_say)
+    for sampling in wanted.sampling:
+        found, about = measured(wanted, sampling, engine)
+        _say(", ".join(f"{name} {value}" for name, value in about.items()))
+        _say(page(found))
+        if wanted.json:
+            with wanted.json.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"about": about, **asdict(found)}) + "\n")
+        if not found.kernels:
+            _say("no kernel was seen: is this a CUDA device?")
+            return 1
+    return 0
 
 
 def _say(line: str) -> None:

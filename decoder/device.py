@@ -102,14 +102,17 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
 
     cuDNN's attention makes a plan for every number of rows and slots, which takes milliseconds, and has open reports of
     wrong results under a mask. It is off unless `CUDNN_RANK` is set, with which the user decides. Sums of products stay
-    in float32, also in float16.
+    in float32, also in float16 and bfloat16.
     """
     if device.type != "cuda":
         return
     if CUDNN_RANK not in os.environ:
         torch.backends.cuda.enable_cudnn_sdp(enabled=False)
+    products = torch.backends.cuda.matmul
     if dtype is torch.float16:
-        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+        products.allow_fp16_reduced_precision_reduction = False
+    if dtype is torch.bfloat16:
+        products.allow_bf16_reduced_precision_reduction = False
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
     contenders = sizes.contenders(job.config, job.sizes)
     loaded = job.load(passes=sizes.passes(job.config, job.sizes), report=note)
     pair = replace(loaded.pair, eos=frozenset())  # every turn has as many rounds
-    engine = replace(loaded, pair=pair)
+    engine = replace(loaded, pair=pair).sampled(job.config.seed, Schedule(job.config.sampling))
     sizes.refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]

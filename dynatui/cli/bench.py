@@ -26,7 +26,7 @@ from dynatui.cli.options import Given, expanded
 from dynatui.session import Models
 from dynatui.terminal import streams
 
-ONLY_TEXTS = ("methods", "baselines", "hostile", "temperature", "top_k", "top_p")
+ONLY_TEXTS = ("methods", "baselines", "hostile")
 """Parameters that say nothing to rounds of given sizes; nor do sweeps and those under these headings:"""
 ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 ONLY_ROUNDS = ("trees",)

@@ -18,16 +18,18 @@ CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 def _as_torch_has_it(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(CUDNN_RANK, raising=False)
     products = torch.backends.cuda.matmul
-    before = torch.backends.cuda.cudnn_sdp_enabled(), products.allow_fp16_reduced_precision_reduction
+    before = torch.backends.cuda.cudnn_sdp_enabled(), *sums_in_half_precision()
     torch.backends.cuda.enable_cudnn_sdp(enabled=True)
-    products.allow_fp16_reduced_precision_reduction = True
+    products.allow_fp16_reduced_precision_reduction = products.allow_bf16_reduced_precision_reduction = True
     yield
     torch.backends.cuda.enable_cudnn_sdp(enabled=before[0])
-    products.allow_fp16_reduced_precision_reduction = before[1]
+    products.allow_fp16_reduced_precision_reduction, products.allow_bf16_reduced_precision_reduction = before[1:]
 
 
-def sums_in_half_precision() -> bool:
-    return bool(torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction)
+def sums_in_half_precision() -> tuple[bool, bool]:
+    """Whether products of float16 and of bfloat16 may be summed in less than float32."""
+    products = torch.backends.cuda.matmul
+    return products.allow_fp16_reduced_precision_reduction, products.allow_bf16_reduced_precision_reduction
 
 
 def test_cudnn_s_attention_is_off_on_a_gpu() -> None:
@@ -42,17 +44,20 @@ def test_who_ranks_cudnn_s_attention_decides_on_it(monkeypatch: pytest.MonkeyPat
     assert torch.backends.cuda.cudnn_sdp_enabled()
 
 
-def test_sums_of_float16_products_are_in_float32_on_a_gpu() -> None:
+def test_sums_of_products_in_half_precision_are_in_float32_on_a_gpu() -> None:
+    set_up(CUDA, torch.float32)
+    assert sums_in_half_precision() == (True, True)
     set_up(CUDA, torch.bfloat16)
-    assert sums_in_half_precision()
+    assert sums_in_half_precision() == (True, False)
     set_up(CUDA, torch.float16)
-    assert not sums_in_half_precision()
+    assert sums_in_half_precision() == (False, False)
 
 
 def test_a_cpu_needs_no_set_up() -> None:
     set_up(CPU, torch.float16)
+    set_up(CPU, torch.bfloat16)
     assert torch.backends.cuda.cudnn_sdp_enabled()
-    assert sums_in_half_precision()
+    assert sums_in_half_precision() == (True, True)
 
 
 def test_a_device_is_set_up_before_any_model_is_on_it(

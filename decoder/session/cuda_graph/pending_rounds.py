@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.device import Mailbox, Mark
+from decoder.device import Mark
 from decoder.session.cuda_graph.slots import GraphSlot
 from decoder.session.cuda_graph.static_shapes import Shape, bucket
 
@@ -36,9 +36,6 @@ class PendingRound:
 
     begun: Mark
     done: Mark
-    sent: Mark
-    """Where its report arrives."""
-    mailbox: Mailbox
 
     @property
     def seconds(self) -> float:
@@ -47,12 +44,11 @@ class PendingRound:
 
 
 class PendingRounds:
-    """One session's pending rounds, at most two at a time."""
+    """One session's pending rounds, at most two at a time, and the one report of them that is on its way."""
 
     def __init__(self, slot: GraphSlot) -> None:
         self.waits = 0
         self._slot = slot
-        self._asked = 0
 
     def draft(self, shape: Shape, length: int, clock: Clock, most: int | None = None) -> PendingRound:
         """Asks for a tree after a text of at most so many tokens; `most`: its nodes, where that is not the rules'."""
@@ -64,19 +60,20 @@ class PendingRounds:
         """Asks what becomes of a tree of so many nodes."""
         return self._ask(lambda: self._slot.verification(bucket(nodes), length), clock)
 
-    def wait(self, pending: PendingRound) -> NDArray[np.float64]:
-        """Waits for a pending round and all before it; what it reports is valid until two more were asked for."""
+    def report(self) -> Mark:
+        """Asks for a copy of what all work so far reports; the next verification writes over it on the device."""
+        return self._slot.mailbox.send(self._slot.state.report)
+
+    def wait(self, arrival: Mark) -> NDArray[np.float64]:
+        """Waits for a report and all work before it; it is valid until another is asked for."""
         self.waits += 1
-        return pending.mailbox.receive(pending.sent)
+        return self._slot.mailbox.receive(arrival)
 
     def _ask(self, prepare: Callable[[], Callable[[], None]], clock: Clock) -> PendingRound:
         # Captures are made once a pair, and no part of decoding.
         before_s = self._slot.capturing_s
         work = prepare()
         clock.leave_out(self._slot.capturing_s - before_s)
-        mailbox = self._slot.mailboxes[self._asked % 2]
-        self._asked += 1
         begun = self._slot.mark()
         work()
-        done = self._slot.mark()
-        return PendingRound(begun, done, mailbox.send(self._slot.state.report), mailbox)
+        return PendingRound(begun, self._slot.mark())

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from decoder.device import release_memory, without_gradients
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
+from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.errors import first_line
 from decoder.forward.cpu.packed import HALF
@@ -37,7 +38,7 @@ from decoder.verify.coupled import device_verifier
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """The next one is decoded where a text ended in a near tie, after which it says nothing."""
 SAMPLED = Sampling(temperature=1.0, top_k=50, top_p=0.95)
-"""One text is sampled too, by all that a graph can do to logits."""
+"""Each rule samples one text too, by all that a graph can do to logits: drafts and verifications are then others."""
 SEED = 1
 TOKENS = 6
 FAR, FAR_IN_HALF = 1e-3, 0.1
@@ -125,10 +126,9 @@ def refusal(
             if not errors[role] <= allowed:  # what is no number is not within it either
                 return f"the {role}'s logits differ by {errors[role]:.2g}, where the largest is {largest:.2g}"
             errors[role] = max(errors[role], largest * torch.finfo(model.dtype).eps)
-        sampled = [each for each in right if not each.sampling.greedy]
         greedy = [each for each in right if each.sampling.greedy]
-        # What sampling adds to a graph is the same for all rules, and captures take time.
-        trials = [*((rules, greedy) for rules in tried), (next(filter(None, tried), None), sampled)]
+        sampled = [each for each in right if not each.sampling.greedy]
+        trials = ((rules, texts) for texts in (greedy, sampled) for rules in tried)
         return next(filter(None, (_differing(pair, graph_slots, *trial, errors["target"]) for trial in trials)), None)
     except Exception as error:  # noqa: BLE001 - see above
         return first_line(error)
@@ -141,7 +141,9 @@ def _differing(
     for reference in right:
         knobs = KnobState(rules) if rules else None
         on_host = functools.partial(model_session, pair)
-        sizes = PlanController(graph_slots.costs, AcceptanceModel()) if knobs and knobs.rule.by_cost else None
+        # What greedy rounds take is where texts begin; sampled ones take longer.
+        costs = graph_slots.costs if reference.sampling.greedy else PlanCosts()
+        sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.by_cost else None
         opened = pair, graph_slots, reference.prompt, TOKENS, knobs, on_host, device_verifier, sizes
         found = _text(GraphSession(*opened, Schedule(reference.sampling), SEED))
         if found == reference.text:

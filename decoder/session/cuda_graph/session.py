@@ -209,7 +209,7 @@ class GraphSession:
     def _draft_again(self, draft: _Draft, clock: Clock) -> None:
         """Drafts the tree that is verified next, and waits for it."""
         pending = self._pending.draft(draft.shape, len(self._text), clock, draft.most)
-        self._tree = draft.read(self._pending.wait(pending), self._text[-1])
+        self._tree = draft.read(self._pending.wait(self._pending.report()), self._text[-1])
         self._read = len(self._text)
         self._draft_s += pending.seconds
         self._draft_forwards += draft.shape.deepest
@@ -219,17 +219,19 @@ class GraphSession:
         tree, draft = outcome.tree, self._draft
         pending = self._verification or self._pending.verification(len(tree), len(self._text), clock)
         length = len(self._text) + max(tree.depths) + 1
-        follows, ahead = None, None
-        if len(self._text) + 1 < self._longest:
+        follows, ahead, goes_on = None, None, len(self._text) + 1 < self._longest
+        if goes_on:
             follows = self._next_draft(1 if draft else length - 1 - self._read)
-            if follows:
-                if not draft and length - self._read > FIRST_ROWS[-1]:
-                    self._slot.catch_up(self._text, self._read)
-                ahead = self._pending.draft(follows.shape, length, clock, follows.most)
-            else:
-                ahead = self._pending.verification(1, length, clock)
-                self._slots.ahead = self, ahead.sent
-        report = self._pending.wait(ahead if follows and ahead else pending)
+        if follows:
+            if not draft and length - self._read > FIRST_ROWS[-1]:
+                self._slot.catch_up(self._text, self._read)
+            ahead = self._pending.draft(follows.shape, length, clock, follows.most)
+        # A draft leaves what the verification reports: one copy has both, and the next verification must come after it.
+        arrival = self._pending.report()
+        if goes_on and not follows:
+            ahead = self._pending.verification(1, length, clock)
+            self._slots.ahead = self, ahead.done
+        report = self._pending.wait(arrival)
         outcome.accepted, bonus = verified(report)
         outcome.target_forwards, outcome.verify_s, outcome.commit_s = 1, pending.seconds, 0.0
         outcome.committed, outcome.finished = self._limit.cut(

@@ -47,7 +47,7 @@ class GraphSlot:
         self.target = target
         self.draft = draft
         self.state = DeviceState(device, max(target.store.shape[3], draft.store.shape[3]))
-        self.mailboxes = Mailbox(device, REPORT), Mailbox(device, REPORT)
+        self.mailbox = Mailbox(device, REPORT)
         self.capturing_s = 0.0
         self.verifier: DeviceVerifier = Greedy()
         """Makes the target's choices, which the draft guesses, in what is asked for from now on."""

@@ -27,6 +27,7 @@ from decoder.bench.watched import Seen, WatchedEngine, kv_bytes
 from decoder.config import Linear, RunConfig
 from decoder.engine import Engine
 from decoder.errors import ConfigError
+from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.host import HostSession
 from tests import tiny
 from tests.decoder.makers import TinyModels, host_session, with_pair
@@ -70,6 +71,24 @@ def test_rounds_have_the_levels_and_rows_that_were_asked_for_after_each_text(rep
     for context in CONTEXTS:
         rows = [row for row in report.rounds if row.context == context]
         assert [(row.name, row.levels, row.rows) for row in rows] == expected
+
+
+def test_sampled_rounds_have_the_levels_and_rows_that_were_asked_for(
+    config_files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truncated, engines, right = Sampling(1.0, top_k=50, top_p=0.95), list[Engine](), protocol.measured
+
+    def noted(engine: Engine, *given: Any) -> Any:
+        engines.append(engine)
+        return right(engine, *given)
+
+    monkeypatch.setattr(job, "measured", noted)
+    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
+    config = CONFIG.with_rules(SAMPLING, truncated)
+    found = measure_rounds(OnRounds(load, (Size(8, 64),), (16,), config, repeats=1), lambda _: None).report
+    assert [engine.sampling.latest for engine in engines] == [truncated]
+    assert [(row.levels, row.rows) for row in found.rounds] == [(0, 1), (8, 64)]
+    assert "sampled at temperature 1" in table.on_rounds(found)
 
 
 def test_tokens_a_second_follow_from_tokens_a_round(report: RoundsReport) -> None:

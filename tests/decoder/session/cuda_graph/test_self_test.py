@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from decoder import RunConfig, loading, methods
-from decoder.config import Linear
+from decoder.config import Auto, Fixed
+from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.engine import Engine
 from decoder.forward.static.layers import NativeStatic
 from decoder.models.pair import Pair
@@ -21,8 +22,11 @@ from decoder.session.cuda_graph import session
 from decoder.session.cuda_graph.slots import GraphSlot, GraphSlots
 from decoder.session.host import model_session
 from decoder.session.knob_state import KnobState
-from tests.decoder.makers import TinyModels
-from tests.decoder.session.cuda_graph.matching import refused
+from decoder.verify.coupled import CoupledOnDevice
+from tests.decoder.makers import TinyModels, graph_slots
+from tests.decoder.session.cuda_graph.matching import recorded, records, refused
+
+ROWS_OF_THE_FIXED_TREE = 8
 
 
 @pytest.fixture
@@ -35,20 +39,56 @@ def test_rounds_that_write_the_host_s_texts_are_trusted(engine: Engine) -> None:
     assert refused(engine) is None
 
 
-def test_every_kind_of_round_is_tried(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kind_of_round_is_tried_greedily_and_sampled_by_all_that_a_graph_can_do(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tried: list[object] = []
 
     def open_session(
         engine: Pair, __: GraphSlots, prompt: Sequence[int], limit: int, knobs: KnobState | None, *others: Any
     ) -> Any:
         *_, sampling, seed = others
-        tried.append((knobs.rules if knobs else None, sampling.latest.truncates))
+        tried.append((knobs.rules if knobs else None, sampling.latest))
         noise = Perturbation(seed, sampling, engine.vocabulary, engine.target.device)
         return model_session(engine, prompt, limit, knobs, perturbation=noise)
 
     monkeypatch.setattr(trial, "GraphSession", open_session)
     assert refused(engine) is None
-    assert tried == [*((rules, False) for rules in loading.TRIED), (Linear(2), True)]
+    assert tried == [(rules, sampling) for sampling in (Sampling(), trial.SAMPLED) for rules in loading.TRIED]
+    assert trial.SAMPLED.truncates
+
+
+def test_a_sampled_trial_captures_no_more_than_a_greedy_one_where_times_choose_no_size(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed = [rules for rules in loading.TRIED if not isinstance(rules, Auto)]
+    both, greedy = (recorded(engine) for _ in range(2))
+    assert trial.refusal(both.pair, graph_slots(both), fixed) is None
+    monkeypatch.setattr(trial, "SAMPLED", Sampling())
+    assert trial.refusal(greedy.pair, graph_slots(greedy), fixed) is None
+    assert records(both) <= 2 * records(greedy) <= 4 * len(fixed)
+
+
+def test_what_sampled_trials_take_is_not_what_texts_begin_with(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    learnt: list[PlanCosts] = []
+    monkeypatch.setattr(PlanCosts, "learn", lambda costs, *_: learnt.append(costs))
+    assert refused(engine) is None
+    begun_with = [costs is graph_slots(engine).costs for costs in learnt]
+    assert begun_with == sorted(begun_with, reverse=True)
+    assert {True, False} == set(begun_with)
+
+
+def test_a_rule_whose_sampled_rounds_alone_are_wrong_is_noticed(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = CoupledOnDevice.choose
+
+    def wrong(verifier: CoupledOnDevice, logits: torch.Tensor, *given: Any) -> torch.Tensor:
+        return right(verifier, logits, *given) + (len(logits) == ROWS_OF_THE_FIXED_TREE)
+
+    assert Fixed(depth=2, branching=2) in loading.TRIED
+    monkeypatch.setattr(CoupledOnDevice, "choose", wrong)
+    assert "instead of" in (refused(engine) or "")
 
 
 def test_what_cannot_be_captured_is_told_in_one_line(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from decoder.config import DynaTree, Fixed, Linear, Rules
+from decoder.device import Mailbox
+from decoder.session.cuda_graph.pending_rounds import PendingRounds
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, slots
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
@@ -40,6 +42,18 @@ class Watch(TorchDispatchMode):
         return result
 
 
+def counted(patch: pytest.MonkeyPatch, owner: type, name: str) -> list[str]:
+    """The calls of a method from now on."""
+    calls, right = list[str](), getattr(owner, name)
+
+    def call(*given: Any) -> Any:
+        calls.append(name)
+        return right(*given)
+
+    patch.setattr(owner, name, call)
+    return calls
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_round_waits_once(tiny_models: TinyModels, method: str) -> None:
     pair = tiny_models.pair("neox")
@@ -52,6 +66,23 @@ def test_a_round_waits_once(tiny_models: TinyModels, method: str) -> None:
         finished = session.step(()).finished
         rounds += 1
         assert session.waits == rounds
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_round_s_numbers_are_copied_once(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    pair = tiny_models.pair("neox")
+    session = graph_session(
+        with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT), 60, METHODS[method]
+    )
+    session.prefill()
+    copies = counted(monkeypatch, Mailbox, "send")
+    rounds, finished = 0, None
+    while not finished:
+        finished = session.step(()).finished
+        rounds += 1
+        assert len(copies) == rounds
 
 
 @pytest.mark.parametrize("by_module", [False, True], ids=["native", "module"])
@@ -234,7 +265,10 @@ def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(
 
 
 @pytest.mark.parametrize("limit", [1, 5, 12])
-def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(tiny_models: TinyModels, limit: int) -> None:
+def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    asked = counted(monkeypatch, PendingRounds, "verification")
     pair = tiny_models.pair("neox")
     session = graph_session(
         with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT), limit, None
@@ -242,10 +276,13 @@ def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(tiny_models:
     session.prefill()
     for _ in range(limit):
         session.step(())
-    assert session._pending._asked == limit
+    assert len(asked) == limit
 
 
-def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(tiny_models: TinyModels) -> None:
+def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafts = counted(monkeypatch, PendingRounds, "draft")
     pair = tiny_models.pair("neox")
     loaded, prompt = with_slots(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
     ending = with_pair(loaded, eos=frozenset({tiny_models.generate(pair, "float64", PROMPT, 12)[-1]}))
@@ -255,9 +292,8 @@ def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(tiny_models: TinyM
     while not rounds[-1].finished:
         rounds.append(session.step(()))
     assert rounds[-1].finished == "eos"
-    drafts = session._pending._asked - len(rounds)
-    assert drafts == len(rounds) + 1
-    assert sum(outcome.draft_forwards or 0 for outcome in rounds) == 3 * drafts
+    assert len(drafts) == len(rounds) + 1
+    assert sum(outcome.draft_forwards or 0 for outcome in rounds) == 3 * len(drafts)
 
 
 def test_a_tree_that_was_drafted_for_nothing_is_paid_for(tiny_models: TinyModels) -> None:

@@ -1,0 +1,197 @@
+"""What the graphs of `auto` cost: how long each takes to capture, and how long a first text waits for its own.
+
+    python benchmarks/captures.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tokens 1900
+
+No time of a round holds captures, and nothing else is done meanwhile: a screen stands still. Decodes random tokens with
+random weights, as `dynatui bench speed --shapes` does, so `auto` has nothing to gain beside `ar`.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+if TYPE_CHECKING:
+    from decoder.engine import Engine
+
+PROMPT = 64
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One graph that was captured."""
+
+    kind: str
+    """draft or verification."""
+    size: int
+    """Levels of a draft, rows of a verification."""
+    slots: int
+    """Keys and values that attention reads."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was measured."""
+
+    captures: list[Capture]
+    reserved_bytes: int
+    """Of the device's memory, for all of these."""
+    first_s: float
+    """What the first text of `auto` took after its prompt, captures included."""
+    first_captures_s: float
+    auto: list[float]
+    """Tokens a second of texts of `auto` after the first."""
+    ar: list[float]
+    """The same of `ar`, turn by turn with it."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A graph that may be asked for."""
+
+    kind: str
+    size: int
+    slots: int
+    length: int
+    """Of a text that needs it."""
+
+
+def sizes(tokens: int) -> Iterator[Size]:
+    """What `auto` may ask for in a text of so many tokens, where the draft has read all but the last ones."""
+    from decoder.config import Auto  # noqa: PLC0415 - after the options are known to be right
+    from decoder.draft.tree_size.plan import DEPTHS, SIZES  # noqa: PLC0415
+    from decoder.session.cuda_graph.static_shapes import beam, slots  # noqa: PLC0415
+
+    rule = Auto().rule()
+    drafts = [("draft", depth, beam(rule, depth).rows) for depth in DEPTHS if depth <= rule.deepest]
+    for kind, size, rows in (*drafts, *(("verification", rows, rows - 1) for rows in (1, *SIZES))):
+        lengths = {slots(length + rows): length for length in range(tokens, PROMPT - 1, -1)}
+        yield from (Size(kind, size, read, length) for read, length in lengths.items())
+
+
+def captured(engine: "Engine", tokens: int) -> list[Capture]:
+    """Captures all of them, in a slot of their own."""
+    from decoder.config import Auto  # noqa: PLC0415
+    from decoder.device import without_gradients  # noqa: PLC0415
+    from decoder.session.cuda_graph.static_shapes import beam  # noqa: PLC0415
+
+    assert engine.slots is not None  # noqa: S101 - the caller has looked
+    rule, found = Auto().rule(), list[Capture]()
+    with without_gradients():
+        slot = engine.slots.take(engine.pair, tokens)
+        slot.begin([1, 2], rule)
+        for each in sizes(tokens):
+            before_s = slot.capturing_s
+            if each.kind == "draft":
+                slot.drafting(beam(rule, each.size), each.length)
+            else:
+                slot.verification(each.size, each.length)
+            found.append(Capture(each.kind, each.size, each.slots, slot.capturing_s - before_s))
+    return found
+
+
+def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], object]) -> Found:
+    """Captures everything once and tells of it, then decodes texts of so many tokens, the first with a new slot."""
+    import torch  # noqa: PLC0415
+
+    from decoder.bench.shapes import random_prompt  # noqa: PLC0415
+    from decoder.config import Auto, RunConfig  # noqa: PLC0415
+    from decoder.device import Stopwatch  # noqa: PLC0415
+    from decoder.methods import METHODS  # noqa: PLC0415
+
+    slots = engine.slots
+    assert slots is not None  # noqa: S101 - the caller has looked
+    engine = replace(engine, pair=replace(engine.pair, eos=frozenset()))
+    config = RunConfig(max_new_tokens=tokens - PROMPT)
+    prompt = random_prompt(engine.pair, PROMPT, config.max_new_tokens + Auto().d_max)
+    on_gpu = engine.pair.target.device.type == "cuda"
+    before = torch.cuda.memory_reserved() if on_gpu else 0
+    captures = captured(engine, tokens)
+    reserved = torch.cuda.memory_reserved() - before if on_gpu else 0
+    say(by_kind(captures, reserved))
+
+    def text(method: str) -> float:
+        session, clock = METHODS[method].open(engine, prompt, config), Stopwatch(engine.pair.target.device)
+        session.prefill()
+        started = clock.now()
+        while not session.step(()).finished:
+            pass
+        return clock.now() - started
+
+    first_s = text("auto")
+    slot = slots.take(engine.pair, tokens)
+    slots.give_back(slot)
+    first_captures_s = slot.capturing_s
+    text("ar")
+    turns = [(text("auto"), text("ar")) for _ in range(repeats)]
+    auto, plain = ([config.max_new_tokens / seconds for seconds in each] for each in zip(*turns, strict=True))
+    return Found(captures, reserved, first_s, first_captures_s, auto, plain)
+
+
+def by_kind(captures: Sequence[Capture], reserved_bytes: int) -> str:
+    """What captures took."""
+    lines = [f"{'':<14} {'graphs':>6} {'s in all':>9} {'median ms':>10} {'longest ms':>11}"]
+    for kind in dict.fromkeys(each.kind for each in captures):
+        took = [each.seconds for each in captures if each.kind == kind]
+        row = f"{kind:<14} {len(took):>6} {sum(took):>9.2f} {1000 * median(took):>10.1f} {1000 * max(took):>11.1f}"
+        lines.append(row)
+    return "\n".join([*lines, f"memory reserved for them: {reserved_bytes / 1e9:.2f} GB"])
+
+
+def texts(found: Found) -> str:
+    """What texts took."""
+    ratio = median(auto / plain for auto, plain in zip(found.auto, found.ar, strict=True))
+    return (
+        f"the first text of auto: {found.first_s:.2f} s, of which {found.first_captures_s:.2f} s captured its graphs\n"
+        f"then auto {median(found.auto):.1f} tokens/s, ar {median(found.ar):.1f}: by turns {ratio:.3f} times as fast"
+    )
+
+
+def options() -> argparse.ArgumentParser:
+    """What may be asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--shapes", type=lambda text: tuple(text.split(":")), default=("pythia-2.8b", "pythia-70m"))
+    parser.add_argument("--dtype", default="float16")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--tokens", type=int, default=1900, help=f"of each text, {PROMPT} of them its prompt")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints what was found; 1 where rounds do not run on the device."""
+    wanted = options().parse_args(arguments)
+    from decoder.bench.shapes import random_pair  # noqa: PLC0415
+    from decoder.decoding_path import decoding_path  # noqa: PLC0415
+
+    engine = random_pair(*wanted.shapes, device=wanted.device, dtype=wanted.dtype, report=_say)
+    path, pair = decoding_path(engine), engine.pair
+    about = {"target": pair.target_name, "draft": pair.draft_name, "device": pair.device, "dtype": pair.dtype}
+    about |= {"path": path.name, "path_reason": path.reason}
+    _say(", ".join(f"{name} {value}" for name, value in about.items()))
+    if engine.slots is None or engine.slots.refused:
+        _say("rounds are driven by the host here, and nothing is captured: is this a CUDA device?")
+        return 1
+    found = measured(engine, wanted.tokens, wanted.repeats, _say)
+    _say(texts(found))
+    if wanted.json:
+        told: dict[str, Any] = {"about": about, **asdict(found)}
+        wanted.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Things to find out one after another, each in a process of its own and no longer than its limit.
+
+After each step all that is known is kept in one file, `archive.NAME`; `RUNNING` has what the present one says so far.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+from benchmarks.archive import OUTPUT, Result, Results, State, Status, files_in, keep
+from decoder.whole_files import made_folder
+
+ROOT = Path(__file__).parents[1]
+KEEPER = Path(__file__).with_name("keeper.py")
+RUNNING = "running"
+FOLDER = "{folder}"
+"""In a command, where the step leaves files."""
+GRACE_S = 20.0
+"""Of a step's limit, for it to tell what it has measured by then."""
+RESERVE_S = 15.0
+"""Of the time for all, to end a step that is stuck and to keep what is known."""
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to find out."""
+
+    name: str
+    about: str
+    command: tuple[str, ...]
+    """Arguments of Python."""
+    limit_s: float
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def status(step: Step, results: Results) -> Status | None:
+    """How a step ended when it last ran; None: it never did, or was another command then."""
+    found = results[step.name].status if step.name in results else None
+    return found if found and (found.command, found.environment) == (step.command, step.environment) else None
+
+
+def pending(steps: Sequence[Step], results: Results) -> list[Step]:
+    """Steps that are not done: first those that never ran, then those that ended otherwise."""
+    found = [(step, status(step, results)) for step in steps]
+    never = [step for step, ended in found if ended is None]
+    return [*never, *(step for step, ended in found if ended is not None and ended.state != "done")]
+
+
+def listing(steps: Sequence[Step], results: Results) -> str:
+    """One line a step, with its state and limit."""
+    found = [(step, status(step, results)) for step in steps]
+    states = [(step, ended.state if ended else "not run", ended.seconds if ended else 0) for step, ended in found]
+    return "\n".join(
+        f"{step.name:<16} {state:<10} {seconds:>4.0f} of {step.limit_s:>3.0f} s  {step.about}"
+        for step, state, seconds in states
+    )
+
+
+def run_all(
+    steps: Sequence[Step],
+    output: Path,
+    results: Results,
+    minutes: float,
+    say: Say,
+    clock: Callable[[], float] = time.monotonic,
+) -> Results:
+    """Runs steps in their order, but for those whose limits do not fit into the time that is left.
+
+    Raises:
+        ConfigError: Results cannot be kept.
+    """
+    ends, left = clock() + 60 * minutes - RESERVE_S, list(steps)
+    while fitting := [step for step in left if clock() + step.limit_s <= ends]:
+        left.remove(fitting[0])
+        results = run(fitting[0], output, results, say)
+    if left:
+        say(f"no time for {', '.join(step.name for step in left)}; run the same command again")
+    return results
+
+
+def run(step: Step, output: Path, results: Results, say: Say) -> Results:
+    """Runs a step and keeps all that came of it, with all that was known before."""
+    work = output / RUNNING
+    shutil.rmtree(work, ignore_errors=True)
+    made_folder(work)
+    say(f"{step.name}: {step.about}, at most {step.limit_s:.0f} s")
+    began_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    # Whoever takes the machine down is not the first to be tried again.
+    begun = Status("stopped", None, 0.0, began_at, step.command, step.environment)
+    results = {**results, step.name: Result(begun, {})}
+    keep(results, output)
+    state, code, seconds = _ended(step, work)
+    files, left_out = files_in(work)
+    found = replace(begun, state=state, exit_code=code, seconds=round(seconds, 1), left_out=left_out)
+    results = {**results, step.name: Result(found, files)}
+    keep(results, output)
+    shutil.rmtree(work, ignore_errors=True)
+    told = "" if code is None else f", exit code {code}"
+    last = "" if state == "done" else f": {_last_line(files[OUTPUT])}"
+    say(f"{step.name}: {state} after {seconds:.0f} s{told}{last}")
+    return results
+
+
+def _last_line(said: bytes) -> str:
+    lines = said.decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+
+
+def _ended(step: Step, work: Path) -> tuple[State, int | None, float]:
+    """The state in which a step ends, its exit code, and the seconds that it took."""
+    command = [argument.replace(FOLDER, str(work.resolve())) for argument in step.command]
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    given = {"DYNATUI_CONFIG": os.devnull, "PYTHONUNBUFFERED": "1", "PYTHONPATH": paths, **step.environment}
+    began = time.monotonic()
+    with (work / OUTPUT).open("wb") as said:
+        told = _kept([sys.executable, *command], step.limit_s, os.environ | given, said)
+    code, in_time = told.get("exit_code"), told.get("in_time", True)
+    state: State = "done" if code == 0 and in_time else "failed" if in_time else "timed out"
+    return state, code, time.monotonic() - began
+
+
+def _kept(command: Sequence[str], limit_s: float, environment: Mapping[str, str], said: IO[bytes]) -> Mapping[str, Any]:
+    """What a command's keeper tells of its end; nothing where somebody killed the keeper."""
+    limits = f"{limit_s}", f"{min(GRACE_S, limit_s / 4)}"
+    with subprocess.Popen(  # noqa: S603 - a step of ours
+        [sys.executable, "-I", "-S", str(KEEPER), *limits, *command],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=said,
+        start_new_session=True,
+    ) as keeper:
+        assert keeper.stdout  # noqa: S101 - it is a pipe
+        told = keeper.stdout.read().splitlines()
+    if len(told) == 1:
+        with suppress(ProcessLookupError):
+            os.killpg(int(told[0]), signal.SIGKILL)
+    return json.loads(told[1]) if len(told) > 1 else {}

@@ -1,0 +1,95 @@
+"""Every graph that `auto` may ask for is captured once, and texts are timed with theirs and without."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import captures
+from benchmarks.captures import Capture, Found, Size, by_kind, captured, measured, sizes, texts
+from decoder.config import RunConfig
+from decoder.engine import Engine
+from decoder.methods import METHODS
+from decoder.session.cuda_graph.session import GraphSession
+from tests.decoder.makers import TinyModels, graph_slots
+from tests.decoder.session.cuda_graph.matching import recorded
+
+TOKENS = 300
+
+
+@pytest.fixture
+def engine(tiny_models: TinyModels) -> Engine:
+    return recorded(tiny_models.loaded(tiny_models.pair("long"), "float32"))
+
+
+def test_sizes_are_those_of_all_drafts_and_verifications_as_far_as_attention_reads() -> None:
+    found = list(sizes(2048))
+    assert len({(each.kind, each.size, each.slots) for each in found}) == len(found)
+    assert Counter(each.kind for each in found) == {"draft": 55, "verification": 55}
+    assert {each.size for each in found if each.kind == "draft"} == {1, 2, 3, 4, 6, 8, 12}
+    assert {each.size for each in found if each.kind == "verification"} == {1, 2, 4, 8, 16, 32, 64}
+    assert Size("verification", 1, 256, captures.PROMPT) in found
+
+
+def test_each_is_captured_once_in_a_slot_that_texts_do_not_get(engine: Engine) -> None:
+    found = captured(engine, TOKENS)
+    assert [(each.kind, each.size, each.slots) for each in found] == [
+        (each.kind, each.size, each.slots) for each in sizes(TOKENS)
+    ]
+    assert all(each.seconds > 0 for each in found)
+    assert graph_slots(engine)._free == []
+
+
+def test_a_text_of_auto_asks_for_no_other_but_where_the_draft_lacks_more(engine: Engine) -> None:
+    prompt = [7 * place % 260 for place in range(captures.PROMPT)]
+    session = METHODS["auto"].open(engine, prompt, RunConfig(max_new_tokens=TOKENS - captures.PROMPT))
+    assert isinstance(session, GraphSession)
+    session.prefill()
+    while not session.step(()).finished:
+        pass
+    known = {(each.kind, each.size, each.slots) for each in sizes(TOKENS)}
+    captured: Any = session._slot._captured
+    asked = {
+        ("verification", size, slots) if isinstance(size, int) else ("draft", size.deepest, slots)
+        for size, slots, _ in captured
+    }
+    assert asked <= known
+    assert len(asked) > 2
+
+
+def test_texts_are_timed_by_turns_and_the_first_with_its_captures(engine: Engine) -> None:
+    told: list[str] = []
+    found = measured(engine, TOKENS, 2, told.append)
+    assert (len(found.auto), len(found.ar)) == (2, 2)
+    assert min(*found.auto, *found.ar) > 0
+    assert 0 < found.first_captures_s < found.first_s
+    assert [line.split()[0] for line in told[0].splitlines()[1:3]] == ["draft", "verification"]
+
+
+def test_tables_tell_how_many_how_long_and_how_fast() -> None:
+    found = [Capture("draft", 1, 256, 0.5), Capture("draft", 2, 256, 0.1), Capture("verification", 1, 256, 0.25)]
+    _, draft, verification, memory = by_kind(found, 2 * 10**9).splitlines()
+    assert draft.split() == ["draft", "2", "0.60", "300.0", "500.0"]
+    assert verification.split() == ["verification", "1", "0.25", "250.0", "250.0"]
+    assert memory.endswith("2.00 GB")
+    text = texts(Found(found, 0, 8.0, 3.0, [90.0, 99.0, 80.0], [100.0, 100.0, 80.0]))
+    assert "8.00 s, of which 3.00 s captured" in text
+    assert "auto 90.0 tokens/s, ar 100.0: by turns 0.990 times" in text
+
+
+def test_what_was_found_is_written_as_json(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("decoder.bench.shapes.random_pair", lambda *_, **__: engine)
+    asked = ["--tokens", "100", "--repeats", "1", "--json", str(tmp_path / "found.json")]
+    assert captures.main(asked) == 0
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert len(found["captures"]) == len(list(sizes(100)))
+    assert found["about"]["device"] == "cpu"
+    assert "times as fast" in capsys.readouterr().out
+    monkeypatch.setattr("decoder.bench.shapes.random_pair", lambda *_, **__: replace(engine, slots=None))
+    assert captures.main(asked) == 1
+    assert "nothing is captured" in capsys.readouterr().out

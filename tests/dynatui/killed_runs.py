@@ -1,0 +1,153 @@
+"""Runs of `benchmarks.gpu` that are killed at random, each on a machine of its own as far as files go.
+
+What comes back of each is what a lender of machines sends back: few files, not large, with plain names.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+from benchmarks import steps
+from benchmarks.archive import NAME, STATUS, Result, known
+from benchmarks.steps import Step
+
+PLAIN = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def marked(mark: str) -> list[tuple[int, bytes]]:
+    """Processes that have this in their environment, with their command lines."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (place / "environ").read_bytes().split(b"\0"):
+                found.append((int(place.name), (place / "cmdline").read_bytes()))
+        except OSError:  # it has ended, or is another user's
+            continue
+    return [(pid, command) for pid, command in found if command]
+
+
+def program(home: Path, todo: Sequence[Step]) -> Path:
+    """`benchmarks.gpu` with other steps."""
+    path = home / "program.py"
+    path.write_text(
+        f"import sys; sys.path.insert(0, {str(steps.ROOT)!r})\n"
+        "from benchmarks import gpu\nfrom benchmarks.steps import Step\n"
+        f"sys.exit(gpu.main(sys.argv[1:], {list(todo)!r}))\n"
+    )
+    return path
+
+
+class KilledRuns:
+    """Runs one after another, each going on from what the last one left."""
+
+    def __init__(
+        self, home: Path, todo: Sequence[Step], luck: Random, environment: dict[str, str] | None = None
+    ) -> None:
+        self.done: dict[str, Result] = {}
+        """What has been done so far; it never changes any more."""
+        self.kills: Counter[str] = Counter()
+        self._home, self._luck, self._run = home, luck, 0
+        self._program = program(home, todo)
+        self._mark = f"MARK={home}"
+        self._environment = os.environ | {"MARK": str(home)} | (environment or {})
+        self._brought: Path | None = None
+
+    def killed(self, within_s: float) -> None:
+        """A run whose step may be killed, and which is killed itself; nothing of it goes on."""
+        runner, output = self._started()
+        if self._luck.random() < 0.5:
+            time.sleep(self._luck.uniform(0, within_s))
+            self._kill_a_step()
+        time.sleep(self._luck.uniform(0, within_s))
+        if runner.poll() is None:
+            runner.send_signal(signal.SIGKILL)
+        runner.wait()
+        self.kills["runner"] += 1
+        self._back(output)
+
+    def killed_in(self, name: str, now: Callable[[], bool]) -> None:
+        """A run that is killed itself in the step of this name, as soon as `now` says so."""
+        runner, output = self._started()
+        until = time.monotonic() + 60
+        while not (_begun(output) == name and self._of_steps() and now()):
+            assert time.monotonic() < until
+            assert runner.poll() is None
+            time.sleep(0.02)
+        runner.send_signal(signal.SIGKILL)
+        runner.wait()
+        self.kills[name] += 1
+        self._back(output)
+
+    def to_the_end(self, most: int = 5) -> None:
+        """Runs that end by themselves, as long as steps are not done."""
+        for _ in range(most):
+            runner, output = self._started()
+            code = runner.wait()
+            self._back(output)
+            if code == 0:
+                return
+
+    def _started(self) -> tuple["subprocess.Popen[bytes]", Path]:
+        self._run += 1
+        output = self._home / f"run-{self._run}"
+        earlier = ["--earlier", str(self._brought)] if self._brought else []
+        command = [sys.executable, str(self._program), "--output", str(output), *earlier]
+        with (self._home / "log.txt").open("ab") as log:
+            log.write(f"--- run {self._run}\n".encode())
+            log.flush()
+            return subprocess.Popen(command, env=self._environment, stdout=log, stderr=log), output
+
+    def _kill_a_step(self) -> None:
+        if of_steps := self._of_steps():
+            try:
+                os.kill(self._luck.choice(of_steps), signal.SIGKILL)
+            except ProcessLookupError:
+                return
+            self.kills["step"] += 1
+
+    def _of_steps(self) -> list[int]:
+        """Processes of the present step."""
+        others = b"keeper.py", str(self._program).encode()
+        return [pid for pid, command in marked(self._mark) if not any(other in command for other in others)]
+
+    def _back(self, output: Path) -> None:
+        """Looks at what comes back, and keeps it."""
+        until = time.monotonic() + 30
+        while marked(self._mark):
+            assert time.monotonic() < until, f"something of the run goes on: {marked(self._mark)}"
+            time.sleep(0.05)
+        files = [path for path in output.rglob("*") if path.is_file()]
+        assert len(files) <= 8
+        assert max((path.stat().st_size for path in files), default=0) < 2**24
+        for path in files:
+            parts = path.relative_to(output).parts
+            assert len(parts) <= 2
+            assert all(map(PLAIN.fullmatch, parts))
+        if not (output / NAME).exists():  # it was killed before its first step
+            return
+        results = known([output / NAME])
+        for name, result in self.done.items():
+            assert results[name] == result, "what is done is not run again"
+        self.done |= {name: each for name, each in results.items() if each.status.state == "done"}
+        assert all(STATUS not in each.files for each in results.values())
+        self._brought = self._brought_back(output)
+
+    def _brought_back(self, output: Path) -> Path:
+        """A place of its own for the file, all else that was written being gone with the machine."""
+        kept = self._home / f"kept-{self._run}.tar.gz"
+        (output / NAME).rename(kept)
+        return kept
+
+
+def _begun(output: Path) -> str:
+    """The step that has begun and not ended."""
+    if not (output / NAME).exists():
+        return ""
+    return next(reversed(known([output / NAME])))
