@@ -152,23 +152,22 @@ def _events(
     lanes: list[Lane] = []
     waits = ProcessorWaits()
     turns_seen, ahead = 0, len(prompt_ids) + (_ON_DEVICE if engine.slots else _ON_HOST)
-    current = methods[0].name
+    unopened, current = deque(methods), methods[0].name
     try:
-        for method in methods:
-            current = method.name
-            session = method.open(engine, prompt_ids, config)
-            lanes.append(Lane(method, session, TextStream(pair.tokenizer, prompt_ids), config.max_new_tokens))
-            yield Start(method=method.name, prefill_s=session.prefill())
         awake, motion, idle = WarmThreads(pair.target.device), SlowMotion(steering), partial(_prepare, lanes)
-        while running := [lane for lane in lanes if not lane.ended]:
+        begin = partial(_begun, engine, prompt_ids, config, unopened, lanes, steering)
+        while unopened or not all(lane.ended for lane in lanes):
+            current = unopened[0].name if unopened else current
+            yield from begin()
             hold(steering, idle=idle)
             if steering.stopped:
                 break
+            yield from begin()
             turns = steering.turns
             require_knobs(turn.name for turn in turns[turns_seen:])
             _resample(engine.sampling, turns[turns_seen:], ahead + max(lane.generated for lane in lanes))
             turns_seen = len(turns)
-            lane = min(running, key=lambda lane: lane.decode_s - lane.stalled_s)
+            lane = min((lane for lane in lanes if not lane.ended), key=lambda lane: lane.decode_s - lane.stalled_s)
             current = lane.name
             yield from lane.resampled(engine.sampling, len(prompt_ids) + lane.generated)
             at_stage = _holding(steering, lane, lanes, pieces, started)
@@ -230,6 +229,32 @@ def _resample(schedule: Schedule, turns: Sequence[Turn], position: int) -> None:
     for turn in turns:
         if turn.of in (None, SAMPLING) and schedule.latest.has(turn.name):
             schedule.turn(position, schedule.latest.turned(turn.name, turn.value))
+
+
+def _begun(
+    engine: Engine,
+    prompt_ids: Sequence[int],
+    config: RunConfig,
+    unopened: deque[Method],
+    lanes: list[Lane],
+    steering: Steering,
+) -> Iterator[Start]:
+    """Lets those methods begin whose turn it is; each is the first of `unopened` until it has read the prompt."""
+    while unopened and _opens_next(lanes, steering):
+        session = unopened[0].open(engine, prompt_ids, config)
+        stream = TextStream(engine.pair.tokenizer, prompt_ids)
+        lanes.append(Lane(unopened[0], session, stream, config.max_new_tokens))
+        yield Start(method=unopened[0].name, prefill_s=session.prefill())
+        unopened.popleft()
+
+
+def _opens_next(lanes: Sequence[Lane], steering: Steering) -> bool:
+    """Whether one more method begins: when each before it has had a round, so that a reader waits for one only.
+
+    At once where one is stepped that has not begun.
+    """
+    stepped = steering.watched and steering.watched not in [lane.name for lane in lanes] and steering.paused
+    return bool(stepped) or all(lane.rounds or lane.ended for lane in lanes)
 
 
 def _watched(steering: Steering, lanes: Sequence[Lane]) -> Lane:

@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from decoder.events import Summary
+from decoder.events import Event, Summary
 from dynatui.render.headline import WARM_UP_TOKENS, compared, headline
 from dynatui.render.ink import Row, width_of
 from dynatui.render.scene import Scene
@@ -18,7 +18,7 @@ def text_of(row: Row) -> str:
 
 def measured(speedup: float, *, same: bool = True) -> RunState:
     """A run that came to its end, with a speed as it was measured."""
-    events = [run(("dynatree", "ar")), tree_round(0), plain_round("ar", 0)]
+    events: list[Event] = [run(("dynatree", "ar")), tree_round(0), plain_round("ar", 0)]
     told = dict(state_of(events).figures())
     told["dynatree"] = structs.replace(
         told["dynatree"], committed=256, target_forwards=70, speedup=speedup, identical_to_ar=same
