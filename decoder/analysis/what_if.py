@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from decoder.analysis.rule_replay import Judged, Record, judged
-from decoder.events import Round
+from decoder.events import LENGTH, Round
 from decoder.knobs import KNOB_GAP
 from decoder.methods import root_is_drafted
 from decoder.methods.adaptive import AdaptiveTree
@@ -150,8 +150,8 @@ def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
 
 
 def _has_tree(event: Round) -> bool:
-    """Whether the round drafted a tree by these rules, with an accepted path in it; a recording may claim anything."""
-    if event.knobs is None or root_is_drafted(event.method):
+    """Whether the round tells a whole tree by these rules with an accepted path; a recording may claim anything."""
+    if event.knobs is None or root_is_drafted(event.method) or event.limited_by == LENGTH:
         return False
     if max(depths(event.parents)) > _DEEPEST:
         return False

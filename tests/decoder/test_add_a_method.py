@@ -150,7 +150,7 @@ def test_settings_set_its_parameters(
 def test_the_copied_command_line_gives_it_again(started: list[Session]) -> None:
     config = RunConfig(("burst", "ar")).turned("burst_width", 9, "burst")
     line = command_line(Session(load.embedded(), config=config))
-    assert line == "dynatui --methods burst,ar --temperature 0 --burst-width 9"
+    assert line == "dynatui --methods burst,ar --seed 0 --temperature 0 --burst-width 9"
     assert cli.main([*shlex.split(line)[1:], "--headless"]) == 0
     assert started[0].config == config
 

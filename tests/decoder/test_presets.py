@@ -13,7 +13,7 @@ from decoder import RunConfig, decode, load_pair
 from decoder.analysis.what_if import Cell, what_if
 from decoder.config import PRESETS, DynaTree
 from decoder.engine import Engine
-from decoder.events import Round
+from decoder.events import LENGTH, Round
 from decoder.tree import depths
 
 pytestmark = pytest.mark.slow
@@ -106,7 +106,7 @@ def test_each_knob_grows_trees_by_itself(played: Callable[..., list[list[Round]]
 
 def test_every_round_says_what_limited_it(played: Callable[..., list[list[Round]]]) -> None:
     limits = [event.limited_by for prompt in played(OURS) for event in prompt]
-    assert {"d0", "rho_stop"} <= set(limits) <= {"d0", "rho_stop", "n_max", "d_max"}
+    assert {"d0", "rho_stop"} <= set(limits) <= {"d0", "rho_stop", "n_max", "d_max", LENGTH}
 
 
 def figures(cells: Iterable[Cell]) -> set[tuple[float, float]]:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from decoder.analysis.metrics import Tally
+from decoder.tree import share_of_depth
 
 
 def cut(after: Sequence[Tally], length: int) -> Tally:
-    """The totals of the rounds until so many tokens are out, the last round's tokens cut at that length.
+    """The totals of the rounds until so many tokens are out, the last round's tokens and accepted path cut there.
 
     A text that ended before is whole.
 
@@ -28,4 +29,22 @@ def cut(after: Sequence[Tally], length: int) -> Tally:
         return reached
     kept = reached.tokens[len(before.tokens) : length]
     timed = len(kept) if reached.timed_tokens > before.timed_tokens else 0
-    return structs.replace(reached, log=before.log.plus(kept), timed_tokens=before.timed_tokens + timed)
+    return structs.replace(
+        _accepting(before, reached, len(kept) - 1),
+        log=before.log.plus(kept),
+        timed_tokens=before.timed_tokens + timed,
+    )
+
+
+def _accepting(before: Tally, reached: Tally, most: int) -> Tally:
+    """The totals after a round of whose accepted path no more than so many nodes count."""
+    whole, levels = reached.accepted - before.accepted, reached.levels - before.levels
+    path = range(min(whole, most))
+    return structs.replace(
+        reached,
+        accepted=before.accepted + len(path),
+        depth_shares=before.depth_shares + share_of_depth(path, levels),
+        by_depth=tuple(
+            (drafted, used - (len(path) <= level < whole)) for level, (drafted, used) in enumerate(reached.by_depth)
+        ),
+    )

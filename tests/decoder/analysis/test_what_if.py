@@ -296,10 +296,11 @@ def test_a_text_that_ended_ends_there_under_all_rules() -> None:
         _event(method="alg1"),
         _event(accepted=[2, 3], committed=[2, 3, 9]),
         _event(accepted=[3], committed=[3, 9]),
+        _event(limited_by="length"),
     ],
-    ids=["no knobs", "drafted root", "no path", "no path from the root"],
+    ids=["no knobs", "drafted root", "no path", "no path from the root", "cut at the end of the text"],
 )
-def test_what_is_no_tree_of_these_rules_is_not_judged(event: Round) -> None:
+def test_what_is_no_whole_tree_of_these_rules_is_not_judged(event: Round) -> None:
     assert replayed(event, RULES) is None
     assert what_if([event], RULES) is None
 

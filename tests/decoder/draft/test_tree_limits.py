@@ -9,11 +9,11 @@ import pytest
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
 from decoder.config import Auto, Rules
-from decoder.events import OTHER_LIMITS, Limit
+from decoder.events import LENGTH, OTHER_LIMITS, Limit
 from decoder.race import limited_by
 from decoder.tree import TokenTree
 from decoder.tree_rules import least_probability
-from tests.decoder.makers import Played, TinyModels, with_pair
+from tests.decoder.makers import Played, TinyModels, host_session, with_pair
 
 PROMPT = "The tree grows"
 FAR = 99
@@ -57,7 +57,7 @@ def test_the_rule_that_ended_a_path_is_named(
     assert limited_by(rules, chain(*logprobs), room) == expected
 
 
-def test_these_cases_name_every_limit() -> None:
+def test_these_cases_name_every_limit_but_the_length_of_the_text_which_no_tree_is_drafted_under() -> None:
     assert {expected for *_, expected in LIMITS.values()} == {
         "d_max",
         "d0",
@@ -67,7 +67,7 @@ def test_these_cases_name_every_limit() -> None:
         "k",
         "fixed_depth",
         "fixed_tau",
-        *OTHER_LIMITS,
+        *OTHER_LIMITS - {LENGTH},
     }
 
 
@@ -123,10 +123,17 @@ def test_every_round_of_a_method_with_a_tree_says_what_limited_it(tiny_models: T
         assert all((event.limited_by is None) == (method == "ar") for event in played.rounds(method))
 
 
-def test_the_end_of_the_context_limits_the_last_trees(tiny_models: TinyModels) -> None:
-    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    short = with_pair(pair, context=len(tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)) + 12)
-    config = RunConfig(("linear",), 12, linear=Linear(11))
-    played = Played(list(decode(short, PROMPT, config)))
-    assert played.rounds("linear")[0].limited_by == "k"
-    assert played.rounds("linear")[-1].limited_by == "context"
+def test_the_end_of_the_context_limits_the_last_trees_of_which_the_length_of_the_text_limits_what_is_told(
+    tiny_models: TinyModels,
+) -> None:
+    prompt, rules = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), Linear(11)
+    short = with_pair(tiny_models.loaded(tiny_models.pair("neox"), "float32"), context=len(prompt) + 12)
+    session = host_session(short, prompt, 12, rules)
+    session.prefill()
+    outcomes = [session.step(())]
+    while not outcomes[-1].finished:
+        outcomes.append(session.step(()))
+    drafted = [limited_by(rules, outcome.tree, outcome.room) for outcome in outcomes]
+    told = Played(list(decode(short, PROMPT, RunConfig(("linear",), 12, linear=rules)))).rounds("linear")
+    assert (drafted[0], drafted[-1]) == ("k", "context")
+    assert (told[0].limited_by, told[-1].limited_by) == ("k", LENGTH)

@@ -16,6 +16,7 @@ from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_profile import measured
 from decoder.draft.tree_size.loss_limit import PATIENCE, PLAIN_EVERY
 from decoder.engine import Engine
+from decoder.events import LENGTH
 from decoder.tree import depths
 from tests.decoder.makers import Played, TinyModels, with_pair
 from tests.decoder.session.made_costs import DEAR, FREE, WIDE, priced, some_costs, some_rules
@@ -72,7 +73,7 @@ def test_where_drafting_is_too_dear_every_round_is_plain(tiny_models: TinyModels
 
 def test_where_drafting_costs_nothing_every_round_drafts(tiny_models: TinyModels) -> None:
     rounds = play(priced(tiny_models.loaded(tiny_models.pair("neox"), "float32"), FREE), WIDE).rounds("auto")
-    assert all(len(event.tokens) > 1 for event in rounds)
+    assert all(len(event.tokens) > 1 or event.limited_by == LENGTH for event in rounds)
     assert len(rounds) < PLAIN_EVERY
 
 

@@ -74,7 +74,7 @@ def test_iid_drafting_branches_at_the_root(tiny_models: TinyModels) -> None:
     delayed = tiny_models.play(
         tiny_models.pair("neox"), "float32", PROMPT, config("specinfer", "delayed", (4, 2, 1), temperature=2.0)
     )
-    assert all(event.parents.count(0) == 1 for event in delayed.rounds("delayed"))
+    assert all(event.parents.count(0) == 1 for event in delayed.rounds("delayed") if event.position < 23)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
@@ -94,7 +94,7 @@ def test_knobs_of_drafting_and_verifier_act_from_the_next_round(tiny_models: Tin
             for name, value in (("rollouts", 1), ("l1", 0), ("l2", 1), ("verifier", 8), ("drafting", 1)):
                 steering.turn(name, value)
     played = Played(events)
-    assert all(len(event.tokens) == 2 for event in played.rounds("delayed") if event.round > 2)
+    assert all(len(event.tokens) == 2 for event in played.rounds("delayed") if event.round > 2 and event.position < 39)
     turned = {event.name: event.new for event in events if isinstance(event, Knob)}
     assert turned == {"rollouts": 1, "l1": 0, "l2": 1, "verifier": 8, "drafting": 1}
 
@@ -146,7 +146,9 @@ def test_rounds_say_what_was_drawn_and_what_was_to_be_expected(tiny_models: Tiny
         assert event.shape is not None
         assert event.shape[0] == 4
         assert len(event.drawn) == len(event.tokens)
-        assert sum(event.drawn) == 1 + event.shape[1] + 4 * event.shape[2]
+        levels = min(event.shape[1] + event.shape[2], 23 - event.position)
+        trunk = min(event.shape[1], levels)
+        assert sum(event.drawn) == 1 + trunk + 4 * (levels - trunk)
         told = event.verification
         assert told is not None
         assert told.predicted_tokens == pytest.approx(sum(told.reach))

@@ -19,7 +19,7 @@ from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
 from decoder.analysis.metrics import fold
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.errors import ConfigError, DeviceError, ModelError, PromptError
-from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, encode
+from decoder.events import LENGTH, End, Event, Round, Run, Start, Summary, decode_line, encode
 from decoder.forward.near_tie import Judge
 from decoder.knobs import MOST, KnobName
 from decoder.methods import WHOLE, same_until
@@ -174,9 +174,10 @@ def test_the_summary_adds_the_forward_passes_up(played: Played, method: str) -> 
 @pytest.mark.parametrize("method", TREES)
 @pytest.mark.parametrize("name", ["neox", "neox-strange"])
 def test_the_draft_runs_at_most_once_a_level_and_once_more(tiny_models: TinyModels, name: str, method: str) -> None:
-    for event in tiny_models.play(tiny_models.pair(name), "float32", PROMPT, replace(CONFIG, max_new_tokens=20)).rounds(
-        method
-    ):
+    rounds = tiny_models.play(tiny_models.pair(name), "float32", PROMPT, CONFIG).rounds(method)
+    whole = [event for event in rounds if event.limited_by != LENGTH]
+    assert len(whole) > 4
+    for event in whole:
         levels = max(depths(event.parents)) + (method == "alg1")
         assert event.draft_forwards is not None
         assert levels <= event.draft_forwards <= levels + 1
@@ -566,9 +567,19 @@ def test_trees_are_as_deep_as_the_context_allows_and_no_deeper(tiny_models: Tiny
         assert root + max(depths(event.parents)) < CONTEXT
 
 
-def test_trees_are_not_shortened_by_the_length_limit(tiny_models: TinyModels) -> None:
-    played = tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, RunConfig(("linear",), 1))
-    assert len(played.rounds("linear")[0].tokens) == 6
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("method", TREES)
+def test_the_length_limit_shortens_what_is_told_of_a_tree_and_not_what_is_drafted(
+    tiny_models: TinyModels, played: Played, method: str, length: int
+) -> None:
+    config = replace(CONFIG, methods=(method,), max_new_tokens=length)
+    short = tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, config)
+    assert short.tokens(method) == played.tokens(method)[:length]
+    for told, event in zip(short.rounds(method), played.rounds(method), strict=False):
+        levels = [depth + (method == "alg1") for depth in depths(event.parents)]
+        kept = [node for node, level in enumerate(levels) if node == 0 or level < length - event.position]
+        assert told.tokens == [event.tokens[node] for node in kept]
+        assert told.draft_forwards == event.draft_forwards
 
 
 def test_a_prompt_that_leaves_too_little_room_names_the_largest_number_that_fits(tiny_models: TinyModels) -> None:

@@ -170,7 +170,7 @@ def test_trees_may_outgrow_the_room_that_they_began_with(
     tiny_models: TinyModels, method: str, selection: Selection
 ) -> None:
     tree = replace(SMALL.of(DynaTree), selection=selection, history=False, rho_stop=0, rho_deep=0, tau=0, d0=2, d_max=3)
-    config = replace(SMALL, methods=(method,)).with_rules("dynatree", tree)
+    config = replace(SMALL, methods=(method,), max_new_tokens=48).with_rules("dynatree", tree)
     more: list[tuple[KnobName, float]] = [("n_max", 300), ("b_max", 16), ("b_mid", 16), ("b_min", 16), ("tau", 0)]
     more += [("fixed_branching", 16), ("k", 32)]
     played = steered(tiny_models, "neox", "float32", config, {2: more, 4: [("d_max", 12), ("d0", 11), ("n_max", 1024)]})
