@@ -38,6 +38,8 @@ Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
 
 _WAIT_S = 1.0
 """A terminal that is lost must not hold up the program for longer than two seconds, all in all."""
+_ASIDE_S = 0.4
+"""An export that was begun just before is waited for so long."""
 _FAULT = 1
 """Textual's exit code after an exception."""
 _HUNG_UP = 128 + signal.SIGHUP
@@ -123,6 +125,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
 def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, gone: bool) -> int:
     """Stops the work and prints the summary; returns the exit code, unless the work cannot be stopped."""
     app.remember_file(app.source.recorded)
+    app.aside.wait(_ASIDE_S)
     ended = app.source.close(_WAIT_S)
     if gone:
         os._exit(code)  # the terminal is closed, and a flush could block
@@ -134,6 +137,8 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, g
             told = lines(app.event_reader.session_log, command=command(), written=app.written_paths, width=width)
             out.writelines(f"{line}\n" for line in told)
             out.flush()
+    if app.aside.busy:
+        streams.say("an export was still being written and lacks files; wait for its note before you quit")
     if not ended:
         # A thread that loads a model cannot be interrupted, and Python's way out could hang or abort in native code.
         sys.stdout.flush()
