@@ -1,5 +1,6 @@
 """Runs an app with the terminal guarded, and prints the summary afterwards: what the command line starts."""
 
+import asyncio
 import gc
 import logging
 import os
@@ -23,6 +24,7 @@ from dynatui.render.server_words import summary
 from dynatui.screen.app import DynaApp
 from dynatui.screen.compare import CompareApp
 from dynatui.screen.exit_summary import lines
+from dynatui.screen.film import Screenplay, film
 from dynatui.screen.server_app import ServerApp
 from dynatui.session import Session, View
 from dynatui.sources.engine import EngineSource, load_engine
@@ -62,6 +64,20 @@ def replay(runs: Sequence[Sequence[Event]], view: View) -> int:
 def follow(path: Path, view: View) -> int:
     """Watches a recording that another process writes; the exit code."""
     return _show(FollowSource(path), view)
+
+
+def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
+    """The asciicast of a recorded run in a terminal of so many columns and lines, which nobody needs to have."""
+    source = TraceSource([run])
+    source.seek(source.played_s[1])
+    app = DynaApp(source, ticking=False)
+
+    async def laid_out() -> Screenplay:
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            return app.screenplay()
+
+    return b"".join(film(asyncio.run(laid_out()), run))
 
 
 def compare(left: Recording, right: Recording, view: View) -> int:

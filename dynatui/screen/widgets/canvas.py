@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS
 from rich.segment import Segment
 from rich.style import Style
@@ -73,8 +74,9 @@ class Canvas(Widget):
             frame.patch(self._looks_of_inks(), before, after, place.x, place.y + y)
 
     def still(self) -> Still:
-        """How and where it is drawn now."""
-        return Still(self._draw_panel, self.region, self._looks_of_inks())
+        """How and where it is drawn now, in all colours, for a player may know more of them than this terminal."""
+        looks = {ink: look(self._style(ink), ColorSystem.TRUECOLOR) for ink in self._inks}
+        return Still(self._draw_panel, self.region, looks)
 
     def redraw(self) -> None:
         """Draws every cell again."""

@@ -54,7 +54,7 @@ def test_frames_begin_with_the_run_and_end_with_all_of_it() -> None:
 
 
 def test_the_clock_is_the_watched_methods_own_decode_time() -> None:
-    events = [run(), structs.replace(plain_round("ar", 0), t=9.0), structs.replace(tree_round(0), t=0.5)]
+    events: list[Event] = [run(), structs.replace(plain_round("ar", 0), t=9.0), structs.replace(tree_round(0), t=0.5)]
     assert [moment.seconds for moment in moments(events, RunState())] == [0.0, 0.5, 0.5]
     assert [moment.seconds for moment in moments(events, RunState(chosen="ar"))] == [0.0, 9.0, 9.0]
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import json
+from rich.color import ColorSystem
 
 from decoder.events import Event
 from dynatui.record.reader import Runs
@@ -31,7 +32,10 @@ def played(lines: list[bytes], size: tuple[int, int]) -> Picture:
 
 
 def still(source: Source, view: View | None = None) -> DynaApp:
-    return DynaApp(source, view, ticking=False, clock=lambda: 0.0)
+    """The app, standing still, on a terminal that knows all colours."""
+    app = DynaApp(source, view, ticking=False, clock=lambda: 0.0)
+    app.console._color_system = ColorSystem.TRUECOLOR
+    return app
 
 
 @pytest.mark.parametrize("size", [(200, 60), (120, 40), (80, 24), (40, 10), (30, 3), (1, 1)])
@@ -52,6 +56,19 @@ async def test_it_shows_the_panels_that_the_user_has_chosen(keys: str) -> None:
         await pilot.pause()
         shown = played(list(film(app.screenplay(), app.viewpoint.shown.events)), (120, 40))
         assert not (rows := differing(await afresh(app, driver), shown.cells)), "\n".join(rows)
+
+
+async def test_a_film_of_a_view_that_looks_back_ends_as_one_that_follows() -> None:
+    pictures = []
+    for keys in ((), ("left", "left")):
+        app = still(ScriptedSource(WHOLE))
+        async with pictured(app, (120, 40)) as (pilot, _):
+            await pilot.press(*keys)
+            app.show_note("seen on the screen alone")
+            assert app.viewpoint.live is not bool(keys)
+            pictures.append(played(list(film(app.screenplay(), app.viewpoint.shown.events)), (120, 40)).cells)
+    assert not (rows := differing(*pictures)), "\n".join(rows)
+    assert "seen on" not in "".join(str(cell[0]) for row in pictures[0] for cell in row)
 
 
 async def test_without_colours_it_has_none() -> None:
