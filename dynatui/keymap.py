@@ -306,7 +306,7 @@ GROUPS = (
         "Keep",
         (
             Key(("r",), ("record",), "record", "record from here on to a file, or stop; the run's beginning is in it", _EVERYWHERE, 230),
-            Key(("x",), ("export",), "export", "write screen, figures, text and command line into a folder", _EVERYWHERE, 240),
+            Key(("x",), ("export",), "export", "write all there is to share into a folder: picture, tables, JSON, HTML page, asciicast", _EVERYWHERE, 240),
             Key(("y",), ("command",), "command", "show and copy the command line of these settings", _EVERYWHERE, 250),
             Key(("c",), ("copy_text",), "copy", "copy the text", _EVERYWHERE),
         ),

@@ -1,11 +1,16 @@
-"""`dynatui report`: a recording or a benchmark as one HTML page."""
+"""`dynatui report`: a recording or a benchmark as one HTML page, or a recorded run as an asciicast."""
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
 from dynatui.terminal import streams
+
+_FILM = ".cast"
+_USUAL_SIZE = (120, 40)
+"""Columns and lines where there is no terminal."""
 
 Source = Annotated[
     Path,
@@ -16,19 +21,30 @@ Source = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    Option(metavar="PAGE.html", help="The page.", show_default="named as what it shows, in this folder"),
+    Option(
+        metavar="PAGE.html|FILM.cast",
+        help="The page; with the ending .cast one run of a recording as an asciicast, in the size of this terminal.",
+        show_default="named as what it shows, in this folder",
+    ),
 ]
 RunNumber = Annotated[
-    int | None, Option("--run", metavar="N", min=1, help="Of a recording only this run, from 1.", show_default="all")
+    int | None,
+    Option(
+        "--run",
+        metavar="N",
+        min=1,
+        help="Of a recording only this run, from 1.",
+        show_default="all; of a film the first",
+    ),
 ]
-Force = Annotated[bool, Option("--force", help="Replace the page where there is one.")]
+Force = Annotated[bool, Option("--force", help="Replace the file where there is one.")]
 
 
 def report(source: Source, output: Output = None, run: RunNumber = None, *, force: Force = False) -> int:
     """Write a recording or a benchmark as one HTML page, which needs nothing but a browser.
 
     A recording becomes a replay with text, tree, curves and race, steered by the keyboard. The page holds the prompts
-    and texts of the recording.
+    and texts of the recording. With --output FILM.cast, one of its runs becomes an asciicast of the screen instead.
     """
     from dynatui.report.inputs import page_name, page_of, require_kept  # noqa: PLC0415 - help needs none of it
     from dynatui.report.output import require_free, write  # noqa: PLC0415
@@ -37,7 +53,15 @@ def report(source: Source, output: Output = None, run: RunNumber = None, *, forc
     place = output or page_name(source)
     require_kept(source, place)
     require_free(place, force=force)
-    text = written(page_of(source, run))
+    text = _film(source, run or 1) if place.suffix == _FILM else written(page_of(source, run))
     write(text, place, force=force)
     streams.say(f"wrote {place} ({len(text.encode()) / 1e6:.2f} MB)")
     return 0
+
+
+def _film(source: Path, number: int) -> str:
+    """One run of a recording as an asciicast."""
+    from dynatui.report.inputs import run_of  # noqa: PLC0415 - help needs none of it
+    from dynatui.screen.run import filmed  # noqa: PLC0415
+
+    return filmed(run_of(source, number), shutil.get_terminal_size(_USUAL_SIZE)).decode()

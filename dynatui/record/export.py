@@ -1,7 +1,7 @@
 """A run as files that other programs read: its figures, rounds and text.
 
-Pure functions make the contents, `export` alone writes them: all into one new folder that only its owner can open, or
-nothing. The figures are those that `--json` prints. Knows nothing of the screen: the picture comes as text.
+Pure functions make the contents, `fill` alone writes them: each file whole, all in one new folder that only its owner
+can open. The figures are those that `--json` prints. Knows nothing of the screen: the picture comes as text.
 """
 
 import csv
@@ -14,6 +14,7 @@ from io import StringIO
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import structs
 
@@ -25,51 +26,71 @@ from dynatui.record.recording import first_free, recordings_folder
 from dynatui.record.transcript import Transcript
 from dynatui.state.timeline import run_so_far
 
+Make: TypeAlias = Callable[[], bytes]
+"""Makes the content of a file, which may take long for a long run."""
+
 _FORMULA = ("=", "+", "-", "@")
 """A spreadsheet takes a text that begins so for a formula, and a formula can start programs."""
 _new = partial(Path.mkdir, mode=0o700, parents=True)
 
 
 class ExportError(DecoderError):
-    """The files cannot be written; none of them is left behind."""
+    """There is nothing to write, or it cannot be written; then none of the files is left behind."""
 
 
-def export(
-    folder: Path | None, *, events: Sequence[Event], svg: str, command: str, now: datetime | None = None
-) -> Path:
-    """Writes the newest run of `events` into a new folder, and returns that; raises an ExportError where it cannot.
+def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]:
+    """What makes each file of the newest run of `events`, by its name, the quickest first.
 
-    None as folder: one named after the local time, here or, where nothing can be written, beside the recordings.
+    Raises:
+        ExportError: There is no run yet.
     """
     told = run_so_far(events)
     if not told:
         raise ExportError("there is no run to export yet; try again when the first token is there")
-    files = contents(told, svg, command)  # which takes long for a long run; a folder shall not stay half full
+    return {
+        "screen.svg": svg.encode,
+        "command.txt": f"{clean(command)}\n".encode,
+        "run.jsonl": lambda: b"".join(map(encode, told)),
+        "text.txt": lambda: text(told).encode(),
+        "figures.json": lambda: figures_json(told).encode(),
+        "figures.csv": lambda: figures_csv(told).encode(),
+        "rounds.csv": lambda: rounds_csv(told).encode(),
+    }
+
+
+def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
+    """A folder that was not there before; None: one named after the local time, here or beside the recordings.
+
+    Raises:
+        ExportError: It cannot be made.
+    """
+    if folder is not None:
+        return _made(folder)
     stem = f"dynatui-{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
-    target = _new_folder(stem) if folder is None else _made(folder)
-    try:
-        for name, content in files.items():
-            descriptor = os.open(target / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    for parent in (Path.cwd, recordings_folder):
+        try:
+            return first_free(parent(), stem, "", _new, _unwritable)
+        except (ExportError, RecordingError, OSError) as error:
+            fault = error
+    raise ExportError(str(fault)) from None
+
+
+def fill(folder: Path, files: Mapping[str, Make]) -> None:
+    """Makes file after file in a new folder; each gets its name once it is whole.
+
+    Raises:
+        ExportError: One cannot be written; then the folder is gone.
+    """
+    for name, make in files.items():
+        content, partial = make(), folder / f"{name}.partial"
+        try:
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
-    except OSError as error:
-        shutil.rmtree(target, ignore_errors=True)
-        raise _unwritable(target, error) from None
-    return target
-
-
-def contents(events: Sequence[Event], svg: str, command: str) -> dict[str, bytes]:
-    """Every file of an export by its name; `events` are those of one run."""
-    texts = {
-        "screen.svg": svg,
-        "figures.json": figures_json(events),
-        "figures.csv": figures_csv(events),
-        "rounds.csv": rounds_csv(events),
-        "text.txt": text(events),
-        "command.txt": f"{clean(command)}\n",
-    }
-    recording = b"".join(map(encode, events))
-    return {name: content.encode() for name, content in texts.items()} | {"run.jsonl": recording}
+            partial.rename(folder / name)
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise _unwritable(folder, error) from None
 
 
 def figures_json(events: Iterable[Event]) -> str:
@@ -136,16 +157,6 @@ def _table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     table.writerow(head)
     table.writerows([str(value).lower() if isinstance(value, bool) else value for value in row] for row in rows)
     return out.getvalue()
-
-
-def _new_folder(stem: str) -> Path:
-    """A folder of that name here, or beside the recordings where nothing can be written here."""
-    for parent in (Path.cwd, recordings_folder):
-        try:
-            return first_free(parent(), stem, "", _new, _unwritable)
-        except (ExportError, RecordingError, OSError) as error:
-            fault = error
-    raise ExportError(str(fault)) from None
 
 
 def _made(target: Path) -> Path:

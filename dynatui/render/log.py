@@ -1,14 +1,25 @@
-"""The log: who turned which knob and why, and what else happened to the run, in words, the newest last."""
+"""The log: who turned which knob, why and to what effect, and what else happened to the run, in words, the newest last.
 
+The user's turns of one knob in a row are one line, as they are one mark on the curves. The turns with which A and B
+began say so, and are told however many came after them.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 from decoder.analysis.metrics import differs_by_design
-from dynatui.number_format import nth
+from decoder.events import Round
+from dynatui.keymap import KEYMAP, Keymap
+from dynatui.knobs import info
+from dynatui.number_format import nth, short
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
-from dynatui.render.words import continues, joint, reasons, tie_words, turned
-from dynatui.state.lane import Change, LaneState
+from dynatui.render.words import continues, joint, moved_back, reasons, tie_words, turned, written
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.lane import Change, LaneState, Mark
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import entry_of
 
@@ -42,32 +53,35 @@ class Entry:
 def log(scene: Scene, width: int, height: int) -> Rows:
     """As many of the newest lines as there is room for."""
     inner, room = inside((width, height))
-    lines = entries(scene.state)
+    lines = entries(scene.state, scene.pinned, scene.keys)
     below = min(scene.log_end, max(0, len(lines) - 1))
     told = [_row(entry, inner) for entry in lines[: len(lines) - below]]
     if not told:
         told = [(("nothing yet: every turn of a knob is told here, with who did it and why", "dim"),)]
-    turns = len(scene.state.lane.changes)
+    lane = scene.state.lane
+    turns = sum(turn.presses for turn in lane.turns) + sum(not change.by_user for change in lane.changes)
     title: Row = (("Log", "title"), (f" ─ {turns} {'turn' if turns == 1 else 'turns'} of knobs, and why", "dim"))
     if below:
         title = (*title, (f" ─ {below} more below", "warn"))
     return frame(title, told[-room:] if room else [], (width, height))
 
 
-def entries(state: RunState) -> list[Entry]:
-    """All that happened, the newest last."""
+def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -> list[Entry]:
+    """All that happened, the newest last; `pinned` is A of the watched method."""
     loaded = [Entry(None, "loading", step.step, ink="dim") for step in state.loading]
     ended = [
         Entry(None, end.method, _ENDS[end.reason], (end.error or "",), "bad" if end.reason == "error" else "good")
         for end in state.ends.values()
     ]
     failed = [Entry(None, "error", state.failure.message, ink="bad")] if state.failure else []
-    happened = sorted([*_changes(state.lane), *_difference(state)], key=lambda entry: entry.rounds or (0, 0))
+    turned_by_hand = [*_by_hand(state, pinned, keys), *_pinned_by_hand(state, pinned)]
+    told = [*_by_history(state.lane), *turned_by_hand, *_difference(state)]
+    happened = sorted(told, key=lambda entry: entry.rounds or (0, 0))
     return [*loaded, *happened, *ended, *failed]
 
 
-def _changes(lane: LaneState) -> list[Entry]:
-    """The turns of knobs; history's small steps in one direction are told as one."""
+def _by_history(lane: LaneState) -> Iterator[Entry]:
+    """History's moves; small steps in one direction are told as one."""
     told = list[tuple[int, Change]]()
     for change in lane.changes:
         if told and continues(change, told[-1][1]):
@@ -75,10 +89,79 @@ def _changes(lane: LaneState) -> list[Entry]:
             told.append((first, joint(change, before)))
         else:
             told.append((change.mark.round, change))
-    return [
-        Entry((first, change.mark.round), "you" if change.by_user else "history", turned(change), reasons(change, lane))
-        for first, change in told
-    ]
+    for first, change in told:
+        if not change.by_user:
+            yield Entry((first, change.mark.round), "history", turned(change), reasons(change, lane))
+
+
+def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entry]:
+    """The user's turns, each with what came of it."""
+    lane = state.lane
+    of_a = pinned.turns if pinned and pinned.of_run(state) else ()
+    lost = [turn for turn in of_a if not any(_holds(other, turn) for other in lane.turns)]
+    turns = [*lost, *lane.turns]
+    for turn, following in zip_longest(turns, turns[1:]):
+        sides = _sides(turn, state, pinned)
+        # Which turns came right after one that is no longer known is not known either.
+        effect = () if turn in lost else _moved_back(turn, lane, keys) or _effect(turn, following, lane)
+        presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
+        why = tuple("; ".join(filter(None, (sides, words))) for words in (*effect, ""))
+        yield Entry((turn.first, turn.round), "you", f"{turned(Change(turn, by_user=True))}{presses}", why)
+
+
+def _pinned_by_hand(state: RunState, pinned: Pin | None) -> Iterator[Entry]:
+    if pinned and pinned.by_hand and pinned.of_run(state) and pinned.rounds <= state.rounds:
+        yield Entry((pinned.rounds, pinned.rounds), "you", "A is pinned", ("what follows is B",))
+
+
+def _holds(turn: Mark, other: Mark) -> bool:
+    """Whether a turn is one of those that another stands for."""
+    return turn.name == other.name and turn.first <= other.round <= turn.round
+
+
+def _sides(turn: Mark, state: RunState, pinned: Pin | None) -> str:
+    """Which sides of the comparison began with a turn."""
+    if pinned is None:
+        return ""
+    here = pinned.of_run(state)
+    a = here and any(_holds(turn, other) for other in pinned.turns)
+    b = turn.round == state.lane.last_turn and turn not in pinned.turns
+    b &= not (here and pinned.by_hand) or turn.round >= pinned.rounds
+    sides = [name for name, began in (("A", a), ("B", b)) if began]
+    return f"{' and '.join(sides)} begin{'s' * (len(sides) == 1)} here" if sides else ""
+
+
+def _moved_back(turn: Mark, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
+    """That history has hidden a turn, in wordings; none where it has not."""
+    moved = moved_back(lane)
+    latest = next((other for other in reversed(lane.turns) if moved and other.name == moved.mark.name), None)
+    if moved is None or latest is not turn:
+        return ()
+    knob = info(turn.name)
+    own, now = written(knob, moved.mark.old), written(knob, moved.mark.new)
+    return f"history moved it back to {now}; {keys.cap('hold')} holds {own}", f"history moved it to {now}"
+
+
+def _effect(turn: Mark, following: Mark | None, lane: LaneState) -> tuple[str, ...]:
+    """What the rounds before a turn have yielded and as many after it, up to the next turn, in wordings."""
+    before = lane.past[max(0, turn.first - lane.window) : turn.first]
+    end = turn.round + (len(before) or lane.window)
+    after = lane.past[turn.round : min(end, following.first) if following else end]
+    if not after:
+        return ("no round under it yet",) if following is None else ()
+    then = f"{short(_yield(after))} in the {_counted(after)} after"
+    if not before:
+        return (f"L-bar {then}",)
+    now = f"L-bar {short(_yield(before))} in the {_counted(before)} before"
+    return f"{now}, {then}", f"L-bar {short(_yield(before))} before, {short(_yield(after))} after"
+
+
+def _yield(rounds: Sequence[Round]) -> float:
+    return math.fsum(len(event.committed) for event in rounds) / len(rounds)
+
+
+def _counted(rounds: Sequence[Round]) -> str:
+    return f"{len(rounds)} round{'s' * (len(rounds) != 1)}"
 
 
 def _difference(state: RunState) -> list[Entry]:

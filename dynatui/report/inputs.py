@@ -5,13 +5,14 @@ with what was begun. Knows no HTML.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
 from decoder.errors import ConfigError, DecoderError, first_line, shortened
+from decoder.events import Event
 from dynatui.files import opened
 from dynatui.record.reader import Runs
 from dynatui.record.recording import LONGEST_LINE
@@ -72,6 +73,18 @@ def page_of(path: Path, run: int | None = None) -> Page:
         raise _unreadable(path, error) from None
 
 
+def run_of(path: Path, number: int) -> Sequence[Event]:
+    """One run of a recording, counted from 1.
+
+    Raises:
+        DecoderError: It is no recording, cannot be read, or has no such run.
+    """
+    runs = Runs(path)
+    if number > len(runs):
+        raise ConfigError(f"{shortened(path)} has no run {number}; let --run be at most {len(runs)}")
+    return runs[number - 1]
+
+
 def name_of(path: Path) -> str:
     """What a file or folder is called, however it is reached: through links, or as `.` or `..`."""
     return Path(os.path.realpath(path)).name
@@ -126,12 +139,9 @@ def _kind(path: Path) -> Literal["recording", "speed", "paper"]:
 
 
 def _of_recording(path: Path, number: int | None) -> Page:
-    runs = Runs(path)
-    if number is not None and number > len(runs):
-        raise ConfigError(f"{shortened(path)} has no run {number}; let --run be at most {len(runs)}")
     if number is None:
-        return replay_page(path.name, runs)
-    return replay_page(path.name, [runs[number - 1]], first=number)
+        return replay_page(path.name, Runs(path))
+    return replay_page(path.name, [run_of(path, number)], first=number)
 
 
 def _of_speed(path: Path) -> Page:

@@ -41,8 +41,10 @@ from dynatui.render.layout import LAYOUTS, Layout, arranged, layout, shared_plac
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
+from dynatui.screen.aside import Aside
 from dynatui.screen.commands import view
 from dynatui.screen.event_reader import EventReader
+from dynatui.screen.film import Screenplay
 from dynatui.screen.frame_rate import FrameRate
 from dynatui.screen.pages.palette import Palette
 from dynatui.screen.scene_builder import SceneBuilder
@@ -92,6 +94,7 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         for cap in {cap for key in view.keys.keys for cap in key.caps} - usual:
             self.bind(bound(cap), f"press({cap!r})", show=False)
         self.text_panel = TextPanel()
+        self.aside = Aside(self.call_later)
         self.command_line = command_line
         self.written_paths: list[Path] = []
         """Recordings and exports, for the summary at the end."""
@@ -189,6 +192,11 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         """Shows the result of a key in one line."""
         self._note_until = self._clock() + _NOTE_S
         self.change_view(note=clean_line(note))
+
+    def screenplay(self) -> Screenplay:
+        """The panels as they lie on the main screen, and what they show."""
+        canvases = self.screen_stack[0].query(Canvas)
+        return Screenplay([each.still() for each in canvases if each.region.area], self.size, self.scene)
 
     def remember_file(self, path: Path | None) -> None:
         """Remembers a file that was written, for the summary at the end."""

@@ -8,6 +8,8 @@ from textual.screen import ModalScreen
 
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
+from dynatui.screen.aside import Aside
+from dynatui.screen.film import Screenplay
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.sources.source import Source
 from dynatui.state.ab_comparison import Pin
@@ -27,6 +29,8 @@ class Screen(Protocol):
     pins: dict[str, Pin]
     """A of each method that has one."""
     text_panel: TextPanel
+    aside: Aside
+    """Where work is done that takes long."""
     command_line: Callable[[], str]
     """Gives the command line of the present settings; an empty one where not all are known."""
 
@@ -53,6 +57,9 @@ class Screen(Protocol):
 
     def export_screenshot(self, *, title: str | None = None) -> str:
         """The picture as SVG."""
+
+    def screenplay(self) -> Screenplay:
+        """The panels as they lie there, and what they show."""
 
     def copy_to_clipboard(self, text: str) -> None:
         """Sends a text to the terminal's clipboard."""

@@ -1,5 +1,6 @@
 """Runs an app with the terminal guarded, and prints the summary afterwards: what the command line starts."""
 
+import asyncio
 import gc
 import logging
 import os
@@ -23,6 +24,7 @@ from dynatui.render.server_words import summary
 from dynatui.screen.app import DynaApp
 from dynatui.screen.compare import CompareApp
 from dynatui.screen.exit_summary import lines
+from dynatui.screen.film import Screenplay, film
 from dynatui.screen.server_app import ServerApp
 from dynatui.session import Session, View
 from dynatui.sources.engine import EngineSource, load_engine
@@ -38,6 +40,8 @@ Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
 
 _WAIT_S = 1.0
 """A terminal that is lost must not hold up the program for longer than two seconds, all in all."""
+_ASIDE_S = 0.4
+"""An export that was begun just before is waited for so long."""
 _FAULT = 1
 """Textual's exit code after an exception."""
 _HUNG_UP = 128 + signal.SIGHUP
@@ -60,6 +64,20 @@ def replay(runs: Sequence[Sequence[Event]], view: View) -> int:
 def follow(path: Path, view: View) -> int:
     """Watches a recording that another process writes; the exit code."""
     return _show(FollowSource(path), view)
+
+
+def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
+    """The asciicast of a recorded run in a terminal of so many columns and lines, which nobody needs to have."""
+    source = TraceSource([run])
+    source.seek(source.played_s[1])
+    app = DynaApp(source, ticking=False)
+
+    async def laid_out() -> Screenplay:
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            return app.screenplay()
+
+    return b"".join(film(asyncio.run(laid_out()), run))
 
 
 def compare(left: Recording, right: Recording, view: View) -> int:
@@ -123,6 +141,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
 def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, gone: bool) -> int:
     """Stops the work and prints the summary; returns the exit code, unless the work cannot be stopped."""
     app.remember_file(app.source.recorded)
+    app.aside.wait(_ASIDE_S)
     ended = app.source.close(_WAIT_S)
     if gone:
         os._exit(code)  # the terminal is closed, and a flush could block
@@ -134,6 +153,8 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, g
             told = lines(app.event_reader.session_log, command=command(), written=app.written_paths, width=width)
             out.writelines(f"{line}\n" for line in told)
             out.flush()
+    if app.aside.busy:
+        streams.say("an export was still being written and lacks files; wait for its note before you quit")
     if not ended:
         # A thread that loads a model cannot be interrupted, and Python's way out could hang or abort in native code.
         sys.stdout.flush()

@@ -19,7 +19,7 @@ from decoder.analysis.stalls import Stalls, Times, left_out_from, level_of
 from decoder.events import Knobs, Round
 from decoder.tree import share_of_depth
 from dynatui.number_format import short
-from dynatui.state.lane import Curves, LaneState
+from dynatui.state.lane import Curves, LaneState, Mark
 from dynatui.state.run_state import RunState
 
 Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_per_second"]
@@ -93,23 +93,30 @@ class Pin:
     started_at: str | None
     by_hand: bool = False
     """Whether the user pinned it; else a turn of a knob did, and a later one may pin anew."""
+    turns: tuple[Mark, ...] = ()
+    """The user's turns with which its settings began; none where they are those of the start."""
 
     @classmethod
     def of(cls, state: RunState, method: str, *, by_hand: bool = False) -> "Pin":
         """Freezes a method as it is now."""
         lane = state.lanes.get(method, LaneState())
         samples = samples_of(lane, since=lane.last_turn)
-        return cls(method, samples, len(lane.past), lane.curves, lane.knobs, _started(state), by_hand)
+        turns = tuple(turn for turn in lane.turns if turn.round == lane.last_turn)
+        return cls(method, samples, len(lane.past), lane.curves, lane.knobs, _started(state), by_hand, turns)
+
+    def of_run(self, state: RunState) -> bool:
+        """Whether it was pinned in the run that is shown."""
+        return _started(state) == self.started_at
 
     def since(self, state: RunState) -> Samples:
         """Rounds of B: after the pin and after the user's last turn, in this run or in another."""
         lane = state.lanes.get(self.method, LaneState())
-        return samples_of(lane, since=max(self.rounds if _started(state) == self.started_at else 0, lane.last_turn))
+        return samples_of(lane, since=max(self.rounds if self.of_run(state) else 0, lane.last_turn))
 
     def follows(self, state: RunState) -> bool:
         """Whether a turn made it that comes later in the run than what is shown."""
         shown = len(state.lanes.get(self.method, LaneState()).past)
-        return not self.by_hand and _started(state) == self.started_at and self.rounds > shown
+        return not self.by_hand and self.of_run(state) and self.rounds > shown
 
     def after_turn(self, state: RunState) -> "Pin":
         """The pin once another knob was turned; `state` is what was known before.

@@ -5,7 +5,7 @@ Every method of a race has a state of its own, so that any of them can be watche
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -27,7 +27,7 @@ WINDOW = 10
 IN_A_ROW = 10
 """A turn that follows one of the same knob after fewer rounds continues it: so few tell nothing of a value."""
 _MOST_POINTS = 512
-_MOST_MARKS = 32
+_MOST_TURNS = 200
 _MOST_CHANGES = 200
 _LARGEST = 1e6
 _LONGEST_WINDOW = 1000
@@ -57,20 +57,24 @@ class Curve(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Mark:
-    """A knob that the user turned, at the first round under its new value; turns of one knob in a row are one."""
+    """A knob that was turned, at the first round under its new value; the user's turns of one knob in a row are one."""
 
     round: int
     name: KnobName
     old: float
     new: float
-    token: int = 0
+    token: int
     """Tokens of the text before that round."""
+    first: int
+    """The first round under the first of its turns."""
+    presses: int = 1
+    """How many turns it is."""
 
     def joined(self, later: "Mark") -> "Mark | None":
         """Both as one, from the value that the hand left, where the later one continues this."""
         if later.name != self.name or later.round - self.round >= IN_A_ROW:
             return None
-        return Mark(later.round, self.name, self.old, later.new, later.token)
+        return replace(later, old=self.old, first=self.first, presses=self.presses + later.presses)
 
 
 @dataclass(frozen=True)
@@ -110,8 +114,8 @@ class LaneState(msgspec.Struct, frozen=True):
     past: SharedList[Round] = msgspec.field(default_factory=SharedList)
     """Its rounds, the oldest first."""
     curves: Curves = Curves()
-    marks: tuple[Mark, ...] = ()
-    """What the user turned."""
+    turns: tuple[Mark, ...] = ()
+    """What the user turned, the newest last."""
     last_turn: int = 0
     """The first round under the present values of the user's."""
     changes: tuple[Change, ...] = ()
@@ -138,6 +142,11 @@ class LaneState(msgspec.Struct, frozen=True):
     def window(self) -> int:
         """Rounds that the curves are averaged over."""
         return min(_LONGEST_WINDOW, max(1, int(self.parameter("window", WINDOW))))
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """The turns that left another value than they found."""
+        return tuple(turn for turn in self.turns if turn.old != turn.new)
 
     @property
     def newest(self) -> Round | None:
@@ -235,22 +244,20 @@ def turned(lane: LaneState, event: Knob) -> LaneState:
         lane = structs.replace(lane, history=bool(event.new))
     elif lane.knobs is not None and event.name in Knobs.__struct_fields__:
         lane = structs.replace(lane, knobs=structs.replace(lane.knobs, **{str(event.name): event.new}))
-    mark = Mark(event.round, event.name, event.old, event.new, lane.committed)
+    mark = Mark(event.round, event.name, event.old, event.new, lane.committed, event.round)
     change = Change(mark, by_user, None if by_user else lane.ruled_acceptance)
     return structs.replace(
         lane,
-        marks=_with(lane.marks, mark) if by_user and mark.old != mark.new else lane.marks,
+        turns=_with(lane.turns, mark) if by_user else lane.turns,
         last_turn=event.round if by_user else lane.last_turn,
         draft_depths=() if by_user else lane.draft_depths,
         changes=(*lane.changes, change)[-_MOST_CHANGES:],
     )
 
 
-def _with(marks: tuple[Mark, ...], mark: Mark) -> tuple[Mark, ...]:
-    joint = marks[-1].joined(mark) if marks else None
-    if joint is None:
-        return (*marks, mark)[-_MOST_MARKS:]
-    return (*marks[:-1], joint) if joint.old != joint.new else marks[:-1]
+def _with(turns: tuple[Mark, ...], mark: Mark) -> tuple[Mark, ...]:
+    joint = turns[-1].joined(mark) if turns else None
+    return (*turns, mark)[-_MOST_TURNS:] if joint is None else (*turns[:-1], joint)
 
 
 def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:

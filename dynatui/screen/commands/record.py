@@ -1,7 +1,15 @@
 """What is recorded, exported and copied: events, figures, the command line, the text."""
 
-from dynatui.record.export import export as write_export
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from decoder.errors import DecoderError
+from dynatui.record.export import Make, files_of, fill, new_folder
 from dynatui.record.recording import new_recording_path
+from dynatui.report.page import written
+from dynatui.report.replay import replay_page
+from dynatui.screen.film import film
 from dynatui.screen.pages.page import TextPage
 from dynatui.screen.protocol import Screen
 
@@ -20,15 +28,29 @@ def record(screen: Screen) -> None:
 
 
 def export(screen: Screen) -> None:
-    """Writes everything about this run into a folder."""
-    folder = write_export(
-        None,
-        events=screen.viewpoint.shown.events,
-        svg=screen.export_screenshot(title="dynatui"),
-        command=screen.command_line(),
-    )
+    """Writes everything about this run into a folder, aside: a long run takes a while."""
+    if screen.aside.busy:
+        screen.show_note("the export before is still being written")
+        return
+    events, play = screen.viewpoint.shown.events, screen.screenplay()
+    files = files_of(events, screen.export_screenshot(title="dynatui"), screen.command_line())
+    folder = new_folder()
+    files["replay.html"] = lambda: written(replay_page(folder.name, [events])).encode()
+    files["screen.cast"] = lambda: b"".join(film(play, events))
+    screen.show_note(f"writing {len(files)} files to {folder}")
+    screen.aside.start(partial(_fill, screen, folder, files), partial(_tell, screen, folder, files))
+
+
+def _fill(screen: Screen, folder: Path, files: Mapping[str, Make]) -> None:
+    fill(folder, files)
     screen.remember_file(folder)
-    screen.show_note(f"exported to {folder}")
+
+
+def _tell(screen: Screen, folder: Path, files: Mapping[str, Make], fault: Exception | None) -> None:
+    """Says that an export is there, or why not."""
+    if fault is not None and not isinstance(fault, DecoderError):
+        raise fault
+    screen.show_note(str(fault) if fault else f"exported {len(files)} files to {folder}: {', '.join(files)}")
 
 
 def command(screen: Screen) -> None:

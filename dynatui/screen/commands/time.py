@@ -46,7 +46,8 @@ def step(screen: Screen) -> None:
 
 
 def _scroll_log(screen: Screen, below: int) -> None:
-    screen.change_view(log_end=min(max(0, below), max(0, len(log.entries(screen.viewpoint.state)) - 1)))
+    lines = log.entries(screen.scene.state, screen.scene.pinned, screen.scene.keys)
+    screen.change_view(log_end=min(max(0, below), max(0, len(lines) - 1)))
 
 
 def _note_whose_round(screen: Screen) -> None:

@@ -5,8 +5,10 @@ change of size, layout or theme, Textual composes it from `render_lines`. Either
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS
 from rich.segment import Segment
 from rich.style import Style
@@ -23,6 +25,16 @@ Change: TypeAlias = tuple[int, Cells, Cells]
 """Number of a row, before, after."""
 DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
 """Draws a scene in a width and a height."""
+
+
+@dataclass(frozen=True)
+class Still:
+    """A panel as it lies on the screen, for whoever draws it elsewhere."""
+
+    draw: DrawPanel
+    region: Region
+    looks: Mapping[Ink, Look]
+
 
 _WORTH_SCROLLING = 4
 """Changed rows; of fewer, each is written."""
@@ -60,6 +72,11 @@ class Canvas(Widget):
             changes = self._scroll(changes, place, frame)
         for y, before, after in changes:
             frame.patch(self._looks_of_inks(), before, after, place.x, place.y + y)
+
+    def still(self) -> Still:
+        """How and where it is drawn now, in all colours, for a player may know more of them than this terminal."""
+        looks = {ink: look(self._style(ink), ColorSystem.TRUECOLOR) for ink in self._inks}
+        return Still(self._draw_panel, self.region, looks)
 
     def redraw(self) -> None:
         """Draws every cell again."""
@@ -109,7 +126,7 @@ class Canvas(Widget):
         before = list(zip(self._drawn, self._rows, strict=True)) if self._drawn_size == self.size else []
         self._drawn, self._drawn_size = self._draw_panel(self._scene, *self.size), self.size
         self._rows = [
-            before[y][1] if y < len(before) and before[y][0] == row else _fitted(row, self.size.width, self._scene)
+            before[y][1] if y < len(before) and before[y][0] == row else fitted(row, self.size.width, self._scene)
             for y, row in enumerate(self._drawn)
         ]
 
@@ -147,7 +164,8 @@ class Canvas(Widget):
         return self._looks
 
 
-def _fitted(row: Row, width: int, scene: Scene) -> Cells:
+def fitted(row: Row, width: int, scene: Scene) -> Cells:
+    """A row as the terminal holds it, in the signs that the scene asks for."""
     made = cells(in_ascii([row])[0] if scene.symbols == "ascii" else row)
     fits = made.cells is not None and len(made.cells) == width
     return made if fits else cells(fit(made.row, width))

@@ -110,3 +110,20 @@ def test_a_page_of_a_recording_needs_no_torch(recorded: Path) -> None:
     code = "import sys; from dynatui.cli.main import main; main(sys.argv[1:]); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "report", str(recorded)], capture_output=True, check=True)
     assert done.stdout == b"False\n"
+
+
+def test_a_run_becomes_an_asciicast_where_the_file_is_named_so(recorded: Path) -> None:
+    assert main(["report", str(recorded), "--output", "run.cast"]) == 0
+    header, *frames = map(msgspec.json.decode, Path("run.cast").read_bytes().splitlines())
+    assert (header["version"], header["width"] > 0, header["height"] > 0) == (2, True, True)
+    assert frames
+    assert all(kind == "o" for _, kind, _ in frames)
+
+
+def test_a_film_follows_the_rules_of_pages(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("run.cast").write_text("mine")
+    assert main(["report", str(recorded), "--output", "run.cast"]) == 2
+    assert "run.cast exists already" in capsys.readouterr().err
+    assert main(["report", str(recorded), "--output", "other.cast", "--run", "99"]) == 2
+    assert "has no run 99" in capsys.readouterr().err
+    assert [path.read_text() for path in Path().iterdir()] == ["mine"]

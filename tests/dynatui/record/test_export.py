@@ -12,7 +12,17 @@ from msgspec import json, structs
 
 from decoder.events import Event, Figures, Round, Run, Summary
 from dynatui.cli.headless import replay
-from dynatui.record.export import ROUND_COLUMNS, ExportError, export, figures_csv, figures_json, rounds_csv, text
+from dynatui.record.export import (  # fmt: skip
+    ROUND_COLUMNS,
+    ExportError,
+    figures_csv,
+    figures_json,
+    files_of,
+    fill,
+    new_folder,
+    rounds_csv,
+    text,
+)
 from dynatui.record.reader import read
 from dynatui.record.transcript import Transcript
 from tests.dynatui.scripted_runs import HOSTILE, run, story
@@ -29,8 +39,10 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def exported(events: list[Event] | None = None, folder: Path | None = None) -> Path:
-    told = story() if events is None else events
-    return export(folder, events=told, svg="<svg/>", command="dynatui --d0 6", now=NOON)
+    files = files_of(story() if events is None else events, "<svg/>", "dynatui --d0 6")
+    made = new_folder(folder, NOON)
+    fill(made, files)
+    return made
 
 
 def table(content: str) -> list[dict[str, str]]:
@@ -124,7 +136,7 @@ def _kept(event: Event) -> bool:
 def test_nothing_that_is_opened_as_text_steers_a_terminal() -> None:
     events = [run(("dynatree",), HOSTILE), *(e for e in story() if getattr(e, "method", "") == "dynatree")]
     events = [structs.replace(e, text=HOSTILE) if isinstance(e, Round) else e for e in events]
-    folder = export(None, events=events, svg="<svg/>", command=f"dynatui --prompt {HOSTILE}")
+    fill(folder := new_folder(), files_of(events, "<svg/>", f"dynatui --prompt {HOSTILE}"))
     for path in folder.iterdir():
         steering = "\x1b\x07\r" if path.name in ("run.jsonl", "figures.json") else "\x1b\x07\x9b\u202e\r\x7f"
         assert not set(steering) & set(path.read_text()), path.name
@@ -163,7 +175,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     opened = os.open
 
     def full(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        if Path(path).name == "rounds.csv":
+        if Path(path).name.startswith("rounds.csv"):
             raise OSError(28, "No space left on device")
         return opened(path, flags, mode, dir_fd=dir_fd)
 
@@ -171,3 +183,27 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(ExportError, match="No space left on device"):
         exported()
     assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_a_file_has_its_name_once_it_is_whole(tmp_path: Path) -> None:
+    seen: list[set[str]] = []
+
+    def look() -> bytes:
+        seen.append({path.name for path in folder.iterdir()})
+        return b"second"
+
+    folder = new_folder(tmp_path / "new")
+    fill(folder, {"first": lambda: b"first", "second": look})
+    assert seen == [{"first"}]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"first": b"first", "second": b"second"}
+
+
+def test_a_program_that_is_killed_leaves_whole_files_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    folder = new_folder(tmp_path / "new")
+    monkeypatch.setattr(Path, "rename", killed)
+    with pytest.raises(KeyboardInterrupt):
+        fill(folder, {"run.jsonl": lambda: b"{}"})
+    assert not (folder / "run.jsonl").exists()

@@ -24,7 +24,8 @@ from decoder.errors import RecordingError
 from decoder.events import SCHEMA, Event, Round, encode
 from dynatui.cli import headless
 from dynatui.record import checks
-from dynatui.record.export import contents
+from dynatui.record.cast import moments
+from dynatui.record.export import files_of
 from dynatui.record.reader import read
 from dynatui.record.transcript import Transcript
 from dynatui.render import cards, curves, race, status, tree, versus
@@ -261,7 +262,9 @@ def show(events: list[Event]) -> None:
         assert not set("\x1b\x07\x9b\u202e\r\x7f\n") & set(told)
     assert not set("\x1b\x07\x9b\u202e\r\x7f") & set("\n".join(lines(log)))
     headless.replay(events, Transcript(StringIO(), StringIO(), as_json=True))
-    contents(events, "", "")
+    assert all(make() is not None for make in files_of(events, "", "").values())
+    times = [moment.seconds for moment in moments(events, RunState())]
+    assert times == sorted(times)
     play(events)
 
 

@@ -1,11 +1,15 @@
 """The log of turns and of what else happened."""
 
+from functools import reduce
+
 from msgspec import structs
 
 from decoder.events import End, Event, Knob, Summary
 from dynatui.render.log import entries, log
 from dynatui.render.scene import Scene
-from dynatui.state.run_state import Failure, Loading, RunState
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.lane import IN_A_ROW
+from dynatui.state.run_state import Failure, Loading, RunState, apply
 from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, state_of, tree_round
 
 
@@ -28,9 +32,83 @@ def test_a_move_of_history_is_told_with_its_reason() -> None:
     ]
 
 
-def test_a_turn_of_the_user_needs_no_reason() -> None:
-    assert told(moved(3, "n_max", 256, 128, "user")) == ["round 4        you       N_max 256 → 128"]
-    assert told(moved(3, "history", 1, 0, "user")) == ["round 4        you       history on → off"]
+def test_a_turn_of_the_user_is_told_with_what_came_of_it() -> None:
+    rounds = [structs.replace(tree_round(number), committed=[11]) for number in (3, 4)]
+    assert told(moved(3, "n_max", 256, 128, "user"), *rounds) == [
+        "round 4        you       N_max 256 → 128: L-bar 3.00 in the 3 rounds before, 1.00 in the 2 rounds after"
+    ]
+
+
+def test_a_turn_that_no_round_obeyed_says_so() -> None:
+    assert told(moved(3, "history", 1, 0, "user")) == [
+        "round 4        you       history on → off: no round under it yet"
+    ]
+
+
+def test_a_held_key_is_one_line_from_its_first_value_to_its_last() -> None:
+    steps = [moved(3, "tau_h", 0.5 + 0.05 * step, 0.55 + 0.05 * step, "user") for step in range(6)]
+    later = [tree_round(3), moved(4, "tau_h", 0.8, 0.85, "user"), tree_round(4)]
+    (line,) = told(*steps, *later)
+    assert line.startswith("rounds 4-5     you       τh .5 → .85 (7 presses): L-bar 3.00 in the 3 rounds before, ")
+
+
+def test_lines_of_the_users_turns_are_the_marks_of_the_curves() -> None:
+    far = [tree_round(number) for number in range(3, 3 + IN_A_ROW)]
+    moves = [moved(3, "d0", 5, 6, "user"), *far, moved(3 + IN_A_ROW, "d0", 6, 7, "user")]
+    state = state_of([run(), *(tree_round(number) for number in range(3)), *moves])
+    assert [entry.rounds for entry in entries(state)] == [(mark.first, mark.round) for mark in state.lane.marks]
+    assert len(entries(state)) == 2
+
+
+def test_a_turn_that_history_has_moved_back_says_so_and_which_key_holds_it() -> None:
+    page = told(moved(3, "d0", 5, 8, "user"), tree_round(3), moved(4, "d0", 8, 6.4))
+    assert page[0] == "round 4        you       D0 5 → 8: history moved it back to 6.4; H holds 8"
+
+
+def pinned(state: RunState, *, by_hand: bool = False) -> Pin:
+    return Pin.of(state, "dynatree", by_hand=by_hand)
+
+
+def grown(state: RunState, *records: Event) -> RunState:
+    return reduce(apply, records, state)
+
+
+def rounds(first: int, count: int) -> list[Event]:
+    return [tree_round(number) for number in range(first, first + count)]
+
+
+def test_the_turns_with_which_a_and_b_began_say_so() -> None:
+    before = state_of([run(), *rounds(0, 3), moved(3, "n_max", 256, 128, "user"), *rounds(3, 12)])
+    after = grown(before, moved(15, "n_max", 128, 64, "user"), *rounds(15, 2))
+    first, last = entries(after, pinned(before))
+    assert first.why[-1] == "A begins here"
+    assert last.why[-1] == "B begins here"
+
+
+def test_a_pin_of_the_users_own_is_a_line_after_which_b_begins() -> None:
+    state = state_of([run(), *rounds(0, 3), moved(3, "n_max", 256, 128, "user"), *rounds(3, 12)])
+    turn, pin = entries(state, pinned(state, by_hand=True))
+    assert turn.why[-1] == "A begins here"
+    assert (pin.rounds, pin.what, pin.why) == ((15, 15), "A is pinned", ("what follows is B",))
+
+
+def test_no_number_of_later_turns_drops_the_line_of_a() -> None:
+    before = state_of([run(), *rounds(0, 3), moved(3, "n_max", 256, 128, "user"), *rounds(3, 12)])
+    names = ("d0", "tau_l")
+    later = (moved(15 + n, names[n % 2], 0.1 * n, 0.1 * n + 0.1, "user") for n in range(500))
+    after = grown(before, *later)
+    lines_of_a = [entry for entry in entries(after, pinned(before, by_hand=True)) if "A begins here" in entry.why]
+    assert [entry.what for entry in lines_of_a] == ["N_max 256 → 128"]
+    assert len(entries(after)) < 500
+
+
+def test_no_number_of_historys_moves_drops_the_line_of_b() -> None:
+    before = state_of([run(), *rounds(0, 12)])
+    moves = (moved(13 + n, "tau_h", 0.9 - 0.001 * n, 0.899 - 0.001 * n) for n in range(500))
+    after = grown(before, moved(12, "n_max", 256, 128, "user"), *moves)
+    assert [entry.what for entry in entries(after, pinned(before)) if "B begins here" in entry.why] == [
+        "N_max 256 → 128"
+    ]
 
 
 def test_small_steps_in_one_direction_are_told_as_one() -> None:
@@ -77,9 +155,10 @@ def test_an_empty_log_says_what_will_be_told() -> None:
 
 
 def test_the_newest_lines_are_shown_where_there_is_no_room_for_all() -> None:
-    page = told(*(moved(number, "d0", number, number + 1, "user") for number in range(3, 30)))
+    names = ("d0", "n_max")
+    page = told(*(moved(number, names[number % 2], number, number + 1, "user") for number in range(3, 30)))
     assert len(page) == 10
-    assert page[-1].endswith("D0 29 → 30")
+    assert page[-1].endswith("N_max 29 → 30: no round under it yet")
 
 
 def test_a_failure_stays_on_one_line() -> None:

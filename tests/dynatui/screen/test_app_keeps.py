@@ -1,13 +1,22 @@
 """What the keys write to disk, and what is left on the normal screen after the app."""
 
+import csv
+import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec import json
+from textual.pilot import Pilot
 
-from dynatui.record.reader import read
+from dynatui.record.reader import Runs, read
 from dynatui.screen import exit_summary
+from dynatui.screen.app import DynaApp
+from dynatui.screen.commands import record
 from dynatui.state.run_state import Prompt
-from tests.dynatui.screen.shown_app import screen_text, shown
+from tests.dynatui.screen.shown_app import FULL, screen_text, shown
 from tests.dynatui.scripted_runs import story
 
 
@@ -38,14 +47,88 @@ async def test_what_is_recorded_already_is_not_recorded_again() -> None:
         assert "recording already" in screen_text(app)
 
 
+async def exported(app: DynaApp, pilot: Pilot[None]) -> None:
+    """Presses the key, and waits until the files are there."""
+    await pilot.press("x")
+    app.aside.wait(30)
+    await pilot.pause()
+
+
 async def test_an_export_holds_the_run_as_it_is_shown(tmp_path: Path) -> None:
     async with shown() as (app, _, pilot):
-        await pilot.press("x")
-        await pilot.pause()
+        await exported(app, pilot)
         (folder,) = app.written_paths
         assert folder.is_relative_to(tmp_path)
         assert read(folder / "run.jsonl") == story()[:-3]
-        assert "<svg" in (folder / "screen.svg").read_text()
+
+
+async def test_an_export_has_all_that_is_shared_each_in_its_format() -> None:
+    async with shown() as (app, _, pilot):
+        await exported(app, pilot)
+        (folder,) = app.written_paths
+    assert ET.fromstring((folder / "screen.svg").read_text()).tag.endswith("svg")  # noqa: S314 - our own file
+    with (folder / "figures.csv").open(newline="") as file:
+        assert next(csv.reader(file))[0] == "method"
+    assert [event for events in Runs(folder / "run.jsonl") for event in events] == story()[:-3]
+    page = (folder / "replay.html").read_text()
+    assert "Once upon" in page
+    assert "</html>" in page
+    header, *frames = [json.decode(line) for line in (folder / "screen.cast").read_bytes().splitlines()]
+    assert (header["version"], header["width"], header["height"]) == (2, *FULL)
+    assert all(kind == "o" for _, kind, _ in frames)
+
+
+async def test_a_second_export_leaves_the_first_as_it_is() -> None:
+    async with shown() as (app, _, pilot):
+        await exported(app, pilot)
+        before = {path: path.read_bytes() for path in app.written_paths[0].iterdir()}
+        await exported(app, pilot)
+        first, second = app.written_paths
+    assert {path: path.read_bytes() for path in first.iterdir()} == before
+    assert {path.name for path in second.iterdir()} == {path.name for path in before}
+
+
+async def test_the_note_of_an_export_says_how_many_files_there_are_and_where() -> None:
+    async with shown(size=(240, 60)) as (app, _, pilot):
+        await exported(app, pilot)
+        assert f"exported 9 files to {app.written_paths[0]}" in screen_text(app)
+
+
+async def test_the_screen_goes_on_while_an_export_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+
+    def slow(*_: object) -> Iterator[bytes]:
+        go_on.wait(30)
+        yield b""
+
+    monkeypatch.setattr(record, "film", slow)
+    async with shown(size=(240, 60)) as (app, _, pilot):
+        await pilot.press("x")
+        assert "writing 9 files to" in screen_text(app)
+        await pilot.press("8", "x")
+        assert app.scene.panel == "log"
+        assert "still being written" in screen_text(app)
+        go_on.set()
+        app.aside.wait(30)
+        await pilot.pause()
+        assert "exported 9 files" in screen_text(app)
+        assert len(app.written_paths) == 1
+
+
+async def test_an_export_into_a_full_disk_is_one_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def full(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        return _no_space() if Path(path).name.startswith("screen.cast") else opened(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr("os.open", full)
+    async with shown(size=(240, 60)) as (app, _, pilot):
+        await exported(app, pilot)
+        assert app.written_paths == []
+        assert "No space left on device" in screen_text(app)
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_an_export_that_cannot_be_written_is_said_and_nothing_else_happens(

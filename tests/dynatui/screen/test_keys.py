@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec import structs
 from textual.containers import VerticalScroll
 from textual.pilot import Pilot
 
@@ -162,6 +163,7 @@ async def test_j_and_k_are_arrow_keys_while_watching() -> None:
 
 async def test_in_the_log_they_move_its_lines() -> None:
     turns = [turn(number, 5.0 - number) for number in range(3)]
+    turns[1] = structs.replace(turns[1], name="n_max")  # else they are one line
     events = [run(), *(event for number in range(3) for event in (tree_round(number), turns[number]))]
     async with shown([Prompt(1, 1), *events], TABBED) as (app, _, pilot):
         await pilot.press("8")

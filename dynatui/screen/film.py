@@ -1,0 +1,99 @@
+"""The panels as they lie on the screen, drawn again for other moments of a run, as what a terminal would be sent.
+
+A film is taken of the screen by the app's thread and developed in another: it draws with the same functions as the
+canvases and shares nothing with them. Knows no app.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from textual.geometry import Region
+
+from decoder.events import Event, Run
+from dynatui.record.cast import Moment, cast, moments
+from dynatui.render.ink import fit
+from dynatui.render.scene import Scene
+from dynatui.render.text import TextPanel
+from dynatui.screen.widgets.canvas import Still, fitted
+from dynatui.screen.widgets.wire import NOTHING, Cells, Frame, cells
+from dynatui.state.run_state import RunState
+
+_CURSOR_OFF, _CLEAR = "\x1b[?25l", "\x1b[2J"
+
+
+@dataclass(frozen=True)
+class Screenplay:
+    """All that a film needs to know of the screen."""
+
+    stills: Sequence[Still]
+    size: tuple[int, int]
+    scene: Scene
+    """As it is shown now: which panels, symbols and keys."""
+
+
+def film(play: Screenplay, events: Sequence[Event]) -> Iterator[bytes]:
+    """The asciicast of a run, at the speed of the show unless that is faster than the run."""
+    scene = play.scene
+    before = RunState(chosen=scene.state.watched, prompt=scene.state.prompt)
+    run = next(event for event in events if isinstance(event, Run))
+    yield from cast(
+        _frames(play, list(moments(events, before, min(1.0, scene.speed)))),
+        size=play.size,
+        title=f"dynatui: {before.chosen}",
+        started_at=run.started_at,
+    )
+
+
+def scene_at(scene: Scene, state: RunState, rounds: int) -> Scene:
+    """What is shown at another moment of a run that has so many rounds in all, by those who look at it live."""
+    newest = state.lane.newest
+    place = replace(
+        scene.place, round=state.rounds, rounds=rounds, seconds=newest.t if newest else 0.0, live=True, played=None
+    )
+    return replace(
+        scene,
+        state=state,
+        whole=None,
+        place=place,
+        pinned=None if scene.pinned is not None and scene.pinned.follows(state) else scene.pinned,
+        frozen=False,
+        paused=False,
+        stage=None,
+        broke="",
+        wanted={},
+        hits=(),
+        note="",
+    )
+
+
+def _frames(play: Screenplay, shown: Sequence[Moment]) -> Iterator[tuple[float, str]]:
+    panels = [_Panel(still, play.size) for still in play.stills]
+    rounds, opening = shown[-1].state.rounds, f"{_CURSOR_OFF}{_CLEAR}"
+    for moment in shown:
+        frame, scene = Frame(), scene_at(play.scene, moment.state, rounds)
+        for panel in panels:
+            panel.show(scene, frame)
+        yield moment.seconds, f"{opening}{frame.text()}"
+        opening = ""
+
+
+class _Panel:
+    """A panel of the film, which sends what changed since its last frame."""
+
+    def __init__(self, still: Still, size: tuple[int, int]) -> None:
+        # The one panel that remembers what it drew; the app's own is the app's.
+        self._draw = TextPanel() if isinstance(still.draw, TextPanel) else still.draw
+        self._still = still
+        self._visible = still.region.intersection(Region(0, 0, *size))
+        self._rows: list[Cells] = [NOTHING] * self._visible.height
+
+    def show(self, scene: Scene, frame: Frame) -> None:
+        """Adds the changes to a frame."""
+        still, (left, top, width, height) = self._still, self._visible
+        drawn = self._draw(scene, still.region.width, still.region.height)
+        rows = [fitted(row, still.region.width, scene) for row in [*drawn, *[()] * height][:height]]
+        if width < still.region.width:
+            rows = [cells(fit(row.row, width)) for row in rows]
+        for y, (before, after) in enumerate(zip(self._rows, rows, strict=True)):
+            frame.patch(still.looks, before, after, left, top + y)
+        self._rows = rows
