@@ -297,8 +297,8 @@ GROUPS = (
     Group(
         "Prompts",
         (
-            Key(("n", "N"), ("prompt(1)", "prompt(-1)"), "prompt", "next, previous prompt", _NOT_SEARCHING, 210, ("next", "previous"), ("next_prompt", "previous_prompt")),
-            Key(("R",), ("prompt(0)",), "restart", "restart this prompt; after an error: try again", _EVERYWHERE, 220),
+            Key(("n", "N"), ("prompt(1)", "prompt(-1)"), "prompt", "next, previous prompt; asks before it leaves a run that is not recorded", _NOT_SEARCHING, 210, ("next", "previous"), ("next_prompt", "previous_prompt")),
+            Key(("R",), ("prompt(0)",), "restart", "restart this prompt, asking as well; after an error: try again", _EVERYWHERE, 220),
             Key(("E",), ("edit",), "edit", "edit this prompt and run it", _EVERYWHERE),
         ),
     ),

@@ -166,7 +166,9 @@ def _at_right(rank: int, ink: Ink, *wordings: str) -> _Part:
 
 
 def essentials(scene: Scene, width: int, _height: int) -> Rows:
-    """All that matters on one line, for terminals that have room for nothing else."""
+    """All that matters on one line, for terminals that have room for nothing else; at first what the last key did."""
+    if scene.note:
+        return [fit(((scene.note, "strong"),), width)]
     state = scene.state
     entry, knobs, doing = state.figures().get(state.watched), state.lane.knobs, activity(scene)
     if entry is None:

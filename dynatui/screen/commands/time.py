@@ -1,11 +1,10 @@
-"""Moving in time: freeze, pause, step, look back, and from prompt to prompt."""
+"""Moving in time: freeze, pause, step, look back."""
 
 import sys
 
 from dynatui.keymap import CURSOR
 from dynatui.render import log
 from dynatui.screen.pages.breakpoints import BreakScreen
-from dynatui.screen.pages.input import EditScreen
 from dynatui.screen.protocol import Screen
 
 
@@ -124,24 +123,3 @@ def _leave_text(screen: Screen) -> None:
     """Takes the cursor away, whose round is not shown any more."""
     if screen.scene.mode in CURSOR:
         screen.change_view(mode="watch", cursor=None)
-
-
-def prompt(screen: Screen, step: int) -> None:
-    """Another prompt, or this one again."""
-    live(screen)
-    screen.source.go(step)
-
-
-def edit(screen: Screen) -> None:
-    """Opens the prompt for changes."""
-    controls = screen.source.controls
-    if controls is None:
-        screen.show_note("what was recorded cannot be edited")
-        return
-
-    def run(text: str | None) -> None:
-        if text is not None and text != controls.prompt:
-            live(screen)
-            controls.edit(text)
-
-    screen.push_screen(EditScreen(controls.prompt), run)
