@@ -256,7 +256,7 @@ class DynaApp(TerminalApp, inherit_bindings=False):
     def _update_scene(self, now: float) -> None:
         note = self.scene.note if now < self._note_until else ""
         scene = replace(self.scene, note=note)
-        self.scene = self._scene_builder.scene(scene, now, estimate="whatif" in self._visible)
+        self.scene = self._scene_builder.scene(scene, now, visible=self._visible)
 
     async def _run_ticks(self) -> None:
         """A tick every so often; a timer of Textual's would cost as much as half a frame."""

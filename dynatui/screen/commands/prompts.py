@@ -1,5 +1,7 @@
 """From prompt to prompt: a run that would be lost with its rounds is left only when the same key is pressed again."""
 
+from dynatui.render.prompts import chosen, listed
+from dynatui.screen.commands import view
 from dynatui.screen.commands.time import live
 from dynatui.screen.pages.input import EditScreen
 from dynatui.screen.protocol import Screen
@@ -9,6 +11,22 @@ def prompt(screen: Screen, step: int) -> None:
     """Another prompt, or this one again."""
     if _agreed(screen, f"{screen.scene.keys.cap(f'prompt({step})')} again leaves this run"):
         _leave(screen, step)
+
+
+def enter(screen: Screen) -> None:
+    """Goes to the chosen prompt where these are listed; elsewhere the panel is shown alone, or all are again."""
+    if screen.scene.panel != "prompts":
+        view.maximise(screen)
+        return
+    screen.read_events()
+    number, present = chosen(screen.scene, listed(screen.scene)), screen.viewpoint.newest.prompt
+    if screen.source.controls is None and screen.source.playback is None:
+        screen.show_note("another process decodes; it chooses its prompts")
+    elif number is None or present is None or number == present.number:
+        live(screen)
+    elif _agreed(screen, f"{screen.scene.keys.cap('enter')} again goes to prompt {number}"):
+        screen.change_view(chosen_prompt=None)
+        _leave(screen, number - present.number)
 
 
 def edit(screen: Screen) -> None:

@@ -4,6 +4,7 @@ import sys
 
 from dynatui.keymap import CURSOR
 from dynatui.render import log
+from dynatui.screen.commands import listing
 from dynatui.screen.pages.breakpoints import BreakScreen
 from dynatui.screen.protocol import Screen
 
@@ -88,23 +89,30 @@ def scrub_to(screen: Screen, rounds: int) -> None:
 
 
 def scroll(screen: Screen, lines: int) -> None:
-    """A round back or on; in the log a line."""
+    """A round back or on; in the log a line, among prompts one."""
     if screen.scene.panel == "log":
         _scroll_log(screen, screen.scene.log_end - lines)
+    elif screen.scene.panel == "prompts":
+        listing.move(screen, lines)
     else:
         scrub(screen, lines)
 
 
 def first(screen: Screen) -> None:
-    """Before the first round; in the log the first line."""
+    """Before the first round; in the log the first line, the first prompt among these."""
     if screen.scene.panel == "log":
         _scroll_log(screen, sys.maxsize)
+    elif screen.scene.panel == "prompts":
+        listing.move(screen, -sys.maxsize)
     else:
         scrub_to(screen, 0)
 
 
 def last(screen: Screen) -> None:
-    """Back to now, of a recording its end; in the log to the newest line."""
+    """Back to now, of a recording its end; in the log to the newest line; the last prompt among these."""
+    if screen.scene.panel == "prompts":
+        listing.move(screen, sys.maxsize)
+        return
     if screen.scene.panel == "log":
         _scroll_log(screen, 0)
     if playback := screen.source.playback:

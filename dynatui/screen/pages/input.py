@@ -58,9 +58,10 @@ class SearchScreen(Modal[str | None]):
         Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
     ]
 
-    def __init__(self, before: str) -> None:
+    def __init__(self, before: str, asked: str) -> None:
+        """Takes what the line begins with, and what is shown in it while it is empty."""
         super().__init__()
-        self._input = Input(before, placeholder="words in the text; enter finds, esc goes back", compact=True)
+        self._input = Input(before, placeholder=f"{asked}, esc goes back", compact=True)
         self._input.cursor_blink = False
 
     def compose(self) -> ComposeResult:
