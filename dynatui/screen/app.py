@@ -44,7 +44,7 @@ from dynatui.screen import commands, mouse
 from dynatui.screen.commands import view
 from dynatui.screen.event_reader import EventReader
 from dynatui.screen.frame_rate import FrameRate
-from dynatui.screen.pages.palette import Palette
+from dynatui.screen.pages.palette import KeyCommands, Palette
 from dynatui.screen.scene_builder import SceneBuilder
 from dynatui.screen.terminal_app import TerminalApp
 from dynatui.screen.widgets.canvas import Canvas
@@ -64,6 +64,7 @@ class DynaApp(TerminalApp, inherit_bindings=False):
     """The terminal monitor."""
 
     CSS_PATH = "dynatui.tcss"
+    COMMANDS: ClassVar[Any] = {KeyCommands}
     COMMAND_PALETTE_BINDING = "ctrl+p"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(bound(cap), f"press({cap!r})", show=False, priority=cap in _BEFORE_WIDGETS)
@@ -218,10 +219,8 @@ class DynaApp(TerminalApp, inherit_bindings=False):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The key map, for the command palette."""
         del screen
-        for key in self.scene.keys.keys:
-            if "watch" in key.modes:
-                for title, action in zip(key.titles, key.different, strict=True):
-                    yield SystemCommand(title, key.help, self._command(action))
+        for title, action, key in self.scene.keys.commands:
+            yield SystemCommand(title, key.help, self._command(action))
 
     def action_command_palette(self) -> None:
         """Opens the command palette."""
