@@ -6,6 +6,8 @@ Each gives way part by part in a narrow terminal: what is dropped first has the 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
+
 from decoder.errors import shortened
 from decoder.events import arithmetic
 from decoder.session.steering import StageName
@@ -193,6 +195,16 @@ def tab_at(scene: Scene, width: int, x: int) -> PanelName | None:
     for name, tab in zip(PANELS, _tabs(scene, width), strict=True):
         start, end = end, end + width_of(tab)
         if start <= x < min(end, width):
+            return name
+    return None
+
+
+def named_at(row: Row, x: int) -> PanelName | None:
+    """The panel whose number and name, as titles write them ("6 what if"), stand at a column of a row."""
+    text = "".join(text for text, _ in row)
+    for number, name in enumerate(PANELS, 1):
+        before, found, _ = text.partition(f" {number} {_SHORT.get(name, name).lower()}")
+        if found and 0 < x - cell_len(before) < cell_len(found):
             return name
     return None
 

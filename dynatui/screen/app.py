@@ -228,13 +228,13 @@ class DynaApp(TerminalApp, inherit_bindings=False):
             self.push_screen(Palette())
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """A click on a slider, the time line, the text or a tab."""
-        self._clicked(event)
+        """A click on a slider, the time line, the text, a lane of the race, a title or a tab."""
+        self._point(event, mouse.click)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """A slider that is dragged."""
         if event.button:
-            self._clicked(event)
+            self._point(event, mouse.drag)
 
     def on_mouse_scroll_up(self) -> None:
         """The wheel moves the cursor in the text."""
@@ -244,9 +244,9 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         """The same downwards."""
         mouse.wheel(self, 1)
 
-    def _clicked(self, event: events.MouseEvent) -> None:
-        if len(self.screen_stack) == 1 and (found := mouse.panel_at(self.screen, event)):
-            mouse.click(self, *found)
+    def _point(self, event: events.MouseEvent, act: Callable[["DynaApp", mouse.Press], None]) -> None:
+        if len(self.screen_stack) == 1 and (found := mouse.press_at(self.screen, event)):
+            act(self, found)
 
     def _command(self, action: str) -> Callable[[], Any]:
         command = commands.find(action)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from decoder.events import Event
 from dynatui.screen.app import DynaApp
 from dynatui.session import Session
 from dynatui.sources.playback import TraceSource
@@ -84,7 +85,7 @@ async def test_while_another_panel_is_chosen_these_keys_do_as_before() -> None:
 
 
 async def test_of_a_recording_all_runs_are_listed_and_enter_plays_one() -> None:
-    tales = [[run(("dynatree",), prompt), tree_round(0)] for prompt in PROMPTS]
+    tales: list[list[Event]] = [[run(("dynatree",), prompt), tree_round(0)] for prompt in PROMPTS]
     source = TraceSource(tales)
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     async with app.run_test(size=FULL) as pilot:
