@@ -57,6 +57,8 @@ class Key:
     """What each action is called in the settings, where label and words make no good name."""
     does: tuple[str, ...] = ()
     """Every action once, those too that no key does any more; empty where each has a key."""
+    also: str = ""
+    """Other words that it is looked for by in the palette."""
     fixed: bool = False
     """Whether the keys stay where they are: digits, which type values and number the panels."""
 
@@ -82,6 +84,10 @@ class Key:
     def shown(self) -> tuple[str, ...]:
         """The keys as the footer, the help and the documents write them."""
         return tuple(_GLYPHS.get(cap, cap) for cap in self.caps)
+
+    def shown_for(self, action: str) -> str:
+        """The keys that do something, as they are written."""
+        return " ".join(_GLYPHS.get(cap, cap) for cap in self.caps_of(action))
 
     def caps_of(self, action: str) -> tuple[str, ...]:
         """The keys that do something."""
@@ -110,6 +116,13 @@ class Keymap:
     def keys(self) -> tuple[Key, ...]:
         """Those of the monitor, in the order of the help."""
         return tuple(key for group in self.groups for key in group.keys)
+
+    @property
+    def commands(self) -> Iterator[tuple[str, str, Key]]:
+        """What can be done while the run is watched: its title in the palette, its action, and the line of the map."""
+        for key in self.keys:
+            if "watch" in key.modes:
+                yield from ((title, action, key) for title, action in zip(key.titles, key.different, strict=True))
 
     @property
     def every(self) -> Iterator[Key]:
@@ -237,17 +250,17 @@ GROUPS = (
     Group(
         "Knobs",
         (
-            Key(("[", "]"), ("turn('[')", "turn(']')"), "τh", _turned_by("[]"), _EVERYWHERE, 30, names=("tau_h_down", "tau_h_up")),
-            Key(("{", "}"), ("turn('{')", "turn('}')"), "τl", _turned_by("{}"), _EVERYWHERE, 40, names=("tau_l_down", "tau_l_up")),
-            Key(("-", "="), ("turn('-')", "turn('=')"), "D0", _turned_by("-="), _EVERYWHERE, 50),
-            Key(("(", ")"), ("turn('(')", "turn(')')"), "T", "sampling temperature down, up, of all methods: 0 is greedy, the higher the more random", _EVERYWHERE, 55, names=("temperature_down", "temperature_up")),
-            Key((",", ";"), ("turn(',')", "turn(';')"), "top-p", "top-p down, up, of all methods: only the likeliest tokens, up to this share, are sampled", _EVERYWHERE, 75, names=("top_p_down", "top_p_up")),
+            Key(("[", "]"), ("turn('[')", "turn(']')"), "τh", _turned_by("[]"), _EVERYWHERE, 30, names=("tau_h_down", "tau_h_up"), also="threshold"),
+            Key(("{", "}"), ("turn('{')", "turn('}')"), "τl", _turned_by("{}"), _EVERYWHERE, 40, names=("tau_l_down", "tau_l_up"), also="threshold"),
+            Key(("-", "="), ("turn('-')", "turn('=')"), "D0", _turned_by("-="), _EVERYWHERE, 50, also="base depth"),
+            Key(("(", ")"), ("turn('(')", "turn(')')"), "T", "sampling temperature down, up, of all methods: 0 is greedy, the higher the more random", _EVERYWHERE, 55, names=("temperature_down", "temperature_up"), also="greedy random"),
+            Key((",", ";"), ("turn(',')", "turn(';')"), "top-p", "top-p down, up, of all methods: only the likeliest tokens, up to this share, are sampled", _EVERYWHERE, 75, names=("top_p_down", "top_p_up"), also="nucleus"),
             Key(("V",), ("cycle('verifier')",), "verifier", "the next verifier, which decides what guesses stay; of delayed, where tokens are sampled", _EVERYWHERE, 165),
             Key(("D",), ("cycle('drafting')",), "drafting", "the next way to draw trees: from the root on, or after a path; of delayed", _EVERYWHERE, 166),
-            Key(("h",), ("history",), "history", "history on, off: recent rounds move D0 and τh", _EVERYWHERE, 80),
+            Key(("h",), ("history",), "history", "history on, off: recent rounds move D0 and τh", _EVERYWHERE, 80, also="adapt automatic"),
             Key(("H",), ("hold",), "hold", "hold the knob that history has moved back from where you set it", _EVERYWHERE),
-            Key(("w", "W"), ("watch(1)", "watch(-1)"), "watch", "watch the next, the previous method: text, tree, curves and knobs are its", _EVERYWHERE, 65, ("next", "previous")),
-            Key(("d",), ("drawer",), "all knobs", "every knob of the watched method as a slider, and back to the panels", _EVERYWHERE, 70),
+            Key(("w", "W"), ("watch(1)", "watch(-1)"), "watch", "watch the next, the previous method: text, tree, curves and knobs are its", _EVERYWHERE, 65, ("next", "previous"), also="method lane"),
+            Key(("d",), ("drawer",), "all knobs", "every knob of the watched method as a slider, and back to the panels", _EVERYWHERE, 70, also="sliders settings parameters"),
             Key(("up", "down", "k", "j"), _pair("slider(-1)", "slider(1)"), "choose", "choose a slider", ("knobs",), 11, _ABOVE_BELOW, ("slider_above", "slider_below")),
             Key(("home", "end", "g", "G"), _pair("slider_to(0)", "slider_to(-1)"), "ends", "the first, the last slider", ("knobs",), words=_FIRST_LAST, names=("slider_first", "slider_last")),
             Key(("left", "right"), ("nudge(-1)", "nudge(1)"), "turn", "turn it", ("knobs",), 12),
@@ -255,72 +268,73 @@ GROUPS = (
             Key((*_DIGITS, "."), (*(f"type_digit('{d}')" for d in _DIGITS), "type_digit('.')"), "value", "type a value", ("knobs",), 13, fixed=True),
             Key(("enter",), ("set_typed",), "set", "set the typed value", ("knobs",), 14),
             Key(("backspace",), ("rub_out",), "rub out", "rub out the last digit", ("knobs",)),
-            Key(("u",), ("undo",), "undo", "undo what the last key turned: one knob, or all that a preset did", _EVERYWHERE, 140),
-            Key(("0",), ("defaults",), "defaults", "all knobs of the watched method as the program was started", _VIEWING),
-            Key(("s",), ("preset",), "preset", "DynaTree's knobs as in the next preset: tuned, paper, sampled", _EVERYWHERE),
-            Key(("b",), ("pin",), "A/B", "pin what was measured so far as A until you give it up; each turn of a knob does so too", _VIEWING, 150, names=("pin",)),
+            Key(("u",), ("undo",), "undo", "undo what the last key turned: one knob, or all that a preset did", _EVERYWHERE, 140, also="back revert"),
+            Key(("0",), ("defaults",), "defaults", "all knobs of the watched method as the program was started", _VIEWING, also="reset"),
+            Key(("s",), ("preset",), "preset", "DynaTree's knobs as in the next preset: tuned, paper, sampled", _EVERYWHERE, also="parameters"),
+            Key(("b",), ("pin",), "A/B", "pin what was measured so far as A until you give it up; each turn of a knob does so too", _VIEWING, 150, names=("pin",), also="compare comparison baseline"),
         ),
     ),
     Group(
         "Time",
         (
-            Key(("space",), ("freeze",), "freeze", "freeze the view, decoding goes on; again: back to now", _EVERYWHERE, 20),
-            Key(("P",), ("pause",), "pause", "pause decoding, or the show of a recording", _EVERYWHERE, 21),
-            Key((".",), ("step",), "step", "one stage on: tree drafted, verified, committed; in a recording one round", _VIEWING, 110),
-            Key(("B",), ("breaks",), "break on", "pause by itself: nothing accepted, tree full, first difference from ar, …", _EVERYWHERE),
-            Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the speed of the show", _EVERYWHERE, 160, ("half", "double")),
+            Key(("space",), ("freeze",), "freeze", "freeze the view, decoding goes on; again: back to now", _EVERYWHERE, 20, also="hold stop"),
+            Key(("P",), ("pause",), "pause", "pause decoding, or the show of a recording", _EVERYWHERE, 21, also="stop hold resume continue"),
+            Key((".",), ("step",), "step", "one stage on: tree drafted, verified, committed; in a recording one round", _VIEWING, 110, also="single next stage"),
+            Key(("B",), ("breaks",), "break on", "pause by itself: nothing accepted, tree full, first difference from ar, …", _EVERYWHERE, also="breakpoint stop when"),
+            Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the speed of the show", _EVERYWHERE, 160, ("half", "double"), also="slow fast motion"),
             Key(("left", "right"), ("scrub(-1)", "scrub(1)"), "scrub", "a round back, on; every panel follows", ("watch",), 120, _BACK_ON),
             Key(("shift+left", "shift+right"), ("scrub(-10)", "scrub(10)"), "scrub 10", "ten rounds back, on", ("watch",), words=_BACK_ON),
-            Key(("up", "down", "k", "j"), _pair("scroll(-1)", "scroll(1)"), "scroll", "a round back, on; in the log a line up, down", ("watch",), words=_BACK_ON),
-            Key(("home", "end", "g", "G"), _pair("first", "last"), "first, now", "the first round; back to now; in the log the first, the last line", ("watch",), words=("first round", "now"), names=("first_round", "now")),
+            Key(("up", "down", "k", "j"), _pair("scroll(-1)", "scroll(1)"), "scroll", "a round back, on; in the log a line up, down, of prompts the one above, below", ("watch",), words=_BACK_ON),
+            Key(("home", "end", "g", "G"), _pair("first", "last"), "first, now", "the first round; back to now; the first, the last line of the log, the first, the last prompt", ("watch",), words=("first round", "now"), names=("first_round", "now")),
         ),
     ),
     Group(
         "Text and panels",
         (
-            Key(("i",), ("inspect",), "inspect", "a cursor in the text: why is this token here? The tree shows its round", _EVERYWHERE, 60),
-            Key(("/",), ("search",), "search", "find words in the watched method's text; of a recording, in all of it", _VIEWING, 62),
+            Key(("i",), ("inspect",), "inspect", "a cursor in the text: why is this token here? The tree shows its round", _EVERYWHERE, 60, also="token why"),
+            Key(("/",), ("search",), "search", "find words in the watched method's text; of a recording, in all of it; of prompts and of the help, list the lines that hold them", _VIEWING, 62, also="find grep filter"),
             Key(("n", "N"), ("hit(1)", "hit(-1)"), "hit", "the next, the previous place where the words stand", ("search",), 10, ("next", "previous"), ("next_hit", "previous_hit")),
             Key(("left", "right"), ("cursor(-1)", "cursor(1)"), "token", "the token before, after", CURSOR, 11, ("before", "after")),
             Key(("up", "down", "k", "j"), _pair("cursor_line(-1)", "cursor_line(1)"), "line", "the line above, below", CURSOR, 12, _ABOVE_BELOW),
             Key(("shift+left", "shift+right"), ("cursor_round(-1)", "cursor_round(1)"), "round", "the round before, after", CURSOR, 13, ("before", "after")),
             Key(("home", "end", "g", "G"), _pair("cursor_to(0)", "cursor_to(-1)"), "ends", "the first, the last token", CURSOR, words=_FIRST_LAST, names=("token_first", "token_last")),
             Key(("f",), ("difference",), "difference", "go to the first token that differs from ar", _EVERYWHERE),
-            Key(("o",), ("heat",), "colours", "what the text's colours mean: origin, draft probability, round, time", _EVERYWHERE, 180),
-            Key(("t",), ("mask",), "mask", "the tree as the matrix of who sees whom, and back", _EVERYWHERE, 170),
+            Key(("o",), ("heat",), "colours", "what the text's colours mean: origin, draft probability, round, time", _EVERYWHERE, 180, also="colors heat legend"),
+            Key(("t",), ("mask",), "mask", "the tree as the matrix of who sees whom, and back", _EVERYWHERE, 170, also="attention matrix"),
             Key(tuple("123456789"), tuple(f"panel('{name}')" for name in PANELS), "panel", "text, tree, curves, race, work by depth, what if, prompts, log, sampling", _VIEWING, 130, PANELS, fixed=True),
             Key(("tab", "shift+tab"), ("next_panel(1)", "next_panel(-1)"), "next", "the next panel, the one before", _EVERYWHERE, words=("panel", "panel before"), names=("next_panel", "previous_panel")),
-            Key(("e", "enter"), ("maximise", "maximise"), "expand", "the chosen panel alone on the screen, and back", _VIEWING, 190),
+            Key(("e",), ("maximise",), "expand", "the chosen panel alone on the screen, and back", _VIEWING, 190, also="zoom maximise maximize full screen"),
+            Key(("enter",), ("enter",), "open", "among prompts, go to the chosen one; elsewhere as expand", _VIEWING),
             Key(("escape",), ("back",), "back", "back to the whole screen, live", _EVERYWHERE, 200),
         ),
     ),
     Group(
         "Prompts",
         (
-            Key(("n", "N"), ("prompt(1)", "prompt(-1)"), "prompt", "next, previous prompt", _NOT_SEARCHING, 210, ("next", "previous"), ("next_prompt", "previous_prompt")),
-            Key(("R",), ("prompt(0)",), "restart", "restart this prompt; after an error: try again", _EVERYWHERE, 220),
-            Key(("E",), ("edit",), "edit", "edit this prompt and run it", _EVERYWHERE),
+            Key(("n", "N"), ("prompt(1)", "prompt(-1)"), "prompt", "next, previous prompt; asks before it leaves a run that is not recorded", _NOT_SEARCHING, 210, ("next", "previous"), ("next_prompt", "previous_prompt")),
+            Key(("R",), ("prompt(0)",), "restart", "restart this prompt, after the same question; after an error: try again", _EVERYWHERE, 220, also="again retry rerun"),
+            Key(("E",), ("edit",), "edit", "edit this prompt and run it", _EVERYWHERE, also="change text"),
         ),
     ),
     Group(
         "Keep",
         (
-            Key(("r",), ("record",), "record", "record from here on to a file, or stop; the run's beginning is in it", _EVERYWHERE, 230),
-            Key(("x",), ("export",), "export", "write all there is to share into a folder: picture, tables, JSON, HTML page, asciicast", _EVERYWHERE, 240),
-            Key(("y",), ("command",), "command", "show and copy the command line of these settings", _EVERYWHERE, 250),
-            Key(("c",), ("copy_text",), "copy", "copy the text", _EVERYWHERE),
+            Key(("r",), ("record",), "record", "record from here on to a file, or stop; the run's beginning is in it", _EVERYWHERE, 230, also="save file"),
+            Key(("x",), ("export",), "export", "write all there is to share into a folder: picture, tables, JSON, HTML page, asciicast", _EVERYWHERE, 240, also="save screenshot svg csv files film"),
+            Key(("y",), ("command",), "command", "show and copy the command line of these settings", _EVERYWHERE, 250, also="reproduce arguments options"),
+            Key(("c",), ("copy_text",), "copy", "copy the text", _EVERYWHERE, also="clipboard"),
         ),
     ),
     Group(
         "Screen",
         (
-            Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _EVERYWHERE),
-            Key(("T",), ("theme",), "theme", "the next theme", _EVERYWHERE),
-            Key(("?",), ("help",), "help", "this page, with what every figure means", _EVERYWHERE, 0),
-            Key(("ctrl+p",), ("command_palette",), "palette", "find a command by its name", _EVERYWHERE),
-            Key(("ctrl+l",), ("redraw",), "redraw", "draw the whole screen anew, should something have garbled it", _EVERYWHERE),
+            Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _EVERYWHERE, also="ascii unicode characters font"),
+            Key(("T",), ("theme",), "theme", "the next theme", _EVERYWHERE, also="dark light colors"),
+            Key(("?",), ("help",), "help", "this page, with what every figure means", _EVERYWHERE, 0, also="keys manual"),
+            Key(("ctrl+p",), ("command_palette",), "palette", "find a command by its name or by what it does, with its key", _EVERYWHERE),
+            Key(("ctrl+l",), ("redraw",), "redraw", "draw the whole screen anew, should something have garbled it", _EVERYWHERE, also="refresh repaint"),
             Key(("ctrl+z",), ("suspend_process",), "suspend", "back to the shell; fg returns", _EVERYWHERE),
-            Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", _EVERYWHERE, 0),
+            Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", _EVERYWHERE, 0, also="exit close"),
         ),
     ),
 )  # fmt: skip

@@ -61,6 +61,15 @@ class Runs(Sequence[list[Event]]):
     def __len__(self) -> int:
         return len(self._spans)
 
+    def prompt(self, number: int) -> str:
+        """The prompt of a run, of which only the first line is read; empty where that is no run's."""
+        try:
+            self._file.seek(self._spans[number].begin)
+            first = event_on(self._file.readline(LONGEST_LINE))
+        except OSError as error:
+            raise _unreadable(self._path, error) from None
+        return first.prompt if isinstance(first, Run) else ""
+
     @overload
     def __getitem__(self, number: int) -> list[Event]: ...
     @overload

@@ -1,13 +1,15 @@
-"""What became of each prompt: a row of figures for the newest run of each, and what all of them come to."""
+"""All prompts: what became of each, as a row of figures of its newest run, a cursor, and what all of them come to."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from decoder.errors import shortened
 from decoder.events import Figures
+from dynatui.clean import clean_line
 from dynatui.number_format import short
 from dynatui.render.guide import explained
-from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
+from dynatui.render.ink import Ink, Row, Rows, Span, best, column, frame, inside, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import same_as_ar
 from dynatui.state.session_log import Result, noted
@@ -27,29 +29,81 @@ class _Column:
     total: Callable[[Sequence[Figures]], str]
 
 
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    opening: str
+    result: Result | None
+
+
 def prompts(scene: Scene, width: int, height: int) -> Rows:
-    """The table, scrolled to the prompt that is decoded now."""
+    """The list, scrolled to its cursor, which follows the prompt that is shown until it is moved."""
     inner, room = inside((width, height))
-    results = noted(scene.results, scene.state)
-    keys = " ─ n next, N previous, R again, E edit"
-    title: Row = (("Prompts", "title"), (best(width - _TITLE, f" ─ figures of whole runs{keys}", keys), "dim"))
-    if not results:
-        return frame(title, [(("the first figures come with the first round", "dim"),)], (width, height))
+    lines = _lines(scene)
+    title = _title(scene, len(lines), width - _TITLE)
+    if not lines:
+        return frame(title, [((_why_none(scene), "dim"),)], (width, height))
     columns = _columns(inner)
     opening = max(0, inner - _NUMBER - sum(one.cells for one in columns))
-    numbers = sorted(results)
-    totals = [_totals([results[number] for number in numbers], columns, opening)] if room >= _LEAST_TOTALS else []
-    listed = max(1, room - 1 - len(totals))
-    current = scene.state.prompt.number if scene.state.prompt else numbers[-1]
-    place = numbers.index(current) if current in results else len(numbers) - 1
-    first = max(0, min(place - listed // 2, len(numbers) - listed))
+    ran = [line.result for line in lines if line.result]
+    totals = [_totals(ran, len(lines), columns, opening)] if ran and room >= _LEAST_TOTALS else []
+    shown = max(1, room - 1 - len(totals))
+    cursor = chosen(scene, [line.number for line in lines])
+    place = next(place for place, line in enumerate(lines) if line.number == cursor)
+    first = max(0, min(place - shown // 2, len(lines) - shown))
     page = [
-        _row(number, results[number], columns, opening, now=number == current)
-        for number in numbers[first : first + listed]
+        _row(scene, line, columns, opening, at_cursor=line.number == cursor) for line in lines[first : first + shown]
     ]
     body = [_heads(columns, opening), *page, *totals]
     body += explained(_TOLD, inner, room - len(body))
     return frame(title, body[: max(0, room)], (width, height))
+
+
+def listed(scene: Scene) -> list[int]:
+    """Numbers of all prompts that are known, or of those that hold the words of the filter."""
+    return [line.number for line in _lines(scene)]
+
+
+def chosen(scene: Scene, numbers: Sequence[int]) -> int | None:
+    """The listed prompt that the cursor is on: the nearest to the wanted one; None where none is listed."""
+    wanted = _present(scene) if scene.chosen_prompt is None else scene.chosen_prompt
+    return min(numbers, key=lambda number: abs(number - wanted), default=None)
+
+
+def _lines(scene: Scene) -> list[_Line]:
+    """A line for each prompt that holds the words of the filter; of those that ran, as they ran."""
+    results, words = noted(scene.results, scene.state), scene.prompt_filter.casefold()
+    openings = dict(enumerate(scene.openings, 1)) | {number: result.opening for number, result in results.items()}
+    return [
+        _Line(number, opening, results.get(number))
+        for number, opening in sorted(openings.items())
+        if words in opening.casefold()
+    ]
+
+
+def _present(scene: Scene) -> int:
+    return scene.state.prompt.number if scene.state.prompt else 1
+
+
+def _title(scene: Scene, count: int, width: int) -> Row:
+    """The filter, or else what the figures are; then the keys."""
+    cap = scene.keys.cap
+    choose = f" ─ {cap('scroll(-1)')} {cap('scroll(1)')} choose, {cap('enter')} opens"
+    if scene.prompt_filter:
+        found = f' "{shortened(clean_line(scene.prompt_filter))}" {count} listed'
+        back = f"{cap('back')} lists all"
+        keys = best(width - width_of(((found, "warn"),)), f"{choose}, {back}", f" ─ {back}", "")
+        return (("Prompts", "title"), (found, "warn"), (keys, "dim"))
+    keys, figures = f"{choose}, {cap('search')} filters", " ─ figures of whole runs"
+    others = f"{cap('prompt(1)')} next, {cap('prompt(-1)')} previous, {cap('prompt(0)')} again, {cap('edit')} edit"
+    told = best(width, f"{figures}{keys}, {others}", f"{figures}{keys}", keys, figures, "")
+    return (("Prompts", "title"), (told, "dim"))
+
+
+def _why_none(scene: Scene) -> str:
+    if scene.prompt_filter:
+        return f'no prompt begins with "{shortened(clean_line(scene.prompt_filter))}" or holds it soon after'
+    return "the first figures come with the first round"
 
 
 def _columns(width: int) -> list[_Column]:
@@ -68,18 +122,30 @@ def _heads(columns: Sequence[_Column], opening: int) -> Row:
     return ((column("", _NUMBER) + column("prompt", opening) + cells, "dim"),)
 
 
-def _row(number: int, result: Result, columns: Sequence[_Column], opening: int, *, now: bool) -> Row:
-    ink: Ink = "strong" if now else "plain" if result.done else "dim"
-    cells = "".join(f"{one.value(result):>{one.cells}}" for one in columns)
-    mark = "▸" if now else " "
-    return ((f"{mark}{column(str(number), _NUMBER - 1)}{column(result.opening, opening)}", ink), (cells, ink))
+def _row(scene: Scene, line: _Line, columns: Sequence[_Column], opening: int, *, at_cursor: bool) -> Row:
+    """A prompt with the figures of its newest run, or a word on why it has none."""
+    result, now = line.result, line.number == _present(scene)
+    ink: Ink = "strong" if now else "plain" if result is not None and result.done else "dim"
+    mark: Span = ("▸", "key") if at_cursor else ("●" if now else " ", ink)
+    begins = f"{column(str(line.number), _NUMBER - 1)}{column(line.opening, opening)}"
+    if result is None:
+        cells = f"{_without_figures(scene, now=now):>{sum(one.cells for one in columns)}}"
+    else:
+        cells = "".join(f"{one.value(result):>{one.cells}}" for one in columns)
+    return (mark, (begins, ink), (cells, ink))
 
 
-def _totals(results: Sequence[Result], columns: Sequence[_Column], opening: int) -> Row:
-    """What all prompts come to: totals, means by prompt, and rates of the totals."""
+def _without_figures(scene: Scene, *, now: bool) -> str:
+    if now:
+        return "failed" if scene.state.failure else "running"
+    return "not played" if scene.replaying else "waiting"
+
+
+def _totals(results: Sequence[Result], count: int, columns: Sequence[_Column], opening: int) -> Row:
+    """What the prompts that ran come to: totals, means by prompt, and rates of the totals."""
     figures = [result.figures for result in results]
     cells = "".join(f"{one.total(figures):>{one.cells}}" for one in columns)
-    together = f" all {len(results)} together"
+    together = f" all {count} together" if len(results) == count else f" {len(results)} that ran"
     label = column(best(_NUMBER + opening, f"{together}; x ar: geometric mean", together), _NUMBER + opening)
     return ((label, "title"), (cells, "title"))
 

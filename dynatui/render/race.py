@@ -144,3 +144,10 @@ def _verdict(scene: Scene, figures: Mapping[str, Figures], width: int) -> Row:
     where = f"first difference from ar at token {entry.first_difference}"
     sign: Span = ("! ", "bad") if entry.near_tie is False else ("~ ", "dim" if by_design else "warn")
     return (sign, (f"{where}{tie_words(entry, ': ')}", "dim"))
+
+
+def lane_at(scene: Scene, size: tuple[int, int], y: int) -> str | None:
+    """The method whose lane a click on a row of the panel meets."""
+    top = (size[1] - inside(size)[1]) // 2
+    methods, place = list(scene.state.figures()), y - top
+    return methods[place] if 0 <= place < min(len(methods), inside(size)[1]) else None

@@ -1,6 +1,6 @@
 """Everything that the panels are drawn from, in one value: a picture is a function of it and of a size."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
@@ -80,6 +80,12 @@ class Scene:
     """Where it stands: places in these tokens."""
     log_end: int = 0
     """Lines of the log that are below what is shown of it."""
+    openings: Sequence[str] = ()
+    """How each prompt begins, cleaned, from the first on, as far as that is known; filled where prompts are listed."""
+    chosen_prompt: int | None = None
+    """Number of the prompt that the cursor of the list is on; None: it follows the one that is shown."""
+    prompt_filter: str = ""
+    """Words that the listed prompts begin with or hold near their beginning; empty: all are listed."""
     symbols: Symbols = "braille"
     keys: Keymap = field(default=KEYMAP, repr=False)
     waited_s: float = 0.0

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
+
 from decoder.errors import shortened
 from decoder.events import arithmetic
 from decoder.session.steering import StageName
@@ -172,7 +174,9 @@ def _at_right(rank: int, ink: Ink, *wordings: str) -> _Part:
 
 
 def essentials(scene: Scene, width: int, _height: int) -> Rows:
-    """All that matters on one line, for terminals that have room for nothing else."""
+    """All that matters on one line, for terminals that have room for nothing else; at first what the last key did."""
+    if scene.note:
+        return [fit(((scene.note, "strong"),), width)]
     state = scene.state
     entry, knobs, doing = state.figures().get(state.watched), state.lane.knobs, activity(scene)
     if entry is None:
@@ -198,6 +202,16 @@ def tab_at(scene: Scene, width: int, x: int) -> PanelName | None:
     for name, tab in zip(PANELS, _tabs(scene, width), strict=True):
         start, end = end, end + width_of(tab)
         if start <= x < min(end, width):
+            return name
+    return None
+
+
+def named_at(row: Row, x: int) -> PanelName | None:
+    """The panel whose number and name, as titles write them ("6 what if"), stand at a column of a row."""
+    text = "".join(text for text, _ in row)
+    for number, name in enumerate(PANELS, 1):
+        before, found, _ = text.partition(f" {number} {_SHORT.get(name, name).lower()}")
+        if found and 0 < x - cell_len(before) < cell_len(found):
             return name
     return None
 

@@ -1,7 +1,7 @@
 """What other knobs would have done in the last rounds, as small tables: tokens a round and drafted nodes in each cell.
 
 Computes nothing: `decoder.analysis.what_if` says what a cell is, and when it is a bound or unknown. Columns of growing
-height and the figures themselves carry the heat, so that it reads without colour.
+height and the figures themselves tell as much, so that it reads without colour.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, width_o
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
 
-_HEATS: tuple[tuple[str, Ink], ...] = (("▁", "heat1"), ("▃", "heat2"), ("▅", "heat4"), ("▇", "heat5"))
+_YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅", "strong"), ("▇", "accepted"))
+"""From the fewest tokens a round to the most, which have the colour of what is good."""
 _LABEL = 6
 _CELL, _CELL_DRAFTED = 8, 14
 """Cells of the terminal that a figure takes, alone and with the drafted nodes."""
@@ -105,14 +106,14 @@ def _nearest(grid: Grid, count: int) -> Sequence[int]:
 
 
 def _cell(cell: Cell, width: int, scale: tuple[float, float], *, here: bool) -> Row:
-    """[▅2.48+ 6.1+]: brackets where the knobs are, a column for the heat, + for at least."""
+    """[▅2.48+ 6.1+]: brackets where the knobs are, a column for the yield, + for at least."""
     left, right = _marked("|", here=here).split("|")
     edge = _ink(here=here)
     if not cell.known:
         return ((left, edge), ("?".center(width - 2), "dim"), (right, edge))
     low, high = scale
-    level = round((cell.tokens - low) / (high - low) * (len(_HEATS) - 1)) if high - low > ALIKE else len(_HEATS) // 2
-    sign, ink = _HEATS[level]
+    level = round((cell.tokens - low) / (high - low) * (len(_YIELDS) - 1)) if high - low > ALIKE else len(_YIELDS) // 2
+    sign, ink = _YIELDS[level]
     spans: Row = ((left, edge), (f"{sign}{short(cell.tokens)}{_plus(exact=cell.exact)}", ink))
     if width == _CELL_DRAFTED:
         spans = (*spans, (f" {short(cell.drafted, 1)}{_plus(exact=cell.drafted_exact)}", "dim"))

@@ -46,7 +46,7 @@ from dynatui.screen.commands import view
 from dynatui.screen.event_reader import EventReader
 from dynatui.screen.film import Screenplay
 from dynatui.screen.frame_rate import FrameRate
-from dynatui.screen.pages.palette import Palette
+from dynatui.screen.pages.palette import KeyCommands, Palette
 from dynatui.screen.scene_builder import SceneBuilder
 from dynatui.screen.terminal_app import TerminalApp
 from dynatui.screen.widgets.canvas import Canvas
@@ -66,6 +66,7 @@ class DynaApp(TerminalApp, inherit_bindings=False):
     """The terminal monitor."""
 
     CSS_PATH = "dynatui.tcss"
+    COMMANDS: ClassVar[Any] = {KeyCommands}
     COMMAND_PALETTE_BINDING = "ctrl+p"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(bound(cap), f"press({cap!r})", show=False, priority=cap in _BEFORE_WIDGETS)
@@ -226,10 +227,8 @@ class DynaApp(TerminalApp, inherit_bindings=False):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The key map, for the command palette."""
         del screen
-        for key in self.scene.keys.keys:
-            if "watch" in key.modes:
-                for title, action in zip(key.titles, key.different, strict=True):
-                    yield SystemCommand(title, key.help, self._command(action))
+        for title, action, key in self.scene.keys.commands:
+            yield SystemCommand(title, key.help, self._command(action))
 
     def action_command_palette(self) -> None:
         """Opens the command palette."""
@@ -237,13 +236,13 @@ class DynaApp(TerminalApp, inherit_bindings=False):
             self.push_screen(Palette())
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """A click on a slider, the time line, the text or a tab."""
-        self._clicked(event)
+        """A click on a slider, the time line, the text, a lane of the race, a title or a tab."""
+        self._point(event, mouse.click)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """A slider that is dragged."""
         if event.button:
-            self._clicked(event)
+            self._point(event, mouse.drag)
 
     def on_mouse_scroll_up(self) -> None:
         """The wheel moves the cursor in the text."""
@@ -253,9 +252,9 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         """The same downwards."""
         mouse.wheel(self, 1)
 
-    def _clicked(self, event: events.MouseEvent) -> None:
-        if len(self.screen_stack) == 1 and (found := mouse.panel_at(self.screen, event)):
-            mouse.click(self, *found)
+    def _point(self, event: events.MouseEvent, act: Callable[["DynaApp", mouse.Press], None]) -> None:
+        if len(self.screen_stack) == 1 and (found := mouse.press_at(self.screen, event)):
+            act(self, found)
 
     def _command(self, action: str) -> Callable[[], Any]:
         command = commands.find(action)
@@ -264,7 +263,7 @@ class DynaApp(TerminalApp, inherit_bindings=False):
     def _update_scene(self, now: float) -> None:
         note = self.scene.note if now < self._note_until else ""
         scene = replace(self.scene, note=note)
-        self.scene = self._scene_builder.scene(scene, now, estimate="whatif" in self._visible)
+        self.scene = self._scene_builder.scene(scene, now, visible=self._visible)
 
     async def _run_ticks(self) -> None:
         """A tick every so often; a timer of Textual's would cost as much as half a frame."""

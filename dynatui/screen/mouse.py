@@ -1,5 +1,6 @@
 """What a click does, panel by panel; the keys can do all of it too."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from textual.errors import NoWidget
@@ -7,15 +8,43 @@ from textual.events import MouseEvent
 from textual.screen import Screen as TextualScreen
 
 from decoder.knobs import KnobName
-from dynatui.keymap import CURSOR, Mode
-from dynatui.render import drawer, sliders, status, timeline
+from dynatui.keymap import CURSOR, PANELS, Mode, PanelName
+from dynatui.render import drawer, race, sliders, status, timeline
+from dynatui.render.ink import Row, inside
 from dynatui.screen.commands import knobs, time, view
 from dynatui.screen.protocol import Screen
 from dynatui.screen.widgets.canvas import Canvas
 
+_PANELS: dict[str, PanelName] = {
+    **{name: name for name in PANELS if name != "curves"},
+    **dict.fromkeys(("acceptance", "depth"), "curves"),
+    "side": "work",
+}
+"""By the names of widgets, the panels that a click chooses."""
+_DRAGGED = frozenset(("knobs", "drawer", "timeline", "text"))
+"""Widgets on which a drag follows the pointer; elsewhere it could only undo what the press did."""
 
-def panel_at(screen: TextualScreen[Any], event: MouseEvent) -> tuple[str, tuple[int, int], tuple[int, int]] | None:
-    """The panel that is pressed, or dragged over: its name, the cell and its size; None elsewhere."""
+
+@dataclass(frozen=True)
+class Press:
+    """A cell of a panel that is pressed, or dragged over."""
+
+    panel: str
+    """The name of its widget."""
+    at: tuple[int, int]
+    """Column and row in it."""
+    size: tuple[int, int]
+    top: Row
+    """Its first row, as it is shown."""
+
+    @property
+    def on_title(self) -> bool:
+        """Whether it meets the title of a panel in a frame."""
+        return self.panel in _PANELS and self.at[1] == 0 and inside(self.size) != self.size
+
+
+def press_at(screen: TextualScreen[Any], event: MouseEvent) -> Press | None:
+    """What the pointer is on; None where that is no panel."""
     try:
         widget, region = screen.get_widget_at(event.screen_x, event.screen_y)
     except NoWidget:  # the terminal has become smaller since
@@ -23,13 +52,22 @@ def panel_at(screen: TextualScreen[Any], event: MouseEvent) -> tuple[str, tuple[
     if not isinstance(widget, Canvas):
         return None
     at = event.screen_x - region.x, event.screen_y - region.y
-    return widget.id or "", at, (region.width, region.height)
+    return Press(widget.id or "", at, (region.width, region.height), widget.top)
 
 
-def click(screen: Screen, panel: str, at: tuple[int, int], size: tuple[int, int]) -> None:
-    """A press, or a drag, on a cell of a panel of a size."""
-    x, y = at
-    match panel:
+def drag(screen: Screen, press: Press) -> None:
+    """The pointer moves over a cell while its button is down."""
+    if press.panel in _DRAGGED and not press.on_title:
+        click(screen, press)
+
+
+def click(screen: Screen, press: Press) -> None:
+    """What a press on a cell does."""
+    (x, y), size = press.at, press.size
+    if press.on_title:
+        view.panel(screen, status.named_at(press.top, x) or _PANELS[press.panel])
+        return
+    match press.panel:
         case "knobs":
             _turned(screen, sliders.hit(screen.scene, *size, x, y))
         case "drawer":
@@ -39,13 +77,12 @@ def click(screen: Screen, panel: str, at: tuple[int, int], size: tuple[int, int]
                 time.scrub_to(screen, rounds)
         case "text":
             _inspected(screen, screen.text_panel.token_at(x, y))
-        case "acceptance" | "depth":
-            view.panel(screen, "curves")
         case "tabs":
             if tab := status.tab_at(screen.scene, size[0], x):
                 view.panel(screen, tab)
-        case "tree" | "race" | "work" | "whatif" | "prompts" | "log" | "sampling":
-            view.panel(screen, panel)
+        case chosen if chosen in _PANELS:
+            view.panel(screen, _PANELS[chosen])
+            _watched(screen, race.lane_at(screen.scene, size, y) if chosen == "race" else None)
     screen.draw(everything=True)
 
 
@@ -61,6 +98,11 @@ def _turned(screen: Screen, hit: tuple[KnobName, float] | None) -> None:
     if hit and screen.knob_editor:
         screen.change_view(slider=hit[0])
         knobs.turn_to(screen, *hit)
+
+
+def _watched(screen: Screen, method: str | None) -> None:
+    if method is not None:
+        screen.watch_method(method)
 
 
 def _inspected(screen: Screen, place: int | None) -> None:

@@ -19,6 +19,7 @@ from textual.app import App
 from decoder.events import Event
 from dynatui.prometheus.exporter import exporting
 from dynatui.record.command_line import command_line
+from dynatui.record.reader import Runs
 from dynatui.record.recording import Recorder
 from dynatui.render.server_words import summary
 from dynatui.screen.app import DynaApp
@@ -56,9 +57,9 @@ def watch(session: Session) -> int:
         return _show(source, session.view, lambda: _command(source))
 
 
-def replay(runs: Sequence[Sequence[Event]], view: View) -> int:
+def replay(runs: Runs, view: View) -> int:
     """Plays a recording; the exit code."""
-    return _show(TraceSource(runs, view.speed), view)
+    return _show(TraceSource(runs, view.speed, runs.prompt), view)
 
 
 def follow(path: Path, view: View) -> int:

@@ -3,7 +3,7 @@
 The load of GPUs and the what-if estimate are expensive and cached for a while. Knows no widget.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -17,10 +17,13 @@ from dynatui.render.scene import Scene
 from dynatui.screen.event_reader import EventReader
 from dynatui.sources.source import Controls, Source
 from dynatui.state.run_state import RunState
+from dynatui.state.session_log import opening_of
 from dynatui.state.tokens import hits
 
 _GPU_S, _WHATIF_S = 1.0, 0.5
 """Periods in each of which they are computed once."""
+_LOOKED_UP = 100
+"""Prompts of a recording that are read for one scene: keeps a frame's time bounded."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
 """Knobs whose values every round tells, and the one that moves them."""
 
@@ -34,10 +37,13 @@ class SceneBuilder:
         self._began: float | None = None
         self._meters: Callable[[], Mapping[int, GpuLoad]] | None = None
         self._gpus = lru_cache(maxsize=1)(lambda _period: self._read_gpus())
+        self._recorded = list[str]()
+        """Openings of a recording's runs, as far as they were read."""
+        self._opened = lru_cache(maxsize=1)(lambda prompts: tuple(map(opening_of, prompts)))
         self._estimate = lru_cache(maxsize=1)(lambda _period: self._what_if())
 
-    def scene(self, before: Scene, now: float, *, estimate: bool) -> Scene:
-        """The scene as it is now; `estimate` when anybody looks at what other knobs would have done."""
+    def scene(self, before: Scene, now: float, *, visible: Collection[str]) -> Scene:
+        """The scene as it is now; of what is expensive, as much as the visible panels show."""
         source, viewpoint, editor = self._source, self._event_reader.viewpoint, self._event_reader.knob_editor
         controls, playback, state, whole = source.controls, source.playback, viewpoint.state, viewpoint.whole
         pin = self._event_reader.pins.get(state.watched)
@@ -61,8 +67,20 @@ class SceneBuilder:
             pinned=None if pin is not None and pin.follows(state) else pin,
             results=self._event_reader.results,
             gpus=self._gpus(now // _GPU_S),
-            whatif=self._estimate(now // _WHATIF_S) if estimate else None,
+            whatif=self._estimate(now // _WHATIF_S) if "whatif" in visible else None,
+            openings=self._openings() if "prompts" in visible else (),
         )
+
+    def _openings(self) -> Sequence[str]:
+        """Of an engine's prompts; of a recording's runs, a few more each time."""
+        if controls := self._source.controls:
+            return self._opened(controls.session.prompts)
+        if playback := self._source.playback:
+            known = len(self._recorded)
+            self._recorded += [
+                playback.opening(number) for number in range(known, min(known + _LOOKED_UP, playback.count))
+            ]
+        return tuple(self._recorded)
 
     def _read_gpus(self) -> Mapping[int, GpuLoad]:
         run = self._event_reader.viewpoint.work.state.run

@@ -7,7 +7,8 @@ both have decoded for the same time: each watched method's own decode time, so w
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -16,6 +17,7 @@ from decoder.events import Event, Round, Run
 from dynatui.clean import clean, clean_line
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
 from dynatui.state.run_state import Failure, Prompt, Record, RunState
+from dynatui.state.session_log import opening_of
 from dynatui.state.timeline import Timeline
 
 
@@ -48,13 +50,20 @@ def indexed(events: Sequence[Event]) -> IndexedRun:
 class TraceSource:
     """Plays recorded runs by their wall time; raises a RecordingError if the first run cannot be read."""
 
-    def __init__(self, runs: Sequence[Sequence[Event]], speed: float | None = None) -> None:
+    def __init__(
+        self,
+        runs: Sequence[Sequence[Event]],
+        speed: float | None = None,
+        prompt_of: Callable[[int], str] | None = None,
+    ) -> None:
+        """Takes the runs, and what tells the prompt of one where that costs less than to read all of it."""
         self.records: list[Record] = []
         self.controls = None
         self.playback = self
         self.recorded = None
         self.paused = False
         self._runs = runs
+        self._prompt_of = prompt_of or (lambda number: _prompt(runs[number]))
         self.number, self.count = 0, len(runs)
         self._run = indexed(runs[0])
         self.speed = bounded_speed(speed or readable_speed(_shown_rate(self._run.events)))
@@ -66,6 +75,12 @@ class TraceSource:
     def events(self) -> Sequence[Event]:
         """All of the run that is shown."""
         return self._run.events
+
+    def opening(self, number: int) -> str:
+        """How the prompt of a run begins."""
+        with suppress(RecordingError):  # it is told as a failure when the run is shown
+            return opening_of(self._prompt_of(number))
+        return ""
 
     def text(self, method: str, number: int) -> str:
         """What a method wrote in a run; cleaned."""
@@ -294,6 +309,11 @@ class Lockstep:
         for side in self.sides:
             side.open(self.number)
         self.seek(0.0)
+
+
+def _prompt(events: Sequence[Event]) -> str:
+    first = events[0] if events else None
+    return first.prompt if isinstance(first, Run) else ""
 
 
 def _shown_rate(events: Sequence[Event]) -> float:

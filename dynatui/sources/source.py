@@ -80,6 +80,9 @@ class Playback(Protocol):
     def events(self) -> Sequence[Event]:
         """All of the run that is shown, played or not."""
 
+    def opening(self, number: int) -> str:
+        """How the prompt of a run begins, cleaned; empty where it cannot be read."""
+
     def text(self, method: str, number: int) -> str:
         """What a method wrote in a run, cleaned; raises a RecordingError if the run cannot be read."""
 

@@ -162,9 +162,8 @@ class SessionLog:
         if run is None or tally is None or tally.rounds < rounds:
             return None
         found = (self.summary or {}).get(self.watched) or self.race.figures()[self.watched]
-        opening = clean_line(" ".join(run.prompt[: 4 * OPENING].split()))[:OPENING]
         counted = max(self.counted, tally.rounds)
-        return Line(run.started_at, self.number, opening, clean_line(self.watched), found, counted)
+        return Line(run.started_at, self.number, opening_of(run.prompt), clean_line(self.watched), found, counted)
 
     def _advance(self, event: Start | Round | Knob | End, race: Race) -> "SessionLog":
         after = self
@@ -196,9 +195,14 @@ def noted(results: Results, state: RunState) -> Results:
     figures = state.figures().get(state.watched)
     if state.prompt is None or figures is None or not figures.rounds:
         return results
-    opening = " ".join(state.prompt_text[: 4 * OPENING].split())[:OPENING]
     stopped = any(end.reason in ("stopped", "error") for end in state.ends.values())
-    return {**results, state.prompt.number: Result(opening, state.watched, figures, state.done and not stopped)}
+    result = Result(opening_of(state.prompt_text), state.watched, figures, state.done and not stopped)
+    return {**results, state.prompt.number: result}
+
+
+def opening_of(prompt: str) -> str:
+    """The characters of a prompt that stand for it, on one line and cleaned."""
+    return clean_line(" ".join(prompt[: 4 * OPENING].split()))[:OPENING]
 
 
 def _rounded(knobs: Mapping[KnobName, float], in_force: Knobs | None) -> tuple[tuple[KnobName, float], ...]:

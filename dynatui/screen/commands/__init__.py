@@ -9,10 +9,10 @@ from functools import partial
 from types import ModuleType
 
 from decoder.errors import DecoderError
-from dynatui.screen.commands import knobs, record, search, time, view
+from dynatui.screen.commands import knobs, prompts, record, search, time, view
 from dynatui.screen.protocol import Screen
 
-_MODULES: tuple[ModuleType, ...] = (knobs, time, view, search, record)
+_MODULES: tuple[ModuleType, ...] = (knobs, time, view, search, prompts, record)
 
 
 def find(action: str) -> Callable[[Screen], None] | None:

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from decoder.errors import RecordingError
 from dynatui.clean import clean_line
+from dynatui.screen.commands.listing import narrow
 from dynatui.screen.commands.view import look_at_token
 from dynatui.screen.pages.input import SearchScreen
 from dynatui.screen.protocol import Screen
@@ -13,14 +14,20 @@ from dynatui.state.tokens import hits
 
 
 def search(screen: Screen) -> None:
-    """Asks for the words, and goes to the first place where they stand; nothing typed means the words of last time."""
+    """Asks for the words, and goes to the first place where they stand; nothing typed means the words of last time.
+
+    Where the list of prompts is chosen, that is searched.
+    """
+    if screen.scene.panel == "prompts":
+        narrow(screen)
+        return
 
     def run(typed: str | None) -> None:
         query = typed if typed is None or typed.strip() else screen.scene.query
         if query:
             _find(screen, query)
 
-    screen.push_screen(SearchScreen(screen.scene.query), run)
+    screen.push_screen(SearchScreen(screen.scene.query, "words in the text; enter finds"), run)
 
 
 def hit(screen: Screen, step: int) -> None:

@@ -1,11 +1,11 @@
-"""Moving in time: freeze, pause, step, look back, and from prompt to prompt."""
+"""Moving in time: freeze, pause, step, look back."""
 
 import sys
 
 from dynatui.keymap import CURSOR
 from dynatui.render import log
+from dynatui.screen.commands import listing
 from dynatui.screen.pages.breakpoints import BreakScreen
-from dynatui.screen.pages.input import EditScreen
 from dynatui.screen.protocol import Screen
 
 
@@ -90,23 +90,30 @@ def scrub_to(screen: Screen, rounds: int) -> None:
 
 
 def scroll(screen: Screen, lines: int) -> None:
-    """A round back or on; in the log a line."""
+    """A round back or on; in the log a line, among prompts one."""
     if screen.scene.panel == "log":
         _scroll_log(screen, screen.scene.log_end - lines)
+    elif screen.scene.panel == "prompts":
+        listing.move(screen, lines)
     else:
         scrub(screen, lines)
 
 
 def first(screen: Screen) -> None:
-    """Before the first round; in the log the first line."""
+    """Before the first round; in the log the first line, the first prompt among these."""
     if screen.scene.panel == "log":
         _scroll_log(screen, sys.maxsize)
+    elif screen.scene.panel == "prompts":
+        listing.move(screen, -sys.maxsize)
     else:
         scrub_to(screen, 0)
 
 
 def last(screen: Screen) -> None:
-    """Back to now, of a recording its end; in the log to the newest line."""
+    """Back to now, of a recording its end; in the log to the newest line; the last prompt among these."""
+    if screen.scene.panel == "prompts":
+        listing.move(screen, sys.maxsize)
+        return
     if screen.scene.panel == "log":
         _scroll_log(screen, 0)
     if playback := screen.source.playback:
@@ -125,24 +132,3 @@ def _leave_text(screen: Screen) -> None:
     """Takes the cursor away, whose round is not shown any more."""
     if screen.scene.mode in CURSOR:
         screen.change_view(mode="watch", cursor=None)
-
-
-def prompt(screen: Screen, step: int) -> None:
-    """Another prompt, or this one again."""
-    live(screen)
-    screen.source.go(step)
-
-
-def edit(screen: Screen) -> None:
-    """Opens the prompt for changes."""
-    controls = screen.source.controls
-    if controls is None:
-        screen.show_note("what was recorded cannot be edited")
-        return
-
-    def run(text: str | None) -> None:
-        if text is not None and text != controls.prompt:
-            live(screen)
-            controls.edit(text)
-
-    screen.push_screen(EditScreen(controls.prompt), run)

@@ -112,7 +112,7 @@ def maximise(screen: Screen) -> None:
 
 
 def back(screen: Screen) -> None:
-    """One thing less: the slider, the cursor, the single panel, the look back."""
+    """One thing less: the slider, the cursor, what was chosen of the prompts, the single panel, the look back."""
     scene = screen.scene
     if scene.mode == "knobs":
         screen.change_view(mode="watch", typed="")
@@ -120,6 +120,8 @@ def back(screen: Screen) -> None:
         if not screen.source.playback:
             screen.viewpoint.follow()
         screen.change_view(mode="watch", cursor=None)
+    elif scene.panel == "prompts" and (scene.prompt_filter or scene.chosen_prompt is not None):
+        screen.change_view(prompt_filter="", chosen_prompt=None)
     elif scene.maximised:
         screen.change_view(maximised=False)
     else:

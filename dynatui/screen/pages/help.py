@@ -1,18 +1,25 @@
 """Every key, what the panels mean and every figure with its formula, on a page over the main screen."""
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 from rich.console import Group as Lines
 from rich.console import JustifyMethod
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
 
 from decoder.analysis.metrics import FIGURES, Figure
+from decoder.errors import shortened
+from dynatui.clean import clean_line
 from dynatui.keymap import Group, Key, Keymap, Mode
 from dynatui.render.guide import GUIDE
 from dynatui.render.status import caps
-from dynatui.screen.pages.page import Page
+from dynatui.screen.pages.input import SearchScreen
+from dynatui.screen.pages.page import Page, holds
+from dynatui.terminal.driver import cap_of
 
 _KEYS = 15
 """Cells for the keys of a line."""
@@ -42,10 +49,32 @@ _ATTACHED = (
 
 
 class HelpScreen(Page):
-    """The whole help."""
+    """The whole help, or the lines of it that hold some words."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "back", show=False)]
 
     def __init__(self, keys: Keymap) -> None:
-        super().__init__(keys, "help", lambda: help_page(keys))
+        super().__init__(keys, "help", lambda: help_page(keys, self._words))
+        self._words = ""
+
+    def on_key(self, event: events.Key) -> None:
+        """The key that finds words in the text finds them here too; Textual asks the page itself afterwards."""
+        if self.keys.action_for(cap_of(event), "watch") == "search":
+            event.stop()
+            self.app.push_screen(SearchScreen(self._words, "words of the help; enter lists their lines"), self._find)
+
+    def action_back(self) -> None:
+        """All lines again; once these are shown, the page closes."""
+        if self._words:
+            self._find("")
+        else:
+            self.dismiss()
+
+    def _find(self, words: str | None) -> None:
+        if words is not None:
+            self._words = words.strip()
+            self.show()
+            self.action_scroll_to(0)
 
 
 def compare_help(keys: Keymap) -> Page:
@@ -69,23 +98,46 @@ def _wasted() -> str:
     )
 
 
-def help_page(keys: Keymap) -> Lines:
-    """Keys, terms and figures, each under its heading."""
-    closes = f"   {keys.cap('help')} or esc goes back; arrow keys, j k g G scroll"
+def help_page(keys: Keymap, words: str = "") -> Lines:
+    """Keys, terms and figures, each under its heading; of lines, those that hold all of the words."""
+    figures = "Every figure: its formula, its name in JSON, and what other engines call it"
+    sections = [
+        *((group.title, _key_lines(group), _KEYS) for group in keys.groups),
+        ("What you see", [(Text(term, _STRONG), Text(meaning)) for term, meaning in GUIDE], _TERMS),
+        (figures, [(Text(figure.label, _STRONG), _meaning(figure)) for figure in FIGURES], _TERMS),
+    ]
+    found = [
+        (title, [(first, second) for first, second in lines if holds(f"{first.plain} {second.plain}", words)], width)
+        for title, lines, width in sections
+    ]
     return Lines(
-        Text.assemble(("Keys", _STRONG), (closes, _FAINT)),
-        *(part for group in keys.groups for part in (_heading(group.title), keys_of(group))),
-        _heading("What you see"),
-        hanging(((Text(term, _STRONG), Text(meaning)) for term, meaning in GUIDE), _TERMS),
-        _heading("Every figure"),
-        Text("its formula, its name in JSON, and what other engines call it\n", _FAINT),
-        hanging(((Text(figure.label, _STRONG), _meaning(figure)) for figure in FIGURES), _TERMS),
+        _head(keys, words, sum(len(lines) for _, lines, _ in found)),
+        *(
+            part
+            for title, lines, width in found
+            if lines
+            for part in (_heading(title), hanging(lines, width, "right" if width == _KEYS else "left"))
+        ),
     )
+
+
+def _head(keys: Keymap, words: str, count: int) -> Text:
+    """How to go on from here."""
+    find = keys.cap("search")
+    if words:
+        told = f"   {count or 'no'} line{'s' * (count != 1)}   esc shows all, {find} finds other words"
+        return Text.assemble((f'"{shortened(clean_line(words))}"', _STRONG), (told, _FAINT))
+    closes = f"   {keys.cap('help')} or esc goes back; {find} finds words; arrow keys, j k g G scroll"
+    return Text.assemble(("Keys", _STRONG), (closes, _FAINT))
 
 
 def keys_of(group: Group) -> Table:
     """The keys of a group with what they do."""
-    return hanging(((Text(caps(key), _STRONG), _does(key)) for key in group.keys if key.caps), _KEYS, justify="right")
+    return hanging(_key_lines(group), _KEYS, justify="right")
+
+
+def _key_lines(group: Group) -> list[tuple[Text, Text]]:
+    return [(Text(caps(key), _STRONG), _does(key)) for key in group.keys if key.caps]
 
 
 def hanging(lines: Iterable[tuple[Text, Text]], width: int, justify: JustifyMethod = "left") -> Table:

@@ -21,16 +21,20 @@ class EditScreen(Modal[str | None]):
         Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
     ]
 
-    def __init__(self, prompt: str) -> None:
+    def __init__(self, prompt: str, *, losing: bool = False) -> None:
+        """Takes the prompt as it is, and whether the run in progress is lost when another is run."""
         super().__init__()
         self._prompt = prompt
+        self._losing = losing
         self._shown = clean(prompt)
         self._area = TextArea(self._shown, soft_wrap=True, show_cursor=True)
         self._area.cursor_blink = False
 
     def compose(self) -> ComposeResult:
         """A line of help over the text."""
-        help_line = Text.assemble(("Edit the prompt   ", "bold"), ("ctrl+r runs it, esc leaves it as it was", "dim"))
+        loses = " and ends this run, which is not recorded" if self._losing else ""
+        does = f"ctrl+r runs it{loses}, esc leaves it as it was"
+        help_line = Text.assemble(("Edit the prompt   ", "bold"), (does, "dim"))
         with Vertical(classes="page editor"):
             yield Static(help_line, markup=False)
             yield self._area
@@ -54,9 +58,10 @@ class SearchScreen(Modal[str | None]):
         Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
     ]
 
-    def __init__(self, before: str) -> None:
+    def __init__(self, before: str, asked: str) -> None:
+        """Takes what the line begins with, and what is shown in it while it is empty."""
         super().__init__()
-        self._input = Input(before, placeholder="words in the text; enter finds, esc goes back", compact=True)
+        self._input = Input(before, placeholder=f"{asked}, esc goes back", compact=True)
         self._input.cursor_blink = False
 
     def compose(self) -> ComposeResult:

@@ -24,6 +24,12 @@ _QUITS = "leave"
 T = TypeVar("T")
 
 
+def holds(text: str, words: str) -> bool:
+    """Whether a text holds each of some words, in whatever case."""
+    folded = text.casefold()
+    return all(word in folded for word in words.casefold().split())
+
+
 class Modal(ModalScreen[T]):
     """A page that closes itself, never another page, however many keys are waiting."""
 

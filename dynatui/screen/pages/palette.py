@@ -1,15 +1,54 @@
-"""Textual's command palette, made safe for a terminal that shrinks and for keys that close it while it opens."""
+"""Textual's command palette: finds every key of the map by its name, its help and other words, and shows the key.
+
+Made safe for a terminal that shrinks and for keys that close it while it opens.
+"""
 
 from typing import Any, cast
 
 from textual import events, work
 from textual.app import ComposeResult
-from textual.command import CommandList, CommandPalette
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 from textual.errors import NoWidget
 from textual.geometry import Region
 from textual.widget import Widget
 
-from dynatui.screen.pages.page import Modal
+from dynatui.keymap import Key
+from dynatui.screen.pages.page import Modal, holds
+from dynatui.screen.protocol import Screen
+
+_BY_MEANING = 2.0
+"""A letter that help or other words hold: less than in a row in the title, more than scattered over it."""
+
+
+class KeyCommands(Provider):
+    """The commands of the app, each with its key."""
+
+    async def discover(self) -> Hits:
+        """All of them."""
+        for title, does, callback, _ in self.app.get_system_commands(self.screen):
+            _, shown = self._line(title)
+            yield DiscoveryHit(_with_key(Content(title), shown), callback, text=title, help=does)
+
+    async def search(self, query: str) -> Hits:
+        """Those whose title has the letters of the query, and those that it describes."""
+        matcher = self.matcher(query)
+        for title, does, callback, _ in self.app.get_system_commands(self.screen):
+            key, shown = self._line(title)
+            score = matcher.match(title)
+            if holds(f"{title} {does} {key.also}", query):
+                score = max(score, _BY_MEANING * len(query))
+            if score > 0:
+                yield Hit(score, _with_key(matcher.highlight(title), shown), callback, text=title, help=does)
+
+    def _line(self, title: str) -> tuple[Key, str]:
+        """A command's line of the map, and its keys as they are written."""
+        commands = cast("Screen", self.app).scene.keys.commands
+        return next((key, key.shown_for(action)) for name, action, key in commands if name == title)
+
+
+def _with_key(title: Content, shown: str) -> Content:
+    return title.append(Content(f"   {shown}").stylize("bold"))
 
 
 class Commands(CommandList):

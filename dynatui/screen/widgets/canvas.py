@@ -60,6 +60,11 @@ class Canvas(Widget):
         self._looks: dict[Ink, Look] = {}
         """The same for the terminal."""
 
+    @property
+    def top(self) -> Row:
+        """The first row as it is shown."""
+        return self._rows[0].row if self._rows else ()
+
     def show(self, scene: Scene, inks: Mapping[Ink, Style]) -> None:
         """Takes a new scene; Textual sends the rows that differ."""
         for y, _, _ in self._changes(scene, inks):

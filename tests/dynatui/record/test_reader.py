@@ -55,6 +55,20 @@ def test_only_the_first_run_is_decoded_before_it_is_shown(path: Path, decoded: l
     assert decoded == [1, *range(1, len(story()) + 1)]
 
 
+def test_the_prompt_of_a_run_is_told_by_its_first_line_alone(path: Path, decoded: list[int]) -> None:
+    path.write_bytes(lines(story()) + lines([run(prompt="Another"), *story()[1:]]))
+    source = TraceSource(runs := Runs(path), prompt_of=runs.prompt)
+    before = [*decoded]
+    assert [source.opening(number) for number in range(2)] == ["Once upon", "Another"]
+    assert decoded == before
+
+
+def test_a_run_whose_first_line_cannot_be_read_has_no_prompt(path: Path) -> None:
+    path.write_bytes(lines(story()) + b'{"type":"run","version":1}\n')
+    source = TraceSource(runs := Runs(path), prompt_of=runs.prompt)
+    assert [source.opening(number) for number in range(2)] == ["Once upon", ""]
+
+
 def test_a_run_is_decoded_when_it_is_gone_to(path: Path, decoded: list[int]) -> None:
     path.write_bytes(lines(story()) * 3000)
     source = TraceSource(Runs(path), speed=1.0)

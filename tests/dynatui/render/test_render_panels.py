@@ -24,16 +24,16 @@ from dynatui.render.drawer import drawer
 from dynatui.render.gpu_words import gpu_wordings
 from dynatui.render.guide import GUIDE, explained, guide, led_by
 from dynatui.render.headline import compared
-from dynatui.render.ink import Ink, in_ascii, width_of
+from dynatui.render.ink import Ink, Row, in_ascii, width_of
 from dynatui.render.layout import layout
 from dynatui.render.log import log
 from dynatui.render.palette import palette
 from dynatui.render.prompts import prompts
-from dynatui.render.race import race
+from dynatui.render.race import lane_at, race
 from dynatui.render.sampling import sampling
 from dynatui.render.scene import Meters, Scene
 from dynatui.render.sliders import history_line, knobs
-from dynatui.render.status import essentials, footer, speed_text, status, tab_at, tabs
+from dynatui.render.status import essentials, footer, named_at, speed_text, status, tab_at, tabs
 from dynatui.render.timeline import timeline
 from dynatui.screen.pages.help import help_page
 from dynatui.screen.widgets.canvas import DrawPanel
@@ -514,3 +514,22 @@ def test_the_first_line_says_what_goes_over_the_wire_where_there_is_room() -> No
     scene = replace(running(), meters=Meters(fps=10.0, ui_share=0.029, bytes_per_s=18_300.0))
     assert "10 fps  UI 2.9 %  18 KB/s" in lines(status(scene, 200, 1))[0]
     assert "KB/s" not in lines(status(scene, 80, 1))[0]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7, 2), (9, 3), (40, 4), (60, 5), (120, 20)])
+def test_a_click_on_a_lane_finds_the_method_that_is_drawn_there(size: tuple[int, int]) -> None:
+    scene = running()
+    rows = [row.lstrip("│ ") for row in lines(race(scene, *size))]
+    found = {y: method for y in range(-1, size[1] + 1) if (method := lane_at(scene, size, y))}
+    assert list(found.values()) == ["dynatree", "ar"][: len(found)]
+    assert all(rows[y].startswith(method[: max(1, size[0] - 4)]) for y, method in found.items())
+    assert len(found) == min(2, size[1] if size[1] < 3 else size[1] - 2)
+
+
+def test_a_name_in_a_title_is_met_by_the_cells_that_show_it() -> None:
+    row: Row = (("╭─ 世界 ─ 5 work 6 what if 7 prompts ─╮", "plain"),)
+    found = [named_at(row, x) for x in range(-1, 50)]
+    assert (found.count("work"), found.count("whatif"), found.count("prompts")) == (6, 9, 9)
+    assert found.count(None) == len(found) - 24
+    assert found.index("work") == 1 + width_of((("╭─ 世界 ─ ", "plain"),))
+    assert named_at((), 0) is None

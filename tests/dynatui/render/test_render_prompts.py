@@ -5,14 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Figures
-from dynatui.render.prompts import prompts
+from dynatui.render.ink import width_of
+from dynatui.render.prompts import chosen, listed, prompts
 from dynatui.render.scene import Scene
-from dynatui.state.run_state import Prompt
-from dynatui.state.session_log import Result
-from tests.dynatui.scripted_runs import lines, running, state_of
+from dynatui.session import Symbols
+from dynatui.state.run_state import Failure, Prompt
+from dynatui.state.session_log import Result, opening_of
+from tests.dynatui.render.generated_scenes import SIZES
+from tests.dynatui.scripted_runs import HOSTILE, lines, run, running, state_of
 
 FIGURES = Figures(
     rounds=10,
@@ -101,6 +106,67 @@ def test_the_prompt_that_is_decoded_now_is_in_the_table() -> None:
     again = replace(running(), results=table(2).results)
     assert "Once upon" in lines(prompts(again, 116, 8))[2]
     assert "Prompt number 2" in lines(prompts(again, 116, 8))[3]
+
+
+OPENINGS = ("The door opened", "A ship sailed", "The moon rose", "Rain fell")
+
+
+def test_all_prompts_are_listed_whether_they_ran_or_not() -> None:
+    page = lines(prompts(replace(running(), openings=OPENINGS), 116, 9))
+    assert [row.split()[1] for row in page[2:6]] == ["▸1", "2", "3", "4"]
+    assert "Once upon" in page[2], "as it ran"
+    assert [row.split()[-2] for row in page[3:6]] == ["waiting"] * 3
+    assert "1 that ran" in page[6]
+
+
+def test_a_prompt_without_figures_says_why() -> None:
+    scene = Scene(state_of([Prompt(2, 4), run(prompt="A ship sailed")]), openings=OPENINGS)
+    assert [row.rstrip("│ ").split()[-1] for row in lines(prompts(scene, 90, 7))[2:6]] == [
+        *("waiting", "running", "waiting", "waiting")
+    ]
+    failed = replace(scene, state=state_of([Prompt(2, 4), Failure("no memory", 3)]))
+    assert "failed" in lines(prompts(failed, 90, 7))[3]
+    assert "not played" in lines(prompts(replace(scene, replaying=True), 90, 7))[2]
+
+
+def test_the_cursor_leaves_the_running_prompt_marked() -> None:
+    page = lines(prompts(replace(running(), openings=OPENINGS, chosen_prompt=3), 90, 9))
+    assert "●1" in page[2]
+    assert "▸3" in page[4]
+
+
+@pytest.mark.parametrize("height", [3, 4, 5, 9])
+def test_the_list_scrolls_to_the_cursor(height: int) -> None:
+    scene = Scene(state_of([Prompt(1, 40)]), openings=[f"Number {number}" for number in range(1, 41)], chosen_prompt=33)
+    page = lines(prompts(scene, 60, height))
+    assert any("▸33" in row for row in page) or height == 3
+
+
+def test_a_filter_lists_the_prompts_that_hold_its_words_and_the_title_says_so() -> None:
+    scene = replace(running(), openings=OPENINGS, prompt_filter="THE")
+    page = lines(prompts(scene, 90, 9))
+    assert '"THE" 1 listed' in page[0]
+    assert "esc lists all" in page[0]
+    assert listed(scene) == [3]
+    assert chosen(scene, [3]) == 3
+    nothing = lines(prompts(replace(scene, prompt_filter="sun"), 90, 9))
+    assert 'no prompt begins with "sun"' in nothing[1]
+
+
+@pytest.mark.parametrize("symbols", ["braille", "ascii"])
+@given(size=SIZES, chosen_prompt=st.none() | st.integers(-5, 10**12), words=st.sampled_from(["", "x", HOSTILE, "世界"]))
+@settings(max_examples=60)
+def test_any_list_fits_any_size(symbols: Symbols, size: tuple[int, int], chosen_prompt: int | None, words: str) -> None:
+    scene = replace(
+        running(),
+        symbols=symbols,
+        openings=tuple(map(opening_of, (HOSTILE, "世界" * 60, "", "x"))),
+        chosen_prompt=chosen_prompt,
+        prompt_filter=words,
+    )
+    rows = prompts(scene, *size)
+    assert [width_of(row) for row in rows] == [size[0]] * size[1]
+    assert not any(sign in row for row in lines(rows) for sign in "\x1b\x07\x9b\u202e\r")
 
 
 def test_with_height_to_spare_the_figures_explain_themselves() -> None:

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from decoder.analysis.what_if import Cell, Grid, WhatIf
+from dynatui.render import palette
 from dynatui.render.ink import in_ascii
 from dynatui.render.scene import Scene
+from dynatui.render.text import HOT
 from dynatui.render.what_if import whatif
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, text_of
@@ -105,6 +107,14 @@ def test_as_many_tables_as_there_is_room_for(size: tuple[int, int], tables: int)
 
 def test_a_narrow_panel_keeps_the_columns_around_the_knobs() -> None:
     assert _panel(_what_if(), 36)[2].split() == ["│", "τh\\D0", "4", "[5]", "6", "│"]
+
+
+def test_the_most_tokens_have_the_colour_of_what_is_good_and_none_that_of_what_is_slow() -> None:
+    found = _what_if(h20=replace(SURE, tokens=1.0), h21=replace(SURE, tokens=2.0), h24=replace(SURE, tokens=4.0))
+    inks = {text: ink for row in whatif(replace(running(), whatif=found), 80, 14) for text, ink in row}
+    roles = {text: palette._ATTRIBUTES[inks[text]][0] for text in ("▁1.00", "▃2.00", "▅3.00", "▇4.00")}
+    assert roles["▇4.00"] == palette._ATTRIBUTES["good"][0]
+    assert not set(roles.values()) & {palette._ATTRIBUTES[ink][0] for ink in HOT[-2:]}
 
 
 def test_in_ascii_the_heat_can_still_be_told() -> None:

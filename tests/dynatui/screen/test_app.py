@@ -162,16 +162,10 @@ async def test_pause_holds_the_source_and_goes_on() -> None:
         assert not source.paused
 
 
-async def test_next_and_restart_move_among_the_prompts() -> None:
-    async with shown() as (_, source, pilot):
-        await pilot.press("n", "R")
-        assert source.steps == [1, 0]
-
-
-async def test_the_previous_prompt_is_a_step_back() -> None:
-    async with shown() as (_, source, pilot):
-        await pilot.press("N")
-        assert source.steps == [-1]
+async def test_next_restart_and_previous_move_among_the_prompts() -> None:
+    async with shown([Prompt(1, 2), *story()]) as (_, source, pilot):
+        await pilot.press("n", "R", "N")
+        assert source.steps == [1, 0, -1]
 
 
 async def test_speed_halves_and_doubles() -> None:

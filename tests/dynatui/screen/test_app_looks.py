@@ -397,9 +397,9 @@ async def test_every_panel_shows_the_round_of_the_token_that_is_inspected() -> N
 async def test_inspecting_shows_the_same_figures_as_scrubbing_to_that_round() -> None:
     async with shown() as (app, _, pilot):
         await pilot.press("home", "right", "right")
-        scrubbed = app._scene_builder.scene(app.scene, 0.0, estimate=False)
+        scrubbed = app._scene_builder.scene(app.scene, 0.0, visible=())
         await pilot.press("escape", "i", "home", *["right"] * 4)
-        inspected = app._scene_builder.scene(app.scene, 0.0, estimate=False)
+        inspected = app._scene_builder.scene(app.scene, 0.0, visible=())
         assert (inspected.state, inspected.place) == (scrubbed.state, scrubbed.place)
 
 

@@ -79,6 +79,8 @@ async def test_n_goes_from_hit_to_hit_and_round_again() -> None:
         await pilot.press("escape")
         assert (app.scene.mode, app.scene.hits) == ("watch", ())
         await pilot.press("n")
+        assert source.steps == [], "one key too many leaves no run that would be lost"
+        await pilot.press("n")
         assert source.steps == [1]
 
 
