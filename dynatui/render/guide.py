@@ -58,7 +58,8 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "little; the key beside it frees the knob."),
     ("Time line", "● is the round that is shown, ▲ a turn of yours. Left of the end the work goes on unseen."),
     ("Race", "All methods decode the same prompt, each for the same time. ar is plain decoding, linear a single "
-     "chain of guesses, fixed a tree of fixed shape. The first 30 tokens are warm-up."),
+     "chain of guesses, fixed a tree of fixed shape. The first 30 tokens are warm-up. Below: what limits the watched "
+     "method most, and what would help."),
     ("Stalled", "A round that lost a third of its time or more, as it waited for a processor or was stopped. That is "
      "the machine's doing, not the method's, so rates leave it out. Where many rounds stall, they leave out only the "
      "worst."),
