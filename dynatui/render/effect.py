@@ -35,7 +35,7 @@ def consequence_line(scene: Scene, width: int) -> Row:
     found = consequence(scene.state.lane)
     if found is None:
         return ()
-    parts, counted = _parts(scene, found), ((f" ({_counted(found)})", "dim"),)
+    parts, counted = _parts(scene, found), _counted(found)
     differences = [one for one in found.differences if one.figure in _TOLD]
     rows = [[*parts, *_differences(differences, intervals), counted] for intervals in range(len(_TOLD), -1, -1)]
     rows.insert(-1, [*parts, *_differences(differences, 1)])
@@ -84,18 +84,18 @@ def _difference(found: Difference, *, interval: bool) -> Row:
     return ((f"{LABELS[found.figure]} {value}{unit}", ink), *reach)
 
 
-def _counted(found: Consequence) -> str:
-    if not found.complete:
-        return f"{len(found.after)} of {ROUNDS} rounds"
-    if len(found.before) == ROUNDS:
-        return f"{ROUNDS} rounds each"
-    return f"{len(found.before)} rounds before, {ROUNDS} after"
+def _counted(found: Consequence) -> Row:
+    each = (
+        f"{ROUNDS} rounds each" if len(found.before) == ROUNDS else f"{len(found.before)} rounds before, {ROUNDS} after"
+    )
+    return ((f" ({each if found.complete else f'{len(found.after)} of {ROUNDS} rounds'})", "dim"),)
 
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
     """The key that takes away what hides a knob; nothing where what is shown is decoded elsewhere, or was."""
     if scene.replaying or scene.following:
         return ()
+    actions: tuple[str, ...]
     if key == "history":
         actions, does = ("history",), "frees it"
     elif key == "cost":

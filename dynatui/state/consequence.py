@@ -10,11 +10,11 @@ from functools import lru_cache
 from statistics import fmean
 
 from decoder.events import Round
-from dynatui.state.ab_comparison import LEAST, Difference, Samples, compared, samples_of
+from dynatui.state.ab_comparison import Difference, Samples, compared, samples_of
 from dynatui.state.lane import IN_A_ROW, LaneState, Mark
 
-ROUNDS = LEAST
-"""Rounds on each side: so few that history has not moved far, and that the text is about the same."""
+ROUNDS = IN_A_ROW
+"""Rounds on each side. A turn that is fewer rounds before another is a part of it, so none is among these."""
 _FEWEST_BEFORE = 3
 """Fewer rounds before the turn have no interval."""
 _compared = lru_cache(maxsize=8)(compared)
@@ -57,7 +57,7 @@ def consequence(lane: LaneState) -> Consequence | None:
         return None
     first = _first_in_a_row(turns)
     marks, began, last = _joined(turns[first:]), turns[first].round, turns[-1].round
-    before = samples_of(lane, since=max(turns[first - 1].round if first else 0, began - ROUNDS), until=began)
+    before = samples_of(lane, since=max(0, began - ROUNDS), until=began)
     if not marks or not before:
         return None
     after = samples_of(lane, since=last, until=last + ROUNDS)

@@ -109,6 +109,12 @@ def test_a_knob_that_ends_the_trees_itself_is_not_hidden() -> None:
     assert "hides" not in line(state(by=None))
 
 
+def test_where_no_rule_ends_most_trees_none_hides_the_knob() -> None:
+    after = rounds(range(12, 22), more=1)
+    mixed = [*limited(after[:4], "n_max"), *limited(after[4:7], "rho_stop"), *limited(after[7:], "d0")]
+    assert "hides" not in line(state(count=0, later=mixed))
+
+
 def test_what_ends_paths_does_not_hide_how_many_guesses_are_made() -> None:
     assert "hides" not in line(state("tau_h", 0.9, 0.8, by="rho_stop"))
     assert "N_max hides it" in line(state("tau_h", 0.9, 0.8, by="n_max"))

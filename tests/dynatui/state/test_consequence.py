@@ -91,6 +91,13 @@ def test_rounds_under_other_values_are_not_among_those_before() -> None:
     assert len(told.before) == ROUNDS
 
 
+@pytest.mark.parametrize(("gap", "names"), [(9, ["tau_h", "d0"]), (10, ["d0"])])
+def test_a_turn_after_fewer_than_ten_rounds_continues_the_one_before(gap: int, names: list[str]) -> None:
+    turns = [turned("tau_h", 12, 0.9, 0.8), turned("d0", 12 + gap, 2, 5)]
+    told = found(rounds(range(12)), turns[0], rounds(range(12, 12 + gap)), turns[1], rounds(range(12 + gap, 40)))
+    assert [mark.name for mark in told.marks] == names
+
+
 def test_a_move_of_history_is_no_turn() -> None:
     moved = turned("d0", 16, 5, 4, source="history")
     told = found(rounds(range(12)), turned("d0", 12, 2, 5), rounds(range(12, 16)), moved, rounds(range(16, 24)))
