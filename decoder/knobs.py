@@ -74,7 +74,7 @@ class KnobInfo:
 
     @property
     def digits(self) -> int:
-        """Decimals that it is written with."""
+        """Decimals of its grid: it is written with them, and a hand sets no value between."""
         if self.integer:
             return 0
         return 2 if self.step >= 1 else 3
@@ -86,6 +86,13 @@ class KnobInfo:
         text = f"{value:.{self.digits}f}"
         text = text.rstrip("0").rstrip(".") if "." in text else text
         return text[1:] if text.startswith("0.") else text
+
+    def settled(self, value: float, low: float, high: float) -> float:
+        """The value of the knob's grid that is nearest to `value` within bounds; where the grid has none, the bound."""
+        bounded = min(high, max(low, value))
+        steps = (round(bounded * 10**self.digits) + aside for aside in (0, -1, 1))
+        on_grid = (round(step / 10**self.digits, self.digits) for step in steps)
+        return next((found for found in on_grid if low <= found <= high), bounded)
 
     def value_of(self, parameter: Any) -> Any:
         """The knob's value where its parameter has this one; nothing is sure of what a recording gives as parameter."""
@@ -143,6 +150,15 @@ class Turnable:
         require(not math.isnan(value), f"{name} cannot be turned to a value that is no number; give a number")
         low, high = bounds(self, name)
         return self.with_knobs({name: min(high, max(low, value))})
+
+    def settled(self, name: KnobName, value: float) -> float:
+        """The value of a knob's grid that is nearest to `value` within its bounds; where the grid has none, the bound.
+
+        Raises:
+            ConfigError: There is no such knob here.
+        """
+        low, high = bounds(self, name)
+        return next(knob.settled(value, low, high) for knob in self.knobs if knob.name == name)
 
     def with_knobs(self, values: Mapping[KnobName, float]) -> Self:
         """These parameters with several knobs set at once, since one may be possible only beside another.

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 from decoder.errors import require
 from decoder.events import Limit
-from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KNOB_GAP, KnobInfo, require_feasible
+from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KNOB_DIGITS, KNOB_GAP, KnobInfo, require_feasible
 from decoder.tree_rules import Rules, TreeRule, used_depth
 
 
@@ -48,11 +48,13 @@ class AdaptiveTree(Rules):
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("tau_h", "τh", "draft sure from here on: fewest guesses", "probability",
-                 lambda own: (min(own.tau_h, own.tau_l + KNOB_GAP), 1.0), 0.05, 0.2, keys="[]", brief="sure from",
+                 lambda own: (min(own.tau_h, round(own.tau_l + KNOB_GAP, KNOB_DIGITS)), 1.0), 0.05, 0.2, keys="[]",
+                 brief="sure from",
                  key_help="τh down, up: where the draft is as sure as this, fewest guesses"),
         KnobInfo("tau_l", "τl", "draft unsure below this: most guesses", "probability",
-                 lambda own: (min(own.tau_l, KNOB_GAP), max(own.tau_l, own.tau_h - KNOB_GAP)), 0.05, 0.2, keys="{}",
-                 brief="unsure below", key_help="τl down, up: where it is less sure than this, most guesses"),
+                 lambda own: (min(own.tau_l, KNOB_GAP), max(own.tau_l, round(own.tau_h - KNOB_GAP, KNOB_DIGITS))),
+                 0.05, 0.2, keys="{}", brief="unsure below",
+                 key_help="τl down, up: where it is less sure than this, most guesses"),
         KnobInfo("d0", "D0", "base depth: likely paths reach it", "real", lambda own: (1.0, own.d_max - 1.0), coarse=2,
                  keys="-=", brief="base depth", key_help="D0 down, up: how deep likely paths may grow"),
         KnobInfo("history", "history", "past rounds move D0 and τh", "switch", lambda _: (0.0, 1.0), coarse=1,

@@ -19,7 +19,7 @@ _LEAST_HELP = 3
 _PAIR = 2
 """Values that a switch has; of more, the names take the room of the bounds too."""
 _NOTES = 2
-"""Rows for what history does and for the comparison of A and B."""
+"""Rows for the comparison of A and B, and for what the last turn has brought."""
 
 
 def drawer(scene: Scene, width: int, height: int) -> Rows:

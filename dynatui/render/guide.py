@@ -53,9 +53,13 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("Curves", "▲ you turned a knob. ┊ the round that is looked at. ┄ A, as it was pinned."),
     ("A/B", "What the settings before your turn of a knob, or those that you pinned, have yielded (A), and what those "
      f"in force now yield (B). {ASSUMPTION}."),
+    ("After a turn", "Below the sliders: what you turned, and how nodes, L-bar and tokens/s differ between the 10 "
+     "rounds before and the 10 after, with 95 % intervals. hides it: another rule decides, so the knob changes "
+     "little; the key beside it frees the knob."),
     ("Time line", "● is the round that is shown, ▲ a turn of yours. Left of the end the work goes on unseen."),
     ("Race", "All methods decode the same prompt, each for the same time. ar is plain decoding, linear a single "
-     "chain of guesses, fixed a tree of fixed shape. The first 30 tokens are warm-up."),
+     "chain of guesses, fixed a tree of fixed shape. The first 30 tokens are warm-up. Below: what limits the watched "
+     "method most, and what would help."),
     ("Stalled", "A round that lost a third of its time or more, as it waited for a processor or was stopped. That is "
      "the machine's doing, not the method's, so rates leave it out. Where many rounds stall, they leave out only the "
      "worst."),

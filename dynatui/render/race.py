@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from decoder.analysis.bottleneck import headline, of_method
 from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.stalls import told
 from decoder.events import Figures
@@ -33,6 +34,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
         body = [(("every method decodes the same prompt here", "dim"),)]
     elif room > len(body):
         body.append(_error(scene) or _verdict(scene, figures, inner))
+        body += _limit(scene, inner)[: room - len(body)]
         if room > len(body) + len(figures) + 1 and inner >= _WIDE:
             body += [(), *_table(scene, figures, inner)]
             body += explained(led_by(_TOLD), inner, room - len(body))
@@ -119,6 +121,13 @@ def _progress(scene: Scene, name: str, entry: Figures) -> str:
     most = run.max_new_tokens if run else 0
     word = "" if end is None else {"length": "full", "eos": "end"}.get(end.reason, end.reason)
     return f"{entry.committed:>6}/{most} {word:<7}"
+
+
+def _limit(scene: Scene, width: int) -> Rows:
+    """What limits the watched method most and what would help, in one row; none where too little is known."""
+    watched = scene.state.watched
+    wordings = headline(of_method(scene.state.race, watched), watched)
+    return [((best(width, *wordings), "plain"),)] if wordings else []
 
 
 def _error(scene: Scene) -> Row:

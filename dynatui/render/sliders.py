@@ -1,4 +1,4 @@
-"""The knobs that matter most as sliders, what limits the trees, why history moves knobs, and how A and B compare."""
+"""The knobs that matter most as sliders, what limits trees, why history moves knobs, and what a turn has brought."""
 
 import math
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from dynatui.keymap import KEYMAP, Keymap
 from dynatui.knobs import info, rules_in_force, sliders_of, turns
 from dynatui.number_format import nth, short
 from dynatui.render.drawn import drawing_line
+from dynatui.render.effect import consequence_line
 from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, merged, share, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import limited, moved_back, reason, sign, target, turned, versus, written
@@ -87,17 +88,23 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
 
 
 def notes(scene: Scene, width: int, room: int) -> Rows:
-    """What history does, what verifies drawn trees, how A and B compare; with room for one alone, whatever is newer."""
+    """What history does, what verifies drawn trees, how A and B compare, what the last turn has brought.
+
+    Where there is no room for all, the first give way, unless history has moved a knob back; of the last two, the one
+    that the user asked for by hand stays longer.
+    """
     lane = scene.state.lane
+    since_turn = [compared_line(scene.pinned, scene.state, width), consequence_line(scene, width)]
+    by_hand = scene.pinned is not None and scene.pinned.by_hand
     wordings = (
         history_line(lane, width, scene.keys),
         drawing_line(scene, width),
-        compared_line(scene.pinned, scene.state, width),
+        *(reversed(since_turn) if by_hand else since_turn),
     )
     told = [row for row in wordings if row]
-    if room >= len(told):
-        return told
-    return told[:1] if moved_back(lane) else told[len(told) - room :]
+    kept = 1 if moved_back(lane) else 0
+    first_of_rest = max(kept, len(told) - max(0, room - kept))
+    return [*told[:kept], *told[first_of_rest:]]
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from decoder.errors import ConfigError
 from decoder.events import Knob, Run
-from decoder.knobs import KNOB_DIGITS, KnobName, RulesName, Turnable
+from decoder.knobs import KnobName, RulesName, Turnable
 from decoder.methods import METHODS
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.sampling.settings import SAMPLING, Sampling
@@ -102,15 +102,15 @@ class KnobEditor:
         rules = self._rules(of, state) if of else None
         if rules is None or not rules.has(name):
             return False
-        return self.set({name: round(rules.knob(name) + distance, KNOB_DIGITS)}, state)
+        return self.set({name: rules.knob(name) + distance}, state)
 
     def set(self, values: Mapping[KnobName, float], state: RunState) -> bool:
-        """Turns knobs of one parameter set to these values, or the nearest that bounds allow, as one step.
+        """Turns knobs of one parameter set to these values, or the nearest of their grids and bounds, as one step.
 
         Returns whether any had another value.
         """
         of = owner(next(iter(values)), self.of(state))
-        return of is not None and self._step(of, [(values, False)], state)
+        return of is not None and self._step(of, [(self._settled(of, values, state), False)], state)
 
     def history(self, state: RunState) -> None:
         """History on, or off: then what it moves stays where it is."""
@@ -128,7 +128,7 @@ class KnobEditor:
         of, rules = self.of(state), self.rules(state)
         if of is not None and isinstance(rules, AdaptiveTree):
             held = {**{name: rules.knob(name) for name in MOVED}, **values}
-            self._step(of, [({"history": 0.0}, False), (held, True)], state)
+            self._step(of, [({"history": 0.0}, False), (self._settled(of, held, state), True)], state)
 
     def undo(self, state: RunState) -> Step | None:
         """Takes back what the last key turned; None where there is nothing."""
@@ -183,13 +183,22 @@ class KnobEditor:
                 rules = self._rules(owner(name, of), state)
                 old, new = rules.knob(name), rules.turned(name, value).knob(name)
                 if name == "history" and new > old:
-                    before += [(moved, rules.knob(moved)) for moved in MOVED]
+                    before += [(moved, self._told(of, moved, rules)) for moved in MOVED]
                 if always or old != new:
-                    before.append((name, old))
+                    before.append((name, self._told(owner(name, of), name, rules)))
                     self._turn(owner(name, of), name, new)
         if before:
             self._steps.append(Step(of, tuple(before)))
         return bool(before)
+
+    def _settled(self, of: RulesName, values: Mapping[KnobName, float], state: RunState) -> dict[KnobName, float]:
+        return {name: self._rules(owner(name, of), state).settled(name, value) for name, value in values.items()}
+
+    def _told(self, of: RulesName, name: KnobName, rules: Turnable) -> float:
+        """A knob's value as it was given, or on its grid where history moved it."""
+        value = rules.knob(name)
+        given = value == self._controls.config.rules(of).knob(name)
+        return value if given else rules.settled(name, value)
 
     def _turn(self, of: RulesName, name: KnobName, value: float) -> None:
         self._wanted.setdefault(of, {})[name] = value

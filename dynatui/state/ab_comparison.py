@@ -133,23 +133,24 @@ def _started(state: RunState) -> str | None:
     return state.run.started_at if state.run else None
 
 
-def samples_of(lane: LaneState, *, since: int = 0) -> Samples:
-    """The newest rounds of a method, from round `since` on."""
-    first = max(since, len(lane.past) - _MOST)
+def samples_of(lane: LaneState, *, since: int = 0, until: int | None = None) -> Samples:
+    """The newest rounds of a method, from round `since` on, those before round `until`."""
+    end = len(lane.past) if until is None else min(until, len(lane.past))
+    first = max(since, end - _MOST)
     before_s = lane.past[first - 1].t if 0 < first <= len(lane.past) else 0.0
     samples = []
-    for event in lane.past[first:]:
+    for event in lane.past[first:end]:
         samples.append(_sample(event, max(0.0, event.t - before_s)))
         before_s = event.t
     return tuple(samples)
 
 
-def compared(a: Samples, b: Samples) -> tuple[Difference, ...] | None:
-    """B - A of each figure with its interval; None until both have at least 10 rounds.
+def compared(a: Samples, b: Samples, least: int = LEAST) -> tuple[Difference, ...] | None:
+    """B - A of each figure with its interval; None until both have at least so many rounds, 3 or more.
 
     A figure whose values cannot be known, such as a rate without time, is left out.
     """
-    if min(len(a), len(b)) < LEAST:
+    if min(len(a), len(b)) < least:
         return None
     a, b = _rated(a, b)
     found = (_difference(figure, a, b) for figure in LABELS)

@@ -131,8 +131,8 @@ def test_tau_l_can_be_turned_at_the_narrowest_gap() -> None:
 
 
 LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
-    "tau_h": (0.4 + KNOB_GAP, 1),
-    "tau_l": (KNOB_GAP, 0.9 - KNOB_GAP),
+    "tau_h": (0.41, 1),
+    "tau_l": (KNOB_GAP, 0.89),
     "d0": (1, 7),
     "history": (0, 1),
     "d_max": (6, 32),

@@ -240,12 +240,15 @@ def test_the_last_move_of_history_is_explained_with_its_numbers() -> None:
     )
 
 
-def test_a_pinned_comparison_takes_the_place_of_history_or_a_row_of_its_own() -> None:
-    scene = replace(running(), pinned=Pin.of(running().state, "dynatree"))
+def test_what_a_turn_has_brought_takes_the_place_of_history_or_rows_of_its_own() -> None:
+    scene = replace(running(), pinned=Pin.of(running().state, "dynatree", by_hand=True))
     assert "too few rounds yet: A has 3, B has 0; each needs 10" in lines(sliders.knobs(scene, 120, 4))[2]
     page = lines(sliders.knobs(scene, 120, 5))
-    assert "history" in page[2]
+    assert "τh .9 → .8" in page[2]
     assert "A/B" in page[3]
+    page = lines(sliders.knobs(scene, 120, 6))
+    assert "history" in page[2]
+    assert ("τh .9 → .8" in page[3], "A/B" in page[4]) == (True, True)
 
 
 def moved(*news: float, old: float = 5.0, set_to: float = 2.0) -> RunState:

@@ -100,8 +100,8 @@ def test_a_rate_of_few_tokens_is_not_shown_until_there_is_no_more_to_come() -> N
 
 def test_with_room_to_spare_the_race_says_how_each_method_comes_to_its_rate() -> None:
     page = lines(race(running(), 78, 14))
-    assert page[5].split()[1:-1] == ["whole", "run", "tokens/round", "acc.", "rate", "drafted", "text", "of", "ar"]
-    assert page[6].split()[1:-1] == ["dynatree", "3.00", "40%", "30", "differs"]
+    assert page[6].split()[1:-1] == ["whole", "run", "tokens/round", "acc.", "rate", "drafted", "text", "of", "ar"]
+    assert page[7].split()[1:-1] == ["dynatree", "3.00", "40%", "30", "differs"]
 
 
 def test_with_still_more_room_the_figures_explain_themselves() -> None:
@@ -151,6 +151,27 @@ def test_the_guide_shows_whole_terms_and_where_the_others_are() -> None:
     assert "? tells more" in page[0]
     assert "Round" in page[1]
     assert "tells more" not in lines(guide(Scene(), 52, 140))[0]
+
+
+@pytest.mark.parametrize(("verify_s", "growth"), [(0.015, "2.5x"), (0.018, "3x")])
+def test_below_the_race_stands_what_limits_the_watched_method_and_what_would_help(verify_s: float, growth: str) -> None:
+    trees = map(tree_round, range(8))
+    slow = [structs.replace(each, verify_s=verify_s, draft_s=0.0001, accepted=[1, 3, 5]) for each in trees]
+    plain = [structs.replace(plain_round("ar", number), verify_s=0.006) for number in range(8)]
+    told = state_of([run(), *slow, *plain])
+    grows = f"verification grows with rows: 6 rows take {growth} of one"
+    assert f"{grows}; smaller trees would help" in lines(race(Scene(told), 120, 8))[4]
+    assert f"dynatree: {grows} (if they took as long as one: " in lines(race(Scene(told), 150, 8))[4]
+    assert f"6 rows take {growth} of one: smaller trees" in lines(race(Scene(told), 50, 8))[4]
+    assert "verification" not in "\n".join(lines(race(Scene(structs.replace(told, chosen="ar")), 120, 8)))
+
+
+def test_what_limits_a_method_gives_way_to_the_rows_above_it_and_waits_for_enough_rounds() -> None:
+    told = state_of(story(8))
+    assert "would help" in lines(race(Scene(told), 120, 6))[4]
+    assert "would help" not in "\n".join(lines(race(Scene(told), 120, 5)))
+    few = state_of(story(4))
+    assert "would help" not in "\n".join(lines(race(Scene(few), 120, 8)))
 
 
 def test_the_race_tells_whether_the_text_is_the_same() -> None:

@@ -16,6 +16,7 @@ from msgspec import structs
 from decoder.config import PRESETS, DynaTree, RulesName, RunConfig
 from decoder.events import Knob
 from decoder.knobs import KnobName
+from decoder.methods.option import number
 from decoder.sampling.settings import SAMPLING
 from decoder.session.knob_state import KnobState
 from decoder.session.steering import Turn
@@ -346,6 +347,80 @@ def test_whatever_keys_are_pressed_the_command_line_says_what_the_user_set(
         assert decoding.rules == engine.config.of(DynaTree)
     line = command_line(Session(load.embedded(), config=engine.config))
     assert parsed(line) == engine.config
+
+
+KNOBS = {knob.name: knob for knob in DynaTree.knobs}
+FOUND_ON_GRID = st.sampled_from(["[", "]", "{", "}", "-", "=", "u", "h", "H", "rounds"])
+
+
+def decimals(value: float) -> int:
+    """Of a number as the command line has it."""
+    return len(number(value).partition(".")[2])
+
+
+@st.composite
+def anywhere(draw: st.DrawFn) -> DynaTree:
+    """Parameters on the grids of their knobs."""
+    tau_l = draw(st.integers(1, 98)) / 100
+    tau_h = draw(st.integers(round(100 * tau_l) + 1, 100)) / 100
+    return DynaTree(tau_h=tau_h, tau_l=tau_l, d0=draw(st.integers(100, 700)) / 100)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(start=anywhere(), keys=st.lists(FOUND_ON_GRID, min_size=1, max_size=25), luck=st.randoms())
+def test_whatever_keys_are_pressed_every_knob_is_a_number_as_short_as_its_grid(
+    start: DynaTree, keys: list[str], luck: random.Random
+) -> None:
+    engine = Engine(RunConfig(dynatree=start))
+    editor, decoding = KnobEditor(engine), KnobState(start)
+    for key in keys:
+        assert decoding.adaptive is not None
+        state = state_of([run(), structs.replace(tree_round(0), knobs=decoding.adaptive)])
+        if key == "rounds":
+            decode(decoding, editor, engine, luck)
+        else:
+            press(editor, key, state)
+    rules = engine.config.of(DynaTree)
+    for name in ("tau_h", "tau_l", "d0"):
+        assert decimals(rules.knob(name)) <= KNOBS[name].digits, (name, rules.knob(name))
+        assert float(number(rules.knob(name))) == rules.knob(name)
+    for name, value in engine.turns:
+        assert decimals(value) <= KNOBS[name].digits, (name, value)
+    if not rules.history:
+        decoding.apply(tuple(Turn(name, value) for name, value in engine.turns))
+        assert decoding.rules == rules
+
+
+def test_tau_h_against_its_lower_stop_is_printed_without_noise() -> None:
+    engine = Engine(RunConfig(dynatree=replace(PRESETS["paper"], tau_l=0.05, tau_h=0.1)))
+    KnobEditor(engine).move("tau_h", -0.05, at(tau_h=0.1))
+    assert "--tau-h 0.06 " in command_line(Session(load.embedded(), config=engine.config)) + " "
+
+
+def test_undo_puts_back_what_history_had_moved_as_it_was_shown(editor: KnobEditor, engine: Engine) -> None:
+    moved = at(d0=6.410000000000002, tau_h=0.8130000000000001)
+    editor.hold({}, moved)
+    editor.history(at(d0=6.41, tau_h=0.813))
+    editor.undo(at(d0=3.0, tau_h=0.7))
+    assert engine.turns[-2:] == [("tau_h", 0.813), ("d0", 6.41)]
+    assert engine.turns[:3] == [("history", 0.0), ("d0", 6.41), ("tau_h", 0.813)]
+
+
+def test_undo_puts_back_a_start_between_two_values_of_the_grid_as_it_was_given() -> None:
+    engine = Engine(RunConfig(dynatree=replace(PRESETS["paper"], tau_h=0.87654)))
+    editor = KnobEditor(engine)
+    editor.move("tau_h", 0.05, at(tau_h=0.87654))
+    assert engine.turns == [("tau_h", 0.927)]
+    editor.undo(at(tau_h=0.927))
+    assert engine.config.of(DynaTree).tau_h == 0.87654
+
+
+def test_a_value_between_two_of_the_grid_becomes_the_nearest_that_bounds_allow() -> None:
+    rules = replace(PRESETS["paper"], rho_deep=0.5005)
+    assert rules.settled("rho_stop", 0.123456) == 0.123
+    assert rules.settled("rho_stop", 0.9) == 0.5
+    assert replace(rules, rho_stop=0.5004).settled("rho_deep", 0.50041) == 0.501
+    assert rules.settled("n_max", 41.6) == 42
 
 
 def parsed(line: str) -> RunConfig:

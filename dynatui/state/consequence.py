@@ -1,0 +1,81 @@
+"""What the user's last turn of knobs has brought: the rounds before it and those after it, as a function of one lane.
+
+So every place of a recording has its own. Turns that follow one another after few rounds are one: from the values that
+the hand left to the last. Knows neither rules of trees nor keys.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import fmean
+
+from decoder.events import Round
+from dynatui.state.ab_comparison import Difference, Samples, compared, samples_of
+from dynatui.state.lane import IN_A_ROW, LaneState, Mark
+
+ROUNDS = IN_A_ROW
+"""Rounds on each side. A turn that is fewer rounds before another is a part of it, so none is among these."""
+_FEWEST_BEFORE = 3
+"""Fewer rounds before the turn have no interval."""
+_compared = lru_cache(maxsize=8)(compared)
+
+
+@dataclass(frozen=True)
+class Consequence:
+    """What knobs were turned, and the rounds on both sides."""
+
+    marks: tuple[Mark, ...]
+    """One for each knob that has another value than before."""
+    before: Samples
+    after: Samples
+    rounds: tuple[Round, ...]
+    """Those of `after`."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all rounds after the turn are there."""
+        return len(self.after) == ROUNDS
+
+    @property
+    def nodes(self) -> tuple[float, float] | None:
+        """Mean drafted nodes a round before and after; None before the first round after the turn."""
+        if not self.after:
+            return None
+        before, after = (fmean(sample.drafted for sample in side) for side in (self.before, self.after))
+        return before, after
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """After - before of each figure with its interval; nothing until the rounds suffice."""
+        return (_compared(self.before, self.after, _FEWEST_BEFORE) if self.complete else None) or ()
+
+
+def consequence(lane: LaneState) -> Consequence | None:
+    """What the last turn has brought; None without a turn, with no round before it, and where it was taken back."""
+    turns = [change.mark for change in lane.changes if change.by_user]
+    if not turns:
+        return None
+    first = _first_in_a_row(turns)
+    marks, began, last = _joined(turns[first:]), turns[first].round, turns[-1].round
+    before = samples_of(lane, since=max(0, began - ROUNDS), until=began)
+    if not marks or not before:
+        return None
+    after = samples_of(lane, since=last, until=last + ROUNDS)
+    return Consequence(marks, before, after, tuple(lane.past[last : last + ROUNDS]))
+
+
+def _first_in_a_row(turns: Sequence[Mark]) -> int:
+    """The place of the turn that the last ones continue."""
+    first = len(turns) - 1
+    while first and turns[first].round - turns[first - 1].round < IN_A_ROW:
+        first -= 1
+    return first
+
+
+def _joined(turns: Sequence[Mark]) -> tuple[Mark, ...]:
+    """Turns as one for each knob, without those that came back to their first value, and without history's switch."""
+    marks = dict[str, Mark]()
+    for turn in turns:
+        old = marks[turn.name].old if turn.name in marks else turn.old
+        marks[turn.name] = Mark(turn.round, turn.name, old, turn.new, turn.token)
+    return tuple(mark for mark in marks.values() if mark.old != mark.new and mark.name != "history")
