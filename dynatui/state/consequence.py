@@ -5,7 +5,7 @@ the hand left to the last. Knows neither rules of trees nor keys.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import fmean
 
@@ -76,6 +76,6 @@ def _joined(turns: Sequence[Mark]) -> tuple[Mark, ...]:
     """Turns as one for each knob, without those that came back to their first value, and without history's switch."""
     marks = dict[str, Mark]()
     for turn in turns:
-        old = marks[turn.name].old if turn.name in marks else turn.old
-        marks[turn.name] = Mark(turn.round, turn.name, old, turn.new, turn.token)
+        begun = marks.get(turn.name, replace(turn, presses=0))
+        marks[turn.name] = replace(turn, old=begun.old, first=begun.first, presses=begun.presses + turn.presses)
     return tuple(mark for mark in marks.values() if mark.old != mark.new and mark.name != "history")
