@@ -183,9 +183,6 @@ def watch(
         from dynatui.sources.engine import load_engine  # noqa: PLC0415 - help and replay need none
 
         return headless.run(session, Transcript(*streams.for_printing(), as_json=as_json), load_engine(session))
-    from dynatui.sources.engine import begin_import  # noqa: PLC0415 - help and replay need none
-
-    begin_import()
     from dynatui.screen.run import watch as watch_on_screen  # noqa: PLC0415 - imports textual
 
     return watch_on_screen(session)

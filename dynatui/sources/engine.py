@@ -5,9 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, replace
-from importlib import import_module
 from pathlib import Path
 
 from decoder.analysis.metrics import Race
@@ -35,16 +33,6 @@ Decode = Callable[[str, RunConfig, Steering], Iterator[Event]]
 Report = Callable[[str], None]
 Load = Callable[[Report, Report], Decode]
 """Loads the models; tells the one what it is busy with, and the other how far it has come with that."""
-
-
-def begin_import() -> None:
-    """Begins to import torch in a thread, while the screen is still to be made; what fails, fails again when loaded."""
-
-    def imported() -> None:
-        with suppress(ImportError, OSError):
-            import_module("decoder.loading")
-
-    threading.Thread(target=imported, name="dynatui-import", daemon=True).start()
 
 
 def load_engine(session: Session) -> Load:
