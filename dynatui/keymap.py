@@ -329,7 +329,7 @@ GROUPS = (
         "Screen",
         (
             Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _EVERYWHERE, also="ascii unicode characters font"),
-            Key(("T",), ("theme",), "theme", "the next theme", _EVERYWHERE, also="dark light colors"),
+            Key(("T",), ("theme",), "theme", "choose a theme from a list that shows each", _EVERYWHERE, also="dark light colors"),
             Key(("?",), ("help",), "help", "this page, with what every figure means", _EVERYWHERE, 0, also="keys manual"),
             Key(("ctrl+p",), ("command_palette",), "palette", "find a command by its name or by what it does, with its key", _EVERYWHERE),
             Key(("ctrl+l",), ("redraw",), "redraw", "draw the whole screen anew, should something have garbled it", _EVERYWHERE, also="refresh repaint"),

@@ -59,7 +59,7 @@ def depth(scene: Scene, width: int, height: int) -> Rows:
         return _framed(scene, title, (drafted, empty, *behind), (width, height), labelled=True)
     left = Line(curves.d0, 0.0, most, "first", digits=0)
     right = Line(curves.tau_h, 0.0, 1.0, "second", "dotted")
-    low = Line(curves.tau_l, 0.0, 1.0, "bonus", "dashed")
+    low = Line(curves.tau_l, 0.0, 1.0, "plain", "dashed")
     behind = _behind(scene, d0=left, tau_h=right, tau_l=low, depth=drafted)
     note = "▲ your turns"
     wordings = (

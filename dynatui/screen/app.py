@@ -47,6 +47,7 @@ from dynatui.screen.event_reader import EventReader
 from dynatui.screen.film import Screenplay
 from dynatui.screen.frame_rate import FrameRate
 from dynatui.screen.pages.palette import KeyCommands, Palette
+from dynatui.screen.pages.themes import ThemeScreen
 from dynatui.screen.scene_builder import SceneBuilder
 from dynatui.screen.terminal_app import TerminalApp
 from dynatui.screen.widgets.canvas import Canvas
@@ -205,13 +206,18 @@ class DynaApp(TerminalApp, inherit_bindings=False):
             self.written_paths.append(path)
 
     def action_theme(self) -> None:
-        """The theme after this one; without colours there is only one."""
+        """Opens the list of themes; without colours there is only one."""
         if not self._color:
             self.show_note("colours are off")
             return
-        names = sorted(self.available_themes)
-        self.set_theme(names[(names.index(self.theme) + 1) % len(names)])
-        self.show_note(f"theme: {self.theme}")
+        before = self.theme
+
+        def keep(chosen: str | None) -> None:
+            self.set_theme(chosen or before)
+            if chosen:
+                self.show_note(f"theme {chosen}; --theme {chosen} starts with it")
+
+        self.push_screen(ThemeScreen(sorted(self.available_themes), before, self.set_theme), keep)
 
     async def action_press(self, cap: str) -> None:
         """Does what the key map says of a key; nothing once the program ends."""

@@ -199,11 +199,11 @@ async def test_the_first_difference_from_ar_is_found() -> None:
         assert app.scene.cursor == 2
 
 
-async def test_the_badge_says_whether_the_text_is_that_of_ar() -> None:
+async def test_the_first_line_says_that_the_text_is_not_that_of_ar() -> None:
     async with shown(story()) as (app, _, _pilot):
         figures = fold(story()).figures()
         assert figures["dynatree"].identical_to_ar is False
-        assert "ar" in screen_text(app).split("\n")[0]
+        assert "text differs" in screen_text(app).split("\n")[0]
 
 
 async def test_results_of_prompts_are_kept() -> None:
@@ -265,6 +265,8 @@ async def test_the_command_line_is_shown_and_copied() -> None:
 async def test_heat_mask_symbols_and_theme_change() -> None:
     async with shown() as (app, _, pilot):
         await pilot.press("o", "t", "v", "T")
+        await pilot.pause()
+        await pilot.press("down", "enter")
         await pilot.pause()
         assert (app.scene.heat, app.scene.mask, app.scene.symbols) == ("probability", True, "block")
         assert app.theme != "dynatui"

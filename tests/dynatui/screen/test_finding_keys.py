@@ -67,6 +67,8 @@ async def test_a_command_that_was_found_by_its_help_is_run() -> None:
         await found(pilot, app, "dark")
         await pilot.press("enter")
         await pilot.pause()
+        await pilot.press("down", "enter")
+        await pilot.pause()
         assert app.theme != before
 
 
