@@ -47,6 +47,8 @@ class View:
     color: bool = True
     mouse: bool = True
     """Whether clicks and the wheel are taken; without, the terminal itself can select and copy."""
+    tour: bool = False
+    """Whether the first round is shown slowly, stage by stage."""
     log: Path | None = None
     """Where messages of libraries and faults go; None: the user's log folder."""
     keys: Keymap = field(default=KEYMAP, repr=False)

@@ -43,6 +43,10 @@ def config(
     return 0
 
 
+_OF_THE_SCREEN = ("seed",)
+"""What the screen sets for the embedded pair where it is not given, so that no one default holds."""
+
+
 def in_force(live: Any) -> str:
     """Every setting with its value and, behind it, where that comes from; raises if one is wrong."""
     found = settings.applied(live)
@@ -108,6 +112,8 @@ def _effective(key: str, given: object, config: RunConfig) -> object:
     owners = [(name, each) for name, method in METHODS.items() for each in method.options if each.name == key]
     missing = given is None or given in ([], ())
     if not owners:
+        if missing and key in _OF_THE_SCREEN:
+            return None
         found = getattr(config, key, None) if missing else given
         return ",".join(found) if isinstance(found, tuple) else found
     owner, option = owners[0]

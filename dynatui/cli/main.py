@@ -7,6 +7,7 @@ place that catches DecoderError for good.
 import errno
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from threading import Event
@@ -133,6 +134,7 @@ def watch(
     rules: Given,
     no_screen: options.Headless = False,
     as_json: options.Json = False,
+    tour: options.Tour = True,
     view: Given,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
@@ -166,13 +168,14 @@ def watch(
         seed = EMBEDDED_SEED if seed is None else seed
     if on_screen and not pair.embedded and rules["selector"] is None and rules["drafting"] is None:
         rules = {**rules, "selector": NONE}  # no key turns on what only the embedded pair has
+    newcomer = tour and pair.embedded and not (files or prompt_texts or record)
     session = Session(
         prompts=request.prompts(files, prompt_texts),
         models=pair,
         config=request.run_config(methods=methods, max_new_tokens=max_new_tokens, seed=seed, chat=chat, rules=rules),
         record=record,
         metrics_port=metrics_port,
-        view=shown,
+        view=replace(shown, tour=newcomer),
         files=files,
         set_for_good=frozenset(settings.read(context.command)),
         tensor_parallel=tensor_parallel,

@@ -235,6 +235,15 @@ def view(speed: Any) -> tuple[Parameter, ...]:
     )
 
 
+Tour = Annotated[
+    bool,
+    _screen(
+        "--tour/--no-tour",
+        help="Whether the first round is shown slowly, stage by stage, where no prompt, model or recording is given.",
+    ),
+]
+
+
 def of_methods() -> list[MethodOption]:
     """The options of all methods, in the order of the help."""
     return sorted((option for method in METHODS.values() for option in method.options), key=lambda option: option.rank)

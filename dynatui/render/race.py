@@ -144,7 +144,7 @@ def _verdict(scene: Scene, figures: Mapping[str, Figures], width: int) -> Row:
     if watched in alone:
         return ((best(width, f"{watched}: {WHY_ALONE}", beside), "dim"),)
     by_design = entry is not None and differs_by_design(entry)
-    if entry is None or watched == "ar" or (entry.identical_to_ar is None and not by_design):
+    if entry is None or not entry.committed or watched == "ar" or (entry.identical_to_ar is None and not by_design):
         return ((beside, "dim"),) if beside else ()
     if entry.identical_to_ar:
         same = f"{watched} writes exactly the text of ar"

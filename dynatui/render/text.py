@@ -15,6 +15,7 @@ from rich.cells import cell_len, set_cell_size
 
 from decoder.append_only import SharedList
 from dynatui.number_format import short
+from dynatui.render.captions import IDEA, caption
 from dynatui.render.ink import Ink, Row, Rows, Span, fit, frame, inside, joined, width_of
 from dynatui.render.rounds import piece_text
 from dynatui.render.scene import Heat, Scene
@@ -49,6 +50,8 @@ class TextPanel:
         self._head = 0
         """Rows above it that are not of the text."""
         self._size = (0, 0)
+        self._height = 0
+        """Rows for the text; below stands a caption."""
 
     def __call__(self, scene: Scene, width: int, height: int) -> Rows:
         """The newest text that fits or the text at the cursor, or what is loading, or what failed."""
@@ -61,14 +64,18 @@ class TextPanel:
             return frame((("Error", "bad"),), _failure(scene, state.failure, inner), size)
         if state.run is None:
             return frame((("Text", "title"),), _welcome(scene, inner), size)
-        return frame(legend(scene, width - 6), self._page(scene, inner, room), size)
+        told = caption(scene, inner, room)
+        self._height = room - len(told)
+        page = self._page(scene, inner, self._height)
+        page += [()] * (self._height - len(page))
+        return frame(legend(scene, width - 6), [*page, *told], size)
 
     def token_at(self, x: int, y: int) -> int | None:
         """The token in a cell of the last drawing."""
         inner, room = inside(self._size)
         left, top = (self._size[0] - inner) // 2, (self._size[1] - room) // 2
         line = self._top + y - top - self._head
-        if not (0 <= x - left < inner and self._head <= y - top < room and line < len(self._flow.lines)):
+        if not (0 <= x - left < inner and self._head <= y - top < self._height and line < len(self._flow.lines)):
             return None
         found = _tag_at(self._flow.lines[line], x - left)
         return found if found is not None and 0 <= found < len(self._done) else None
@@ -188,8 +195,7 @@ def _reminder(prompt: str, width: int) -> Row:
 def _welcome(scene: Scene, width: int) -> Rows:
     steps = pairwise(scene.state.loading)
     page: list[Span] = [
-        ("A small draft model guesses several tokens ahead, as a tree. A large target model checks them ", "plain"),
-        ("all at once and keeps the path that it would have written itself: the same text, sooner.\n\n", "plain"),
+        (f"{IDEA}\n\n", "plain"),
         *((f"  done     {step.step}  {following.at_s - step.at_s:.1f} s\n", "dim") for step, following in steps),
         (f"  loading  {scene.state.under_way} …\n", "warn"),
         (f"  {scene.waited_s:.0f} s so far; knob keys count already, for the first round\n", "dim"),

@@ -6,6 +6,7 @@ from decoder.analysis.metrics import drafted_nodes
 from decoder.events import LENGTH, Limit, Round
 from dynatui.number_format import nth, short
 from dynatui.render import rounds
+from dynatui.render.captions import caption
 from dynatui.render.drawn import shape_written, told_shape
 from dynatui.render.ink import Row, Rows, best, frame, inside, width_of
 from dynatui.render.mask import mask
@@ -34,6 +35,8 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     title: Row = (("Tree", "title"), (f" ─ {progress}", "dim"))
     token = scene.inspected
     marked = token.node if token else None
+    told = caption(scene, inner, room // 2) if scene.panel == "tree" else []
+    room -= len(told)
     body, signs = drawn_tree(event, inner, room - 1, rounds.before(scene, event), marked=marked)
     if drafted_nodes(event) == 0 and event.knobs is not None:
         why = _ALONE.get(event.limited_by, _ALONE[None])
@@ -43,7 +46,7 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
         body += [()] * (room - 1 - len(body) - len(explained)) + explained
     body += [()] * (room - 1 - len(body))
     body.append(_ending(scene, event, inner))
-    return frame(title, body, (width, height))
+    return frame(title, [*body, *told], (width, height))
 
 
 def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:

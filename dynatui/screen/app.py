@@ -50,6 +50,7 @@ from dynatui.screen.pages.palette import KeyCommands, Palette
 from dynatui.screen.pages.themes import ThemeScreen
 from dynatui.screen.scene_builder import SceneBuilder
 from dynatui.screen.terminal_app import TerminalApp
+from dynatui.screen.tour import Tour
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.source import Source
@@ -106,6 +107,7 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         self._shared: PanelName = "race"
         self._visible: frozenset[str] = frozenset()
         self._note_until = 0.0
+        self._tour = Tour(source) if view.tour and source.controls else None
 
     def compose(self) -> ComposeResult:
         """All panels; `arranged` says which are shown."""
@@ -166,10 +168,25 @@ class DynaApp(TerminalApp, inherit_bindings=False):
     def draw(self, *, everything: bool = False) -> None:
         """Hands the scene to each panel whose time has come."""
         now, stage = self._clock(), self.scene.stage
+        if self._tour:
+            self._guide(self._tour, now)
         self._update_scene(now)
         self._arrange()
         stepped = self.scene.stage is not stage
         self.paint(lambda _: self.scene, now, everything=everything or stepped)
+
+    def _guide(self, tour: Tour, now: float) -> None:
+        """Lets the tour go on; where one panel is shown at a time, its tree, until the tour is over."""
+        state = self.viewpoint.work.state
+        if state.failure:
+            tour.end()
+        tour.tick(now, decoding=state.run is not None)
+        one_at_a_time = self._room not in ("roomy", "full")
+        panel: PanelName = "tree" if tour.running and self.scene.stage and one_at_a_time else self.scene.panel
+        if not tour.running:
+            self._tour, self._all_due = None, True
+            panel = "text" if one_at_a_time else panel
+        self.scene = replace(self.scene, touring=tour.running, panel=panel)
 
     def change_view(self, **changes: Any) -> None:
         """Changes how the user looks at the work, and shows it."""
@@ -224,6 +241,9 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         if self.shutdown.begun:
             return
         action = self.scene.keys.action_for(cap, self.scene.mode)
+        if self._tour and self.scene.held and action != "leave":
+            self._tour.end()
+            return
         command = commands.find(action) if action else None
         if command:
             command(self)

@@ -159,6 +159,7 @@ def terminals(home: Path) -> Iterator[Start]:
     ) -> Terminal:
         usual = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL")}
         own = {"TERM": "xterm-256color", "HOME": str(home), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        own["DYNATUI_TOUR"] = "false"  # whose keys would only end it
         child = pexpect.spawn(
             sys.executable,
             list(arguments),

@@ -38,7 +38,9 @@ def asked(screen: FakeScreen, *arguments: str) -> Session:
 
 
 def test_without_arguments_our_prompts_race_on_the_embedded_pair(screen: FakeScreen) -> None:
-    assert asked(screen) == Session(prompts=load.embedded(), config=RunConfig(temperature=0.6, seed=7))
+    assert asked(screen) == Session(
+        prompts=load.embedded(), config=RunConfig(temperature=0.6, seed=7), view=View(tour=True)
+    )
 
 
 def test_models_device_and_dtype_are_handed_on(screen: FakeScreen) -> None:
@@ -130,7 +132,7 @@ def test_methods_length_and_seed_are_handed_on(screen: FakeScreen) -> None:
 
 def test_the_screen_is_as_it_was_asked_for(screen: FakeScreen) -> None:
     view = asked(screen, "--speed", "0.5", "--fps", "5", "--theme", "nord", "--symbols", "ascii", "--no-color").view
-    assert view == View(speed=0.5, fps=5, theme="nord", symbols="ascii", color=False)
+    assert view == View(speed=0.5, fps=5, theme="nord", symbols="ascii", color=False, tour=True)
 
 
 def test_the_mouse_can_be_left_to_the_terminal_and_the_log_go_elsewhere(screen: FakeScreen, tmp_path: Path) -> None:

@@ -125,13 +125,13 @@ def test_a_flag_comes_before_a_variable_and_that_before_the_file(
 def test_without_a_file_the_defaults_hold(screen: FakeScreen, write: Write) -> None:
     path = write("")
     path.unlink()
-    assert asked(screen).config == RunConfig(temperature=0.6)
+    assert asked(screen).config == RunConfig(temperature=0.6, seed=7)
 
 
 def test_where_no_file_can_be_the_defaults_hold(screen: FakeScreen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DYNATUI_CONFIG")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null")
-    assert asked(screen).config == RunConfig(temperature=0.6)
+    assert asked(screen).config == RunConfig(temperature=0.6, seed=7)
 
 
 def test_the_session_knows_what_is_set_even_where_a_flag_comes_first(

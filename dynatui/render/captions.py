@@ -1,0 +1,51 @@
+"""What a newcomer is told beside the text: the idea, until there is a round, and each stage of a round that is held."""
+
+from decoder.analysis.metrics import by_depth, drafted_nodes
+from decoder.events import Round
+from decoder.session.steering import StageName
+from dynatui.render.ink import Rows
+from dynatui.render.scene import Scene
+from dynatui.render.wrap import wrapped
+
+IDEA = (
+    "A small draft model guesses several tokens ahead, as a tree. A large target model checks them all at once and "
+    "keeps the path that it would have written itself: the same text, sooner."
+)
+_LEAST_BESIDE = 2
+"""Rows that a panel keeps for itself."""
+
+
+def caption(scene: Scene, width: int, room: int) -> Rows:
+    """The caption in rows, with a blank one before; nothing where there is none, or no room for it."""
+    told = _told(scene)
+    rows = [(), *wrapped(((told, "strong"),), width)] if told else []
+    return rows if len(rows) + _LEAST_BESIDE <= room else []
+
+
+def _told(scene: Scene) -> str:
+    if scene.held is not None:
+        return _of_stage(scene.held.name, scene.held.event)
+    return IDEA if scene.state.lane.newest is None else ""
+
+
+def _of_stage(name: StageName, event: Round) -> str:
+    drafted, accepted, committed = drafted_nodes(event), len(event.accepted), len(event.committed)
+    if name == "drafted":
+        if not drafted:
+            return "1 of 3, drafted: no guess this time, the target goes on alone."
+        levels = len(by_depth(event))
+        return (
+            f"1 of 3, drafted: the small model has guessed {_counted(drafted, 'token')}, as a tree of "
+            f"{_counted(levels, 'level')}. None of it is text yet."
+        )
+    if name == "verified":
+        agreed = f"{accepted} of them, on one path, are what it writes itself" if accepted else "It writes none of them"
+        return f"2 of 3, verified: the large model has checked all guesses in one pass. {agreed}."
+    return (
+        f"3 of 3, committed: the path and one token of the target's own are text now. "
+        f"{_counted(committed, 'token')} for one pass."
+    )
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
