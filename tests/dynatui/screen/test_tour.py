@@ -7,6 +7,7 @@ import pytest
 from textual.pilot import Pilot
 
 from decoder.session.steering import StageName
+from dynatui.keymap import PanelName
 from dynatui.screen.app import DynaApp
 from dynatui.screen.tour import HELD_S
 from dynatui.session import Models, Session, View
@@ -32,6 +33,10 @@ async def toured(size: tuple[int, int] = FULL) -> AsyncIterator[tuple[DynaApp, E
         app.tick()
         yield app, source, clock, pilot
     assert source.close(PATIENCE_S)
+
+
+def panel_of(app: DynaApp) -> PanelName:
+    return app.scene.panel
 
 
 def held_at(source: EngineSource, name: StageName) -> bool:
@@ -77,12 +82,12 @@ async def test_quitting_is_not_skipped() -> None:
 async def test_where_one_panel_is_shown_at_a_time_the_tree_is_and_then_the_text_again() -> None:
     async with toured((80, 24)) as (app, source, _, pilot):
         app.tick()
-        assert app.scene.panel == "tree"
+        assert panel_of(app) == "tree"
         assert "1 of 3, drafted:" in screen_text(app)
         await pilot.press("enter")
         until(lambda: not source.paused)
         app.tick()
-        assert app.scene.panel == "text"
+        assert panel_of(app) == "text"
 
 
 async def test_until_there_is_a_round_the_text_panel_says_what_is_going_to_happen() -> None:
