@@ -44,7 +44,7 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("auto", "A method of its own, beside dynatree, which obeys its knobs alone: as many guesses as pay, by what "
      "drafting and checking were measured to take here and by how the draft has guessed so far; none where none pays. "
      "What followed in the text before is guessed too, without a pass of the draft."),
-    ("= ar", "The text is the one of plain decoding, as far as both are. ~ it differs, and where; a near tie is a "
+    ("same text", "The text is the one of plain decoding, as far as both are. ~ it differs, and where; a near tie is a "
      "difference within rounding. ! it differs by more than rounding."),
     ("Tree", "Each guess stands beside the token that it follows, or in a row below it, the accepted path first. %: "
      "its probability as the draft sees it; path: that of all tokens up to the end of the row. →1: the row goes on at "

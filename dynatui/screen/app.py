@@ -59,6 +59,8 @@ from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown
 
 _NOTE_S = 6.0
+_LOW = 40
+"""Rows below which curves and race give some of theirs to the text."""
 _FEW = 4
 """Methods that the race has room for without taking some from the text."""
 _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
@@ -326,6 +328,7 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         visible = arranged(room, self.scene, self._shared)
         screen = self.screen_stack[0]
         screen.set_class(len(self.viewpoint.state.race.tallies) > _FEW, "crowded")
+        screen.set_class(room == "full" and height < _LOW, "low")
         if (room, visible) == (self._room, self._visible):
             return
         self._room, self._visible = room, visible

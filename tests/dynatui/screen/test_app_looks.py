@@ -453,3 +453,17 @@ async def test_looking_back_what_comes_later_stays_there_and_is_dim() -> None:
         assert "atatime" in dim
         assert app.scene.place.round == 2
         assert any(ink == "ghost" for row in app.query_one("#timeline", Canvas)._rows for text, ink in row.row)
+
+
+FIVE = ("dynatree", "auto", "ar", "linear", "fixed")
+
+
+@pytest.mark.parametrize("height", [34, 35, 39, 40, 44, 50, 60])
+@pytest.mark.parametrize("keys", [(), ("i",), ("7",)])
+async def test_from_110_columns_and_34_rows_on_the_text_keeps_six_rows(height: int, keys: tuple[str, ...]) -> None:
+    rounds = [structs.replace(plain_round("ar", 0), method=name) for name in FIVE]
+    for width in (110, 159, 160, 200):
+        async with shown([run(FIVE), *rounds], size=(width, height)) as (app, _, pilot):
+            await pilot.press(*keys)
+            await pilot.pause()
+            assert app.query_one("#text", Canvas).size.height - 2 >= 6
