@@ -76,6 +76,7 @@ async def film(runs: Runs) -> list[Frame]:
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     found = []
     async with app.run_test(size=SIZE) as pilot:
+        foresee(app)
         for rounds in range(1, ROUNDS + 1):
             source.seek_round(METHOD, rounds)
             app.read_events()
@@ -83,6 +84,13 @@ async def film(runs: Runs) -> list[Frame]:
             await pilot.pause()
             found.append(frame(app.export_screenshot()))
     return [*found, *(found[-1:] * HELD)]
+
+
+def foresee(app: DynaApp) -> None:
+    """Lets the app read all of the run ahead, which it does over many frames, so that each shows as much of it."""
+    known = -1
+    while known != (known := len(app.viewpoint.whole.lane.past)):
+        app.read_events()
 
 
 def frame(svg: str) -> Frame:

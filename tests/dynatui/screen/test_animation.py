@@ -35,6 +35,8 @@ async def standing(rounds: int) -> Frame:
     source.seek_round(animate.METHOD, rounds)
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     async with app.run_test(size=animate.SIZE) as pilot:
+        animate.foresee(app)
+        app.draw(everything=True)
         await pilot.pause()
         return animate.frame(app.export_screenshot())
 
