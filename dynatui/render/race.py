@@ -1,15 +1,18 @@
 """The race: every method's rate as a bar, its gain over ar, how far it is, and whether its text is ar's."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 from decoder.analysis.bottleneck import headline, of_method
 from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.stalls import told
 from decoder.events import Figures
 from dynatui.number_format import percent, short
+from dynatui.render.curves import scale_of
 from dynatui.render.guide import explained, led_by
 from dynatui.render.headline import is_warm
-from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside, share
+from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside, share, trend
 from dynatui.render.scene import Scene
 from dynatui.render.words import WHY_ALONE, is_alone, same_as_ar, tie_words
 
@@ -29,14 +32,17 @@ def race(scene: Scene, width: int, height: int) -> Rows:
     inner, room = inside((width, height))
     figures = scene.state.figures()
     fastest = max((_rate(scene, name, entry) or 0.0 for name, entry in figures.items()), default=0.0)
-    body = [_row(scene, name, figures, fastest, inner) for name in figures]
+    beside = _beside(scene, figures, inner, room)
+    body = [_row(scene, name, figures, fastest, inner, beside) for name in figures]
+    if beside:
+        body.insert(0, _heads(scene, beside, figures, inner))
     if not body:
         body = [(("every method decodes the same prompt here", "dim"),)]
     elif room > len(body):
         body.append(_error(scene) or _verdict(scene, figures, inner))
         body += _limit(scene, inner)[: room - len(body)]
         if room > len(body) + len(figures) + 1 and inner >= _WIDE:
-            body += [(), *_table(scene, figures, inner)]
+            body += [(), *_table(scene, figures, inner, _COLUMNS[_TOLD_BESIDE if beside else 0 :])]
             body += explained(led_by(_TOLD), inner, room - len(body))
     return frame(_title(figures, width - _TITLE), body, (width, height))
 
@@ -53,7 +59,63 @@ def _title(figures: Mapping[str, Figures], width: int) -> Row:
     return (("Race", "title"), (best(room, *wordings, " ─ tokens/s", "")[: max(0, room)], "dim"), (warning, "warn"))
 
 
-def _row(scene: Scene, name: str, figures: Mapping[str, Figures], fastest: float, width: int) -> Row:
+@dataclass(frozen=True)
+class _Column:
+    """A figure beside the bars."""
+
+    head: str
+    cells: int
+    value: Callable[[Scene, str, Figures], str]
+
+
+def _recent(scene: Scene, name: str, _: Figures) -> str:
+    """Tokens a round over the last rounds, by small columns; all methods share the scale."""
+    return f"{trend(scene.state.lanes[name].curves.tokens.points, _TREND, 1.0, scale_of(scene).top):>{_TREND}}"
+
+
+_TREND = 12
+_BESIDE = (
+    _Column("passes", 8, lambda _, __, one: "-" if one.target_forwards is None else str(one.target_forwards)),
+    _Column("L-bar", 7, lambda _, __, one: short(one.tokens_per_round)),
+    _Column("accepted", 10, lambda _, __, one: percent(one.acceptance_rate)),
+    _Column("L-bar, recent", _TREND + 3, _recent),
+)
+_LEAST_BAR = 8
+"""Cells of a bar that columns leave."""
+_SPARE = 3
+"""Rows beside those of the methods: heads, verdict, limit."""
+
+
+def _beside(scene: Scene, figures: Mapping[str, Figures], width: int, room: int) -> tuple[_Column, ...]:
+    """As many columns as there is room for, where there is a row for their heads too."""
+    if not figures or room < len(figures) + _SPARE:
+        return ()
+    free = _bar_width(scene, figures, width) - _LEAST_BAR
+    ends = accumulate(each.cells for each in _BESIDE)
+    return tuple(each for each, end in zip(_BESIDE, ends, strict=True) if end <= free)
+
+
+def _bar_width(scene: Scene, figures: Mapping[str, Figures], width: int) -> int:
+    """Cells that name, rate and progress of the rows leave."""
+    longest = max(len(_progress(scene, name, entry)) for name, entry in figures.items()) if width >= _WIDE else 0
+    return width - _name_width(figures) - _NUMBERS - longest
+
+
+def _heads(scene: Scene, beside: Sequence[_Column], figures: Mapping[str, Figures], width: int) -> Row:
+    """Names of the columns, above them."""
+    heads = "".join(f"{each.head:>{each.cells}}" for each in beside)
+    before = _name_width(figures) + _bar_width(scene, figures, width) - len(heads)
+    return ((f"{'':{before}}{'tokens/s   x ar':>{_NUMBERS}}{heads}", "dim"),)
+
+
+def _row(
+    scene: Scene,
+    name: str,
+    figures: Mapping[str, Figures],
+    fastest: float,
+    width: int,
+    beside: Sequence[_Column],
+) -> Row:
     entry = figures[name]
     watched = name == scene.state.watched
     rate = _rate(scene, name, entry)
@@ -62,12 +124,13 @@ def _row(scene: Scene, name: str, figures: Mapping[str, Figures], fastest: float
     figure = "warming up" if entry.committed and rate is None else f"{short(rate, 0):>6}/s {gain:>6}"
     progress = _progress(scene, name, entry) if width >= _WIDE else ""
     names = _name_width(figures)
-    length = max(3, width - names - _NUMBERS - len(progress))
+    cells = "".join(f"{each.value(scene, name, entry):>{each.cells}}" for each in beside)
+    length = max(3, width - names - _NUMBERS - len(cells) - len(progress))
     return fit(
         (
             (column(name, names), "strong" if watched else "plain"),
             (bar(share(rate or 0.0, fastest), length), "first" if watched else "bar"),
-            (f"{figure:>{_NUMBERS}}", "strong" if watched else "plain"),
+            (f"{figure:>{_NUMBERS}}{cells}", "strong" if watched else "plain"),
             (progress, "dim"),
         ),
         width,
@@ -84,10 +147,15 @@ def _rate(scene: Scene, name: str, entry: Figures) -> float | None:
     return entry.tokens_per_second if is_warm(scene.state, name) else None
 
 
-def _table(scene: Scene, figures: Mapping[str, Figures], width: int) -> Rows:
+def _table(
+    scene: Scene,
+    figures: Mapping[str, Figures],
+    width: int,
+    known: Sequence[tuple[str, Callable[[str, Figures], str]]],
+) -> Rows:
     """How each method comes to its rate, where there is height to spare."""
     names = _name_width(figures)
-    columns = _COLUMNS[: max(0, (width - names) // _CELLS)]
+    columns = known[: max(0, (width - names) // _CELLS)]
     rows: Rows = [((column("whole run", names), "dim"), *((f"{head:>{_CELLS}}", "dim") for head, _ in columns))]
     for name, entry in figures.items():
         ink: Ink = "strong" if name == scene.state.watched else "plain"
@@ -112,6 +180,8 @@ _COLUMNS: tuple[tuple[str, Callable[[str, Figures], str]], ...] = (
     ("verify s", lambda _, one: short(one.verify_s)),
     ("peak MB", lambda _, one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
 )
+_TOLD_BESIDE = 2
+"""Of these columns, the first that stand beside the bars, where there are any."""
 _TOLD = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
 """Figures that are explained first, where there is still more height."""
 
@@ -158,5 +228,7 @@ def _verdict(scene: Scene, figures: Mapping[str, Figures], width: int) -> Row:
 def lane_at(scene: Scene, size: tuple[int, int], y: int) -> str | None:
     """The method whose lane a click on a row of the panel meets."""
     top = (size[1] - inside(size)[1]) // 2
-    methods, place = list(scene.state.figures()), y - top
+    figures = scene.state.figures()
+    heads = bool(_beside(scene, figures, *inside(size)))
+    methods, place = list(figures), y - top - heads
     return methods[place] if 0 <= place < min(len(methods), inside(size)[1]) else None

@@ -61,6 +61,8 @@ from dynatui.terminal.shutdown import Shutdown
 _NOTE_S = 6.0
 _LOW = 40
 """Rows below which curves and race give some of theirs to the text."""
+_TALL, _BROAD = 45, 160
+"""Rows, or columns, from which the race has a row for the heads of more columns."""
 _FEW = 4
 """Methods that the race has room for without taking some from the text."""
 _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
@@ -329,6 +331,9 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         screen = self.screen_stack[0]
         screen.set_class(len(self.viewpoint.state.race.tallies) > _FEW, "crowded")
         screen.set_class(room == "full" and height < _LOW, "low")
+        screen.set_class(
+            room in ("roomy", "full") and (height >= _TALL or (width >= _BROAD and height >= _LOW)), "tall"
+        )
         if (room, visible) == (self._room, self._visible):
             return
         self._room, self._visible = room, visible

@@ -137,4 +137,4 @@ def symbols(screen: Screen) -> None:
 
 def help(screen: Screen) -> None:  # noqa: A001 - the name of the command
     """Opens the help page."""
-    screen.push_screen(HelpScreen(screen.scene.keys))
+    screen.push_screen(HelpScreen(screen.scene.keys, screen.viewpoint.state.run))

@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 
 from decoder.analysis.metrics import FIGURES, Figure
 from decoder.errors import shortened
+from decoder.events import Run
 from dynatui.clean import clean_line
 from dynatui.keymap import Group, Key, Keymap, Mode
 from dynatui.render.guide import GUIDE
@@ -53,8 +54,8 @@ class HelpScreen(Page):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "back", show=False)]
 
-    def __init__(self, keys: Keymap) -> None:
-        super().__init__(keys, "help", lambda: help_page(keys, self._words))
+    def __init__(self, keys: Keymap, run: Run | None = None) -> None:
+        super().__init__(keys, "help", lambda: help_page(keys, self._words, run))
         self._words = ""
 
     def on_key(self, event: events.Key) -> None:
@@ -98,13 +99,14 @@ def _wasted() -> str:
     )
 
 
-def help_page(keys: Keymap, words: str = "") -> Lines:
-    """Keys, terms and figures, each under its heading; of lines, those that hold all of the words."""
+def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
+    """Keys, terms, figures and the run, each under its heading; of lines, those that hold all of the words."""
     figures = "Every figure: its formula, its name in JSON, and what other engines call it"
     sections = [
         *((group.title, _key_lines(group), _KEYS) for group in keys.groups),
         ("What you see", [(Text(term, _STRONG), Text(meaning)) for term, meaning in GUIDE], _TERMS),
         (figures, [(Text(figure.label, _STRONG), _meaning(figure)) for figure in FIGURES], _TERMS),
+        ("This run", _about(run) if run else [], _TERMS),
     ]
     found = [
         (title, [(first, second) for first, second in lines if holds(f"{first.plain} {second.plain}", words)], width)
@@ -119,6 +121,17 @@ def help_page(keys: Keymap, words: str = "") -> Lines:
             for part in (_heading(title), hanging(lines, width, "right" if width == _KEYS else "left"))
         ),
     )
+
+
+def _about(run: Run) -> list[tuple[Text, Text]]:
+    """How its rounds are decoded."""
+    told = {
+        "target": run.target,
+        "draft": run.draft,
+        "device": f"{run.place} {run.arithmetic}",
+        "path": ", ".join(part for part in (run.path, run.path_reason) if part),
+    }
+    return [(Text(name, _STRONG), Text(clean_line(words))) for name, words in told.items() if words]
 
 
 def _head(keys: Keymap, words: str, count: int) -> Text:

@@ -100,8 +100,26 @@ def test_a_rate_of_few_tokens_is_not_shown_until_there_is_no_more_to_come() -> N
 
 def test_with_room_to_spare_the_race_says_how_each_method_comes_to_its_rate() -> None:
     page = lines(race(running(), 78, 14))
-    assert page[6].split()[1:-1] == ["whole", "run", "tokens/round", "acc.", "rate", "drafted", "text", "of", "ar"]
-    assert page[7].split()[1:-1] == ["dynatree", "3.00", "40%", "30", "differs"]
+    assert page[7].split()[1:-1] == ["whole", "run", "drafted", "text", "of", "ar", "depth", "acc.", "ms/token"]
+    assert page[8].split()[1:-1] == ["dynatree", "30", "differs", ".67", "6.7"]
+
+
+def test_with_a_row_for_their_heads_passes_and_tokens_a_round_stand_beside_the_bars() -> None:
+    low, high = lines(race(running(), 72, 6)), lines(race(running(), 72, 7))
+    assert "passes" not in "".join(low)
+    assert high[1].split()[1:-1] == ["tokens/s", "x", "ar", "passes", "L-bar"]
+    assert high[2].split()[-4:-1] == ["6", "3.00", "18/64"]
+    wide = lines(race(running(), 110, 7))
+    assert wide[1].split()[-4:-1] == ["accepted", "L-bar,", "recent"]
+    assert "40%" in wide[2]
+    assert len({len(row) for row in wide}) == 1
+
+
+def test_small_curves_of_all_methods_share_a_scale() -> None:
+    trees, plain = [tree_round(number) for number in range(30)], [plain_round("ar", number) for number in range(30)]
+    page = lines(race(Scene(state_of([run(), *trees, *plain])), 110, 9))
+    assert "▁▁▁▁▁▁▁▁▁▁▁▁" in page[3]
+    assert "▁" not in page[2]
 
 
 def test_with_still_more_room_the_figures_explain_themselves() -> None:
@@ -160,9 +178,9 @@ def test_below_the_race_stands_what_limits_the_watched_method_and_what_would_hel
     plain = [structs.replace(plain_round("ar", number), verify_s=0.006) for number in range(8)]
     told = state_of([run(), *slow, *plain])
     grows = f"verification grows with rows: 6 rows take {growth} of one"
-    assert f"{grows}; smaller trees would help" in lines(race(Scene(told), 120, 8))[4]
-    assert f"dynatree: {grows} (if they took as long as one: " in lines(race(Scene(told), 150, 8))[4]
-    assert f"6 rows take {growth} of one: smaller trees" in lines(race(Scene(told), 50, 8))[4]
+    assert f"{grows}; smaller trees would help" in lines(race(Scene(told), 120, 8))[5]
+    assert f"dynatree: {grows} (if they took as long as one: " in lines(race(Scene(told), 150, 8))[5]
+    assert f"6 rows take {growth} of one: smaller trees" in "".join(lines(race(Scene(told), 50, 8))[4:6])
     assert "verification" not in "\n".join(lines(race(Scene(structs.replace(told, chosen="ar")), 120, 8)))
 
 

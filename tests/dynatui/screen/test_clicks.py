@@ -29,7 +29,7 @@ async def test_a_click_on_a_lane_of_the_race_watches_its_method(size: tuple[int,
         await pilot.press("4")
         await pilot.pause()
         for method in ("ar", "dynatree"):
-            await pilot.click(offset=place_of(app, f"{method} ", "race"))
+            await pilot.click(offset=place_of(app, f"│ {method} ", "race"))
             await pilot.pause()
             assert (app.viewpoint.state.watched, source.steering.watched) == (method, method)
 

@@ -1,18 +1,20 @@
 """Finding a key by a word: in the command palette and on the help page."""
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 from textual.command import CommandList
 from textual.containers import VerticalScroll
 from textual.pilot import Pilot
 
+from decoder.events import Run
 from dynatui.keymap import KEYMAP, Keymap
 from dynatui.screen.app import DynaApp
 from dynatui.screen.pages.help import HelpScreen, help_page
 from dynatui.screen.pages.input import SearchScreen
 from dynatui.session import View
 from tests.dynatui.screen.shown_app import shown
-from tests.dynatui.scripted_runs import HOSTILE
+from tests.dynatui.scripted_runs import HOSTILE, run
 
 pytestmark = pytest.mark.slow
 
@@ -72,10 +74,10 @@ async def test_a_command_that_was_found_by_its_help_is_run() -> None:
         assert app.theme != before
 
 
-def printed(keys: Keymap, words: str) -> str:
+def printed(keys: Keymap, words: str, told: Run | None = None) -> str:
     console = Console(width=100)
     with console.capture() as caught:
-        console.print(help_page(keys, words))
+        console.print(help_page(keys, words, told))
     return caught.get()
 
 
@@ -123,3 +125,11 @@ async def test_a_search_of_the_help_that_is_given_up_leaves_it_as_it_was() -> No
         await pilot.press("escape")
         await pilot.pause()
         assert len(app.screen_stack) == 1
+
+
+def test_the_help_page_says_how_the_rounds_of_this_run_are_decoded() -> None:
+    told = structs.replace(run(), path="host", path_reason="native CPU kernels")
+    page = printed(KEYMAP, "native kernels", told)
+    assert "host, native CPU kernels" in page
+    assert "This run" in page
+    assert "This run" not in printed(KEYMAP, "")

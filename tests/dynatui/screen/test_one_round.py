@@ -2,32 +2,28 @@
 
 import random
 import re
-import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
-from msgspec import structs
 from textual.pilot import Pilot
 
-from decoder.config import RunConfig
-from decoder.events import Event, Round
-from decoder.session.steering import Stage, StageName, Steering, hold, takes_step
+from decoder.events import Round
+from decoder.session.steering import Stage
 from dynatui.screen.app import DynaApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Models, Session
-from dynatui.sources.engine import Decode, EngineSource
+from dynatui.sources.engine import EngineSource
 from dynatui.sources.playback import TraceSource
 from dynatui.sources.source import Source
-from tests.dynatui.scripted_runs import run, story, tree_round
+from tests.dynatui.screen.gated_engine import LONGEST, PATIENCE_S, ROUNDS, Clock, Gated, until
+from tests.dynatui.scripted_runs import story
 
 pytestmark = pytest.mark.slow
 
-ROUNDS, LONGEST, PER_ROUND = 20, 64, 3
+PER_ROUND = 3
 BEAT_S = 0.1
-PATIENCE_S = 30.0
 AXIS = 5
 """Cells of a chart's scale at either side."""
 NAMED = {
@@ -37,48 +33,6 @@ NAMED = {
     "inspect": r"round (\d+)",
 }
 """How panels name their round."""
-
-
-class Gated:
-    """An engine that decodes as many rounds as it is let to, and is held within them as the real one is."""
-
-    def __init__(self) -> None:
-        self.gate = threading.Semaphore(0)
-
-    def load(self, report: Callable[[str], None], progress: Callable[[str], None]) -> Decode:
-        """Loads nothing."""
-        del report, progress
-        return self.decode
-
-    def decode(self, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
-        """The rounds of one run."""
-        del config
-        yield run(prompt=prompt)
-        for number in range(ROUNDS):
-            while not self.gate.acquire(timeout=0.01):
-                if steering.stopped:
-                    return
-            hold(steering)
-            event = tree_round(number)
-            bare = structs.replace(event, accepted=[], committed=[], text="")
-            stages: tuple[tuple[StageName, Round], ...] = (("drafted", bare), ("verified", event))
-            for name, known in stages:
-                if takes_step(steering):
-                    hold(steering, Stage(name, known))
-            yield event
-            if takes_step(steering):
-                hold(steering, Stage("committed", event))
-
-
-class Clock:
-    """Time that passes when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        """Now, in seconds."""
-        return self.now
 
 
 @asynccontextmanager
@@ -170,14 +124,6 @@ def engine() -> tuple[EngineSource, Gated]:
 
 def recorded() -> TraceSource:
     return TraceSource([story(ROUNDS)], speed=1.0)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Waits for the engine's thread."""
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.002)
 
 
 def reached(source: EngineSource, number: int) -> bool:

@@ -12,8 +12,8 @@ from dynatui.screen.app import DynaApp
 from dynatui.screen.tour import HELD_S
 from dynatui.session import Models, Session, View
 from dynatui.sources.engine import EngineSource
+from tests.dynatui.screen.gated_engine import PATIENCE_S, Clock, Gated, until
 from tests.dynatui.screen.shown_app import FULL, screen_text
-from tests.dynatui.screen.test_one_round import PATIENCE_S, Clock, Gated, until
 
 STAGES: tuple[StageName, ...] = ("drafted", "verified", "committed")
 

@@ -1,0 +1,67 @@
+"""An engine that decodes as many rounds as a test lets it, and a clock that the test moves."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from msgspec import structs
+
+from decoder.config import RunConfig
+from decoder.events import Event, Round
+from decoder.session.steering import Stage, StageName, Steering, hold, takes_step
+from dynatui.sources.engine import Decode
+from tests.dynatui.scripted_runs import run, tree_round
+
+ROUNDS, LONGEST = 20, 64
+"""Rounds of a run, and tokens that its text may have."""
+PATIENCE_S = 30.0
+
+
+class Gated:
+    """An engine that decodes as many rounds as it is let to, and is held within them as the real one is."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Semaphore(0)
+
+    def load(self, report: Callable[[str], None], progress: Callable[[str], None]) -> Decode:
+        """Loads nothing."""
+        del report, progress
+        return self.decode
+
+    def decode(self, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+        """The rounds of one run."""
+        del config
+        yield run(prompt=prompt)
+        for number in range(ROUNDS):
+            while not self.gate.acquire(timeout=0.01):
+                if steering.stopped:
+                    return
+            hold(steering)
+            event = tree_round(number)
+            bare = structs.replace(event, accepted=[], committed=[], text="")
+            stages: tuple[tuple[StageName, Round], ...] = (("drafted", bare), ("verified", event))
+            for name, known in stages:
+                if takes_step(steering):
+                    hold(steering, Stage(name, known))
+            yield event
+            if takes_step(steering):
+                hold(steering, Stage("committed", event))
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """Now, in seconds."""
+        return self.now
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Waits for the engine's thread."""
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.002)
