@@ -28,6 +28,7 @@ _PROMPT = -1
 _ROOM_FOR_PROMPT = 6
 """Rows from which one may go to a reminder of the prompt."""
 _PROMPT_SIGN = "prompt: "
+_CUT = "… panel 8 has all of it"
 HOT: tuple[Ink, ...] = ("heat1", "heat2", "heat3", "heat4", "heat5")
 """From calm to hot."""
 BANDS: tuple[Ink, Ink] = ("plain", "band")
@@ -61,7 +62,7 @@ class TextPanel:
         if state.failure or state.run is None:
             self._flow, self._done = Flow(1), SharedList()
         if state.failure:
-            return frame((("Error", "bad"),), _failure(scene, state.failure, inner), size)
+            return frame((("Error", "bad"),), _failure(scene, state.failure, inner, room), size)
         if state.run is None:
             return frame((("Text", "title"),), _welcome(scene, inner), size)
         told = caption(scene, inner, room)
@@ -203,11 +204,16 @@ def _welcome(scene: Scene, width: int) -> Rows:
     return wrapped(page, width, gaps="plain")
 
 
-def _failure(scene: Scene, failure: Failure, width: int) -> Rows:
-    page: list[Span] = [(failure.message, "bad"), ("\n\n", "plain")]
+def _failure(scene: Scene, failure: Failure, width: int, height: int) -> Rows:
+    """What failed, cut where it is long, and the keys that help."""
+    keys: list[Span] = []
     for action, does in (("prompt(0)", "tries again   "), ("prompt(1)", "next prompt   "), ("leave", "quits")):
-        page += [(scene.keys.cap(action), "key"), (f" {does}", "plain")]
-    return wrapped(page, width, gaps="plain")
+        keys += [(scene.keys.cap(action), "key"), (f" {does}", "plain")]
+    message, remedy = wrapped([(failure.message, "bad")], width), [(), *wrapped(keys, width, gaps="plain")]
+    room = max(1, height - len(remedy))
+    if len(message) > room:
+        message = [*message[: room - 1], ((_CUT, "bad"),)]
+    return [*message, *remedy]
 
 
 def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:

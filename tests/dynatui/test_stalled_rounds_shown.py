@@ -100,7 +100,7 @@ def test_the_first_card_names_it_where_there_is_room() -> None:
 
 def test_a_round_that_is_looked_at_says_what_it_lost() -> None:
     looked = Scene(scene(ONE).state, cursor=3 * STALLED)
-    assert f"round {STALLED}: 5 drafted, 2 accepted, stalled 1.06 s" in lines(tree(looked, 70, 10))[0]
+    assert f"round {STALLED + 1}: 5 drafted, 2 accepted, stalled 1.06 s" in lines(tree(looked, 70, 10))[0]
     assert "1060 ms without a processor" in page(lines(inspect(looked, 90, 12)))
     assert "without a processor" not in page(
         [*lines(tree(scene(ONE), 60, 10)), *lines(inspect(Scene(looked.state, cursor=0), 90, 12))]

@@ -97,6 +97,15 @@ def test_a_failure_says_what_to_do() -> None:
     assert "q quits" in page
 
 
+@pytest.mark.parametrize("height", [6, 7, 12])
+def test_of_a_long_failure_the_beginning_and_the_keys_that_help_stay(height: int) -> None:
+    scene = Scene(structs.replace(RunState(), failure=Failure(f"no model at {'/nowhere' * 200}; give a folder", 3)))
+    rows = lines(TextPanel()(scene, 70, height))
+    assert "no model at" in rows[1]
+    assert "… panel 8 has all of it" in " ".join(rows)
+    assert "R tries again" in rows[-2]
+
+
 def test_heat_inks_what_the_draft_gave_little() -> None:
     rows = TextPanel()(Scene(running().state, heat="probability"), 60, 6)
     assert {("t", "heat3"), ("a", "bonus")} <= {span for row in rows[1:] for span in row}

@@ -23,8 +23,8 @@ async def test_a_replay_has_the_light_the_chances_and_the_depths_and_follows_a_l
         page = screen_text(app)
         assert "● losslessness light: green" in page
         assert "over 40 rounds" in page
-        assert "traversal (2, 1, 2)" in page
-        assert "x2   50%" in page
+        assert "traversal, delayed (2, 1, 2)" in page
+        assert "x2 62%" in page
         await pilot.press("home")
         await pilot.press(*["right"] * 3)
         assert "too few tokens to tell: 9 of 50" in screen_text(app)
