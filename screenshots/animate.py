@@ -1,4 +1,4 @@
-"""Writes the animated picture: the recorded trace round by round, as an SVG that moves without a script.
+"""Writes the animated picture: the first run of all, round by round, as an SVG that moves without a script.
 
     python screenshots/animate.py
 
@@ -18,15 +18,17 @@ from html import escape, unescape
 from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
 from dynatui.sources.playback import TraceSource
-from screenshots.make import HERE, SPEED, TRACE
+from screenshots.make import HERE, SPEED
 
 FILE = HERE / "animated.svg"
-ABOUT = "dynatui replays a recording: text, draft tree, race, curves and knobs, round by round"
+FIRST = HERE.parent / "tests" / "traces" / "first.jsonl"
+"""What the screen shows first where no options are given."""
+ABOUT = "dynatui decodes the first of its prompts: text, draft tree, race, curves and knobs, round by round"
 SIZE = (120, 40)
 METHOD = "dynatree"
-ROUNDS = 41
-"""How much of the recording is shown: a little more than the other pictures show."""
-FRAME_S = 0.22
+ROUNDS = 62
+"""Nearly all of the recording: the last rounds grow small trees, since the text ends."""
+FRAME_S = 0.2
 HELD = 8
 """How often the last frame is repeated before all begins anew."""
 
@@ -227,7 +229,7 @@ def _words(piece: Piece, names: Mapping[str, str]) -> str:
 
 def main() -> None:
     """Writes the picture."""
-    FILE.write_text(drawing(asyncio.run(film(Runs(TRACE)))), encoding="utf-8")
+    FILE.write_text(drawing(asyncio.run(film(Runs(FIRST)))), encoding="utf-8")
     print(f"{FILE.relative_to(HERE.parent)}: {FILE.stat().st_size / 1000:.0f} kB")
 
 

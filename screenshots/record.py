@@ -1,16 +1,17 @@
-"""Records the trace that pictures and tests are drawn from.
+"""Records the traces that pictures and tests are drawn from.
 
-    python screenshots/record.py                          the embedded pair
-    python screenshots/record.py TARGET DRAFT             another one
+    python screenshots/record.py first                    the embedded pair
+    python screenshots/record.py sampled TARGET DRAFT     another one
 
-Two prompts of our own, decoded in float32 by the default methods and sampled as the screen shows the embedded pair. In
-each, tau_l of DynaTree is turned up, which makes trees wide, then D0 down to 1, which leaves few levels, and up again:
-what a knob does is to be seen in tree and curves. Times are those of the machine, so for a race that means something
-nothing else may run on it.
+Prompts of our own, decoded in float32 by the default methods and sampled as the screen shows the embedded pair. `first`
+is the run that the screen shows first where no options are given. In `sampled`, tau_l of DynaTree is turned up, which
+makes trees wide, then D0 down to 1, which leaves few levels, and up again: what a knob does is to be seen in tree and
+curves. Times are those of the machine, so for a race that means something nothing else may run on it.
 """
 
-import sys
-from collections.abc import Iterator, Mapping
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from decoder import decode, load_pair
@@ -20,35 +21,56 @@ from decoder.knobs import KnobName
 from decoder.session.steering import Steering
 from dynatui.prompts.load import embedded
 from dynatui.record.recording import Recorder
-from dynatui.session import EMBEDDED_TEMPERATURE
+from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE
 
-TRACE = Path(__file__).parent.parent / "tests" / "traces" / "sampled.jsonl"
-CONFIG = RunConfig(max_new_tokens=160, seed=3, temperature=EMBEDDED_TEMPERATURE)
+FOLDER = Path(__file__).parent.parent / "tests" / "traces"
 METHOD: RulesName = "dynatree"
-PROMPTS = (embedded()[1], '"Gentlemen," said the judge, "I have listened to all that')
-TURNS: Mapping[int, tuple[KnobName, float]] = {4: ("tau_l", 0.4), 12: ("d0", 1.0), 22: ("d0", 3.0)}
-"""Which value is in force from which round on."""
 
 
-def events(target: str | None, draft: str | None) -> Iterator[Event]:
-    """Every event of both prompts."""
+@dataclass(frozen=True)
+class Trace:
+    """Prompts, and how they are decoded."""
+
+    config: RunConfig
+    prompts: Sequence[str]
+    turns: Mapping[int, tuple[KnobName, float]] = field(default_factory=dict)
+    """Which value is in force from which round on."""
+
+
+TRACES = {
+    "first": Trace(RunConfig(seed=EMBEDDED_SEED, temperature=EMBEDDED_TEMPERATURE), embedded()[:1]),
+    "sampled": Trace(
+        RunConfig(max_new_tokens=160, seed=3, temperature=EMBEDDED_TEMPERATURE),
+        (embedded()[1], '"Gentlemen," said the judge, "I have listened to all that'),
+        {4: ("tau_l", 0.4), 12: ("d0", 1.0), 22: ("d0", 3.0)},
+    ),
+}
+
+
+def events(trace: Trace, target: str | None, draft: str | None) -> Iterator[Event]:
+    """Every event of all prompts."""
     engine = load_pair(target, draft, dtype="float32", report=print)
-    for prompt in PROMPTS:
+    for prompt in trace.prompts:
         steering = Steering()
-        for event in decode(engine, prompt, CONFIG, steering):
+        for event in decode(engine, prompt, trace.config, steering):
             yield event
-            if isinstance(event, Round) and event.method == METHOD and event.round + 1 in TURNS:
-                steering.turn(*TURNS[event.round + 1], METHOD)
+            if isinstance(event, Round) and event.method == METHOD and event.round + 1 in trace.turns:
+                steering.turn(*trace.turns[event.round + 1], METHOD)
 
 
 def main() -> None:
-    """Writes the trace anew."""
-    target, draft = sys.argv[1:3] if len(sys.argv) == 3 else (None, None)
-    TRACE.unlink(missing_ok=True)
-    with Recorder(TRACE) as recorder:
-        for event in events(target, draft):
+    """Writes a trace anew."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=TRACES)
+    parser.add_argument("target", nargs="?")
+    parser.add_argument("draft", nargs="?")
+    asked = parser.parse_args()
+    path = FOLDER / f"{asked.name}.jsonl"
+    path.unlink(missing_ok=True)
+    with Recorder(path) as recorder:
+        for event in events(TRACES[asked.name], asked.target, asked.draft):
             recorder.write(event)
-    print(f"{TRACE}: {TRACE.stat().st_size / 1000:.0f} kB")
+    print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":

@@ -6,12 +6,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from dynatui.record.reader import Runs
+from decoder.config import RunConfig
+from decoder.events import Run
+from dynatui.prompts.load import embedded
+from dynatui.record.reader import Runs, read
 from dynatui.screen.app import DynaApp
+from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE
 from dynatui.sources.playback import TraceSource
 from screenshots import animate
-from screenshots.animate import FILE, FRAME_S, ROUNDS, Frame, Piece, Span, drawing, film
-from screenshots.make import SPEED, TRACE
+from screenshots.animate import FILE, FIRST, FRAME_S, ROUNDS, Frame, Piece, Span, drawing, film
+from screenshots.make import SPEED
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +35,7 @@ def _in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def standing(rounds: int) -> Frame:
     """The screen after so many rounds, reached in one go."""
-    source = TraceSource(Runs(TRACE), speed=SPEED)
+    source = TraceSource(Runs(FIRST), speed=SPEED)
     source.seek_round(animate.METHOD, rounds)
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     async with app.run_test(size=animate.SIZE) as pilot:
@@ -76,11 +80,18 @@ def told(pieces: Frame, ground: str) -> set[tuple[int, int, int, str]]:
 
 async def test_the_animated_picture_is_current() -> None:
     kept = FILE.read_text(encoding="utf-8")
-    assert drawing(await film(Runs(TRACE))) == kept, "python screenshots/animate.py draws it anew"
+    assert drawing(await film(Runs(FIRST))) == kept, "python screenshots/animate.py draws it anew"
+
+
+def test_it_is_of_the_run_that_the_screen_shows_first() -> None:
+    started = next(event for event in read(FIRST) if isinstance(event, Run))
+    assert (started.prompt, started.seed) == (embedded()[0], EMBEDDED_SEED)
+    assert started.temperature == EMBEDDED_TEMPERATURE
+    assert (started.max_new_tokens, [*started.methods]) == (RunConfig().max_new_tokens, [*RunConfig().methods])
 
 
 async def test_a_frame_is_the_screen_at_its_round() -> None:
-    frames = await film(Runs(TRACE))
+    frames = await film(Runs(FIRST))
     assert frames[0] == await standing(1)
     for rounds in (ROUNDS // 2, ROUNDS):
         assert beside_the_text(frames[rounds - 1]) == beside_the_text(await standing(rounds))

@@ -96,7 +96,11 @@ def test_a_hostile_model_prompt_and_folder_are_shown_while_decoding_and_never_ob
     folder = hostile_folder(tmp_path)
     terminal = start("-c", script(LIVE), size=FULL, cwd=folder, XDG_STATE_HOME=str(folder / "state"))
     terminal.wait_for("TEXT␛")
-    seen = toured(terminal, ("1P", "..", ".", "Pi", "\x1b", "r", "r", "7", "8", "]", "x", "c"), ("E", "y", "B"))
+    seen = toured(terminal, ("1P", "..", ".", "Pi", "\x1b", "r", "r", "7", "8", "]", "x", "c"), ("y", "B"))
+    terminal.send("E")
+    seen += terminal.wait_for("ASKED␛")
+    terminal.send("\x1b")
+    terminal.read(0.25)
     assert_shown(seen, "PROMPT", "PIECE", "TEXT", "ASKED")
     assert "FOLDER␛" in seen, "the place of the recording and of the export"
     assert left(terminal) == 0
