@@ -26,6 +26,8 @@ LIMITED = {
     "chunked_attention": ("attention_chunk_size", "chunks"),
 }
 """Layers that attend to a part of the text: the field that says how large it is, and what it is called."""
+CHOSEN = "keep_window_size"
+"""Field of how many tokens are attended to, chosen by their values: not seen in short texts."""
 
 SAMPLE = "The quick brown fox, naïve as ever, jumped over 12 lazy dogs.\n\tdef f(x): return x"
 """Text that tokenizers of one vocabulary may still cut differently."""
@@ -87,6 +89,7 @@ def _windows(config: Any) -> Iterator[tuple[str, int]]:
         yield "local windows", getattr(config, "window_size", None) or 0
     if layers is None and getattr(config, "use_sliding_window", True):
         yield from (("a sliding window", window) for window in by_layers(config, "sliding_window") if window)
+    yield from (("a choice", window) for window in by_layers(config, CHOSEN) if window)
 
 
 def by_layers(config: Any, field: str) -> list[Any]:

@@ -39,6 +39,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "layers of type linear_attention": lambda: SimpleNamespace(layer_types=["full_attention", "linear_attention"]),
     "local windows of 256 tokens": lambda: GPTNeoConfig(num_layers=2, attention_types=[[["global", "local"], 1]]),
     "a sliding window of 8 tokens": lambda: MistralConfig(sliding_window=8, max_position_embeddings=64),
+    "a choice of 8 tokens": lambda: DogeConfig(keep_window_size=8, max_position_embeddings=64),
     "a sliding window of 4096 tokens": lambda: Gemma2Config(max_position_embeddings=4097, sliding_window=4096),
     "a sliding window of 128 tokens": lambda: GptOssConfig(layer_types=["sliding_attention"], num_hidden_layers=1),
     "chunks of 16 tokens": lambda: Llama4TextConfig(attention_chunk_size=16, max_position_embeddings=64),

@@ -90,7 +90,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a mask by values": (
         lambda: DogeConfig(**LLAMA, keep_window_size=8),
-        "target, in a text longer than its keep_window_size of 8, computes other logits for a draft tree of 34 nodes",
+        "target attends to a choice of 8 tokens, not to its whole text",
     ),
     "no positions": (
         lambda: MptConfig(vocab_size=tiny.VOCABULARY, d_model=32, n_layers=2, n_heads=2, max_seq_len=CONTEXT),
