@@ -17,6 +17,8 @@ ROUNDS = IN_A_ROW
 """Rounds on each side. A turn that is fewer rounds before another is a part of it, so none is among these."""
 _FEWEST_BEFORE = 3
 """Fewer rounds before the turn have no interval."""
+_FEWEST_AFTER = 5
+"""From so many rounds after the turn on there is an interval, which narrows until all are there."""
 _compared = lru_cache(maxsize=8)(compared)
 
 
@@ -47,7 +49,8 @@ class Consequence:
     @property
     def differences(self) -> tuple[Difference, ...]:
         """After - before of each figure with its interval; nothing until the rounds suffice."""
-        return (_compared(self.before, self.after, _FEWEST_BEFORE) if self.complete else None) or ()
+        enough = len(self.after) >= _FEWEST_AFTER
+        return (_compared(self.before, self.after, _FEWEST_BEFORE) if enough else None) or ()
 
 
 def consequence(lane: LaneState) -> Consequence | None:
