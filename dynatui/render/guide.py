@@ -49,7 +49,8 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("Tree", "Each guess stands beside the token that it follows, or in a row below it, the accepted path first. %: "
      "its probability as the draft sees it; path: that of all tokens up to the end of the row. →1: the row goes on at "
      "1→. repeats 12 tokens: so many tokens up to the end of the path stand earlier in the text; the target often "
-     "agrees, even below 1 %. ● ○: a guess of the draft, accepted or rejected; ◆ ◇: one that was looked up."),
+     "agrees, even below 1 %. ● ○: a guess of the draft, accepted or rejected; ◆ ◇: one that was looked up. Below, on "
+     "a large screen: the trees of the three rounds before, or their accepted paths alone."),
     ("Curves", "▲ you turned a knob. ┊ the round that is looked at. ┄ A, as it was pinned."),
     ("A/B", "What the settings before your turn of a knob, or those that you pinned, have yielded (A), and what those "
      f"in force now yield (B). {ASSUMPTION}."),

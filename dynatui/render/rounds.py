@@ -34,6 +34,18 @@ def shown_round(scene: Scene) -> Round | None:
     return event and with_origins(scene.state.run, event)
 
 
+def earlier(scene: Scene, most: int) -> list[Round]:
+    """The rounds before the one that is shown, where there is one; the newest first."""
+    token, stage = scene.inspected, scene.held
+    if token is not None:
+        state, end = scene.known, _place_of(scene.known, token)
+    else:
+        state, is_past = scene.state, stage is None or stage.name == "committed"
+        end = len(state.lane.past) - is_past
+    past = state.lane.past[max(0, end - most) : end]
+    return [with_origins(state.run, event) for event in reversed(past)]
+
+
 def round_number(state: RunState, token: Token) -> int:
     """Rounds of the watched method until a token was there, its own included."""
     return _place_of(state, token) + 1

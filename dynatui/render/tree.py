@@ -4,14 +4,16 @@ from collections.abc import Mapping
 
 from decoder.analysis.metrics import drafted_nodes
 from decoder.events import LENGTH, Limit, Round
-from dynatui.number_format import nth, short
+from dynatui.number_format import short
 from dynatui.render import rounds
 from dynatui.render.captions import caption
-from dynatui.render.drawn import shape_written, told_shape
+from dynatui.render.drawn import told_shape
 from dynatui.render.ink import Row, Rows, best, frame, inside, width_of
 from dynatui.render.mask import mask
 from dynatui.render.scene import Scene
+from dynatui.render.tree_past import MOST, past_trees
 from dynatui.render.tree_rows import Sign, drawn_tree
+from dynatui.render.tree_title import titles
 from dynatui.render.wrap import wrapped
 
 _ALONE: Mapping[Limit | None, str] = {
@@ -21,6 +23,8 @@ _ALONE: Mapping[Limit | None, str] = {
     None: "the target goes on alone",
 }
 _TITLE = len("╭─ Tree ─  ─╮")
+_LARGE = (38, 23), (61, 18)
+"""Columns and rows from which earlier trees are shown: what terminals of 45 rows, or 160 columns and 40 rows, leave."""
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
@@ -31,22 +35,26 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     inner, room = inside((width, height))
     if event is None:
         return frame((("Tree", "title"),), [(("each round grows a tree of guesses here", "dim"),)], (width, height))
-    progress = best(width - _TITLE, *_with_stall(event, _progress(scene, event)))
+    progress = best(width - _TITLE, *titles(event, scene.held.name if scene.held else "committed"))
     title: Row = (("Tree", "title"), (f" ─ {progress}", "dim"))
     token = scene.inspected
     marked = token.node if token else None
     told = caption(scene, inner, room // 2) if scene.panel == "tree" else []
     room -= len(told)
-    body, signs = drawn_tree(event, inner, room - 1, rounds.before(scene, event), marked=marked)
+    drawn = drawn_tree(event, inner, room - 1, rounds.before(scene, event), marked=marked)
+    body = drawn.rows
     if drafted_nodes(event) == 0 and event.knobs is not None:
         why = _ALONE.get(event.limited_by, _ALONE[None])
         body += wrapped(((why, "dim"),), inner)[: max(0, room - 1 - len(body))]
-    explained = [row for words in _explained(scene, event, signs) for row in wrapped(((words, "dim"),), inner)]
-    if len(body) + len(explained) < room - 1:
-        body += [()] * (room - 1 - len(body) - len(explained)) + explained
-    body += [()] * (room - 1 - len(body))
-    body.append(_ending(scene, event, inner))
-    return frame(title, [*body, *told], (width, height))
+    explained = [row for words in _explained(scene, event, drawn.signs) for row in wrapped(((words, "dim"),), inner)]
+    free = room - 1 - len(body) - len(explained)
+    large = any(width >= columns and height >= rows for columns, rows in _LARGE)
+    past = past_trees(rounds.earlier(scene, MOST), inner, free - 1) if large else []
+    if free > 0:
+        body += [()] * (1 if past else free) + explained
+    else:
+        body += [()] * (room - 1 - len(body))
+    return frame(title, [*body, _ending(scene, event, inner), *told, *past], (width, height))
 
 
 def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
@@ -80,39 +88,6 @@ def _drawn(signs: frozenset[Sign]) -> str:
 
 def _expected(event: Round, predicted: float) -> str:
     return f"Of this tree {short(predicted)} tokens were expected, {len(event.accepted) + 1} came."
-
-
-def _progress(scene: Scene, event: Round) -> tuple[str, ...]:
-    """What has become of the round so far, in wordings from the longest to the shortest."""
-    drafted, accepted, stage = drafted_nodes(event), len(event.accepted), scene.held
-    name = f"round {nth(event.round)}: "
-    if not drafted and event.draft_forwards is not None:
-        told = "no draft" if event.draft_forwards == 0 else "no guess kept"
-        if event.limited_by == LENGTH:
-            told = "the last token"
-        return f"{name}{told}", told
-    if stage is not None and stage.name == "drafted":
-        return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified", "not yet verified"
-    if stage is not None and stage.name == "verified":
-        told = f"{drafted} drafted, {accepted} pass, not yet committed"
-        return f"{name}{told}", f"{name}{accepted} pass, uncommitted", "not yet committed"
-    plain = f"{name}{drafted} drafted, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
-    if event.shape is None:
-        return plain
-    shape = shape_written(event.shape)
-    return (
-        f"{name}{drafted} drawn as {shape}, {accepted} accepted",
-        f"{name}{shape}, {accepted} of {drafted} kept",
-        *plain,
-    )
-
-
-def _with_stall(event: Round, wordings: tuple[str, ...]) -> tuple[str, ...]:
-    """The wordings, of a stalled round with what it lost."""
-    if not event.stalled_s:
-        return wordings
-    stalled = f"stalled {short(event.stalled_s)} s"
-    return (*(f"{words}, {stalled}" for words in wordings), stalled)
 
 
 def _ending(scene: Scene, event: Round, width: int) -> Row:

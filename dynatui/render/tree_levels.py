@@ -12,7 +12,7 @@ _STEP = 2
 """Cells of an indent."""
 _LEAST_LABEL, _ENOUGH = 3, 10
 """Cells without which a label says nothing, and from which on an indented one is not cut for the next level."""
-_LEAST_COLUMNS = 34
+LEAST_COLUMNS = 34
 """Cells of a row from which on columns read better than indents: most rows have room for three of them."""
 
 
@@ -60,7 +60,7 @@ def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int)
     bands as that allows; then labels are as wide as they can be without another band.
     """
     close = looks[-1]
-    if width < _LEAST_COLUMNS:
+    if width < LEAST_COLUMNS:
         return _indents(len(widest), width, arrow), close
 
     def columns(look: Look, most: int) -> list[Level]:

@@ -36,6 +36,8 @@ class Drawing(NamedTuple):
     rows: Rows
     signs: frozenset[Sign]
     """Those in it that an explanation may name."""
+    left_out: int
+    """Nodes that have no room."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,17 @@ def drawn_tree(
     if left_out:
         told = best(width, *(f"+ {left_out}{words}" for words in (" more nodes", " more", "")))
         rows.append(((told, "dim"),))
-    return Drawing(rows[: max(0, height)], _signs(tree))
+    return Drawing(rows[: max(0, height)], _signs(tree), left_out)
+
+
+def drawn_path(event: Round, width: int, height: int) -> Drawing:
+    """The accepted path alone, drawn as the tree is, without a word of what was rejected."""
+    path = list(dict.fromkeys((0, *event.accepted)))
+    nodes = path[: max(1, height * max(1, width // LEAST_CELLS))]
+    names = labels(event, nodes, None)
+    layout = _layout(names, nodes, (width, height + 1))
+    tree = _Tree(event, names, layout, rounds.path_logprobs(event), width - layout.look.aside)
+    return Drawing(_inked(tree)[: max(0, height)], _signs(tree), len(path) - len(layout.shown))
 
 
 def _layout(names: Labels, candidates: Sequence[int], size: tuple[int, int]) -> Layout:

@@ -20,7 +20,7 @@ from dynatui.screen.widgets.canvas import Canvas
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Prompt, Record
 from tests.dynatui.screen.shown_app import FULL, MIDWAY, TABBED, screen_text, shown, visible
-from tests.dynatui.scripted_runs import plain_round, run, runs_of, story, tree_round
+from tests.dynatui.scripted_runs import plain_round, run, runs_of, story, text_of, tree_round
 
 pytestmark = pytest.mark.slow
 
@@ -467,3 +467,22 @@ async def test_from_110_columns_and_34_rows_on_the_text_keeps_six_rows(height: i
             await pilot.press(*keys)
             await pilot.pause()
             assert app.query_one("#text", Canvas).size.height - 2 >= 6
+
+
+@pytest.mark.parametrize("size", [(110, 45), (160, 40), (160, 50), (200, 60), (300, 90)])
+async def test_a_large_screen_shows_the_last_three_trees_beside_the_newest(size: tuple[int, int]) -> None:
+    async with shown(story()[:-3], size=size) as (app, _, pilot):
+        drawn = "".join(text_of(row.row) for row in app.query_one("#tree", Canvas)._rows)
+        assert [f"── round {number}: " in drawn for number in range(1, 7)] == [False, False, True, True, True, False]
+        await pilot.press("left")
+        drawn = "".join(text_of(row.row) for row in app.query_one("#tree", Canvas)._rows)
+        assert [f"── round {number}: " in drawn for number in range(1, 7)] == [False, True, True, True, False, False]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (150, 44), (110, 34)])
+async def test_a_smaller_screen_shows_the_newest_tree_alone(size: tuple[int, int]) -> None:
+    async with shown(story()[:-3], size=size) as (app, _, pilot):
+        await pilot.press("2")
+        drawn = "".join(text_of(row.row) for row in app.query_one("#tree", Canvas)._rows)
+        assert "round 6: " in drawn
+        assert "── round" not in drawn

@@ -1,0 +1,64 @@
+"""The trees of rounds before the one that is drawn, in the room that its tree leaves, and dimmer than that.
+
+A tree is shown whole, or its accepted path alone, or not at all: any other part would look like another tree.
+"""
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+from decoder.analysis.metrics import drafted_nodes
+from decoder.events import Round
+from dynatui.render.ink import Ink, Row, Rows, best, fit, joined
+from dynatui.render.rounds import is_drafted
+from dynatui.render.tree_levels import LEAST_COLUMNS
+from dynatui.render.tree_rows import Drawing, drawn_path, drawn_tree
+from dynatui.render.tree_title import titles
+
+MOST = 3
+"""Earlier rounds."""
+_GAP, _RULE = "  ", "── "
+_INKS: dict[Ink, Ink] = {"accepted": "good", "frame": "frame"}
+
+
+def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
+    """As many of at most three trees as have room, from the first on: side by side in a wide panel, else stacked.
+
+    No rows where none has room, or where no round has a draft to show.
+    """
+    if not any(map(drafted_nodes, events)):
+        return []
+    cells = (width - (MOST - 1) * len(_GAP)) // MOST
+    if cells < LEAST_COLUMNS:
+        return [row for tree in _stacked(events, width, height) for row in tree]
+    trees = [tree for [tree] in takewhile(bool, (_stacked([event], cells, height) for event in events))]
+    rows = max(map(len, trees), default=0)
+    padded = [[fit(row, cells) for row in [*tree, *[()] * (rows - len(tree))]] for tree in trees]
+    return [joined(beside, ((_GAP, "plain"),)) for beside in zip(*padded, strict=True)]
+
+
+def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
+    """The accepted paths of as many as have room; then the whole trees of the first ones of these."""
+    found, free = list[Rows](), height
+    for event in events:
+        path = _headed(event, drawn_path(event, width, free), width)
+        if not 0 < len(path) <= free:
+            break
+        found.append(path)
+        free -= len(path)
+    for place, path in enumerate(found):
+        room = free + len(path)
+        tree = _headed(events[place], drawn_tree(events[place], width, room), width)
+        if not 0 < len(tree) <= room:
+            break
+        found[place], free = tree, room - len(tree)
+    return found
+
+
+def _headed(event: Round, drawing: Drawing, width: int) -> Rows:
+    """What was drawn, below a heading in place of a root that is text already; nothing where nodes were left out."""
+    if drawing.left_out:
+        return []
+    told = best(width - len(_RULE), *titles(event))
+    heading: Row = ((_RULE, "frame"), (told, "plain"), (f" {'─' * width}", "frame"))
+    rows = drawing.rows if is_drafted(event, 0) else drawing.rows[1:]
+    return [fit(heading, width), *(tuple((text, _INKS.get(ink, "dim")) for text, ink in row) for row in rows)]

@@ -1,0 +1,40 @@
+"""How far a round has come and what came of it, in few words: what stands above its tree."""
+
+from decoder.analysis.metrics import drafted_nodes
+from decoder.events import LENGTH, Round
+from decoder.session.steering import StageName
+from dynatui.number_format import nth, short
+from dynatui.render.drawn import shape_written
+
+
+def titles(event: Round, stage: StageName = "committed") -> tuple[str, ...]:
+    """Wordings from the longest to the shortest, of a stalled round with the time that it lost."""
+    wordings = _progress(event, stage)
+    if not event.stalled_s:
+        return wordings
+    stalled = f"stalled {short(event.stalled_s)} s"
+    return (*(f"{words}, {stalled}" for words in wordings), stalled)
+
+
+def _progress(event: Round, stage: StageName) -> tuple[str, ...]:
+    drafted, accepted = drafted_nodes(event), len(event.accepted)
+    name = f"round {nth(event.round)}: "
+    if not drafted and event.draft_forwards is not None:
+        told = "no draft" if event.draft_forwards == 0 else "no guess kept"
+        if event.limited_by == LENGTH:
+            told = "the last token"
+        return f"{name}{told}", told
+    if stage == "drafted":
+        return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified", "not yet verified"
+    if stage == "verified":
+        told = f"{drafted} drafted, {accepted} pass, not yet committed"
+        return f"{name}{told}", f"{name}{accepted} pass, uncommitted", "not yet committed"
+    plain = f"{name}{drafted} drafted, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
+    if event.shape is None:
+        return plain
+    shape = shape_written(event.shape)
+    return (
+        f"{name}{drafted} drawn as {shape}, {accepted} accepted",
+        f"{name}{shape}, {accepted} of {drafted} kept",
+        *plain,
+    )

@@ -1,0 +1,276 @@
+"""The trees of earlier rounds in the tree panel."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from decoder.events import Round
+from decoder.session.steering import Stage
+from dynatui.render.ink import Rows
+from dynatui.render.scene import Scene
+from dynatui.render.tree import tree
+from dynatui.render.tree_labels import percent
+from dynatui.render.tree_past import past_trees
+from tests.dynatui.render.drawn_trees import Picture, name, tree_of, trees
+from tests.dynatui.render.generated_scenes import is_drawn
+from tests.dynatui.scripted_runs import (
+    HOSTILE,
+    delayed_run,
+    drawn_round,
+    lines,
+    plain_round,
+    run,
+    running,
+    state_of,
+    text_of,
+    tree_round,
+)
+
+SMALLEST = (46, 23)
+SIDE_BY_SIDE = 106
+"""Cells in which three trees have columns."""
+EARLIER = [tree_round(number) for number in (5, 4, 3)]
+HEADING = re.compile(r"── round (\d+)\b")
+
+
+def headed(rows: Rows) -> list[int]:
+    """The numbers of the earlier rounds that have a heading, row by row."""
+    return [int(number) for line in lines(rows) for number in HEADING.findall(line)]
+
+
+def numbered(events: Sequence[Round]) -> list[Round]:
+    """The same trees, of rounds that follow one another; no path repeats the text."""
+    return [
+        structs.replace(event, round=number, tokens=[1000 + token for token in event.tokens])
+        for number, event in enumerate(events)
+    ]
+
+
+def scene_of(events: Sequence[Round]) -> Scene:
+    return Scene(state_of([run(), *events]))
+
+
+def test_the_trees_of_the_last_three_rounds_stand_below_the_newest() -> None:
+    events = [tree_round(0), *(structs.replace(tree_round(number), accepted=[2]) for number in (1, 2)), tree_round(3)]
+    assert lines(tree(scene_of(events), *SMALLEST)) == [
+        "╭─ Tree ─ round 4: 5 drafted, 2 accepted ────╮",
+        "│ upon  last token           %: prob.  path  │",
+        "│ ├─● a   60% ┬─● -t    50% ──○ ⏎ 10%    3%  │",
+        "│ │           ╰─○ while 25%             15%  │",
+        "│ ╰─○ the 30%                           30%  │",
+        "│                                            │",
+        "│ ● accepted  ○ rejected  + target: a time   │",
+        "│ ── round 3: 5 drafted, 1 accepted ──────── │",
+        "│ ├─● the 30%                           30%  │",
+        "│ ╰─○ a   60% ┬─○ -t    50% ──○ ⏎ 10%    3%  │",
+        "│             ╰─○ while 25%             15%  │",
+        "│ ── round 2: 5 drafted, 1 accepted ──────── │",
+        "│ ├─● the 30%                           30%  │",
+        "│ ╰─○ a   60% ┬─○ -t    50% ──○ ⏎ 10%    3%  │",
+        "│             ╰─○ while 25%             15%  │",
+        "│ ── round 1: 5 drafted, 2 accepted ──────── │",
+        "│ ├─● a   60% ┬─● -t    50% ──○ ⏎ 10%    3%  │",
+        "│ │           ╰─○ while 25%             15%  │",
+        "│ ╰─○ the 30%                           30%  │",
+        "│                                            │",
+        "│                                            │",
+        "│                                            │",
+        "╰────────────────────────────────────────────╯",
+    ]
+
+
+def test_where_whole_trees_have_no_room_there_are_the_accepted_paths_of_the_oldest() -> None:
+    assert [line.rstrip() for line in lines(past_trees(EARLIER, 42, 8))] == [
+        "── round 6: 5 drafted, 2 accepted ────────",
+        "├─● a   60% ┬─● -t    50% ──○ ⏎ 10%    3%",
+        "│           ╰─○ while 25%             15%",
+        "╰─○ the 30%                           30%",
+        "── round 5: 5 drafted, 2 accepted ────────",
+        "╰─● a 60% ───● -t 50%        30%  ██▍",
+        "── round 4: 5 drafted, 2 accepted ────────",
+        "╰─● a 60% ───● -t 50%        30%  ██▍",
+    ]
+
+
+def test_no_tree_is_whole_below_one_that_is_not() -> None:
+    large = structs.replace(tree_of([-1, *[0] * 9], accepted=[1]), round=5)
+    assert len(past_trees([large, tree_round(4)], 42, 8)) == 4
+    assert len(past_trees([large, tree_round(4)], 42, 14)) == 14
+
+
+def test_the_panel_shows_every_row_of_an_earlier_tree() -> None:
+    shown = [lines(tree(running(), 61, height)) for height in (20, 19)]
+    assert [sum("○ while" in row for row in rows) for rows in shown] == [4, 3]
+    assert [sum("● -t" in row for row in rows) for rows in shown] == [4, 4]
+    assert "○ the" in shown[0][-2]
+
+
+def test_an_earlier_path_of_absurd_depth_is_left_out_at_little_cost() -> None:
+    depth = 50_000
+    absurd = structs.replace(
+        tree_round(0),
+        tokens=[0] * depth,
+        parents=list(range(-1, depth - 1)),
+        logprobs=[0.0] * depth,
+        pieces=["x"] * depth,
+        accepted=list(range(1, depth)),
+    )
+    with patch("dynatui.render.tree_labels.percent", wraps=percent) as written:
+        assert past_trees([tree_round(1), absurd], 60, 20) == past_trees([tree_round(1)], 60, 20)
+    assert written.call_count < 1000
+
+
+def test_in_a_wide_panel_the_earlier_trees_stand_side_by_side() -> None:
+    rows = lines(past_trees(EARLIER, 106, 4))
+    assert [HEADING.findall(row) for row in rows] == [["6", "5", "4"], [], [], []]
+    assert [row.count("● -t") for row in rows] == [0, 3, 0, 0]
+    assert headed(past_trees(EARLIER, 105, 4)) == [6, 5]
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        ((46, 18), 0),
+        ((46, 22), 0),
+        ((46, 23), 3),
+        ((37, 60), 0),
+        ((38, 23), 3),
+        ((60, 18), 0),
+        ((61, 17), 0),
+        ((61, 18), 3),
+        ((80, 14), 0),
+    ],
+)
+def test_earlier_trees_are_those_of_large_screens(size: tuple[int, int], shown: int) -> None:
+    assert headed(tree(running(), *size)) == [5, 4, 3][:shown]
+
+
+@given(st.lists(trees(), min_size=2, max_size=5), st.integers(1, 190), st.integers(1, 70))
+def test_for_earlier_trees_nothing_of_the_newest_is_cut(events: list[Round], width: int, height: int) -> None:
+    events = numbered(events)
+    alone = lines(tree(scene_of(events[-1:]), width, height))
+    beside = lines(tree(scene_of(events), width, height))
+    first = next((place for place, row in enumerate(beside) if HEADING.search(row)), None)
+    if first is None:
+        assert beside == alone
+    else:
+        assert [row for row in beside[:first] if row.strip("│ ")] == [row for row in alone[:-1] if row.strip("│ ")]
+        assert [len(row) for row in beside] == [width] * height
+
+
+@given(st.lists(trees(), min_size=1, max_size=3), st.integers(13, 190), st.integers(0, 70))
+def test_an_earlier_tree_is_whole_or_its_accepted_path_or_not_there(
+    events: list[Round], width: int, height: int
+) -> None:
+    events = numbered(events)[::-1]
+    rows = lines(past_trees(events, width, height))
+    assert len(rows) <= height
+    assert max(map(len, rows), default=0) <= width
+    shown = sections(rows, width)
+    assert [number for number, _ in shown] == [event.round + 1 for event in events][: len(shown)]
+    cut = list[bool]()
+    for event, (_, section) in zip(events, shown, strict=False):
+        whole = {name(node): name(parent) for node, parent in enumerate(event.parents) if node}
+        path = {name(node): whole[name(node)] for node in event.accepted}
+        found = Picture(section).parents()
+        assert found in (whole, path)
+        cut += [found == path] if whole != path else []
+    assert width >= SIDE_BY_SIDE or cut == sorted(cut), "the first ones are whole"
+
+
+def sections(rows: Sequence[str], width: int) -> list[tuple[int, list[str]]]:
+    """Each earlier tree by the number of its round, as rows, its heading in place of the root."""
+    starts = [found.start() for found in HEADING.finditer(rows[0])] if rows else []
+    if width >= SIDE_BY_SIDE:
+        cells = (width - 4) // 3
+        columns = [[row[start : start + cells].rstrip() for row in rows] for start in starts]
+    else:
+        heads = [*(place for place, row in enumerate(rows) if HEADING.match(row)), len(rows)]
+        columns = [[row.rstrip() for row in rows[start:end]] for start, end in pairwise(heads)]
+    return [(int(HEADING.findall(column[0])[0]), column) for column in columns]
+
+
+def test_they_are_those_before_the_round_that_is_looked_at() -> None:
+    state = running().state
+    assert [headed(tree(Scene(state, cursor=cursor), *SMALLEST)) for cursor in (0, 4, 13)] == [[], [1], [4, 3, 2]]
+    back = running().state.lane.past[:4]
+    assert headed(tree(scene_of(back), *SMALLEST)) == [3, 2, 1]
+    known = Scene(state_of([run(), *back]), whole=state, cursor=16)
+    assert headed(tree(known, *SMALLEST)) == [5, 4, 3]
+
+
+def test_of_a_round_that_is_held_the_last_one_is_an_earlier_one_until_it_is_committed() -> None:
+    stages = Stage("drafted", tree_round(6)), Stage("verified", tree_round(6)), Stage("committed", tree_round(5))
+    shown = [headed(tree(replace(running(), stage=stage), *SMALLEST)) for stage in stages]
+    assert shown == [[6, 5, 4], [6, 5, 4], [5, 4, 3]]
+
+
+def test_a_caption_stays_beside_the_tree_that_it_is_about() -> None:
+    scene = replace(running(), stage=Stage("drafted", structs.replace(tree_round(6), accepted=[])), panel="tree")
+    shown = lines(tree(scene, 60, 30))
+    assert ["1 of 3, drafted" in line for line in shown].index(True) < ["── round 6" in line for line in shown].index(
+        True
+    )
+
+
+def test_they_are_dimmer_than_the_newest() -> None:
+    rows = tree(running(), *SMALLEST)
+    first = next(place for place, row in enumerate(rows) if HEADING.search(text_of(row)))
+    inks = [{ink for text, ink in row if text.strip()} for row in rows]
+    assert set().union(*inks[1:first]) >= {"accepted", "plain"}
+    assert set().union(*(found for row, found in zip(rows, inks, strict=True) if HEADING.search(text_of(row)))) == {
+        "frame",
+        "plain",
+    }
+    assert inks[first + 1] == {"frame", "good", "dim"}
+    assert "accepted" not in set().union(*inks[first:])
+
+
+def test_what_stands_below_is_the_least_for_a_tree_of_which_nothing_was_accepted() -> None:
+    event = structs.replace(tree_round(3), accepted=[])
+    assert lines(past_trees([event], 42, 3)) == ["── round 4: 5 drafted, 0 accepted ────────"]
+
+
+def test_a_round_without_a_draft_has_a_heading_alone_and_methods_without_drafts_have_none() -> None:
+    alone = plain_round("dynatree", 4)
+    assert lines(past_trees([alone, tree_round(3)], 42, 3))[:2] == [
+        "── round 5: no draft ─────────────────────",
+        "── round 4: 5 drafted, 2 accepted ────────",
+    ]
+    assert past_trees([alone, alone, alone], 42, 30) == []
+    assert past_trees([], 42, 30) == []
+    hidden = structs.replace(plain_round("hf", 0), draft_forwards=None)
+    assert past_trees([hidden], 42, 30) == []
+
+
+def test_a_root_that_was_drafted_keeps_its_row() -> None:
+    event = structs.replace(tree_round(0), method="alg1", accepted=[0, 1])
+    rows = lines(past_trees([event], 42, 3))
+    assert ["● upon" in row for row in rows] == [False, True, False]
+    assert past_trees([event], 42, 2) == []
+
+
+def test_a_tree_that_was_drawn_tells_its_shape() -> None:
+    events = [drawn_round(0), drawn_round(1, told=False), drawn_round(2)]
+    shown = lines(tree(Scene(state_of([delayed_run(), *events])), 60, 30))
+    assert [row for row in shown if "── round 2: 4 drawn as (2, 1, 2), 2 accepted ─" in row]
+
+
+@pytest.mark.parametrize("height", range(1, 40))
+def test_hostile_rounds_fit_any_size_in_ascii_too(height: int) -> None:
+    hostile = structs.replace(
+        tree_round(10**15), logprobs=[0.0] + [1e308] * 5, pieces=[HOSTILE, "", "\n", "世界", "x", "y"]
+    )
+    wide = structs.replace(tree_round(3), pieces=["世界" * 20] * 6, accepted=[0, 1, 3])
+    scene = Scene(state_of([run(), hostile, wide, hostile, wide, hostile]))
+    for width in range(1, 140):
+        assert is_drawn(tree(scene, width, height), scene, (width, height))
+    ascii_scene = replace(running(), symbols="ascii")
+    assert all(is_drawn(tree(ascii_scene, width, height), ascii_scene, (width, height)) for width in (40, 70, 120))
