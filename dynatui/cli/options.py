@@ -239,7 +239,7 @@ Tour = Annotated[
     bool,
     _screen(
         "--tour/--no-tour",
-        help="Whether the first round is shown slowly, stage by stage, where no prompt, model or recording is given.",
+        help="Whether the second round is shown slowly, stage by stage, where no prompt, model or recording is given.",
     ),
 ]
 

@@ -25,7 +25,7 @@ def caption(scene: Scene, width: int, room: int) -> Rows:
 def _told(scene: Scene) -> str:
     if scene.held is not None:
         return _of_stage(scene.held.name, scene.held.event)
-    return IDEA if scene.state.lane.newest is None else ""
+    return IDEA if scene.touring or scene.state.lane.newest is None else ""
 
 
 def _of_stage(name: StageName, event: Round) -> str:

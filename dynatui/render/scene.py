@@ -108,7 +108,7 @@ class Scene:
     stage: Stage | None = None
     """Where in a round decoding is held, while it is stepped."""
     touring: bool = False
-    """Whether the first round is shown slowly, and any key goes on."""
+    """Whether one of the first rounds is shown slowly, and any key goes on."""
     broke: str = ""
     """Why decoding paused by itself; cleaned."""
     pinned: Pin | None = None

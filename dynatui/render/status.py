@@ -79,7 +79,7 @@ def _held(scene: Scene) -> Row:
     number, last = scene.number, scene.place.rounds
     steps: Row = ((f" {scene.keys.cap('step')} goes on", "dim"), (f", {scene.keys.cap('pause')} lets it run", "dim"))
     if scene.touring:
-        return (("FIRST ROUND, SLOWLY", "warn"), (" any key goes on", "dim")) if scene.held else ()
+        return (("ONE ROUND, SLOWLY", "warn"), (" any key goes on", "dim")) if scene.held else ()
     where = "" if scene.place.live else " before the first round" if number is None else f" round {number} of {last}"
     if scene.broke and scene.paused:
         return ((f"HELD {scene.broke}", "warn"), *steps)

@@ -111,7 +111,7 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         self._shared: PanelName = "race"
         self._visible: frozenset[str] = frozenset()
         self._note_until = 0.0
-        self._tour = Tour(source) if view.tour and source.controls else None
+        self._tour = Tour(source, source.controls) if view.tour and source.controls else None
 
     def compose(self) -> ComposeResult:
         """All panels; `arranged` says which are shown."""
@@ -184,7 +184,7 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         state = self.viewpoint.work.state
         if state.failure:
             tour.end()
-        tour.tick(now, decoding=state.run is not None)
+        tour.tick(now)
         one_at_a_time = self._room not in ("roomy", "full")
         panel: PanelName = "tree" if tour.running and self.scene.stage and one_at_a_time else self.scene.panel
         if not tour.running:

@@ -1,48 +1,48 @@
-"""The first round in slow motion, once: decoding is held at each of its stages, as in step mode, and then let go.
+"""A round in slow motion, once: decoding is held at each of its stages, as in step mode, and then let go.
 
-Knows the controls of a source and the clock, and nothing of how a stage is shown.
+It is the second round of the watched method: the first one is text as soon as there can be any. Knows the controls of a source and the clock, and nothing of how a stage is shown.
 """
 
 from collections.abc import Mapping
 
 from decoder.session.steering import StageName
-from dynatui.sources.source import Source
+from dynatui.sources.source import Controls, Source
 
-HELD_S: Mapping[StageName, float] = {"drafted": 1.1, "verified": 1.1, "committed": 1.3}
+HELD_S: Mapping[StageName, float] = {"drafted": 1.0, "verified": 1.0, "committed": 1.2}
 """How long each stage stands; under four seconds in all."""
+_UNTIL_HELD = len(HELD_S) + 1
+"""Steps from before the first round to the first stage of the second."""
 
 
 class Tour:
-    """Holds decoding from before its first round on."""
+    """Holds decoding from its second round on."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, controls: Controls) -> None:
         self.running = True
-        self._source = source
-        self._begun = False
+        self._source, self._controls = source, controls
         self._stage: StageName | None = None
         self._since = 0.0
         source.set_paused(paused=True)
+        for _ in range(_UNTIL_HELD):
+            controls.step()
 
-    def tick(self, now: float, *, decoding: bool) -> None:
-        """Goes on to the next stage when it is time to; `decoding` once there is a run."""
-        controls = self._source.controls
-        if not self.running or controls is None:
+    def tick(self, now: float) -> None:
+        """Goes on to the next stage when it is time to."""
+        if not self.running:
             return
         if not self._source.paused:
             self.running = False
             return
-        stage = controls.stage
+        stage = self._controls.stage
         if stage is None:
-            if decoding and not self._begun:
-                self._begun = True
-                controls.step()
-        elif stage.name != self._stage:
+            return
+        if stage.name != self._stage:
             self._stage, self._since = stage.name, now
         elif now - self._since >= HELD_S[stage.name]:
             if stage.name == "committed":
                 self.end()
             else:
-                controls.step()
+                self._controls.step()
 
     def end(self) -> None:
         """Lets decoding go on."""

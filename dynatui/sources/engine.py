@@ -256,7 +256,7 @@ class EngineSource:
             previous, config, prompt = self._steering, self.config, self.prompt
             self._steering = Steering(speed=previous.speed)
             self._steering.watched = previous.watched
-            self._steering.paused = previous.paused
+            self._steering.pause = previous.pause
             self._steering.stopped = self._stopped or self._step is not None
             self._watch = Watch(chosen=previous.watched or "")
             steering = self._steering

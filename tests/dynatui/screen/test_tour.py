@@ -1,4 +1,4 @@
-"""The first round of a run without options: each stage stands for a while with a caption, and any key goes on."""
+"""The second round of a run without options: each stage stands for a while with a caption, and any key goes on."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,8 +27,6 @@ async def toured(size: tuple[int, int] = FULL) -> AsyncIterator[tuple[DynaApp, E
     app = DynaApp(source, View(tour=True), ticking=False, clock=clock)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
-        until(lambda: any(type(record).__name__ == "Run" for record in list(source.records)))
-        app.tick()
         until(lambda: source.stage is not None)
         app.tick()
         yield app, source, clock, pilot
@@ -90,7 +88,14 @@ async def test_where_one_panel_is_shown_at_a_time_the_tree_is_and_then_the_text_
         assert panel_of(app) == "text"
 
 
-async def test_until_there_is_a_round_the_text_panel_says_what_is_going_to_happen() -> None:
+async def test_the_first_round_is_text_before_the_second_is_held() -> None:
+    async with toured() as (app, source, _, _):
+        assert held_at(source, "drafted")
+        assert [event.round for event in app.scene.state.lane.past] == [0]
+        assert "Tree ─ round 2:" in screen_text(app)
+
+
+async def test_until_its_guesses_are_checked_the_text_panel_says_that_they_are_no_text() -> None:
     async with toured() as (app, source, _, _):
         assert held_at(source, "drafted")
         assert "None of it is text yet" in screen_text(app).replace("\n", " ")
