@@ -1,6 +1,7 @@
 """A round in slow motion, once: decoding is held at each of its stages, as in step mode, and then let go.
 
-It is the second round of the watched method: the first one is text as soon as there can be any. Knows the controls of a source and the clock, and nothing of how a stage is shown.
+It is the second round of the watched method: the first one is text as soon as there can be any. Knows the controls of
+a source and the clock, and nothing of how a stage is shown.
 """
 
 from collections.abc import Mapping
