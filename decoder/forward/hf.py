@@ -5,6 +5,7 @@ transformers, which takes longer than torch; models of the fast families do with
 """
 
 import copy
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -77,6 +78,12 @@ def unknown_cache(layers: int, capacity: int) -> KvCache:
     return KvCache(torch.zeros((layers, 2, 0, capacity, 0)))
 
 
+def cache_argument(module: Any) -> str:
+    """The name of a module's argument, and of its output, for the KV cache: transformers renamed it in 5.24."""
+    known = inspect.signature(module.forward).parameters
+    return "cache" if "cache" in known and "past_key_values" not in known else "past_key_values"
+
+
 def logits_of(
     module: Any,
     tokens: Int[Tensor, "N"],
@@ -101,8 +108,8 @@ def _output_of(
         input_ids=tokens[None],
         position_ids=positions[None],
         attention_mask=bias[None, None],
-        past_key_values=layers,
         use_cache=True,
+        **{cache_argument(module): layers},
         **asked,
     )
 
@@ -173,8 +180,8 @@ def _computes(module: Any, text: int, rows: int) -> bool:
                 input_ids=torch.zeros((1, count), dtype=torch.long, device=META),
                 position_ids=torch.zeros((1, count), dtype=torch.long, device=META),
                 attention_mask=torch.zeros((1, 1, count, start + count), dtype=torch.bfloat16, device=META),
-                past_key_values=appending(cache),
                 use_cache=True,
+                **{cache_argument(shapes): appending(cache)},
             )
     except Exception:  # noqa: BLE001 - each family fails in its own way where it has no room
         return False

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from decoder.deferred import imported
 from decoder.device import has_room, memory_is_full
 from decoder.errors import DeviceError
 from decoder.forward.language_model import LanguageModel
@@ -149,12 +150,12 @@ def _by_module(
     each: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Float[Tensor, "P V"]]:
     """The same, as the module computes them from inputs on a device; `each`: around each of its passes."""
-    cache = None
+    cache, name = None, imported("decoder.forward.hf").cache_argument(module)
     for _, part in _chunks(prefix):
         ids = torch.tensor([list(part)], device=device)
         with each():
-            output = module(input_ids=ids, past_key_values=cache, use_cache=True)
-        cache = output.past_key_values
+            output = module(input_ids=ids, use_cache=True, **{name: cache})
+        cache = getattr(output, name)
         yield output.logits[0].float()
 
 

@@ -179,7 +179,7 @@ def _text_of_module(model: LanguageModel) -> Tensor:
     def as_kept_text() -> Tensor:
         hf = imported("decoder.forward.hf")
         kept = hf.appending(hf.unknown_cache(model.layers, len(TEXT)))
-        return _by_module(model, TEXT, past_key_values=kept, use_cache=True)
+        return _by_module(model, TEXT, use_cache=True, **{hf.cache_argument(model.module): kept})
 
     text = _tried(model, as_text, NO_TEXT)
     kept = _tried(model, as_kept_text, "it keeps something else than keys and values of one shape for all layers")

@@ -4,6 +4,7 @@ import copy
 import math
 import re
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +28,7 @@ from transformers import (
 )
 
 from decoder.errors import DeviceError, PairError
-from decoder.forward.hf import ModuleForward
+from decoder.forward.hf import ModuleForward, cache_argument
 from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import REMEDY, check_architecture, check_config, common_tokenizer, probe
 from tests import tiny
@@ -128,9 +129,12 @@ def deaf(family: str, dtype: torch.dtype, missed: str) -> LanguageModel:
     module = tiny.build(tiny.FAMILIES[family](), seed=1).to(dtype)
     hearing = module.forward
 
-    def forward(past_key_values: Any = None, **told: Any) -> Any:
-        kept = told if past_key_values is None else {name: value for name, value in told.items() if name != missed}
-        return hearing(past_key_values=past_key_values, **kept)
+    @wraps(hearing)
+    def forward(**told: Any) -> Any:
+        kept = (
+            {name: value for name, value in told.items() if name != missed} if cache_argument(module) in told else told
+        )
+        return hearing(**kept)
 
     module.forward = forward
     return LanguageModel(module, family)._run_by(ModuleForward(module))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import Gemma2Config, GPTJConfig
+from transformers import BloomConfig, Gemma2Config
 
 from decoder import Fixed, Linear, RunConfig, decode, load_pair
 from decoder.config import DynaTree
@@ -496,8 +496,8 @@ def test_float64_leaves_nothing_to_round_to(tiny_models: TinyModels) -> None:
 
 
 def test_a_family_with_an_attention_of_its_own_is_refused() -> None:
-    module = tiny.build(GPTJConfig(n_embd=32, n_layer=1, n_head=2, rotary_dim=8, vocab_size=96, n_positions=64), seed=1)
-    with pytest.raises(PairError, match="GPTJForCausalLM has an attention of its own"):
+    module = tiny.build(BloomConfig(hidden_size=32, n_layer=1, n_head=2, vocab_size=96), seed=1)
+    with pytest.raises(PairError, match="BloomForCausalLM has an attention of its own"):
         LanguageModel(module.bfloat16(), "tiny").exact()
 
 
