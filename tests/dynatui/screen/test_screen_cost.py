@@ -215,7 +215,7 @@ def test_after_a_suspension_the_whole_screen_is_drawn_again(clock: Terminal) -> 
     while not all(line.strip() for line in picture.lines()) and time.monotonic() < end:
         clock.read(0.2)
     shown = picture.lines()
-    assert "plain decoding" in shown[0]
+    assert "tokens in" in shown[0]
     assert " quit" in shown[-1]
     assert all(line.strip() for line in shown)
 
