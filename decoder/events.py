@@ -224,7 +224,7 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
             raise ValueError("accepted names a node that is not in the tree")
 
 
-class Knob(Base, tag="knob", frozen=True, kw_only=True):
+class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
     """A knob was turned; `round` is the first that is decided under the new value. History on is 1, off is 0."""
 
     method: str
@@ -233,6 +233,9 @@ class Knob(Base, tag="knob", frozen=True, kw_only=True):
     old: float
     new: float
     source: Literal["user", "history"]
+    turn: Count = 0
+    """Which of the user's turns in this run it is, from 1: the same in all methods that obey it. 0 of history's, and in
+    older recordings."""
 
 
 class End(Base, tag="end", frozen=True, kw_only=True):

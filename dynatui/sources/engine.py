@@ -13,7 +13,7 @@ from decoder.config import RunConfig
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
 from decoder.knobs import KnobName, RulesName
-from decoder.session.steering import Stage, Steering
+from decoder.session.steering import Stage, Steering, Turn
 from dynatui.prometheus.exporter import Exporter
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.session import Session
@@ -154,11 +154,11 @@ class EngineSource:
         with self._lock:
             self.conditions = conditions
 
-    def turn(self, name: KnobName, value: float, of: RulesName) -> None:
+    def turn(self, name: KnobName, value: float, of: RulesName) -> Turn:
         """Turns a knob now; the following prompts begin with it."""
         with self._lock:
             self.config = self.config.turned(name, value, of)
-            self._steering.turn(name, value, of)
+            return self._steering.turn(name, value, of)
 
     def watch(self, method: str) -> None:
         """This method is stepped and may pause decoding."""
