@@ -95,7 +95,7 @@ class SceneBuilder:
             return None
         # What a round lacks can be told apart only under the rules that it obeyed.
         changes = state.lane.changes
-        turned = [one.mark.round for one in changes if one.by_user and one.mark.name not in _IN_ROUNDS]
+        turned = [one.round for one in changes if one.by_user and one.name not in _IN_ROUNDS]
         return what_if(state.lane.past[max(turned, default=0) :], rules)
 
 

@@ -19,7 +19,7 @@ from decoder.analysis.stalls import Stalls, Times, left_out_from, level_of
 from decoder.events import Knobs, Round
 from decoder.tree import share_of_depth
 from dynatui.number_format import short
-from dynatui.state.lane import Curves, LaneState, Mark
+from dynatui.state.lane import Change, Curves, LaneState
 from dynatui.state.run_state import RunState
 
 Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_per_second"]
@@ -93,7 +93,7 @@ class Pin:
     started_at: str | None
     by_hand: bool = False
     """Whether the user pinned it; else a turn of a knob did, and a later one may pin anew."""
-    turns: tuple[Mark, ...] = ()
+    turns: tuple[Change, ...] = ()
     """The user's turns with which its settings began; none where they are those of the start."""
 
     @classmethod

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from decoder.events import Round
 from dynatui.state.ab_comparison import Difference, Samples, compared, samples_of
-from dynatui.state.lane import IN_A_ROW, LaneState, Mark
+from dynatui.state.lane import IN_A_ROW, Change, LaneState
 
 ROUNDS = IN_A_ROW
 """Rounds on each side. A turn that is fewer rounds before another is a part of it, so none is among these."""
@@ -26,7 +26,7 @@ _compared = lru_cache(maxsize=8)(compared)
 class Consequence:
     """What knobs were turned, and the rounds on both sides."""
 
-    marks: tuple[Mark, ...]
+    marks: tuple[Change, ...]
     """One for each knob that has another value than before."""
     before: Samples
     after: Samples
@@ -55,7 +55,7 @@ class Consequence:
 
 def consequence(lane: LaneState) -> Consequence | None:
     """What the last turn has brought; None without a turn, with no round before it, and where it was taken back."""
-    turns = [change.mark for change in lane.changes if change.by_user]
+    turns = [change for change in lane.changes if change.by_user]
     if not turns:
         return None
     first = _first_in_a_row(turns)
@@ -67,7 +67,7 @@ def consequence(lane: LaneState) -> Consequence | None:
     return Consequence(marks, before, after, tuple(lane.past[last : last + ROUNDS]))
 
 
-def _first_in_a_row(turns: Sequence[Mark]) -> int:
+def _first_in_a_row(turns: Sequence[Change]) -> int:
     """The place of the turn that the last ones continue."""
     first = len(turns) - 1
     while first and turns[first].round - turns[first - 1].round < IN_A_ROW:
@@ -75,9 +75,9 @@ def _first_in_a_row(turns: Sequence[Mark]) -> int:
     return first
 
 
-def _joined(turns: Sequence[Mark]) -> tuple[Mark, ...]:
+def _joined(turns: Sequence[Change]) -> tuple[Change, ...]:
     """Turns as one for each knob, without those that came back to their first value, and without history's switch."""
-    marks = dict[str, Mark]()
+    marks = dict[str, Change]()
     for turn in turns:
         begun = marks.get(turn.name, replace(turn, presses=0))
         marks[turn.name] = replace(turn, old=begun.old, first=begun.first, presses=begun.presses + turn.presses)

@@ -56,35 +56,30 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A knob that was turned, at the first round under its new value; the user's turns of one knob in a row are one."""
+class Change:
+    """A turn of a knob as log and curves show it; turns of one knob by the user, one soon after another, are one."""
 
     round: int
+    """The first round under the new value."""
     name: KnobName
     old: float
     new: float
+    by_user: bool
+    """Else history turned it."""
     token: int
     """Tokens of the text before that round."""
     first: int
     """The first round under the first of its turns."""
     presses: int = 1
     """How many turns it is."""
+    acceptance: float | None = None
+    """Mean depth acceptance over the window, by which history turned it."""
 
-    def joined(self, later: "Mark") -> "Mark | None":
-        """Both as one, from the value that the hand left, where the later one continues this."""
+    def joined(self, later: "Change") -> "Change | None":
+        """Both as one, from the value before the earlier one, where the later one continues it."""
         if later.name != self.name or later.round - self.round >= IN_A_ROW:
             return None
         return replace(later, old=self.old, first=self.first, presses=self.presses + later.presses)
-
-
-@dataclass(frozen=True)
-class Change:
-    """A knob that has a new value, with the reason where history has one."""
-
-    mark: Mark
-    by_user: bool
-    acceptance: float | None = None
-    """Mean depth acceptance over the window, which moved history to it."""
 
 
 class Curves(msgspec.Struct, frozen=True):
@@ -114,7 +109,7 @@ class LaneState(msgspec.Struct, frozen=True):
     past: SharedList[Round] = msgspec.field(default_factory=SharedList)
     """Its rounds, the oldest first."""
     curves: Curves = Curves()
-    turns: tuple[Mark, ...] = ()
+    turns: tuple[Change, ...] = ()
     """What the user turned, the newest last."""
     last_turn: int = 0
     """The first round under the present values of the user's."""
@@ -144,7 +139,7 @@ class LaneState(msgspec.Struct, frozen=True):
         return min(_LONGEST_WINDOW, max(1, int(self.parameter("window", WINDOW))))
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[Change, ...]:
         """The turns that left another value than they found."""
         return tuple(turn for turn in self.turns if turn.old != turn.new)
 
@@ -176,8 +171,7 @@ class LaneState(msgspec.Struct, frozen=True):
 
     def setting(self, name: KnobName, number: int) -> float | None:
         """A knob's value in a round, as the user had set it."""
-        turns = (change.mark for change in self.changes if change.mark.name == name)
-        later = next((mark for mark in turns if mark.round > number), None)
+        later = next((change for change in self.changes if change.name == name and change.round > number), None)
         return later.old if later else self.settings.get(name)
 
     def parameter(self, name: str, default: float) -> float:
@@ -244,20 +238,28 @@ def turned(lane: LaneState, event: Knob) -> LaneState:
         lane = structs.replace(lane, history=bool(event.new))
     elif lane.knobs is not None and event.name in Knobs.__struct_fields__:
         lane = structs.replace(lane, knobs=structs.replace(lane.knobs, **{str(event.name): event.new}))
-    mark = Mark(event.round, event.name, event.old, event.new, lane.committed, event.round)
-    change = Change(mark, by_user, None if by_user else lane.ruled_acceptance)
+    change = Change(
+        round=event.round,
+        name=event.name,
+        old=event.old,
+        new=event.new,
+        by_user=by_user,
+        token=lane.committed,
+        first=event.round,
+        acceptance=None if by_user else lane.ruled_acceptance,
+    )
     return structs.replace(
         lane,
-        turns=_with(lane.turns, mark) if by_user else lane.turns,
+        turns=_with(lane.turns, change) if by_user else lane.turns,
         last_turn=event.round if by_user else lane.last_turn,
         draft_depths=() if by_user else lane.draft_depths,
         changes=(*lane.changes, change)[-_MOST_CHANGES:],
     )
 
 
-def _with(turns: tuple[Mark, ...], mark: Mark) -> tuple[Mark, ...]:
-    joint = turns[-1].joined(mark) if turns else None
-    return (*turns, mark)[-_MOST_TURNS:] if joint is None else (*turns[:-1], joint)
+def _with(turns: tuple[Change, ...], turn: Change) -> tuple[Change, ...]:
+    joint = turns[-1].joined(turn) if turns else None
+    return (*turns, turn)[-_MOST_TURNS:] if joint is None else (*turns[:-1], joint)
 
 
 def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:

@@ -86,7 +86,7 @@ def hold(screen: Screen) -> None:
         if moved is None:
             screen.show_note("history has moved back nothing that you set")
             return
-        name, value = moved.mark.name, moved.mark.old
+        name, value = moved.name, moved.old
         editor.hold({name: value}, screen.viewpoint.newest)
         screen.show_note(f"history is off; {info(name).symbol} stays at {info(name).written(value)}")
 
