@@ -1,7 +1,7 @@
-"""What the user's last turn of knobs has brought: the rounds before it and those after it, as a function of one lane.
+"""The effect of the user's last turn of knobs: the rounds before and after it, as a function of one lane.
 
-So every place of a recording has its own. Turns that follow one another after few rounds are one: from the values that
-the hand left to the last. Knows neither rules of trees nor keys.
+So every place of a recording has its own. Turns that follow one another after few rounds are one, from the values
+before the first to the last. Knows neither rules of trees nor keys.
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ _compared = lru_cache(maxsize=8)(compared)
 
 @dataclass(frozen=True)
 class Consequence:
-    """What knobs were turned, and the rounds on both sides."""
+    """The turned knobs, and the rounds before and after."""
 
     marks: tuple[Change, ...]
     """One for each knob that has another value than before."""
     before: Samples
     after: Samples
     rounds: tuple[Round, ...]
-    """Those of `after`."""
+    """The rounds of `after`."""
 
     @property
     def complete(self) -> bool:
@@ -54,7 +54,7 @@ class Consequence:
 
 
 def consequence(lane: LaneState) -> Consequence | None:
-    """What the last turn has brought; None without a turn, with no round before it, and where it was taken back."""
+    """The effect of the last turn; None without a turn, with no round before it, and where it was taken back."""
     turns = [change for change in lane.changes if change.by_user]
     if not turns:
         return None

@@ -1,4 +1,4 @@
-"""What the screen knows of one method of a run: a pure fold of its events.
+"""The state of one method of a run, as the screen shows it: a pure fold of its events.
 
 Every method of a race has a state of its own, so that any of them can be watched at any time. Knows no other method.
 """
@@ -83,7 +83,7 @@ class Change:
 
 
 class Curves(msgspec.Struct, frozen=True):
-    """What the charts draw; acceptance, tokens and drafted depth are means over the window."""
+    """The series of the charts; acceptance, tokens and drafted depth are means over the window."""
 
     acceptance: Curve = Curve()
     tokens: Curve = Curve()
@@ -105,16 +105,16 @@ class LaneState(msgspec.Struct, frozen=True):
     parameters: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """As the run began; a recording may claim anything."""
     tokens: SharedList[Token] = msgspec.field(default_factory=SharedList)
-    """What the method made of the prompt."""
+    """The generated text."""
     past: SharedList[Round] = msgspec.field(default_factory=SharedList)
     """Its rounds, the oldest first."""
     curves: Curves = Curves()
     turns: tuple[Change, ...] = ()
-    """What the user turned, the newest last."""
+    """The user's turns, the newest last."""
     last_turn: int = 0
     """The first round under the present values of the user's."""
     changes: tuple[Change, ...] = ()
-    """What anybody turned, the newest last."""
+    """The turns by the user and by history, the newest last."""
     recent: tuple[int, ...] = ()
     """Committed tokens of the rounds in the window."""
     depths: tuple[int, ...] = ()
@@ -122,12 +122,12 @@ class LaneState(msgspec.Struct, frozen=True):
     shares: tuple[float, ...] = ()
     """Depth acceptance of the newest rounds that drafted, a window of them."""
     ruled: tuple[float, ...] = ()
-    """The same of what rules have drafted, without what was looked up beside: what history goes by."""
+    """The same without looked-up nodes: history goes by it."""
     settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
     """Every knob as it was set last; of `knobs`, the exact values are there."""
     knobs: Knobs | None = None
     evidence: Evidence = Evidence()
-    """What sampled rounds tell of verification, since the run began."""
+    """Test statistics of losslessness over the sampled rounds of the run."""
     draft_depths: tuple[AtDepth, ...] = ()
     """How draft and target agree at each depth of drawn trees, since the user's last turn."""
     history: bool | None = None
@@ -140,7 +140,7 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def marks(self) -> tuple[Change, ...]:
-        """The turns that left another value than they found."""
+        """The turns that changed the value."""
         return tuple(turn for turn in self.turns if turn.old != turn.new)
 
     @property
@@ -166,7 +166,7 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> tuple[Limit | None, ...]:
-        """What limited the trees of the rounds in the window; None where a round does not tell."""
+        """The limit of each tree in the window; None where a round does not name one."""
         return tuple(event.limited_by for event in self.past[-self.window :])
 
     def setting(self, name: KnobName, number: int) -> float | None:
@@ -204,7 +204,7 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
         ruled = ruled_part(event.accepted, depths(event.parents), event.origins)
     round_s = max(0.0, event.t - (lane.newest.t if lane.newest else 0.0))
     whole = "".join(event.pieces)
-    harmless = clean_line(whole) == whole  # as nearly always, and found out at once
+    harmless = clean_line(whole) == whole  # as nearly always, and cheap to check
     shown = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     after = structs.replace(
         lane,
@@ -280,7 +280,7 @@ def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
 
 
 def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, float]:
-    """The knobs among a method's parameters; of a method that is not known here, those with a name that is."""
+    """The knobs among a method's parameters; of an unknown method, parameters named as a known knob."""
     rules = METHODS[method].rules if method in METHODS else None
     known = METHODS[rules].knobs if rules else tuple(all_knobs().values())
     values = {knob.name: knob.value_of(parameters.get(knob.parameter)) for knob in known}
