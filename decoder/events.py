@@ -23,7 +23,7 @@ OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context", LENGTH))
 """Beside that, the cost of more nodes, and the models' context."""
 
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
-"""What a node of a tree comes from: the text, the draft model, or what followed in the text before."""
+"""The source of a node: the text, the draft model, or a lookup of what followed in the text before."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
@@ -56,7 +56,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     path: str = ""
     """How rounds are decoded: cuda graphs, static module or host; empty in older recordings."""
     path_reason: str = ""
-    """Why not in a faster way; where there is none, what computes."""
+    """Why no faster way was possible; of the fastest, which forward pass computes."""
     ranks: list[str] = []
     """The device of each process that runs the target; empty where one does."""
     seed: int
@@ -66,7 +66,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     """0: all tokens."""
     top_p: float = 1.0
     verifier: str = "coupled"
-    """What decides which drafted tokens stay."""
+    """The verifier: decides which drafted tokens are accepted."""
     drafting: str = "tree"
     """How that verifier's trees come about."""
     prompt: str
@@ -129,10 +129,10 @@ class Draws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     l1: float
     """L1 distance of the target's and the draft's distribution after the node, in [0, 2]."""
     acceptance: float | None
-    """The chance that this verifier accepts one of so many draws, over draws; None for verifiers that judge
+    """The probability that this verifier accepts one of so many draws, over draws; None for verifiers that judge
     whole paths."""
     bound: float
-    """The largest chance that any lossless verifier could have, alpha*."""
+    """alpha*: the largest acceptance probability of any lossless verifier."""
 
 
 class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -153,7 +153,7 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     """Drawn trees: tokens that the round was expected to bring, given its tree, over the verifier's coins; None where
     end-of-text cut it."""
     reach: list[float] = []
-    """Drawn trees: the chance that each node is accepted, given the tree; 1 for the root."""
+    """Drawn trees: the probability that each node is accepted, given the tree; 1 for the root."""
     path: list[Draws] = []
     """Drawn trees: of the root and the accepted nodes, those with draws, in path order."""
 
@@ -184,7 +184,7 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     parents: list[int]
     logprobs: list[float]
     """By which trees grow; 0.0 for a root that is already committed. Greedy: log q(token | path to its parent) of the
-    draft. Sampled: the logarithm of the chance that the target chooses the token, under the noise of its position."""
+    draft. Sampled: the log-probability that the target chooses the token, under the noise of its position."""
     draft_logprobs: list[float] = []
     """Sampled: log q(token | path to its parent) of the draft, before temperature and noise; else `logprobs` say it."""
     pieces: list[str]
@@ -224,7 +224,7 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
             raise ValueError("accepted names a node that is not in the tree")
 
 
-class Knob(Base, tag="knob", frozen=True, kw_only=True):
+class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
     """A knob was turned; `round` is the first that is decided under the new value. History on is 1, off is 0."""
 
     method: str
@@ -233,6 +233,9 @@ class Knob(Base, tag="knob", frozen=True, kw_only=True):
     old: float
     new: float
     source: Literal["user", "history"]
+    turn: Count = 0
+    """Which of the user's turns in this run it is, from 1: the same in all methods that obey it. 0 of history's, and in
+    older recordings."""
 
 
 class End(Base, tag="end", frozen=True, kw_only=True):
@@ -299,13 +302,13 @@ class _Head(msgspec.Struct):
 
 _head_decoder = msgspec.json.Decoder(_Head)
 _STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-"""What JSON leaves as it is, and a terminal that the file is printed on would obey."""
+"""Control characters that JSON leaves as they are, and that a terminal would obey."""
 
 
 def encode(event: Base) -> bytes:
     """One line of JSON, newline included, that is safe to print."""
     line = _encoder.encode(event).decode()
-    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", line).encode() + b"\n"
+    return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", line).encode() + b"\n"
 
 
 def decode_line(line: bytes, number: int) -> Event:
@@ -352,7 +355,7 @@ class Upgrade:
             return self._run(event)
         if isinstance(event, Summary):
             return msgspec.structs.replace(
-                event, methods={self._name(name): found for name, found in event.methods.items()}
+                event, methods={self._name(name): figures for name, figures in event.methods.items()}
             )
         name = self._name(event.method)
         return event if name == event.method else msgspec.structs.replace(event, method=name)
@@ -376,5 +379,5 @@ def _is_automatic(parameters: Mapping[str, Any]) -> bool:
 
 
 def _parameters(method: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Without those that `auto` does not have."""
+    """The parameters, of `auto` without `n_max` and `selection`."""
     return {name: value for name, value in given.items() if method != "auto" or name not in ("n_max", "selection")}

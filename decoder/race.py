@@ -6,8 +6,8 @@ only while it decodes. Knows neither screens nor files.
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -24,11 +24,12 @@ from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
 from decoder.forward.cpu_threads import WarmThreads, quick_switches
 from decoder.forward.near_tie import Judge
+from decoder.knobs import KnobName, RulesName
 from decoder.methods import METHODS, chosen, require_knobs, require_model_free
 from decoder.methods.method import Method
 from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, require_known, without_surrogates
 from decoder.sampling.settings import SAMPLING, Schedule
-from decoder.session.knob_state import Turned
+from decoder.session.knob_state import applied
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
 from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, hold, takes_step
 from decoder.tensor_parallel.check import require_spread
@@ -42,6 +43,9 @@ _ON_HOST = 1
 """Token that a method may have chosen besides those that it has told."""
 _ON_DEVICE = MOST_NODES + 1
 """Tokens that a device may be about to choose, asked for before the last round was known."""
+
+Resamplings = dict[tuple[int, KnobName], Turn]
+"""Turns of temperature and top-p by the position from which on each is in force."""
 
 
 @dataclass
@@ -61,8 +65,8 @@ class Lane:
     rounds: int = 0
     generated: int = 0
     ended: bool = False
-    sampling_changes: int = 0
-    """Of the settings that tokens are sampled by, those that were told."""
+    resamplings: int = 0
+    """Turns of temperature and top-p that were told."""
 
     @property
     def name(self) -> str:
@@ -72,30 +76,37 @@ class Lane:
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage, waits: ProcessorWaits) -> Outcome:
         """Decodes one more round, and finds out whether it stalled."""
         waits.begin()
-        outcome = self.session.step(self.turns(turns), at_stage)
+        outcome = self.session.step(_of(self.method.rules, turns), at_stage)
         outcome.stalled_s = stalled_s(outcome.round_s, waits.end(outcome.round_s), self.usual_s)
         if outcome.round_s and not outcome.stalled_s:
             self.usual_s.append(outcome.round_s)
         return outcome
 
-    def turns(self, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
-        """Those of the user's turns that concern the method."""
-        return tuple(turn for turn in turns if turn.of in (None, self.method.rules))
-
-    def resampled(self, schedule: Schedule, position: int) -> Iterator[Knob]:
-        """The settings of sampling that have come into force before its next token, which is at this position.
+    def resampled(self, turns: Resamplings, position: int) -> list[Turn]:
+        """Turns of temperature and top-p that have come into force before its next token, which is at this position.
 
         transformers was given its own at the beginning, and keeps them.
         """
         if self.method.by_module:
-            return
-        for start, old, new in schedule.since(self.sampling_changes):
-            if position < start:
-                break
-            self.sampling_changes += 1
-            for name in (knob.name for knob in new.knobs if old.knob(knob.name) != new.knob(knob.name)):
-                turned = Turned(name, old.knob(name), new.knob(name), by_user=True)
-                yield _knob_event(self.name, self.rounds, turned)
+            return []
+        untold = list(turns.items())[self.resamplings :]
+        in_force = [turn for (start, _), turn in untold if start <= position]
+        self.resamplings += len(in_force)
+        return in_force
+
+    def told(self, turns: Iterable[Turn]) -> Iterator[Knob]:
+        """The events of turns that are in force from its next round on."""
+        for turn in turns:
+            assert turn.old is not None, "a turn in force has replaced a value"  # noqa: S101 - a programmer's mistake
+            yield Knob(
+                method=self.name,
+                round=self.rounds,
+                name=turn.name,
+                old=turn.old,
+                new=turn.value,
+                source="user" if turn.number else "history",
+                turn=turn.number,
+            )
 
 
 def decode(
@@ -151,6 +162,7 @@ def _events(
     pieces = Pieces(pair.tokenizer)
     lanes: list[Lane] = []
     waits = ProcessorWaits()
+    resamplings: Resamplings = {}
     turns_seen, ahead = 0, len(prompt_ids) + (_ON_DEVICE if engine.slots else _ON_HOST)
     unopened, current = deque(methods), methods[0].name
     try:
@@ -165,14 +177,15 @@ def _events(
             yield from begin()
             turns = steering.turns
             require_knobs(turn.name for turn in turns[turns_seen:])
-            _resample(engine.sampling, turns[turns_seen:], ahead + max(lane.generated for lane in lanes))
+            furthest = max(lane.generated for lane in lanes)
+            _resample(engine.sampling, resamplings, turns[turns_seen:], ahead + furthest)
             turns_seen = len(turns)
             lane = min((lane for lane in lanes if not lane.ended), key=lambda lane: lane.decode_s - lane.stalled_s)
             current = lane.name
-            yield from lane.resampled(engine.sampling, len(prompt_ids) + lane.generated)
+            yield from lane.told(lane.resampled(resamplings, len(prompt_ids) + lane.generated))
             at_stage = _holding(steering, lane, lanes, pieces, started)
             outcome = awake.run(partial(lane.step, turns, at_stage, waits))
-            yield from (_knob_event(lane.name, lane.rounds, turned) for turned in outcome.turned_before)
+            yield from lane.told(outcome.turned_before)
             event = _round(lane, outcome, pieces, started, _text(lane, outcome))
             yield event
             yield from _after(lane, outcome, pair.target.device)
@@ -224,11 +237,23 @@ def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunCo
     )
 
 
-def _resample(schedule: Schedule, turns: Sequence[Turn], position: int) -> None:
-    """Lets what the user has turned be in force from a position on that no method has come to."""
-    for turn in turns:
-        if turn.of in (None, SAMPLING) and schedule.latest.has(turn.name):
-            schedule.turn(position, schedule.latest.turned(turn.name, turn.value))
+def _of(rules: RulesName | None, turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    """The user's turns that may concern a parameter set."""
+    return tuple(turn for turn in turns if turn.of in (None, rules))
+
+
+def _resample(schedule: Schedule, resamplings: Resamplings, turns: Sequence[Turn], position: int) -> None:
+    """Puts turns of temperature and top-p in force from a position on that no method has come to.
+
+    Turns of one knob at one position are one turn, and none where they lead back to the value before.
+    """
+    sampling, in_force = applied(schedule.latest, _of(SAMPLING, turns))
+    for turn in in_force:
+        before = resamplings.pop((position, turn.name), turn).old
+        if turn.value != before:
+            resamplings[position, turn.name] = replace(turn, old=before)
+    if in_force:
+        schedule.turn(position, sampling)
 
 
 def _begun(
@@ -344,21 +369,10 @@ def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event
     lane.stalled_s += outcome.stalled_s
     lane.rounds += 1
     lane.generated += len(outcome.committed)
-    yield from (_knob_event(lane.name, lane.rounds, turned) for turned in outcome.turned_after)
+    yield from lane.told(outcome.turned_after)
     if outcome.finished:
         lane.ended = True
         yield End(method=lane.name, reason=outcome.finished, peak_bytes=peak_bytes(device))
-
-
-def _knob_event(method: str, number: int, turned: Turned) -> Knob:
-    return Knob(
-        method=method,
-        round=number,
-        name=turned.name,
-        old=turned.old,
-        new=turned.new,
-        source="user" if turned.by_user else "history",
-    )
 
 
 def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figures]:

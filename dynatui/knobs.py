@@ -1,6 +1,6 @@
 """The knobs of methods as the screen uses them: by name, by their keys, and as a recording tells them.
 
-What a knob is called, what it does and how far it goes is said where its method is: in `decoder.methods`.
+Name, meaning and bounds of a knob stand with its method, in `decoder.methods`.
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ R = TypeVar("R", RulesName, RulesName | None)
 
 
 def info(name: KnobName) -> KnobInfo:
-    """What is known of one knob; of a recorded one that no method has here, its name."""
+    """Name, symbol and bounds of a knob; of a recorded knob that no method has here, its name alone."""
     known = all_knobs().get(name)
     return known or KnobInfo(name, clean_line(name)[:_LONGEST_NAME], "", "real", lambda _: (0.0, 1.0))
 
 
 def turns(knob: KnobInfo) -> tuple[str, str]:
-    """What the keys of a knob do, as the key map names it: down, up."""
+    """The actions of a knob's two keys in the key map: down, up."""
     return f"turn({knob.keys[0]!r})", f"turn({knob.keys[1]!r})"
 
 
@@ -64,12 +64,12 @@ def sliders_of(method: str) -> tuple[KnobInfo, ...]:
 
 
 def limit_name(limit: Limit) -> str:
-    """What limits a tree, as screen and help call it: a knob by its symbol, else the reason."""
+    """The name of a limit on screen and in the help: a knob's symbol, else the reason."""
     return limit if limit in OTHER_LIMITS else info(limit).symbol
 
 
 def sampling_in_force(state: RunState) -> Sampling | None:
-    """How the watched method's next tokens are chosen; None before the first run, and for what cannot be."""
+    """The sampling settings of the watched method's next tokens; None before the first run, and if impossible."""
     if state.run is None:
         return None
     try:

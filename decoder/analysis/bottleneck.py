@@ -12,7 +12,7 @@ from decoder.analysis.metrics import Race, Tally, differs_by_design
 from decoder.analysis.stalls import Times
 
 FEWEST_ROUNDS = 5
-"""Of fewer rounds nothing is said."""
+"""A method with fewer rounds has no verdict."""
 REPETITIVE = 0.5
 """With a smaller share of distinct 8-grams, a text repeats itself so much that every acceptance figure is inflated."""
 FULL_SPEED = 1.02
@@ -30,7 +30,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """Where a method's time goes, and what limits it."""
+    """Shares of a method's time, and the limits of its speed."""
 
     tokens_per_round: float
     round_s: float
@@ -39,7 +39,7 @@ class Bottleneck:
     nodes: float
     """Mean drafted nodes of a tree."""
     draft_share: float | None
-    """Of a round's time, as are the next two; None: not known."""
+    """Drafting's share of a round's time, as the next two are of verifying and of the host; None: not known."""
     verify_share: float | None
     host_share: float | None
     verify_growth: float | None
@@ -130,29 +130,29 @@ def _share(part_s: float | None, whole_s: float) -> float | None:
     return None if part_s is None else part_s / whole_s
 
 
-def verdict(found: Bottleneck, method: str) -> tuple[str, ...]:
+def verdict(bottleneck: Bottleneck, method: str) -> tuple[str, ...]:
     """The same as sentences: how fast it is, what limits it most, what would help, and whether the text misleads."""
-    limit = main_limit(found)
+    limit = main_limit(bottleneck)
     sentences = [
-        _speed(found, method),
-        NO_LIMIT if limit is None else f"What limits it most: {limited((found,), limit)}.",
-        f"What would help: {'; then '.join(remedies(found)) or 'nothing that is known here'}.",
+        _speed(bottleneck, method),
+        NO_LIMIT if limit is None else f"What limits it most: {limited((bottleneck,), limit)}.",
+        f"What would help: {'; then '.join(remedies(bottleneck)) or 'nothing that is known here'}.",
     ]
-    return (*sentences, repeated((found,))) if found.repeats else tuple(sentences)
+    return (*sentences, repeated((bottleneck,))) if bottleneck.repeats else tuple(sentences)
 
 
-def headline(found: Bottleneck | None, method: str) -> tuple[str, ...]:
+def headline(bottleneck: Bottleneck | None, method: str) -> tuple[str, ...]:
     """What limits a method most and what would help, as the verdict has it: wordings of a line, the longest first.
 
     Returns:
         Nothing where too little is known, or where nothing that is known limits it.
     """
-    if found is None or (limit := main_limit(found)) is None:
+    if bottleneck is None or (limit := main_limit(bottleneck)) is None:
         return ()
-    words, known = WORDS[limit], _known((found,))
+    words, known = WORDS[limit], _known((bottleneck,))
     line, brief = words.line.format_map(known), words.brief.format_map(known)
-    remedy = WITHOUT_HOPE if is_hopeless(found) else words.remedy
-    ceiling = f"{words.gone}: {found.bounds[0].gain:.2f}x as fast"
+    remedy = WITHOUT_HOPE if is_hopeless(bottleneck) else words.remedy
+    ceiling = f"{words.gone}: {bottleneck.bounds[0].gain:.2f}x as fast"
     return (
         f"{method}: {line} ({ceiling}); {remedy.helps} would help",
         f"{line} ({ceiling}); {remedy.helps} would help",
@@ -174,35 +174,36 @@ def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
     Returns:
         Nothing where nothing can be said.
     """
-    found, figures = of_method(race, method), race.figures().get(method)
-    if found is None or figures is None:
+    bottleneck, figures = of_method(race, method), race.figures().get(method)
+    if bottleneck is None or figures is None:
         return ()
-    speed, *others = verdict(found, name)
+    speed, *others = verdict(bottleneck, name)
     if figures.first_difference is None:
         return (speed, *others)
     how = " by design" if differs_by_design(figures) else ""
     return (speed, f"Its text differs from ar's{how} from token {figures.first_difference} on.", *others)
 
 
-def _speed(found: Bottleneck, method: str) -> str:
-    if found.break_even is None or found.speedup is None:
+def _speed(bottleneck: Bottleneck, method: str) -> str:
+    if bottleneck.break_even is None or bottleneck.speedup is None:
         return (
-            f"{method} commits {found.tokens_per_round:.2f} tokens a round of {1000 * found.round_s:.2f} ms; "
+            f"{method} commits {bottleneck.tokens_per_round:.2f} tokens a round of {1000 * bottleneck.round_s:.2f} ms; "
             f"beside {FEWEST_ROUNDS} rounds of ar or more, it would show whether that is faster than plain decoding."
         )
     cost = (
-        f"a round commits {found.tokens_per_round:.2f} tokens and takes the time of {found.break_even:.2f} plain ones"
+        f"a round commits {bottleneck.tokens_per_round:.2f} tokens and takes the time of {bottleneck.break_even:.2f} "
+        "plain ones"
     )
-    if found.speedup >= FULL_SPEED:
-        return f"{method} is {found.speedup:.2f} times as fast as plain decoding: {cost}."
-    if found.speedup > 1 / FULL_SPEED:
+    if bottleneck.speedup >= FULL_SPEED:
+        return f"{method} is {bottleneck.speedup:.2f} times as fast as plain decoding: {cost}."
+    if bottleneck.speedup > 1 / FULL_SPEED:
         return f"{method} is as fast as plain decoding: {cost}."
-    return f"{method} is slower than plain decoding, {found.speedup:.2f} of its speed: {cost}."
+    return f"{method} is slower than plain decoding, {bottleneck.speedup:.2f} of its speed: {cost}."
 
 
-def main_limit(found: Bottleneck) -> Limit | None:
+def main_limit(bottleneck: Bottleneck) -> Limit | None:
     """What limits a method most; None where nothing that is known is worth a word."""
-    first = found.bounds[0]
+    first = bottleneck.bounds[0]
     return first.limit if first.gain >= FULL_SPEED else None
 
 
@@ -213,20 +214,20 @@ def limited(cases: Sequence[Bottleneck], limit: Limit) -> str:
     return f"{words.why.format_map(known)}; {words.gone}, it would be {gain:.2f} times as fast"
 
 
-def remedies(found: Bottleneck) -> tuple[str, ...]:
+def remedies(bottleneck: Bottleneck) -> tuple[str, ...]:
     """What would help, against what limits a method most and then against what does next."""
-    if is_hopeless(found):
+    if is_hopeless(bottleneck):
         return (WITHOUT_HOPE.whole,)
-    return tuple(WORDS[bound.limit].remedy.whole for bound in found.bounds[:2] if bound.gain >= FULL_SPEED)
+    return tuple(WORDS[bound.limit].remedy.whole for bound in bottleneck.bounds[:2] if bound.gain >= FULL_SPEED)
 
 
-def is_hopeless(found: Bottleneck) -> bool:
+def is_hopeless(bottleneck: Bottleneck) -> bool:
     """Whether a method is slower than plain decoding, as most rounds commit no more than that does."""
-    return found.speedup is not None and found.speedup <= 1 / FULL_SPEED and found.tokens_per_round < 2
+    return bottleneck.speedup is not None and bottleneck.speedup <= 1 / FULL_SPEED and bottleneck.tokens_per_round < 2
 
 
 def repeated(cases: Sequence[Bottleneck]) -> str:
-    """That texts repeat themselves, and what it means."""
+    """The note that texts repeat themselves."""
     distinct = Span(case.distinct_8grams for case in cases if case.distinct_8grams is not None)
     return (
         f"Only {distinct:.0%} of the text's 8-grams are distinct: it repeats itself, which every draft guesses, so "
@@ -244,5 +245,5 @@ def _known(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
         "draft": [case.draft_share for case in cases],
         "host": [case.host_share for case in cases],
     }
-    known = {name: [figure for figure in found if figure is not None] for name, found in figures.items()}
-    return {name: Span(found) for name, found in known.items() if len(found) == len(cases)}
+    known = {name: [figure for figure in each if figure is not None] for name, each in figures.items()}
+    return {name: Span(each) for name, each in known.items() if len(each) == len(cases)}

@@ -19,8 +19,8 @@ class Case:
     run: int
     """From 1."""
     method: str
-    found: Bottleneck | None
-    """What limits it; None where nothing can be said."""
+    bottleneck: Bottleneck | None
+    """Its bottleneck; None where figures are missing."""
     speedup: float | None
     """Over plain decoding."""
     compared: bool
@@ -39,31 +39,31 @@ class Finding:
     """A sentence that holds for some methods of some runs."""
 
     cases: Cases
-    said: str
+    claim: str
     helps: str = ""
-    """What would help all of them."""
+    """The remedy for all of them."""
     then: tuple[tuple[str, Cases], ...] = ()
-    """What would help them next, each with those that it would help."""
+    """Their next remedies, each with the cases that it would help."""
 
 
 def cases(race: Race, run: int) -> Iterator[Case]:
     """The methods of a run, plain decoding among them."""
     for method, figures in race.figures().items():
-        found = of_method(race, method)
+        bottleneck = of_method(race, method)
         yield Case(
             run,
             method,
-            found,
-            found.speedup if found else figures.speedup,
+            bottleneck,
+            bottleneck.speedup if bottleneck else figures.speedup,
             compared=method != "ar" and (figures.identical_to_ar is not None or figures.first_difference is not None),
             difference=figures.first_difference,
             by_design=differs_by_design(figures),
         )
 
 
-def findings(found: Iterable[Case]) -> Iterator[Finding]:
+def findings(cases: Iterable[Case]) -> Iterator[Finding]:
     """What limits the methods, the most frequent limit first; then which texts mislead."""
-    told = [(case, case.found) for case in found if case.found]
+    told = [(case, case.bottleneck) for case in cases if case.bottleneck]
     by_limit = grouped((case, (main_limit(limits), is_hopeless(limits))) for case, limits in told)
     for (limit, _), group in sorted(by_limit.items(), key=lambda item: -len(item[1])):
         known = _limits(group)
@@ -82,12 +82,12 @@ def findings(found: Iterable[Case]) -> Iterator[Finding]:
 def _next(group: Cases) -> Iterator[tuple[Case, str]]:
     """The second remedy of each case that has one."""
     for case in group:
-        for remedy in remedies(case.found)[1:] if case.found else ():
+        for remedy in remedies(case.bottleneck)[1:] if case.bottleneck else ():
             yield case, remedy
 
 
 def _limits(group: Cases) -> Sequence[Bottleneck]:
-    return [case.found for case in group if case.found]
+    return [case.bottleneck for case in group if case.bottleneck]
 
 
 Key = TypeVar("Key", bound=Hashable)

@@ -37,8 +37,8 @@ class Deviation(msgspec.Struct, frozen=True):
     @property
     def z(self) -> float | None:
         """Standard deviations off; None where nothing varied, or the sums are no numbers."""
-        found = self.total / math.sqrt(self.variance) if self.variance > 0 else math.nan
-        return found if math.isfinite(found) else None
+        z = self.total / math.sqrt(self.variance) if self.variance > 0 else math.nan
+        return z if math.isfinite(z) else None
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -66,29 +66,29 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 def colour(z: float) -> Light:
-    """How far off chance a z is."""
+    """The verdict on a z: how improbable it is under a lossless decoder."""
     return "green" if abs(z) < YELLOW else "yellow" if abs(z) < RED else "red"
 
 
 def weighed(evidence: Evidence, event: Round) -> Evidence:
     """The evidence after one more round; one that tells nothing of its distributions changes nothing."""
-    found = event.verification
-    if found is None:
+    verification = event.verification
+    if verification is None:
         return evidence
     tokens = len(event.committed)
     evidence = structs.replace(
         evidence,
-        surprise=evidence.surprise.plus(found.surprise, found.surprise_variance, tokens),
-        top1=evidence.top1.plus(found.top1, found.top1_variance, tokens),
+        surprise=evidence.surprise.plus(verification.surprise, verification.surprise_variance, tokens),
+        top1=evidence.top1.plus(verification.top1, verification.top1_variance, tokens),
     )
-    if found.predicted_tokens is None:
+    if verification.predicted_tokens is None:
         return evidence
     came = len(event.accepted) + 1
-    off = came - found.predicted_tokens
+    off = came - verification.predicted_tokens
     return structs.replace(
         evidence,
         prediction=evidence.prediction.plus(off, off * off, 1),
-        predicted_tokens=evidence.predicted_tokens + found.predicted_tokens,
+        predicted_tokens=evidence.predicted_tokens + verification.predicted_tokens,
         came_tokens=evidence.came_tokens + came,
     )
 
@@ -98,7 +98,7 @@ class AtDepth(msgspec.Struct, frozen=True):
 
     visits: int = 0
     accepted: int = 0
-    """Of these, those after which a draw was accepted."""
+    """Visits after which a draw was accepted."""
     l1: float = 0.0
     judged: int = 0
     """Visits of a verifier whose acceptance is one of single nodes."""
@@ -128,12 +128,12 @@ class AtDepth(msgspec.Struct, frozen=True):
 
     @property
     def mean_acceptance(self) -> float | None:
-        """Mean chance that the verifier accepts one of the draws; None where it has none of single nodes."""
+        """Mean probability that the verifier accepts one of the draws; None for verifiers that judge whole paths."""
         return self.acceptance / self.judged if self.judged else None
 
     @property
     def mean_bound(self) -> float:
-        """Mean of the largest chance that any lossless verifier could have, alpha*."""
+        """Mean of alpha*, the largest acceptance probability of any lossless verifier."""
         return self.bound / self.visits if self.visits else 0.0
 
 

@@ -34,7 +34,7 @@ class Figure:
     label: str
     formula: str
     elsewhere: str = ""
-    """What other engines call it."""
+    """Its name in other engines."""
 
 
 FIGURES = (
@@ -96,7 +96,7 @@ FIGURES = (
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """Running totals of one method; `figures` turns them into what is shown."""
+    """Running totals of one method; `figures` computes the figures from them."""
 
     prefill_s: float | None = None
     first_round_s: float | None = None
@@ -125,12 +125,12 @@ class Tally(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> Sequence[int]:
-        """What the method has committed."""
+        """The committed tokens."""
         return self.log.tokens
 
     @property
     def rated(self) -> Times:
-        """Of the rounds that rates are of."""
+        """The times of the rounds that rates count."""
         every = Times(self.rounds, self.timed_tokens, self.decode_s, self.draft_s, self.verify_s, self.commit_s)
         return every.without(self.stalls.from_level(self.left_out_from))
 
@@ -161,7 +161,7 @@ def tally_round(tally: Tally, event: Round) -> Tally:
 
 
 def times(event: Round, round_s: float) -> Times:
-    """Of one round, which took so long."""
+    """The times of one round."""
     timed = len(event.committed) if round_s > 0 else 0
     return Times(1, timed, round_s, event.draft_s, event.verify_s, event.commit_s)
 
@@ -254,9 +254,9 @@ def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
     return same_until(method, run.methods.get(method, {}), len(run.prompt_tokens))
 
 
-def differs_by_design(found: Figures) -> bool:
+def differs_by_design(own: Figures) -> bool:
     """Whether a method's text is another one than ar's, as it may be."""
-    return found.identical_to_ar is None and found.first_difference is not None
+    return own.identical_to_ar is None and own.first_difference is not None
 
 
 def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | None:

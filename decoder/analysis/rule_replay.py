@@ -98,8 +98,8 @@ class Record:
 
     def total(self, values: NDArray[np.generic]) -> Ints:
         """Sum over each round's nodes."""
-        found: Ints = np.add.reduceat(values, self.starts, dtype=np.int64)
-        return found
+        sums: Ints = np.add.reduceat(values, self.starts, dtype=np.int64)
+        return sums
 
     def running(self, values: NDArray[np.generic]) -> Ints:
         """Sum over the nodes of the same round up to each, the node itself included."""
@@ -192,13 +192,13 @@ def _as_costs_allow(record: Record, rule: Rule, growth: _Growth) -> _Growth:
 def _lacks_children(record: Record, rule: Rule) -> Bools:
     """Nodes that had fewer children than their own rule allowed: this one, but for the knobs that each round tells."""
     own = replace(rule, tau_h=record.tau_h, tau_l=record.tau_l, d0=record.d0)
-    found: Bools = _expandable(own, record.depth, record.p) & (record.child_count < breadth(own, record.c, np))
-    return found
+    grow: Bools = _expandable(own, record.depth, record.p) & (record.child_count < breadth(own, record.c, np))
+    return grow
 
 
 def _expandable(rule: Rule, depth: Ints, p: Floats) -> Bools:
-    found: Bools = p >= least_probability(rule, depth, np)
-    return found
+    probable: Bools = p >= least_probability(rule, depth, np)
+    return probable
 
 
 def _whole(growth: _Growth) -> _Choice:
@@ -234,8 +234,8 @@ def _best(record: Record, rule: Rule, growth: _Growth) -> _Choice:
     def shut(nodes: Ints) -> Bools:
         """One node a round: whether as many nodes as stay are more probable than its unknown children."""
         better = growth.alive & (record.p > unknown[nodes][record.round])
-        found: Bools = record.total(better) - 1 >= rule.n_max
-        return found
+        full: Bools = record.total(better) - 1 >= rule.n_max
+        return full
 
     return kept, place > rule.n_max, shut
 
@@ -258,5 +258,5 @@ def _most_nodes(rule: Rule, depth: Ints) -> Floats:
         most = widest * np.floor(np.divide(1.0, rule.stop) + _FLOAT32)
         levels = np.minimum(widest ** np.arange(int(depth.max()) + 1, dtype=float), most)
     levels[0] = 0.0
-    found: Floats = np.cumsum(levels)[depth]
-    return found
+    nodes: Floats = np.cumsum(levels)[depth]
+    return nodes

@@ -26,7 +26,7 @@ FEW, MANY = 1, 0.1
 
 
 class Times(msgspec.Struct, frozen=True):
-    """What rounds took, and the tokens that this time was for."""
+    """Times of rounds, and the tokens that were timed."""
 
     rounds: int = 0
     timed_tokens: int = 0
@@ -41,21 +41,21 @@ class Times(msgspec.Struct, frozen=True):
         return self.timed_tokens / self.decode_s if self.decode_s else None
 
     def plus(self, other: "Times") -> "Times":
-        """Of both."""
+        """The sum of both."""
         return _each(self, other, 1)
 
     def without(self, part: "Times") -> "Times":
-        """Of the other rounds."""
+        """The times without those of a part of the rounds."""
         if not part.rounds:
             return self
         return _each(self, part, -1) if part.rounds < self.rounds else Times()
 
 
 class Stalls(msgspec.Struct, frozen=True):
-    """The times of stalled rounds, by what they lost."""
+    """The times of stalled rounds, by the time that they lost."""
 
     by_level: tuple[Times, ...] = ()
-    """Of those that lost as much as each of `LEVELS_S`, and less than the next."""
+    """Times of the rounds that lost at least each of `LEVELS_S`, and less than the next."""
 
     @property
     def rounds(self) -> int:
@@ -72,11 +72,11 @@ class Stalls(msgspec.Struct, frozen=True):
         return Stalls(tuple(one.plus(two) for one, two in pairs))
 
     def from_level(self, level: int) -> Times:
-        """Of those that lost so much."""
-        found = Times()
+        """Times of the rounds that lost at least a level's time."""
+        total = Times()
         for times in self.by_level[level:]:
-            found = found.plus(times)
-        return found
+            total = total.plus(times)
+        return total
 
 
 def stalled_s(round_s: float, waited_s: float, earlier: Sequence[float]) -> float:
@@ -97,17 +97,17 @@ def stalled_s(round_s: float, waited_s: float, earlier: Sequence[float]) -> floa
 
 
 def level_of(lost_s: float) -> int:
-    """The place in `LEVELS_S` of what a stalled round lost."""
+    """The level, a place in `LEVELS_S`, of a stalled round's lost time."""
     return max(0, bisect_right(LEVELS_S, lost_s) - 1)
 
 
 def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
     """From which level on stalled rounds are left out, so that they are few among so many rounds."""
-    found = Stalls()
+    total = Stalls()
     for each in stalls:
-        found = found.plus(each)
+        total = total.plus(each)
     levels = range(len(LEVELS_S))
-    few = (level for level in levels if found.from_level(level).rounds <= FEW + MANY * rounds)
+    few = (level for level in levels if total.from_level(level).rounds <= FEW + MANY * rounds)
     return next(few, len(LEVELS_S))
 
 

@@ -192,13 +192,13 @@ def _grid(record: Record, rules: AdaptiveTree, down: Axis) -> Grid:
     return Grid(down, rows, columns, tuple(cells), (rows.index(value), columns.index(used)))
 
 
-def _cell(found: Judged) -> Cell:
+def _cell(judged: Judged) -> Cell:
     return Cell(
-        rounds=len(found.tokens),
-        judged=int(found.tokens_known.sum()),
-        tokens=float(found.tokens.mean()),
-        drafted_judged=int(found.drafted_known.sum()),
-        drafted=float(found.drafted.mean()),
+        rounds=len(judged.tokens),
+        judged=int(judged.tokens_known.sum()),
+        tokens=float(judged.tokens.mean()),
+        drafted_judged=int(judged.drafted_known.sum()),
+        drafted=float(judged.drafted.mean()),
     )
 
 

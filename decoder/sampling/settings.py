@@ -99,10 +99,6 @@ class Schedule:
         """The settings by which the token at a position, from 0, is chosen."""
         return self._settings[bisect_right(self._starts, position) - 1]
 
-    def since(self, count: int) -> Iterator[tuple[int, Sampling, Sampling]]:
-        """The changes but for the first `count`: from which position on, from what, to what."""
-        return zip(self._starts[1 + count :], self._settings[count:], self._settings[1 + count :], strict=False)
-
     def turn(self, position: int, sampling: Sampling) -> None:
         """Puts settings in force from a position on; none may have been put in force further on."""
         self.turns += 1

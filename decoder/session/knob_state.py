@@ -4,16 +4,19 @@ Knows neither models nor trees.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from decoder.events import Knobs
-from decoder.knobs import KnobName
+from decoder.knobs import KnobName, Turnable
 from decoder.session.steering import Turn
 from decoder.tree_rules import Rules, TreeRule, adapted, used_depth
 
 NOTED_STEP = 0.01
 """History's tau_h is written as an event when it has moved this far."""
+
+R = TypeVar("R", bound=Turnable)
 
 
 @runtime_checkable
@@ -24,14 +27,15 @@ class MovedByHistory(Protocol):
         """These parameters with other values of the two."""
 
 
-@dataclass(frozen=True)
-class Turned:
-    """A knob that has a new value."""
-
-    name: KnobName
-    old: float
-    new: float
-    by_user: bool
+def applied(rules: R, turns: Iterable[Turn]) -> tuple[R, list[Turn]]:
+    """The rules after the turns of their own knobs, and these turns as they came into force."""
+    in_force = []
+    for turn in turns:
+        if rules.has(turn.name):
+            old = rules.knob(turn.name)
+            rules = rules.turned(turn.name, turn.value)
+            in_force.append(replace(turn, value=rules.knob(turn.name), old=old))
+    return rules, in_force
 
 
 class KnobState:
@@ -61,19 +65,14 @@ class KnobState:
         rule = self.rule
         return Knobs(rule.tau_h, rule.tau_l, rule.d0) if self._noted else None
 
-    def apply(self, turns: tuple[Turn, ...]) -> list[Turned]:
-        """Takes over the user's turns that are new, as far as these rules have such knobs; called before a round."""
-        changes = []
-        for turn in turns[self._turns_seen :]:
-            if self.rules.has(turn.name):
-                old = self.rules.knob(turn.name)
-                self.rules = self.rules.turned(turn.name, turn.value)
-                changes.append(Turned(turn.name, old, self.rules.knob(turn.name), by_user=True))
+    def apply(self, turns: tuple[Turn, ...]) -> list[Turn]:
+        """Puts the new ones of the user's turns in force, as far as these rules have such knobs, before a round."""
+        self.rules, in_force = applied(self.rules, turns[self._turns_seen :])
         self._turns_seen = len(turns)
-        self._noted |= {change.name: change.new for change in changes if change.name in self._noted}
-        return changes
+        self._noted |= {turn.name: turn.value for turn in in_force if turn.name in self._noted}
+        return in_force
 
-    def learn(self, depth_acceptance: float) -> list[Turned]:
+    def learn(self, depth_acceptance: float) -> list[Turn]:
         """Lets history act on an adaptive tree's rules after a round that drafted; returns what is worth an event.
 
         A round without a draft says nothing about what would have been accepted.
@@ -86,15 +85,15 @@ class KnobState:
         if not rule.history or len(latest) < rule.window:
             return []
         self.rules = self.rules.moved(*adapted(rule, math.fsum(latest) / rule.window))
-        changes = []
+        turns = []
         rule = self.rule
         if used_depth(rule.d0) != used_depth(self._noted["d0"]):
-            changes.append(self._note("d0"))
+            turns.append(self._note("d0"))
         if abs(rule.tau_h - self._noted["tau_h"]) >= NOTED_STEP:
-            changes.append(self._note("tau_h"))
-        return changes
+            turns.append(self._note("tau_h"))
+        return turns
 
-    def _note(self, name: KnobName) -> Turned:
-        old, new = self._noted[name], self.rules.knob(name)
-        self._noted[name] = new
-        return Turned(name, old, new, by_user=False)
+    def _note(self, name: KnobName) -> Turn:
+        old, value = self._noted[name], self.rules.knob(name)
+        self._noted[name] = value
+        return Turn(name, value, old=old)

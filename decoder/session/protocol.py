@@ -6,7 +6,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.events import Knobs, Verification
-from decoder.session.knob_state import KnobState, Turned
+from decoder.session.knob_state import KnobState
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree, ruled_part, share_of_depth
 from decoder.tree_rules import Rules
@@ -36,8 +36,8 @@ class Outcome:
     """Under which the tree was drafted; None for a method without a tree."""
     room: int = 0
     """Levels that the context left room for."""
-    turned_before: list[Turned] = field(default_factory=list)
-    turned_after: list[Turned] = field(default_factory=list)
+    turned_before: list[Turn] = field(default_factory=list)
+    turned_after: list[Turn] = field(default_factory=list)
     finished: Reason | None = None
     stalled_s: float = 0.0
     """See `Round`; whoever asked for the round finds it out."""
@@ -77,7 +77,7 @@ class Prepares(Protocol):
         """Does a part of it, between two rounds; returns whether there was any."""
 
 
-def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> list[Turned]:
+def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> list[Turn]:
     """Lets history act on the rules after a round that drafted so many levels more than its tree has.
 
     In a tree of several origins it is the model's nodes that rules have drafted.

@@ -12,7 +12,7 @@ from typing import Literal
 
 from decoder.errors import require
 from decoder.events import Round
-from decoder.knobs import KnobName
+from decoder.knobs import KnobName, RulesName
 
 StageName = Literal["drafted", "verified", "committed"]
 Idle = Callable[[], bool]
@@ -24,12 +24,17 @@ SLEEP_S = 0.08
 
 @dataclass(frozen=True)
 class Turn:
-    """A knob that the user turned."""
+    """A knob's new value, by the user or by history."""
 
     name: KnobName
     value: float
-    of: str | None = None
-    """The parameter set that it belongs to; None: every one that has such a knob."""
+    """As the user asks for it; once it is in force, within the knob's bounds."""
+    of: RulesName | None = None
+    """The parameter set that the user turns; None: every one that has such a knob."""
+    number: int = 0
+    """Counts the user's turns of a run, from 1; 0 where history turned the knob."""
+    old: float | None = None
+    """The value before; None until the turn is in force."""
 
     def __post_init__(self) -> None:
         require(not math.isnan(self.value), f"{self.name} cannot be turned to what is no number; give a number")
@@ -92,13 +97,17 @@ class Steering:
         if self.pause:
             self.pause.asked += 1
 
-    def turn(self, name: KnobName, value: float, of: str | None = None) -> None:
+    def turn(self, name: KnobName, value: float, of: RulesName | None = None) -> Turn:
         """Asks for a knob's new value, from the next round on, in one parameter set or in all that have it.
+
+        The `Knob` events of the methods that obey it name the turn by its number.
 
         Raises:
             ConfigError: `value` is no number.
         """
-        self.turns = (*self.turns, Turn(name, value, of))
+        turn = Turn(name, value, of, len(self.turns) + 1)
+        self.turns = (*self.turns, turn)
+        return turn
 
 
 def takes_step(steering: Steering) -> bool:

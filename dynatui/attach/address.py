@@ -22,7 +22,7 @@ class Address:
     pages: tuple[str, ...]
     """URLs where its metrics may be, the likeliest first."""
     base: str
-    """What the paths of its API are appended to."""
+    """The base URL of its API."""
     shown: str
     """What may be told of it."""
 
@@ -45,7 +45,7 @@ def without_query(url: str) -> str:
 
 
 def origin(url: str) -> tuple[str, str | None, int]:
-    """Who is asked: scheme, host and port."""
+    """Scheme, host and port of the server."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
 

@@ -26,7 +26,7 @@ PATIENCE_S = 5.0
 """Within which all of a page has to be there."""
 _ACCEPT = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
 _HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
-"""Whom no proxy is asked for: to it, these names would be itself."""
+"""Hosts that are reached without a proxy: to a proxy, these names would be itself."""
 _REDIRECTS = 3
 _COMPLAINT_S = 0.3
 """For which the words of a refusal are waited for."""
@@ -39,10 +39,10 @@ Refuse: TypeAlias = Callable[[Refusal, str], PageError]
 
 def token() -> str | None:
     """The user's token; raises a ConfigError, which does not show it, where it cannot be sent."""
-    found = os.environ.get(TOKEN, "").strip()
-    if not (found.isascii() and found.isprintable()) or " " in found:
+    token = os.environ.get(TOKEN, "").strip()
+    if not (token.isascii() and token.isprintable()) or " " in token:
         raise ConfigError(f"{TOKEN} holds blanks or characters that no token has; set it to the token alone")
-    return found or None
+    return token or None
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -50,17 +50,17 @@ class _Loop(asyncio.SelectorEventLoop):
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> list[Any]:
         """As `socket.getaddrinfo`."""
-        found: Future[list[Any]] = Future()
-        found.set_running_or_notify_cancel()
+        future: Future[list[Any]] = Future()
+        future.set_running_or_notify_cancel()
 
         def look_up() -> None:
             try:
-                found.set_result(socket.getaddrinfo(host, port, **how))
+                future.set_result(socket.getaddrinfo(host, port, **how))
             except (OSError, UnicodeError) as error:
-                found.set_exception(error)
+                future.set_exception(error)
 
         threading.Thread(target=look_up, name="names", daemon=True).start()
-        return await asyncio.wrap_future(found)
+        return await asyncio.wrap_future(future)
 
 
 class Client:
@@ -106,7 +106,7 @@ class Client:
         self.close()
 
     async def _text(self, method: str, url: str, patience_s: float, refuse: Refuse, **sent: Any) -> str:
-        """What is answered."""
+        """The response."""
         with as_page_errors(url, patience_s):
             request = self._client.build_request(method, url, **sent)
             async with asyncio.timeout(patience_s), self._response(request) as response:
@@ -120,7 +120,7 @@ class Client:
             raise NotMetricsError("the page is no text in UTF-8, so it is no page of metrics") from None
 
     def _told(self, text: str) -> str:
-        """What a server says, without the token that was sent."""
+        """A server's text, without the token that was sent."""
         return text.replace(self._secret, "***") if len(self._secret) >= _SHORTEST_SECRET else text
 
     @asynccontextmanager

@@ -14,7 +14,7 @@ from dynatui.attach.servers import Kind, Names
 
 @dataclass(frozen=True)
 class Counts:
-    """What was counted in some time; None where the server does not tell."""
+    """Counts over an interval; None where the server does not report one."""
 
     drafts: int | None = None
     drafted: int | None = None
@@ -24,7 +24,7 @@ class Counts:
     """By position; empty where the server does not tell."""
 
     def plus(self, other: "Counts") -> "Counts":
-        """Both together; what only one of them knows is that one's."""
+        """The sum of both; a count that only one of them has is that one's."""
         places = max(len(self.accepted_at), len(other.accepted_at))
         ours, theirs = ((*each, *(0,) * (places - len(each))) for each in (self.accepted_at, other.accepted_at))
         return Counts(

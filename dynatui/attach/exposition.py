@@ -27,7 +27,7 @@ _TOTAL, _CREATED = "_total", "_created"
 _JUDGED = 1000
 """Lines by which it is judged whether a page holds metrics at all."""
 _UNREADABLE = (ValueError, IndexError, KeyError)
-"""What the parser raises for lines that it cannot read."""
+"""The parser's errors for lines that it cannot read."""
 
 
 class PageError(Exception):

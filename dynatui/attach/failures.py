@@ -1,4 +1,4 @@
-"""What can go wrong between here and a server, each in one line: what happened, and what to do where that is known."""
+"""Errors between here and a server, each in one line: the fault, and the remedy where it is known."""
 
 import os
 import socket
@@ -67,8 +67,8 @@ def no_page(refusal: Refusal, remedy: str) -> PageError:
 
 def no_answer(refusal: Refusal, remedy: str) -> PageError:
     """The error for a response of failure, with the server's own words, and what to do where a token is wanted."""
-    host, said = host_of(refusal.url), complaint(refusal.text)
-    own = f": {quoted(said)}" if said else ""
+    host, reason = host_of(refusal.url), complaint(refusal.text)
+    own = f": {quoted(reason)}" if reason else ""
     if refusal.status in _REFUSED:
         return PageError(f"{host} refuses to answer ({refusal.named}){own}; {remedy}")
     return PageError(f"{host} answers {refusal.named} to {urlsplit(refusal.url).path or '/'}{own}")
@@ -85,16 +85,16 @@ class _Complaint(msgspec.Struct):
 
 
 def complaint(text: str) -> str:
-    """Why a server says that it fails, as those of OpenAI's API and their relatives do; else nothing."""
+    """The error message in a response of OpenAI's API or a similar one; else nothing."""
     try:
-        found = msgspec.json.decode(text, type=_Complaint)
+        body = msgspec.json.decode(text, type=_Complaint)
     except (msgspec.DecodeError, RecursionError):
         return ""
-    return (found.error.message if isinstance(found.error, _Named) else found.error) or found.message or found.detail
+    return (body.error.message if isinstance(body.error, _Named) else body.error) or body.message or body.detail
 
 
 def _of_tls(error: BaseException, host: str) -> str:
-    """What is wrong about a certificate or encryption; nothing where it is something else."""
+    """The fault of a certificate or of encryption; nothing where the error is another."""
     cause = next((each for each in _causes(error) if isinstance(each, ssl.SSLError)), None)
     if isinstance(cause, ssl.SSLCertVerificationError):
         remedy = "let SSL_CERT_FILE name a file with the certificate of its authority"
@@ -107,16 +107,16 @@ def _of_tls(error: BaseException, host: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """What the system says, behind all that libraries make of it."""
+    """The system's own message, without the wrapping errors of libraries."""
     numbered = (each for each in _causes(error) if isinstance(each, OSError) and each.errno is not None)
-    found = next(numbered, None)
-    if found is None:
+    cause = next(numbered, None)
+    if cause is None:
         return first_line(Exception(*error.args))
-    return str(found.strerror) if isinstance(found, socket.gaierror) else os.strerror(found.errno or 0)
+    return str(cause.strerror) if isinstance(cause, socket.gaierror) else os.strerror(cause.errno or 0)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and those behind it; of several at once, the first."""
+    """An error and its causes; of a group of errors, the first."""
     while error is not None:
         yield error
         behind = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None

@@ -26,7 +26,7 @@ from dynatui.attach.servers import Kind
 
 @dataclass(frozen=True)
 class Gauges:
-    """What a page shows as it is at the moment."""
+    """The gauges of a page."""
 
     length: float | None = None
     rate: float | None = None
@@ -35,7 +35,7 @@ class Gauges:
 
     @property
     def drafts(self) -> int | None:
-        """What a round drafts."""
+        """Tokens that a round drafts."""
         if self.drafting is None:
             return None
         return self.drafting.draft_tokens - 1 if self.drafting.draft_tokens else self.drafting.steps
@@ -64,13 +64,13 @@ def _drafting(kind: Kind, page: Page) -> Drafting | None:
     def mean(name: str) -> float | None:
         return _mean([value for value in _by_engine(kind, page.get(name, {})) if 1 <= value <= LARGEST])
 
-    found = Drafting(
+    drafting = Drafting(
         steps=same(kind.steps),
         draft_tokens=same(kind.draft_tokens),
         cap_length=mean(kind.cap_length),
         block_accept_length=mean(kind.block_length),
     )
-    return None if found == Drafting() else found
+    return None if drafting == Drafting() else drafting
 
 
 def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:

@@ -77,7 +77,7 @@ class _Models(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Request:
-    """What a server is asked to continue."""
+    """A prompt for a server to continue."""
 
     prompt: str
     max_new_tokens: int = 128
@@ -90,8 +90,8 @@ class Request:
 def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:
     """The request as the API takes it, greedy, with what makes this kind of server tell more."""
     more = {"return_spec_tokens_details": True} if kind is not None and kind.name == "sglang" else {}
-    asked = {"model": model, "prompt": request.prompt, "max_tokens": request.max_new_tokens, "temperature": 0}
-    return asked | more
+    fields = {"model": model, "prompt": request.prompt, "max_tokens": request.max_new_tokens, "temperature": 0}
+    return fields | more
 
 
 def model_of(text: str) -> str:
@@ -104,11 +104,11 @@ def model_of(text: str) -> str:
 
 def answer(text: str, request: Request, model: str, *, t: float, seconds: float) -> Answer:
     """What a completion tells; raises a PageError where the text is none."""
-    found = _decoded(text, _Completion, "completion")
-    vllm = found.metrics.speculative_decoding if found.metrics else None
-    sglang = found.sglext.spec_tokens_details if found.sglext else None
+    completion = _decoded(text, _Completion, "completion")
+    vllm = completion.metrics.speculative_decoding if completion.metrics else None
+    sglang = completion.sglext.spec_tokens_details if completion.sglext else None
     drafted, accepted = _by_round(vllm)
-    totals = _totals(vllm, sglang, found.timings)
+    totals = _totals(vllm, sglang, completion.timings)
     if drafted:
         totals = len(drafted), sum(drafted), sum(accepted)
     return Answer(
@@ -116,8 +116,8 @@ def answer(text: str, request: Request, model: str, *, t: float, seconds: float)
         seconds=seconds,
         model=model[:LONGEST_NAME],
         prompt=request.prompt[:LONGEST_TEXT],
-        text="".join(choice.text for choice in found.choices)[:LONGEST_TEXT],
-        generated=_count(found.usage.completion_tokens if found.usage else None),
+        text="".join(choice.text for choice in completion.choices)[:LONGEST_TEXT],
+        generated=_count(completion.usage.completion_tokens if completion.usage else None),
         rounds=totals[0],
         drafted=totals[1],
         accepted=totals[2],

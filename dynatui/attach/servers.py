@@ -41,7 +41,7 @@ class Kind:
     draft_tokens: str = ""
     """A gauge of the tokens that a round verifies, the place of the target's own among them."""
     cap_length: str = ""
-    """A gauge of the mean of those that are verified where a round may verify fewer."""
+    """A gauge of the mean verified tokens, where a round may verify fewer than `draft_tokens`."""
     block_length: str = ""
     """A gauge of the mean acceptance length if all had been verified."""
     ranks: Names = ()
@@ -50,13 +50,13 @@ class Kind:
     """Whether all tokens are generated in counted rounds, so that L-bar is generated / rounds, and what a round brings
     beyond one token was drafted."""
     page: str = ""
-    """What it has to be started with so that there are metrics, where they are not there by themselves."""
+    """The server as started with metrics, where these are off by default."""
     model: str = ""
     """The label that names the model, where there is one."""
 
     @property
     def speculative(self) -> Names:
-        """All names that speak of drafts: a page without any is that of a server without speculative decoding."""
+        """All names of metrics of drafts: a server whose page has none does not speculate."""
         named = (*self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at, self.length, self.rate)
         return tuple(name for name in named if name)
 

@@ -24,14 +24,14 @@ LONG_BELOW, LONG_FROM = 1.35, 1.5
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is known of a server's drafts."""
+    """Whether a server's drafts are wasted, and the counts behind it."""
 
     lot: Counts = field(default_factory=Counts)
-    """Of the newest rounds, which are too few yet."""
+    """Counts of the newest rounds, which are too few yet."""
     begun: float | None = None
     """When they began."""
     wasted: Counts | None = None
-    """Since drafts are wasted; None where they are not, or it is not known."""
+    """Counts since drafts are wasted; None where they are not, or where that is unknown."""
     since: float = 0.0
 
 
@@ -59,14 +59,14 @@ def _is_wasted(length: float, acceptance: float, *, already: bool) -> bool:
 
 def told(kind: Kind, judgement: Judgement) -> Wasted | None:
     """The same for an event."""
-    found = judgement.wasted
-    if found is None:
+    wasted = judgement.wasted
+    if wasted is None:
         return None
     return Wasted(
         since=judgement.since,
-        drafts=found.drafts or 0,
-        drafted=found.drafted or 0,
-        accepted=found.accepted or 0,
-        tokens_per_round=round_length(kind, found) or 1.0,
-        acceptance_rate=share(found.accepted, found.drafted) or 0.0,
+        drafts=wasted.drafts or 0,
+        drafted=wasted.drafted or 0,
+        accepted=wasted.accepted or 0,
+        tokens_per_round=round_length(kind, wasted) or 1.0,
+        acceptance_rate=share(wasted.accepted, wasted.drafted) or 0.0,
     )

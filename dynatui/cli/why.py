@@ -49,7 +49,7 @@ def _tell(races: Iterable[Race], out: TextIO) -> None:
             alone = _of_one(race, prompts[0])
     finally:
         if prompts:
-            is_one = len(prompts) == 1 and sum(case.found is not None for case in found) <= 1
+            is_one = len(prompts) == 1 and sum(case.bottleneck is not None for case in found) <= 1
             streams.show("\n".join(alone if is_one else report(found, prompts)) + "\n", out)
 
 

@@ -78,7 +78,7 @@ def _prompts(numbers: Sequence[int]) -> str:
 
 
 def _is_silent(case: Case) -> bool:
-    return case.found is None and case.method != "ar"
+    return case.bottleneck is None and case.method != "ar"
 
 
 def _speeds(cases: Sequence[Case], runs: int) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _speed(group: Cases, speeds: Sequence[float]) -> str:
     if speeds:
         known = f" ({Span(speeds):.2f})" if len(speeds) > 1 else ""
         return f"{median(speeds):.2f}{known}"
-    committed = [case.found.tokens_per_round for case in group if case.found]
+    committed = [case.bottleneck.tokens_per_round for case in group if case.bottleneck]
     rounds = f"{Span(committed):.2f} tokens a round; " if committed else ""
     return f"   - {rounds}no {FEWEST_ROUNDS} rounds of ar beside it, so nobody knows whether that is faster"
 
@@ -128,7 +128,7 @@ def _finding(finding: Finding, runs: int) -> Iterator[str]:
     alike = len(finding.then) == 1 and finding.then[0][1] == finding.cases
     helps = "; then ".join([finding.helps, *([finding.then[0][0]] if alike else [])])
     remedy = f" What would help: {helps}." if finding.helps else ""
-    yield from item(f"{places(finding.cases, runs)}: {finding.said}.{remedy}")
+    yield from item(f"{places(finding.cases, runs)}: {finding.claim}.{remedy}")
     for further, group in () if alike else finding.then:
         yield from wrap(
             f"Then, for {places(group, runs)}: {further}.", WIDTH, initial_indent="    ", subsequent_indent="    "

@@ -22,7 +22,7 @@ MOST_NODES = 2**16
 LONGEST_PROMPT = 2**22
 """Characters, here and below."""
 LONGEST_TEXT = 2**20
-"""What one round adds, and an error message."""
+"""Of the text of one round, and of an error message."""
 LONGEST_PIECE = 2**12
 LONGEST_NAME = 2**10
 _LARGEST = 1e9
@@ -76,7 +76,7 @@ class Checker:
             case Round():
                 return _fault_of_round(event, lanes[event.method])
             case Summary():
-                figures = (value for found in event.methods.values() for value in structs.astuple(found))
+                figures = (value for each in event.methods.values() for value in structs.astuple(each))
                 return _too_many(event.peak_bytes_by_rank) or _beyond(
                     "a figure", figures, -_LARGEST_FIGURE, _LARGEST_FIGURE
                 )

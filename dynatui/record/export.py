@@ -104,10 +104,10 @@ def figures_json(events: Iterable[Event]) -> str:
 
 
 def figures_csv(events: Sequence[Event]) -> str:
-    """One line a method, with every figure; what cannot be known is empty."""
+    """One line a method, with every figure; an unknown figure is empty."""
     summary = next((event for event in reversed(events) if isinstance(event, Summary)), None)
     figures = fold(events).figures() if summary is None else summary.methods
-    rows = ((_text(name), *structs.astuple(found)) for name, found in figures.items())
+    rows = ((_text(name), *structs.astuple(row)) for name, row in figures.items())
     return _table(("method", *Figures.__struct_fields__), rows)
 
 
@@ -118,7 +118,7 @@ def rounds_csv(events: Iterable[Event]) -> str:
 
 
 def text(events: Sequence[Event]) -> str:
-    """The prompt and what the watched method made of it."""
+    """The prompt and the watched method's text."""
     run = next(event for event in events if isinstance(event, Run))
     watched = next(iter(run.methods), "")
     written = (event.text for event in events if isinstance(event, Round) and event.method == watched)

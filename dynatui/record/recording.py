@@ -38,7 +38,7 @@ def event_on(line: bytes) -> Event | None:
 
 @dataclass(frozen=True)
 class Form:
-    """What a recording consists of."""
+    """The lines of a recording."""
 
     name: str
     opening: type[Base]

@@ -39,7 +39,7 @@ class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What `--json` prints for each prompt."""
+    """The output of `--json` for each prompt."""
 
     prompt: str
     text: str
@@ -128,7 +128,7 @@ class Transcript:
             self.note(memory_by_rank(peaks))
         if self._race.sampled and "ar" in figures and (alone := [name for name in figures if draws_alone(name)]):
             self.note(f"{', '.join(alone)}: sampled with other random numbers than the rest; not compared with ar")
-        if own := [name for name, found in figures.items() if differs_by_design(found)]:
+        if own := [name for name, each in figures.items() if differs_by_design(each)]:
             self.note(f"{', '.join(own)}: the text differs from that of ar by design")
         self._race, self._texts = Race(), []
 
@@ -136,8 +136,8 @@ class Transcript:
         own = ("text", "methods", "peak_bytes_by_rank")
         told = {name: getattr(run, name) for name in Report.__struct_fields__ if name not in own}
         methods = {
-            name: MethodReport(**msgspec.structs.asdict(found), tokens=list(self._race.tallies[name].tokens))
-            for name, found in figures.items()
+            name: MethodReport(**msgspec.structs.asdict(each), tokens=list(self._race.tallies[name].tokens))
+            for name, each in figures.items()
         }
         return Report(**told, text="".join(self._texts), methods=methods, peak_bytes_by_rank=list(peaks))
 
@@ -151,7 +151,7 @@ def table(figures: dict[str, Figures]) -> list[str]:
     """Lines of aligned columns, one line a method under a line of headings."""
     labels = {figure.key: figure.label for figure in FIGURES}
     rows = [["method", *(labels[key] for key in COLUMNS)]]
-    rows += [[name, *(_cell(getattr(found, key)) for key in COLUMNS)] for name, found in figures.items()]
+    rows += [[name, *(_cell(getattr(each, key)) for key in COLUMNS)] for name, each in figures.items()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
 

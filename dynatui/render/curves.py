@@ -18,7 +18,7 @@ from dynatui.render.ink import Row, Rows, fit, frame, inside, joined, trend, wid
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.words import written
 from dynatui.state.ab_comparison import Pin
-from dynatui.state.lane import Curve, Curves, Mark
+from dynatui.state.lane import Change, Curve, Curves
 
 
 def scale_of(scene: Scene) -> Scale:
@@ -170,7 +170,7 @@ def _carried(curve: Curve, level: float, end: int) -> Curve:
     return Curve(curve.points.plus([level]), curve.ends.plus([end]), curve.stride)
 
 
-def _label(mark: Mark) -> str:
+def _label(mark: Change) -> str:
     knob = info(mark.name)
     if mark.name == "history":
         return f"{knob.symbol} {knob.written(mark.new)}"

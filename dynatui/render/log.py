@@ -19,7 +19,7 @@ from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.words import continues, joint, moved_back, reasons, tie_words, turned, written
 from dynatui.state.ab_comparison import Pin
-from dynatui.state.lane import Change, LaneState, Mark
+from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import entry_of
 
@@ -88,10 +88,10 @@ def _by_history(lane: LaneState) -> Iterator[Entry]:
             first, before = told.pop()
             told.append((first, joint(change, before)))
         else:
-            told.append((change.mark.round, change))
+            told.append((change.round, change))
     for first, change in told:
         if not change.by_user:
-            yield Entry((first, change.mark.round), "history", turned(change), reasons(change, lane))
+            yield Entry((first, change.round), "history", turned(change), reasons(change, lane))
 
 
 def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entry]:
@@ -106,7 +106,7 @@ def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entr
         effect = () if turn in lost else _moved_back(turn, lane, keys) or _effect(turn, following, lane)
         presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
         why = tuple("; ".join(filter(None, (sides, words))) for words in (*effect, ""))
-        yield Entry((turn.first, turn.round), "you", f"{turned(Change(turn, by_user=True))}{presses}", why)
+        yield Entry((turn.first, turn.round), "you", f"{turned(turn)}{presses}", why)
 
 
 def _pinned_by_hand(state: RunState, pinned: Pin | None) -> Iterator[Entry]:
@@ -114,12 +114,12 @@ def _pinned_by_hand(state: RunState, pinned: Pin | None) -> Iterator[Entry]:
         yield Entry((pinned.rounds, pinned.rounds), "you", "A is pinned", ("what follows is B",))
 
 
-def _holds(turn: Mark, other: Mark) -> bool:
+def _holds(turn: Change, other: Change) -> bool:
     """Whether a turn is one of those that another stands for."""
     return turn.name == other.name and turn.first <= other.round <= turn.round
 
 
-def _sides(turn: Mark, state: RunState, pinned: Pin | None) -> str:
+def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
     """Which sides of the comparison began with a turn."""
     if pinned is None:
         return ""
@@ -131,18 +131,18 @@ def _sides(turn: Mark, state: RunState, pinned: Pin | None) -> str:
     return f"{' and '.join(sides)} begin{'s' * (len(sides) == 1)} here" if sides else ""
 
 
-def _moved_back(turn: Mark, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
+def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
     """That history has hidden a turn, in wordings; none where it has not."""
     moved = moved_back(lane)
-    latest = next((other for other in reversed(lane.turns) if moved and other.name == moved.mark.name), None)
+    latest = next((other for other in reversed(lane.turns) if moved and other.name == moved.name), None)
     if moved is None or latest is not turn:
         return ()
     knob = info(turn.name)
-    own, now = written(knob, moved.mark.old), written(knob, moved.mark.new)
+    own, now = written(knob, moved.old), written(knob, moved.new)
     return f"history moved it back to {now}; {keys.cap('hold')} holds {own}", f"history moved it to {now}"
 
 
-def _effect(turn: Mark, following: Mark | None, lane: LaneState) -> tuple[str, ...]:
+def _effect(turn: Change, following: Change | None, lane: LaneState) -> tuple[str, ...]:
     """What the rounds before a turn have yielded and as many after it, up to the next turn, in wordings."""
     before = lane.past[max(0, turn.first - lane.window) : turn.first]
     end = turn.round + (len(before) or lane.window)

@@ -199,15 +199,15 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
     if last is None:
         return (("history: ", "plain"), *_now(lane, width - len("history: ")))
     done: Row = (("history: ", "plain"), (turned(last), "strong"), (f": {reason(last, lane)}", "plain"))
-    since: Row = ((f" (round {nth(last.mark.round)})", "dim"),)
+    since: Row = ((f" (round {nth(last.round)})", "dim"),)
     now: Row = (("; now ", "dim"), *_now(lane, 0))
     return next((row for row in ((*done, *since, *now), (*done, *since), done) if width_of(row) <= width), done)
 
 
 def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
     """History has moved what a hand has set, and the key that puts it back for good."""
-    knob, mark = info(change.mark.name), change.mark
-    own, now = written(knob, mark.old), written(knob, mark.new)
+    knob = info(change.name)
+    own, now = written(knob, change.old), written(knob, change.new)
     what = f"history moves {knob.symbol} back: you set {own}, now {now}"
     why = reason(change, lane)
     told = best(
@@ -235,8 +235,8 @@ def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:
 def _last(lane: LaneState) -> Change | None:
     """What history did last; of two knobs at once, the base depth."""
     own = [change for change in lane.changes if not change.by_user]
-    newest = [change for change in own if change.mark.round == own[-1].mark.round]
-    return next((change for change in newest if change.mark.name == "d0"), own[-1] if own else None)
+    newest = [change for change in own if change.round == own[-1].round]
+    return next((change for change in newest if change.name == "d0"), own[-1] if own else None)
 
 
 def _now(lane: LaneState, width: int) -> Row:

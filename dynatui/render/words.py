@@ -26,23 +26,23 @@ _LARGEST = 1e6
 
 def turned(change: Change) -> str:
     """A knob's old and new value: D0 5 → 6; as history uses it where that is what changed."""
-    mark, knob = change.mark, info(change.mark.name)
-    old, new = _used(mark.old), _used(mark.new)
-    if mark.name == "d0" and not change.by_user and old != new:
+    knob = info(change.name)
+    old, new = _used(change.old), _used(change.new)
+    if change.name == "d0" and not change.by_user and old != new:
         return f"{knob.symbol} {old} → {new}"
-    return f"{knob.symbol} {written(knob, mark.old)} → {written(knob, mark.new)}"
+    return f"{knob.symbol} {written(knob, change.old)} → {written(knob, change.new)}"
 
 
 def continues(change: Change, before: Change) -> bool:
     """Whether history moved the same knob on in the same direction."""
-    if change.by_user or before.by_user or change.mark.name != before.mark.name:
+    if change.by_user or before.by_user or change.name != before.name:
         return False
-    return (change.mark.new > change.mark.old) == (before.mark.new > before.mark.old)
+    return (change.new > change.old) == (before.new > before.old)
 
 
 def joint(change: Change, before: Change) -> Change:
     """Two moves as one, told with the reason of the last."""
-    return replace(change, mark=replace(change.mark, old=before.mark.old))
+    return replace(change, old=before.old)
 
 
 def written(knob: KnobInfo, value: float) -> str:
@@ -59,7 +59,7 @@ def reasons(change: Change, lane: LaneState) -> tuple[str, ...]:
     """The same in wordings from the longest to the shortest."""
     if change.by_user or change.acceptance is None:
         return ()
-    figures, rounds = versus(change.acceptance, target(lane)), min(lane.window, max(1, change.mark.round))
+    figures, rounds = versus(change.acceptance, target(lane)), min(lane.window, max(1, change.round))
     return f"depth acceptance {figures} over {rounds} rounds", f"depth acc. {figures}, {rounds} rounds"
 
 
@@ -98,13 +98,13 @@ def limited(lane: LaneState) -> tuple[str, ...]:
 def moved_back(lane: LaneState) -> Change | None:
     """History's moves of a knob since the user turned it, as one, where they lead back; None where they do not."""
     for name in ("d0", "tau_h"):
-        own = [change for change in lane.changes if change.mark.name == name]
+        own = [change for change in lane.changes if change.name == name]
         by_user = [place for place, change in enumerate(own) if change.by_user]
         if not lane.history or not by_user or own[-1].by_user:
             continue
-        turn, last = own[by_user[-1]].mark, own[-1]
-        if (last.mark.new - turn.new) * (turn.old - turn.new) > 0:
-            return replace(last, mark=replace(last.mark, old=turn.new))
+        turn, last = own[by_user[-1]], own[-1]
+        if (last.new - turn.new) * (turn.old - turn.new) > 0:
+            return replace(last, old=turn.new)
     return None
 
 

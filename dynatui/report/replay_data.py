@@ -17,7 +17,7 @@ from decoder.methods import METHODS, root_is_drafted
 from dynatui.clean import clean, clean_line
 from dynatui.knobs import info, limit_name
 from dynatui.report.keys import KEYS, Key
-from dynatui.state.lane import Curve, LaneState, Mark
+from dynatui.state.lane import Change, Curve, LaneState
 from dynatui.state.origins import with_origins
 from dynatui.state.run_state import RunState
 
@@ -177,7 +177,7 @@ def _line(curve: Curve) -> Line:
     return Line(list(curve.ends), [round(value, 4) for value in curve.points])
 
 
-def _turned(mark: Mark) -> str:
+def _turned(mark: Change) -> str:
     return f"{info(mark.name).symbol} {mark.old:g} → {mark.new:g}"
 
 

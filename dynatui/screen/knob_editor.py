@@ -5,10 +5,9 @@ from what is in force, which history may have moved. Temperature and top-p are t
 is watched.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from decoder.errors import ConfigError
 from decoder.events import Knob, Run
@@ -16,21 +15,12 @@ from decoder.knobs import KnobName, RulesName, Turnable
 from decoder.methods import METHODS
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.sampling.settings import SAMPLING, Sampling
+from decoder.session.steering import Turn
 from dynatui.knobs import owner, rules_of
 from dynatui.sources.source import KnobControls
 from dynatui.state.run_state import Record, RunState
 
 MOVED: tuple[KnobName, ...] = ("d0", "tau_h")
-
-
-@dataclass(frozen=True)
-class Step:
-    """The turns of one key press, and the values that undo them."""
-
-    of: RulesName
-    """Whose knobs were turned; beside them, those that all methods share."""
-    before: tuple[tuple[KnobName, float], ...]
-    """Knobs in the order in which they were turned, with the value before."""
 
 
 class KnobEditor:
@@ -39,16 +29,10 @@ class KnobEditor:
     def __init__(self, controls: KnobControls) -> None:
         self._controls = controls
         self._first = controls.config
-        self._wanted: dict[RulesName, dict[KnobName, float]] = {}
-        """Turned, and not in force yet."""
-        self._sent: Counter[tuple[RulesName, KnobName]] = Counter()
-        """How many turns of each knob this run was asked for."""
-        self._applied: Counter[tuple[str, KnobName]] = Counter()
-        """How many of these each method has applied."""
-        self._sampled: dict[str, Sampling] = {}
-        """How each method of the run chooses its tokens now; turns cannot be counted, for several may come into force
-        as one."""
-        self._steps: list[Step] = []
+        self._pending: list[Turn] = []
+        """Turns of the methods' knobs in this run that no method has put in force yet."""
+        self._undoing: list[list[Turn]] = []
+        """For each key press the turns back to the values before, which are made from the last to the first."""
         self._presets = {
             of: list(METHODS[of].presets.values()).index(rules) if rules in METHODS[of].presets.values() else -1
             for of, rules in controls.config.parameters.items()
@@ -57,19 +41,12 @@ class KnobEditor:
         """The preset that each parameter set was turned to last; -1 for none."""
 
     def take(self, record: Record) -> None:
-        """Notes which turns have come into force."""
+        """Drops turns that have come into force; a run begins with all earlier ones."""
         if isinstance(record, Run):
-            self._wanted.clear()
-            self._sent.clear()
-            self._applied.clear()
-            began = Sampling(record.temperature, record.top_k, record.top_p)
-            self._sampled = dict.fromkeys(record.methods, began)
-        elif isinstance(record, Knob) and Sampling().has(record.name):
-            self._sampled[record.method] = self._sampled[record.method].with_knobs({record.name: record.new})
-        elif isinstance(record, Knob) and record.source == "user" and (of := rules_of(record.method)):
-            self._applied[record.method, record.name] += 1
-            if self._applied[record.method, record.name] >= self._sent[of, record.name]:
-                self._wanted.get(of, {}).pop(record.name, None)
+            self._pending.clear()
+        elif isinstance(record, Knob) and record.turn:
+            of = owner(record.name, rules_of(record.method))
+            self._pending = [turn for turn in self._pending if turn.of != of or turn.number > record.turn]
 
     def watched(self, state: RunState) -> str:
         """The method whose knobs are turned."""
@@ -85,11 +62,14 @@ class KnobEditor:
         return self._controls.config.sampling
 
     def wanted(self, state: RunState) -> Mapping[KnobName, float]:
-        """Knobs of the watched method that were turned and are not in force yet."""
-        method, latest = self.watched(state), self.sampling
-        of, now = rules_of(method), self._sampled.get(method, latest)
-        ahead = {name: latest.knob(name) for name in latest.ends() if latest.knob(name) != now.knob(name)}
-        return (dict(self._wanted.get(of, {})) if of else {}) | ahead
+        """Knobs of the watched method that were turned and are not in force yet; `state` is the newest.
+
+        Several turns of temperature or top-p may come into force as one, so these are compared by value.
+        """
+        sampling, of = self.sampling, self.of(state)
+        own = {turn.name: turn.value for turn in self._pending if turn.of == of}
+        shared = {name: sampling.knob(name) for name in sampling.ends()}
+        return own | {name: value for name, value in shared.items() if state.lane.settings.get(name, value) != value}
 
     def rules(self, state: RunState) -> Turnable | None:
         """The watched method's rules as they are about to be in force."""
@@ -130,18 +110,16 @@ class KnobEditor:
             held = {**{name: rules.knob(name) for name in MOVED}, **values}
             self._step(of, [({"history": 0.0}, False), (self._settled(of, held, state), True)], state)
 
-    def undo(self, state: RunState) -> Step | None:
-        """Takes back what the last key turned; None where there is nothing."""
-        if not self._steps:
-            return None
-        step = self._steps.pop()
+    def undo(self, state: RunState) -> list[Turn]:
+        """Takes back the last key press; the turns back, none where there was no press."""
+        turns = self._undoing.pop() if self._undoing else []
         # Rounds may have moved them since the state was drawn.
-        moved = MOVED if ("history", 0.0) in step.before else ()
-        for name, before in reversed(step.before):
-            of = owner(name, step.of)
-            if name in moved or self._rules(of, state).knob(name) != before:
-                self._turn(of, name, before)
-        return step
+        moved = MOVED if any(turn.name == "history" and not turn.value for turn in turns) else ()
+        for turn in reversed(turns):
+            of = turn.of or SAMPLING
+            if turn.name in moved or self._rules(of, state).knob(turn.name) != turn.value:
+                self._turn(turn.name, turn.value, of)
+        return turns
 
     def defaults(self, state: RunState) -> bool:
         """Turns everything of the watched method, and what it shares, back to what the program was started with."""
@@ -166,8 +144,9 @@ class KnobEditor:
             knobs = lane.knobs
             with suppress(ConfigError):  # a round under knobs that a turn has made impossible since
                 rules = replace(rules, tau_h=knobs.tau_h, tau_l=knobs.tau_l, d0=knobs.d0)
-        for name, value in self._wanted.get(of, {}).items():
-            rules = rules.turned(name, value)
+        for turn in self._pending:
+            if turn.of == of:
+                rules = rules.turned(turn.name, turn.value)
         return rules
 
     def _turn_to(self, of: RulesName, sets: Sequence[Turnable], state: RunState) -> bool:
@@ -177,19 +156,20 @@ class KnobEditor:
 
     def _step(self, of: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState) -> bool:
         """Turns knobs to values in this order, those of a group that says so even where they have them already."""
-        before: list[tuple[KnobName, float]] = []
+        undoing: list[Turn] = []
         for values, always in turns:
             for name, value in values.items():
-                rules = self._rules(owner(name, of), state)
+                own = owner(name, of)
+                rules = self._rules(own, state)
                 old, new = rules.knob(name), rules.turned(name, value).knob(name)
                 if name == "history" and new > old:
-                    before += [(moved, self._told(of, moved, rules)) for moved in MOVED]
+                    undoing += [Turn(moved, self._told(of, moved, rules), of) for moved in MOVED]
                 if always or old != new:
-                    before.append((name, self._told(owner(name, of), name, rules)))
-                    self._turn(owner(name, of), name, new)
-        if before:
-            self._steps.append(Step(of, tuple(before)))
-        return bool(before)
+                    undoing.append(Turn(name, self._told(own, name, rules), own))
+                    self._turn(name, new, own)
+        if undoing:
+            self._undoing.append(undoing)
+        return bool(undoing)
 
     def _settled(self, of: RulesName, values: Mapping[KnobName, float], state: RunState) -> dict[KnobName, float]:
         return {name: self._rules(owner(name, of), state).settled(name, value) for name, value in values.items()}
@@ -200,7 +180,5 @@ class KnobEditor:
         given = value == self._controls.config.rules(of).knob(name)
         return value if given else rules.settled(name, value)
 
-    def _turn(self, of: RulesName, name: KnobName, value: float) -> None:
-        self._wanted.setdefault(of, {})[name] = value
-        self._sent[of, name] += 1
-        self._controls.turn(name, value, of)
+    def _turn(self, name: KnobName, value: float, of: RulesName) -> None:
+        self._pending.append(self._controls.turn(name, value, of))

@@ -61,7 +61,7 @@ class SceneBuilder:
             replaying=playback is not None,
             following=controls is None and playback is None,
             hits=hits(before.query, [token.text for token in whole.lane.tokens]) if before.mode == "search" else (),
-            wanted=editor.wanted(state) if editor else {},
+            wanted=editor.wanted(viewpoint.newest) if editor else {},
             stage=_stage(controls, state) if controls and viewpoint.live else None,
             broke=controls.broke if controls else "",
             pinned=None if pin is not None and pin.follows(state) else pin,
@@ -95,7 +95,7 @@ class SceneBuilder:
             return None
         # What a round lacks can be told apart only under the rules that it obeyed.
         changes = state.lane.changes
-        turned = [one.mark.round for one in changes if one.by_user and one.mark.name not in _IN_ROUNDS]
+        turned = [one.round for one in changes if one.by_user and one.name not in _IN_ROUNDS]
         return what_if(state.lane.past[max(turned, default=0) :], rules)
 
 

@@ -1,22 +1,20 @@
-"""Conditions that stop the decoder for the user: a pure fold over the events of one run.
+"""Conditions that stop the decoder for the user: pure functions of the states before and after an event.
 
-The engine's thread asks after every event, so each question costs only what the event itself holds. Knows neither
-threads nor the screen; who asks decides what stopping means.
+Knows neither threads nor the screen; who asks decides what stopping means.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
-from decoder.analysis.metrics import by_depth, compared_until, drafted_nodes
-from decoder.events import Event, Knob, Round, Run
-from decoder.methods import WHOLE, draws_alone
+from decoder.analysis.metrics import compared_until, drafted_nodes, first_difference
+from decoder.events import Event, Round
 from decoder.methods.adaptive import AdaptiveTree
-from decoder.tree import share_of_depth
 from decoder.tree_rules import used_depth
 from dynatui.number_format import nth
-from dynatui.state.lane import is_sane
+from dynatui.state.lane import LaneState, is_sane
+from dynatui.state.run_state import RunState
 
 Break: TypeAlias = Literal["rejected", "full", "bound", "under", "difference"]
 
@@ -60,104 +58,24 @@ class Conditions:
         return LABELS[name].replace("x", f"{self.limit:.2f}".removeprefix("0")) if name == "under" else LABELS[name]
 
 
-@dataclass(frozen=True)
-class Watch:
-    """What the conditions need to know of the events so far: the watched method's and ar's, of one run."""
-
-    chosen: str = ""
-    """The method that the user has chosen to watch; the first of a run where there is none."""
-    watched: str = ""
-    n_max: int | None = None
-    """None: there is no number that a tree could be full with."""
-    d_max: int | None = None
-    window: int = 10
-    shares: tuple[float, ...] = ()
-    """Depth acceptance of the newest rounds that drafted, a window of them: what history goes by."""
-    d0: float | None = None
-    raced: bool = False
-    """Whether ar takes part, so that there is a text to compare with."""
-    same_until: int = WHOLE
-    """So many first tokens must be ar's."""
-    ahead: tuple[int, ...] = ()
-    """Tokens of the method that is ahead of the other and that the other has not reached yet."""
-    leader: str = ""
-    """The method they belong to."""
-    common: int = 0
-    """Tokens that both have."""
-    differs_at: int | None = None
-    """Index of the first token that differs from ar's."""
-
-    def after(self, event: Event) -> "Watch":
-        """What is known after one more event; a run begins anew."""
-        if isinstance(event, Run):
-            return _begun(event, self.chosen)
-        if isinstance(event, Knob) and event.name == "temperature":
-            return replace(self, raced=self.raced and not (event.new > 0 and draws_alone(self.watched)))
-        if isinstance(event, Knob) and event.method == self.watched:
-            value = _whole(event.new)
-            n_max, d_max = (value if event.name == name else getattr(self, name) for name in ("n_max", "d_max"))
-            return replace(self, n_max=n_max, d_max=d_max)
-        if isinstance(event, Round):
-            return self._decoded(event)
-        return self
-
-    @property
-    def mean_share(self) -> float | None:
-        """Mean depth acceptance over the window; None until the window is full."""
-        return math.fsum(self.shares) / len(self.shares) if len(self.shares) >= self.window else None
-
-    @property
-    def bound(self) -> int | None:
-        """The used base depth where it can go no further one way, else None."""
-        if self.d0 is None or self.d_max is None:
-            return None
-        used = used_depth(self.d0)
-        return used if used in (1, self.d_max - 1) else None
-
-    def _decoded(self, event: Round) -> "Watch":
-        seen = self._compared(event) if self.raced and event.method in (self.watched, "ar") else self
-        if event.method != self.watched:
-            return seen
-        d0 = event.knobs.d0 if event.knobs and is_sane(event.knobs.d0) else self.d0
-        shares = self.shares
-        if drafted_nodes(event):
-            shares = (*shares, share_of_depth(event.accepted, len(by_depth(event))))[-self.window :]
-        return replace(seen, shares=shares, d0=d0)
-
-    def _compared(self, event: Round) -> "Watch":
-        """The lead of one method over the other after one more round, and where the two first differ."""
-        if self.differs_at is not None:
-            return self
-        if event.method == self.leader or not self.ahead:
-            return replace(self, leader=event.method, ahead=(*self.ahead, *event.committed))
-        pairs = enumerate(zip(self.ahead, event.committed, strict=False), self.common)
-        different = next((index for index, (one, other) in pairs if one != other and index < self.same_until), None)
-        met = min(len(self.ahead), len(event.committed))
-        overtaken = event.committed[met:]
-        return replace(
-            self,
-            differs_at=different,
-            common=self.common + met,
-            ahead=tuple(overtaken) or self.ahead[met:],
-            leader=event.method if overtaken else self.leader,
-        )
-
-
-def met(conditions: Conditions, before: Watch, event: Event) -> str | None:
-    """Why to stop after this event, in words; None to go on. The next call needs `before.after(event)`."""
+def met(conditions: Conditions, before: RunState, after: RunState, event: Event) -> str | None:
+    """Why to stop after an event, in words, by the states around it; None to go on."""
     if not conditions.on or not isinstance(event, Round):
         return None
-    after = before.after(event)
     reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]
-    found = "; ".join(reason for reason in reasons if reason)
+    told = "; ".join(reason for reason in reasons if reason)
     whose = "" if event.method == after.watched else f" of {event.method}"
-    return f"{found}, round {nth(event.round)}{whose}" if found else None
+    return f"{told}, round {nth(event.round)}{whose}" if told else None
 
 
-def _reason(name: Break, conditions: Conditions, before: Watch, after: Watch, event: Round) -> str | None:
+def _reason(name: Break, conditions: Conditions, before: RunState, after: RunState, event: Round) -> str | None:
     if name == "difference":
-        new = before.differs_at is None and after.differs_at is not None
-        return f"{after.watched} differs from ar at token {after.differs_at}" if new else None
+        index = _difference(after) if event.method in (after.watched, "ar") else None
+        return (
+            None
+            if index is None or _difference(before) is not None
+            else f"{after.watched} differs from ar at token {index}"
+        )
     if event.method != after.watched:
         return None
     drafted = drafted_nodes(event)
@@ -165,34 +83,43 @@ def _reason(name: Break, conditions: Conditions, before: Watch, after: Watch, ev
         case "rejected":
             return f"nothing accepted of {drafted} drafted" if drafted and not event.accepted else None
         case "full":
-            full = after.n_max and drafted >= after.n_max
-            return f"the tree is full with {drafted} nodes" if full else None
+            n_max = int(after.lane.settings.get("n_max", 0))
+            return f"the tree is full with {drafted} nodes" if n_max and drafted >= n_max else None
         case "bound":
-            arrived = after.bound is not None and before.d0 is not None and after.bound != before.bound
-            return f"D0 arrived at its bound {after.bound}" if arrived else None
+            was, now = _bound(before.lane), _bound(after.lane)
+            return f"D0 arrived at its bound {now}" if before.rounds and now is not None and now != was else None
         case "under":
-            was, now = before.mean_share, after.mean_share
-            fell = now is not None and now < conditions.limit and (was is None or was >= conditions.limit)
-            words = f"mean of {after.window} rounds is under {conditions.limit:g}"
-            return f"depth acceptance {now:.2f}, {words}" if fell else None
+            mean, earlier = _mean_share(after.lane), _mean_share(before.lane)
+            fell = mean is not None and mean < conditions.limit and (earlier is None or earlier >= conditions.limit)
+            words = f"mean of {_window(after.lane)} rounds is under {conditions.limit:g}"
+            return f"depth acceptance {mean:.2f}, {words}" if fell else None
 
 
-def _begun(run: Run, chosen: str) -> Watch:
-    watched = chosen if chosen in run.methods else next(iter(run.methods), "")
-    own = run.methods.get(watched, {})
-    # Of a method without history, such as streaming, a window is no number of rounds.
-    window = _whole(own.get("window")) if "history" in own else None
-    until = compared_until(run, watched, sampled=run.temperature > 0)
-    return Watch(
-        chosen=chosen,
-        watched=watched,
-        raced="ar" in run.methods and watched != "ar" and until is not None,
-        same_until=WHOLE if until is None else until,
-        n_max=_whole(own.get("n_max")),
-        d_max=_whole(own.get("d_max")),
-        window=max(1, window) if window is not None else AdaptiveTree.window,
-    )
+def _difference(state: RunState) -> int | None:
+    """The first token of the watched method's text that must be ar's and differs from it."""
+    run, tallies = state.run, state.race.tallies
+    if run is None or "ar" not in tallies:
+        return None
+    until = compared_until(run, state.watched, sampled=state.race.sampled)
+    index = first_difference(tallies[state.watched].tokens, tallies["ar"].tokens)
+    return index if index is not None and until is not None and index < until else None
 
 
-def _whole(value: Any) -> int | None:
-    return int(value) if is_sane(value) else None
+def _bound(lane: LaneState) -> int | None:
+    """The used base depth of the newest round where history can move it no further one way, else None."""
+    knobs, d_max = lane.newest.knobs if lane.newest else None, lane.settings.get("d_max")
+    if knobs is None or d_max is None or not is_sane(knobs.d0):
+        return None
+    used = used_depth(knobs.d0)
+    return used if used in (1, int(d_max) - 1) else None
+
+
+def _window(lane: LaneState) -> int:
+    """Rounds that history looks back at; the parameter of that name is something else where there is no history."""
+    return lane.window if lane.history is not None else AdaptiveTree.window
+
+
+def _mean_share(lane: LaneState) -> float | None:
+    """Mean depth acceptance over the window; None until the window is full."""
+    window = _window(lane)
+    return math.fsum(lane.shares[-window:]) / window if len(lane.shares) >= window else None

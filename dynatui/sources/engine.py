@@ -6,20 +6,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import reduce
 from pathlib import Path
+
+from msgspec import structs
 
 from decoder.analysis.metrics import Race
 from decoder.config import RunConfig
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
 from decoder.knobs import KnobName, RulesName
-from decoder.session.steering import Stage, Steering
+from decoder.session.steering import Stage, Steering, Turn
 from dynatui.prometheus.exporter import Exporter
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.session import Session
-from dynatui.sources.breakpoints import Conditions, Watch, met
+from dynatui.sources.breakpoints import Conditions, met
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
-from dynatui.state.run_state import Failure, Loading, Prompt, Record
+from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
 from dynatui.state.timeline import run_so_far
 
 logger = logging.getLogger(__name__)
@@ -95,7 +98,8 @@ class EngineSource:
         self._place = 0
         self._began = 0.0
         self._loading = Loading("starting")
-        self._watch = Watch()
+        self._known = RunState()
+        """After the run's events so far, while any condition is on."""
         self._thread = threading.Thread(target=self._work, name="dynatui-engine", daemon=True)
 
     @property
@@ -152,21 +156,21 @@ class EngineSource:
     def break_on(self, conditions: Conditions) -> None:
         """Pauses by itself when any of these happens."""
         with self._lock:
+            if not self.conditions.on:
+                self._known = reduce(apply, run_so_far(self.records), RunState(chosen=self._known.chosen))
             self.conditions = conditions
 
-    def turn(self, name: KnobName, value: float, of: RulesName) -> None:
+    def turn(self, name: KnobName, value: float, of: RulesName) -> Turn:
         """Turns a knob now; the following prompts begin with it."""
         with self._lock:
             self.config = self.config.turned(name, value, of)
-            self._steering.turn(name, value, of)
+            return self._steering.turn(name, value, of)
 
     def watch(self, method: str) -> None:
         """This method is stepped and may pause decoding."""
         with self._lock:
             self._steering.watched = method
-            self._watch = Watch(chosen=method)
-            for event in run_so_far(self.records):
-                self._watch = self._watch.after(event)
+            self._known = structs.replace(self._known, chosen=method)
 
     def edit(self, prompt: str) -> None:
         """Replaces the prompt in progress, and begins it."""
@@ -258,7 +262,6 @@ class EngineSource:
             self._steering.watched = previous.watched
             self._steering.pause = previous.pause
             self._steering.stopped = self._stopped or self._step is not None
-            self._watch = Watch(chosen=previous.watched or "")
             steering = self._steering
         number, count = self._place + 1, len(self.session.prompts)
         self.records.append(Prompt(number, count))
@@ -270,11 +273,11 @@ class EngineSource:
         with self._lock:
             self.records.append(event)
             recorder = self._recorder
-            reason = met(self.conditions, self._watch, event)
-            self._watch = self._watch.after(event)
-            if reason:
-                self.broke = reason
-                self._steering.paused = True
+            if self.conditions.on:
+                before, self._known = self._known, apply(self._known, event)
+                if reason := met(self.conditions, before, self._known, event):
+                    self.broke = reason
+                    self._steering.paused = True
         if self._exporter is not None:
             self._exporter.take(event)
         if recorder is not None:

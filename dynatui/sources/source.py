@@ -11,7 +11,7 @@ from typing import Protocol
 from decoder.config import RunConfig
 from decoder.events import Event
 from decoder.knobs import KnobName, RulesName
-from decoder.session.steering import Stage
+from decoder.session.steering import Stage, Turn
 from dynatui.session import Session
 from dynatui.sources.breakpoints import Conditions
 from dynatui.state.run_state import Record
@@ -30,8 +30,8 @@ class KnobControls(Protocol):
     config: RunConfig
     """The parameters with all turns of the user's, as the next prompt will begin with them."""
 
-    def turn(self, name: KnobName, value: float, of: RulesName) -> None:
-        """Turns a knob of a parameter set, for this prompt and those that follow."""
+    def turn(self, name: KnobName, value: float, of: RulesName) -> Turn:
+        """Turns a knob of a parameter set, for this prompt and those that follow; the turn with its number."""
 
 
 class Controls(KnobControls, Protocol):

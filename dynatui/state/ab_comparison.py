@@ -19,7 +19,7 @@ from decoder.analysis.stalls import Stalls, Times, left_out_from, level_of
 from decoder.events import Knobs, Round
 from decoder.tree import share_of_depth
 from dynatui.number_format import short
-from dynatui.state.lane import Curves, LaneState, Mark
+from dynatui.state.lane import Change, Curves, LaneState
 from dynatui.state.run_state import RunState
 
 Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_per_second"]
@@ -27,7 +27,7 @@ Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_pe
 LEAST = 10
 """Rounds that both sides need before they are compared."""
 ASSUMPTION = "95 % interval; rounds in blocks, as neighbours resemble each other; A and B are different text"
-"""What the help says of the intervals."""
+"""The assumption behind the intervals, as the help names it."""
 _NOISE = 1e-9
 """Means of the same values differ by this share at most, for they are summed in other blocks."""
 LABELS: dict[Compared, str] = {
@@ -41,7 +41,7 @@ _MOST = 500
 
 @dataclass(frozen=True)
 class Sample:
-    """What one round yields to a comparison."""
+    """The figures of one round that are compared."""
 
     tokens: int
     drafted: int
@@ -81,7 +81,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Pin:
-    """What was frozen when A was pinned."""
+    """Side A: a method's rounds and curves as they were when it was pinned."""
 
     method: str
     samples: Samples
@@ -93,7 +93,7 @@ class Pin:
     started_at: str | None
     by_hand: bool = False
     """Whether the user pinned it; else a turn of a knob did, and a later one may pin anew."""
-    turns: tuple[Mark, ...] = ()
+    turns: tuple[Change, ...] = ()
     """The user's turns with which its settings began; none where they are those of the start."""
 
     @classmethod
@@ -114,7 +114,7 @@ class Pin:
         return samples_of(lane, since=max(self.rounds if self.of_run(state) else 0, lane.last_turn))
 
     def follows(self, state: RunState) -> bool:
-        """Whether a turn made it that comes later in the run than what is shown."""
+        """Whether a turn pinned it, later in the run than the round that is shown."""
         shown = len(state.lanes.get(self.method, LaneState()).past)
         return not self.by_hand and self.of_run(state) and self.rounds > shown
 
@@ -177,7 +177,7 @@ def sentence(difference: Difference) -> str:
 
 
 def verdict(difference: Difference) -> str:
-    """What the interval allows to say."""
+    """The conclusion that the interval allows."""
     if not difference.clear:
         return "no clear difference"
     return "B is higher" if difference.difference > 0 else "A is higher"

@@ -1,7 +1,7 @@
-"""What the user's last turn of knobs has brought: the rounds before it and those after it, as a function of one lane.
+"""The effect of the user's last turn of knobs: the rounds before and after it, as a function of one lane.
 
-So every place of a recording has its own. Turns that follow one another after few rounds are one: from the values that
-the hand left to the last. Knows neither rules of trees nor keys.
+So every place of a recording has its own. Turns that follow one another after few rounds are one, from the values
+before the first to the last. Knows neither rules of trees nor keys.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from statistics import fmean
 
 from decoder.events import Round
 from dynatui.state.ab_comparison import Difference, Samples, compared, samples_of
-from dynatui.state.lane import IN_A_ROW, LaneState, Mark
+from dynatui.state.lane import IN_A_ROW, Change, LaneState
 
 ROUNDS = IN_A_ROW
 """Rounds on each side. A turn that is fewer rounds before another is a part of it, so none is among these."""
@@ -24,14 +24,14 @@ _compared = lru_cache(maxsize=8)(compared)
 
 @dataclass(frozen=True)
 class Consequence:
-    """What knobs were turned, and the rounds on both sides."""
+    """The turned knobs, and the rounds before and after."""
 
-    marks: tuple[Mark, ...]
+    marks: tuple[Change, ...]
     """One for each knob that has another value than before."""
     before: Samples
     after: Samples
     rounds: tuple[Round, ...]
-    """Those of `after`."""
+    """The rounds of `after`."""
 
     @property
     def complete(self) -> bool:
@@ -54,8 +54,8 @@ class Consequence:
 
 
 def consequence(lane: LaneState) -> Consequence | None:
-    """What the last turn has brought; None without a turn, with no round before it, and where it was taken back."""
-    turns = [change.mark for change in lane.changes if change.by_user]
+    """The effect of the last turn; None without a turn, with no round before it, and where it was taken back."""
+    turns = [change for change in lane.changes if change.by_user]
     if not turns:
         return None
     first = _first_in_a_row(turns)
@@ -67,7 +67,7 @@ def consequence(lane: LaneState) -> Consequence | None:
     return Consequence(marks, before, after, tuple(lane.past[last : last + ROUNDS]))
 
 
-def _first_in_a_row(turns: Sequence[Mark]) -> int:
+def _first_in_a_row(turns: Sequence[Change]) -> int:
     """The place of the turn that the last ones continue."""
     first = len(turns) - 1
     while first and turns[first].round - turns[first - 1].round < IN_A_ROW:
@@ -75,9 +75,9 @@ def _first_in_a_row(turns: Sequence[Mark]) -> int:
     return first
 
 
-def _joined(turns: Sequence[Mark]) -> tuple[Mark, ...]:
+def _joined(turns: Sequence[Change]) -> tuple[Change, ...]:
     """Turns as one for each knob, without those that came back to their first value, and without history's switch."""
-    marks = dict[str, Mark]()
+    marks = dict[str, Change]()
     for turn in turns:
         begun = marks.get(turn.name, replace(turn, presses=0))
         marks[turn.name] = replace(turn, old=begun.old, first=begun.first, presses=begun.presses + turn.presses)

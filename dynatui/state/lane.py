@@ -1,4 +1,4 @@
-"""What the screen knows of one method of a run: a pure fold of its events.
+"""The state of one method of a run, as the screen shows it: a pure fold of its events.
 
 Every method of a race has a state of its own, so that any of them can be watched at any time. Knows no other method.
 """
@@ -56,39 +56,34 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A knob that was turned, at the first round under its new value; the user's turns of one knob in a row are one."""
+class Change:
+    """A turn of a knob as log and curves show it; turns of one knob by the user, one soon after another, are one."""
 
     round: int
+    """The first round under the new value."""
     name: KnobName
     old: float
     new: float
+    by_user: bool
+    """Else history turned it."""
     token: int
     """Tokens of the text before that round."""
     first: int
     """The first round under the first of its turns."""
     presses: int = 1
     """How many turns it is."""
+    acceptance: float | None = None
+    """Mean depth acceptance over the window, by which history turned it."""
 
-    def joined(self, later: "Mark") -> "Mark | None":
-        """Both as one, from the value that the hand left, where the later one continues this."""
+    def joined(self, later: "Change") -> "Change | None":
+        """Both as one, from the value before the earlier one, where the later one continues it."""
         if later.name != self.name or later.round - self.round >= IN_A_ROW:
             return None
         return replace(later, old=self.old, first=self.first, presses=self.presses + later.presses)
 
 
-@dataclass(frozen=True)
-class Change:
-    """A knob that has a new value, with the reason where history has one."""
-
-    mark: Mark
-    by_user: bool
-    acceptance: float | None = None
-    """Mean depth acceptance over the window, which moved history to it."""
-
-
 class Curves(msgspec.Struct, frozen=True):
-    """What the charts draw; acceptance, tokens and drafted depth are means over the window."""
+    """The series of the charts; acceptance, tokens and drafted depth are means over the window."""
 
     acceptance: Curve = Curve()
     tokens: Curve = Curve()
@@ -110,16 +105,16 @@ class LaneState(msgspec.Struct, frozen=True):
     parameters: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """As the run began; a recording may claim anything."""
     tokens: SharedList[Token] = msgspec.field(default_factory=SharedList)
-    """What the method made of the prompt."""
+    """The generated text."""
     past: SharedList[Round] = msgspec.field(default_factory=SharedList)
     """Its rounds, the oldest first."""
     curves: Curves = Curves()
-    turns: tuple[Mark, ...] = ()
-    """What the user turned, the newest last."""
+    turns: tuple[Change, ...] = ()
+    """The user's turns, the newest last."""
     last_turn: int = 0
     """The first round under the present values of the user's."""
     changes: tuple[Change, ...] = ()
-    """What anybody turned, the newest last."""
+    """The turns by the user and by history, the newest last."""
     recent: tuple[int, ...] = ()
     """Committed tokens of the rounds in the window."""
     depths: tuple[int, ...] = ()
@@ -127,12 +122,12 @@ class LaneState(msgspec.Struct, frozen=True):
     shares: tuple[float, ...] = ()
     """Depth acceptance of the newest rounds that drafted, a window of them."""
     ruled: tuple[float, ...] = ()
-    """The same of what rules have drafted, without what was looked up beside: what history goes by."""
+    """The same without looked-up nodes: history goes by it."""
     settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
     """Every knob as it was set last; of `knobs`, the exact values are there."""
     knobs: Knobs | None = None
     evidence: Evidence = Evidence()
-    """What sampled rounds tell of verification, since the run began."""
+    """Test statistics of losslessness over the sampled rounds of the run."""
     draft_depths: tuple[AtDepth, ...] = ()
     """How draft and target agree at each depth of drawn trees, since the user's last turn."""
     history: bool | None = None
@@ -144,8 +139,8 @@ class LaneState(msgspec.Struct, frozen=True):
         return min(_LONGEST_WINDOW, max(1, int(self.parameter("window", WINDOW))))
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
-        """The turns that left another value than they found."""
+    def marks(self) -> tuple[Change, ...]:
+        """The turns that changed the value."""
         return tuple(turn for turn in self.turns if turn.old != turn.new)
 
     @property
@@ -171,13 +166,12 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> tuple[Limit | None, ...]:
-        """What limited the trees of the rounds in the window; None where a round does not tell."""
+        """The limit of each tree in the window; None where a round does not name one."""
         return tuple(event.limited_by for event in self.past[-self.window :])
 
     def setting(self, name: KnobName, number: int) -> float | None:
         """A knob's value in a round, as the user had set it."""
-        turns = (change.mark for change in self.changes if change.mark.name == name)
-        later = next((mark for mark in turns if mark.round > number), None)
+        later = next((change for change in self.changes if change.name == name and change.round > number), None)
         return later.old if later else self.settings.get(name)
 
     def parameter(self, name: str, default: float) -> float:
@@ -210,7 +204,7 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
         ruled = ruled_part(event.accepted, depths(event.parents), event.origins)
     round_s = max(0.0, event.t - (lane.newest.t if lane.newest else 0.0))
     whole = "".join(event.pieces)
-    harmless = clean_line(whole) == whole  # as nearly always, and found out at once
+    harmless = clean_line(whole) == whole  # as nearly always, and cheap to check
     shown = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     after = structs.replace(
         lane,
@@ -244,20 +238,28 @@ def turned(lane: LaneState, event: Knob) -> LaneState:
         lane = structs.replace(lane, history=bool(event.new))
     elif lane.knobs is not None and event.name in Knobs.__struct_fields__:
         lane = structs.replace(lane, knobs=structs.replace(lane.knobs, **{str(event.name): event.new}))
-    mark = Mark(event.round, event.name, event.old, event.new, lane.committed, event.round)
-    change = Change(mark, by_user, None if by_user else lane.ruled_acceptance)
+    change = Change(
+        round=event.round,
+        name=event.name,
+        old=event.old,
+        new=event.new,
+        by_user=by_user,
+        token=lane.committed,
+        first=event.round,
+        acceptance=None if by_user else lane.ruled_acceptance,
+    )
     return structs.replace(
         lane,
-        turns=_with(lane.turns, mark) if by_user else lane.turns,
+        turns=_with(lane.turns, change) if by_user else lane.turns,
         last_turn=event.round if by_user else lane.last_turn,
         draft_depths=() if by_user else lane.draft_depths,
         changes=(*lane.changes, change)[-_MOST_CHANGES:],
     )
 
 
-def _with(turns: tuple[Mark, ...], mark: Mark) -> tuple[Mark, ...]:
-    joint = turns[-1].joined(mark) if turns else None
-    return (*turns, mark)[-_MOST_TURNS:] if joint is None else (*turns[:-1], joint)
+def _with(turns: tuple[Change, ...], turn: Change) -> tuple[Change, ...]:
+    joint = turns[-1].joined(turn) if turns else None
+    return (*turns, turn)[-_MOST_TURNS:] if joint is None else (*turns[:-1], joint)
 
 
 def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
@@ -278,7 +280,7 @@ def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
 
 
 def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, float]:
-    """The knobs among a method's parameters; of a method that is not known here, those with a name that is."""
+    """The knobs among a method's parameters; of an unknown method, parameters named as a known knob."""
     rules = METHODS[method].rules if method in METHODS else None
     known = METHODS[rules].knobs if rules else tuple(all_knobs().values())
     values = {knob.name: knob.value_of(parameters.get(knob.parameter)) for knob in known}

@@ -23,7 +23,7 @@ _LINES = ("target", "draft", "device", "dtype", "draft_dtype", "path", "path_rea
 
 @dataclass(frozen=True)
 class Loading:
-    """What the engine is busy with before the first token."""
+    """A step of loading, before the first token."""
 
     step: str
     progress: str = ""
@@ -41,7 +41,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong and what to do, for the user."""
+    """An error and its remedy, for the user."""
 
     message: str
     exit_code: int
@@ -88,7 +88,7 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def prompt_text(self) -> str:
-        """What the models continue."""
+        """The prompt that the models continue."""
         return self.run.prompt if self.run else ""
 
     @property

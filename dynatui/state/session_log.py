@@ -66,7 +66,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Tried:
-    """What a setting yielded, over all its rounds."""
+    """Tokens and times of all rounds under a setting."""
 
     tokens: int = 0
     times: Times = field(default_factory=Times)
@@ -92,7 +92,7 @@ class SessionLog:
     """The run in progress."""
     summary: Mapping[str, Figures] | None = None
     peak_bytes_by_rank: tuple[int, ...] = ()
-    """Of the newest run that several processes have summed up."""
+    """Most memory of each process, in the newest run of several processes that has ended."""
     number: int = 1
     """Which prompt it is of."""
     upcoming: int = 1
@@ -105,7 +105,7 @@ class SessionLog:
     knobs: Mapping[KnobName, float] = field(default_factory=dict)
     """As the run began, and as the user turned them."""
     setting: Setting | None = None
-    """What the rounds count for; None from a turn to the first round that obeys it."""
+    """The setting that rounds are counted for; None from a turn to the first round that obeys it."""
     counted: int = 0
     """Rounds of this run that were counted before."""
 
@@ -134,11 +134,11 @@ class SessionLog:
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
     def best(self) -> tuple[Setting, Tried] | None:
-        """The setting that gave most tokens a second, of those that were in force long enough."""
+        """The setting with most tokens a second, among the settings with enough rounds."""
         return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
 
     def judged(self) -> list[tuple[Setting, Tried]]:
-        """The settings that were in force long enough."""
+        """The settings with at least `FEWEST_ROUNDS` rounds."""
         return [(setting, tried) for setting, tried in self.tried.items() if tried.rounds >= FEWEST_ROUNDS]
 
     def _begin(self, run: Run, race: Race) -> "SessionLog":
@@ -157,13 +157,13 @@ class SessionLog:
         return replace(fresh, counted=max((line.counted for line in runs if empty and line.tells(empty)), default=0))
 
     def _line(self, rounds: int = 1) -> Line | None:
-        """What there is to say of the run in progress, after so many rounds at least."""
+        """The line of the run in progress; None before it has so many rounds."""
         run, tally = self.race.run, self.race.tallies.get(self.watched)
         if run is None or tally is None or tally.rounds < rounds:
             return None
-        found = (self.summary or {}).get(self.watched) or self.race.figures()[self.watched]
+        figures = (self.summary or {}).get(self.watched) or self.race.figures()[self.watched]
         counted = max(self.counted, tally.rounds)
-        return Line(run.started_at, self.number, opening_of(run.prompt), clean_line(self.watched), found, counted)
+        return Line(run.started_at, self.number, opening_of(run.prompt), clean_line(self.watched), figures, counted)
 
     def _advance(self, event: Start | Round | Knob | End, race: Race) -> "SessionLog":
         after = self
@@ -174,7 +174,7 @@ class SessionLog:
         return replace(after, race=race)
 
     def _count(self, event: Round, in_force: Knobs | None, seconds: float) -> "SessionLog":
-        """Adds a round to what its setting yielded."""
+        """Adds a round to the totals of its setting."""
         setting = self.setting or Setting(clean_line(self.watched), _rounded(self.knobs, in_force))
         if event.round < self.counted:
             return replace(self, setting=setting)

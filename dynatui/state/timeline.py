@@ -34,7 +34,7 @@ class Timeline:
 
     @property
     def events(self) -> list[Event]:
-        """What happened in the run so far, as a recording would hold it."""
+        """The events of the run so far, as a recording would hold them."""
         return run_so_far(self._records)
 
     def rounds(self, method: str) -> int:
@@ -85,7 +85,7 @@ class Place:
 
     @property
     def ahead(self) -> bool:
-        """Whether what is shown has not been played yet."""
+        """Whether the shown round has not been played yet."""
         return self.played is not None and self.round > self.played
 
 
@@ -99,9 +99,9 @@ class Viewpoint:
         self._recorded: Sequence[Event] = ()
         """All events of the recorded run that is played."""
         self._foreseen = Timeline()
-        """What was read of them so far."""
+        """The part of them that was read so far."""
         self._held: RunState | None = None
-        """What is shown while the view does not follow the work."""
+        """The shown state while the view does not follow the work."""
         self._known: RunState | None = None
         """All that was known when the view stopped following; None of a recording, which is known anyway."""
 
@@ -112,12 +112,12 @@ class Viewpoint:
 
     @property
     def state(self) -> RunState:
-        """What is shown."""
+        """The shown state."""
         return self._watched(self.work.state if self._held is None else self._held)
 
     @property
     def whole(self) -> RunState:
-        """All that is known of the run that is shown, what comes after the place that is shown too."""
+        """The last known state of the shown run, later than the shown place where there is more."""
         if self._held is None:
             return self._watched(self._longest.state)
         return self._watched(self._known or self._shown.state)

@@ -34,7 +34,7 @@ class Token:
     node: int | None = None
     """Its node in the round's tree; None for the target's own."""
     probability: float | None = None
-    """What the draft gave it after its parent; None where it was not drafted."""
+    """The draft's probability after its parent; None where it was not drafted."""
     spent_s: float = 0.0
     """Its share of the round's decode time."""
 
@@ -82,8 +82,10 @@ def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
         return ()
     starts = [0, *accumulate(map(len, texts))]
     ignore = re.NOFLAG if any(letter.isupper() for letter in query) else re.IGNORECASE
-    found = re.finditer(r"\s+".join(map(re.escape, words)), "".join(texts), ignore)
-    return tuple(range(bisect_right(starts, each.start()) - 1, bisect_right(starts, each.end() - 1)) for each in found)
+    matches = re.finditer(r"\s+".join(map(re.escape, words)), "".join(texts), ignore)
+    return tuple(
+        range(bisect_right(starts, each.start()) - 1, bisect_right(starts, each.end() - 1)) for each in matches
+    )
 
 
 def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:

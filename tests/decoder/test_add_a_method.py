@@ -92,7 +92,7 @@ def test_it_writes_what_greedy_decoding_writes(tiny_models: TinyModels, played: 
 
 def test_its_knob_is_turned_while_it_decodes_and_the_turn_is_an_event(played: Played) -> None:
     (knob,) = played.turned("burst", "user")
-    assert knob == Knob(method="burst", round=3, name="burst_width", old=2.0, new=5.0, source="user")
+    assert knob == Knob(method="burst", round=3, name="burst_width", old=2.0, new=5.0, source="user", turn=1)
     assert [len(event.tokens) - 1 for event in played.rounds("burst")][:5] == [2, 2, 2, 5, 5]
 
 

@@ -75,7 +75,15 @@ class EndlessEngine:
             if steering.stopped:
                 break
             for turn in steering.turns[turned:]:
-                yield Knob(method="dynatree", round=number, name=turn.name, old=0.5, new=turn.value, source="user")
+                yield Knob(
+                    method="dynatree",
+                    round=number,
+                    name=turn.name,
+                    old=0.5,
+                    new=turn.value,
+                    source="user",
+                    turn=turn.number,
+                )
             turned = len(steering.turns)
             yield from self._round(number, steering)
             time.sleep(self.pause_s)

@@ -11,7 +11,7 @@ from decoder.analysis.metrics import fold
 from decoder.config import Delayed, DynaTree, RulesName, RunConfig
 from decoder.events import Draws, End, Event, Knob, Knobs, Round, Run, Start, Summary, Verification
 from decoder.knobs import KnobName
-from decoder.session.steering import Stage
+from decoder.session.steering import Stage, Turn
 from dynatui.render.ink import Row
 from dynatui.render.scene import Scene
 from dynatui.session import Models, Session
@@ -217,10 +217,11 @@ class ScriptedControls:
         self.edited: list[str] = []
         self.file: Path | None = None
 
-    def turn(self, name: KnobName, value: float, of: RulesName) -> None:
+    def turn(self, name: KnobName, value: float, of: RulesName) -> Turn:
         """Remembers the turn."""
         self.turns.append((name, round(value, 6)))
         self.config = self.config.turned(name, value, of)
+        return Turn(name, value, of, len(self.turns))
 
     def watch(self, method: str) -> None:
         """Remembers the method."""

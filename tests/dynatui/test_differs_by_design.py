@@ -17,7 +17,7 @@ from dynatui.render.scene import Scene
 from dynatui.render.words import BY_DESIGN, WHY_BY_DESIGN
 from dynatui.report.replay import figures_table
 from dynatui.screen.exit_summary import lines as exit_lines
-from dynatui.sources.breakpoints import Conditions, Watch, met
+from dynatui.sources.breakpoints import Conditions, met
 from dynatui.state.run_state import Prompt, RunState, apply
 from dynatui.state.session_log import SessionLog
 from tests.dynatui.scripted_runs import lines, plain_round, run, state_of
@@ -103,10 +103,10 @@ def test_a_run_without_a_screen_says_so() -> None:
 
 def test_the_decoder_is_not_stopped_there() -> None:
     def stops(events: list[Event]) -> list[str]:
-        watch, found = Watch(), list[str]()
+        conditions, state, found = Conditions(frozenset(["difference"])), RunState(), list[str]()
         for event in events:
-            found += [reason] if (reason := met(Conditions(frozenset(["difference"]), 0.3), watch, event)) else []
-            watch = watch.after(event)
+            before, state = state, apply(state, event)
+            found += [reason] if (reason := met(conditions, before, state, event)) else []
         return found
 
     assert stops(OTHER) == stops(UNKNOWN) == []

@@ -20,7 +20,7 @@ from decoder.session.cuda_graph.pending_rounds import Clock, PendingRound, Pendi
 from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
 from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, first_rows, fits, shape
 from decoder.session.host import HostSession
-from decoder.session.knob_state import KnobState, Turned
+from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
@@ -266,7 +266,7 @@ class GraphSession:
             self._host_s = self._device_s = self._charged_s = 0.0
         return charged_s
 
-    def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turned], at_stage: AtStage) -> Outcome:
+    def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turn], at_stage: AtStage) -> Outcome:
         """Goes on from the host, which reads the text anew; what history and the user have done so far stays."""
         self.close()
         self._instead = self._on_host(self._text, self._longest - len(self._text), self._knobs)

@@ -86,7 +86,7 @@ def hold(screen: Screen) -> None:
         if moved is None:
             screen.show_note("history has moved back nothing that you set")
             return
-        name, value = moved.mark.name, moved.mark.old
+        name, value = moved.name, moved.old
         editor.hold({name: value}, screen.viewpoint.newest)
         screen.show_note(f"history is off; {info(name).symbol} stays at {info(name).written(value)}")
 
@@ -195,15 +195,13 @@ def _from_where(state: RunState) -> str:
 def undo(screen: Screen) -> None:
     """What the last key turned, back."""
     if editor := _editor(screen):
-        step = editor.undo(screen.viewpoint.newest)
-        if step is None:
+        turns = editor.undo(screen.viewpoint.newest)
+        if not turns:
             screen.show_note("nothing was turned yet")
             return
-        names = ", ".join(dict.fromkeys(info(name).symbol for name, _ in step.before))
-        whose = "all methods" if step.of == SAMPLING else step.of
-        screen.show_note(
-            f"{names} of {whose} as before" if len(step.before) < _FEW else f"all knobs of {whose} as before"
-        )
+        names = ", ".join(dict.fromkeys(info(turn.name).symbol for turn in turns))
+        whose = next((turn.of for turn in turns if turn.of != SAMPLING), "all methods")
+        screen.show_note(f"{names if len(turns) < _FEW else 'all knobs'} of {whose} as before")
 
 
 def defaults(screen: Screen) -> None:

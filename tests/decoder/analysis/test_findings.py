@@ -23,7 +23,7 @@ def test_one_limit_of_several_methods_and_runs_is_one_finding_with_ranges() -> N
     (finding,) = told({"linear": slow, "fixed": slower}, {"linear": slower})
     assert where(finding.cases) == [("linear", 1), ("fixed", 1), ("linear", 2)]
     assert (
-        finding.said
+        finding.claim
         == "drafting takes 75% to 80% of a round; if it took no time, it would be 4.00 to 5.00 times as fast"
     )
     assert finding.helps.startswith("a smaller draft, or shallower trees")
@@ -31,7 +31,7 @@ def test_one_limit_of_several_methods_and_runs_is_one_finding_with_ranges() -> N
 
 def test_figures_that_are_written_alike_are_no_range() -> None:
     (finding,) = told({"linear": LIMITED["draft"]}, {"linear": LIMITED["draft"]})
-    assert finding.said == "drafting takes 75% of a round; if it took no time, it would be 4.00 times as fast"
+    assert finding.claim == "drafting takes 75% of a round; if it took no time, it would be 4.00 times as fast"
 
 
 def test_each_limit_is_a_finding_the_most_frequent_first() -> None:
@@ -52,8 +52,8 @@ def test_what_would_help_next_is_told_with_those_whom_it_would_help() -> None:
 def test_a_method_for_which_only_another_draft_would_help_is_not_told_to_have_smaller_trees() -> None:
     hopeless = tally(tokens=1, draft_ms=15, verify_ms=4, host_ms=1, levels=1)
     first, second = told({"linear": LIMITED["draft"], "fixed": hopeless})
-    assert first.said.startswith("drafting takes 75%")
-    assert second.said.startswith("drafting takes 75%")
+    assert first.claim.startswith("drafting takes 75%")
+    assert second.claim.startswith("drafting takes 75%")
     assert "--methods ar" in second.helps
     assert where(second.cases) == [("fixed", 1)]
     assert "--methods ar" not in first.helps
@@ -62,7 +62,7 @@ def test_a_method_for_which_only_another_draft_would_help_is_not_told_to_have_sm
 def test_texts_that_repeat_themselves_are_a_finding_of_their_own() -> None:
     looping = structs.replace(LIMITED["draft"], log=TokenLog().plus([1, 2] * (2 * ROUNDS)))
     *_, last = told({"linear": LIMITED["draft"], "fixed": looping})
-    assert "repeats itself" in last.said
+    assert "repeats itself" in last.claim
     assert where(last.cases) == [("fixed", 1)]
 
 

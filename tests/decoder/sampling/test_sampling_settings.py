@@ -64,4 +64,4 @@ def test_changes_are_in_force_from_their_positions_on() -> None:
         0,
     ]
     assert [schedule.greedy_from(place) for place in (0, 9, 29, 30)] == [False, False, False, True]
-    assert [(start, new.temperature) for start, _, new in schedule.since(1)] == [(20, 0.3), (30, 0.0)]
+    assert [(start, sampling.temperature) for start, sampling in schedule.in_force(20)] == [(20, 0.3), (30, 0.0)]

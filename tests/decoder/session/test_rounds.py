@@ -332,7 +332,7 @@ def test_a_paused_run_waits(tiny_models: TinyModels) -> None:
 
 
 def steered(
-    tiny_models: TinyModels, config: RunConfig, at: int, turn: Callable[[Steering], None], dtype: str = "float64"
+    tiny_models: TinyModels, config: RunConfig, at: int, turn: Callable[[Steering], object], dtype: str = "float64"
 ) -> Played:
     """A run in which the user turns knobs when the first method's round `at - 1` is over."""
     steering, events = Steering(), list[Event]()
@@ -343,7 +343,7 @@ def steered(
     return Played(events)
 
 
-def turning(turns: list[tuple[KnobName, float]]) -> Callable[[Steering], None]:
+def turning(turns: list[tuple[KnobName, float]]) -> Callable[[Steering], object]:
     """Turns these knobs, one after the other."""
 
     def turn(steering: Steering) -> None:

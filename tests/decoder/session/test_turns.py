@@ -91,6 +91,16 @@ def test_a_turn_to_greedy_that_comes_in_the_middle_of_trees_is_told_of_every_nod
     assert len(texts) == 1
 
 
+def test_turns_of_temperature_before_a_token_are_told_as_the_last_of_them_unless_they_lead_back(
+    tiny_models: TinyModels,
+) -> None:
+    config = RunConfig(("dynatree", "ar"), 24, temperature=0.6)
+    turns = {1: [("temperature", 0.8), ("temperature", 1.0)], 3: [("temperature", 0.2), ("temperature", 1.0)]}
+    played = steered(tiny_models, "neox", "float32", config, turns)
+    for method in config.methods:
+        assert [(event.old, event.new, event.turn) for event in played.turned(method, "user")] == [(0.6, 1.0, 2)]
+
+
 def tree_pairs(event: Round) -> list[tuple[float, float]]:
     """Of each drafted node, the draft's own log-probability and the one by which the tree grew."""
     return list(zip(event.draft_logprobs[1:], event.logprobs[1:], strict=True))
@@ -152,7 +162,7 @@ def test_a_turn_is_told_before_its_first_round_with_the_value_that_it_took(
     name: KnobName = "k" if method == "linear" else "fixed_depth"
     played = steered(tiny_models, "neox", "float32", RunConfig((method,), 24), {2: [(name, 99)]})
     (told,) = [event for event in played.events if isinstance(event, Knob)]
-    assert told == Knob(method=method, round=2, name=name, old=5, new=32, source="user")
+    assert told == Knob(method=method, round=2, name=name, old=5, new=32, source="user", turn=1)
     rounds = [event.round for event in played.events[: played.events.index(told)] if isinstance(event, Round)]
     assert rounds == [0, 1]
 

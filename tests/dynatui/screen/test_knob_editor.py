@@ -3,7 +3,7 @@
 import os
 import random
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from dynatui.cli import main as cli
 from dynatui.knobs import sliders_of
 from dynatui.prompts import load
 from dynatui.record.command_line import command_line
-from dynatui.screen.knob_editor import KnobEditor, Step
+from dynatui.screen.knob_editor import KnobEditor
 from dynatui.session import Session
 from dynatui.state.run_state import RunState
 from tests.dynatui.scripted_runs import run, sampled_run, state_of, tree_round, turned_temperature
@@ -44,10 +44,11 @@ class Engine:
     sets: set[RulesName] = field(default_factory=set)
     """Parameter sets that were turned."""
 
-    def turn(self, name: KnobName, value: float, of: RulesName) -> None:
+    def turn(self, name: KnobName, value: float, of: RulesName) -> Turn:
         self.turns.append((name, value))
         self.sets.add(of)
         self.config = self.config.turned(name, value, of)
+        return Turn(name, value, of, len(self.turns))
 
 
 @pytest.fixture
@@ -63,6 +64,11 @@ def editor(engine: Engine) -> KnobEditor:
 def at(d0: float = 5.0, tau_h: float = 0.9) -> RunState:
     """In force, after history."""
     return state_of([run(), tree_round(0, d0=d0, tau_h=tau_h)])
+
+
+def in_force(method: str, turn: int) -> Knob:
+    """One of the turns of tau_h has come into force."""
+    return Knob(method=method, round=1, name="tau_h", old=0.9, new=0.85, source="user", turn=turn)
 
 
 def test_a_knob_is_turned_from_where_history_has_moved_it(editor: KnobEditor, engine: Engine) -> None:
@@ -83,7 +89,7 @@ def test_a_key_between_two_turns_that_come_into_force_is_not_lost(preset: str) -
     editor = KnobEditor(engine)
     editor.move("tau_h", -0.05, at())
     editor.move("tau_h", -0.05, at())
-    editor.take(Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.85, source="user"))
+    editor.take(in_force("dynatree", 1))
     assert editor.wanted(at(tau_h=0.85)) == {"tau_h": 0.8}
     editor.move("tau_h", -0.05, at(tau_h=0.85))
     assert [value for _, value in engine.turns] == [0.85, 0.8, 0.75]
@@ -93,7 +99,7 @@ def test_a_turn_is_pending_until_one_method_has_applied_all_of_them(editor: Knob
     editor.move("tau_h", -0.05, at())
     editor.move("tau_h", -0.05, at())
     for method in ("dynatree", "alg1"):
-        editor.take(Knob(method=method, round=1, name="tau_h", old=0.9, new=0.85, source="user"))
+        editor.take(in_force(method, 1))
     assert editor.wanted(at(tau_h=0.85)) == {"tau_h": 0.8}
 
 
@@ -107,23 +113,23 @@ def test_steps_add_up_to_the_value_that_people_write(editor: KnobEditor, engine:
 
 def test_what_is_in_force_is_no_longer_wanted(editor: KnobEditor) -> None:
     editor.move("tau_h", -0.05, at())
-    editor.take(Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.85, source="user"))
+    editor.take(in_force("dynatree", 1))
     assert editor.wanted(at()) == {}
 
 
 def test_undo_goes_back_turn_by_turn(editor: KnobEditor, engine: Engine) -> None:
     editor.set({"tau_l": 0.3}, at())
     editor.set({"n_max": 64}, at())
-    assert editor.undo(at()) == Step("dynatree", (("n_max", 256.0),))
-    assert editor.undo(at()) == Step("dynatree", (("tau_l", 0.4),))
-    assert editor.undo(at()) is None
+    assert editor.undo(at()) == [Turn("n_max", 256.0, "dynatree")]
+    assert editor.undo(at()) == [Turn("tau_l", 0.4, "dynatree")]
+    assert editor.undo(at()) == []
     assert engine.turns[-2:] == [("n_max", 256.0), ("tau_l", 0.4)]
 
 
 def test_a_turn_against_the_stop_is_none_and_leaves_nothing_to_undo(editor: KnobEditor, engine: Engine) -> None:
     editor.set({"d0": 99}, at(d0=7.0))
     assert engine.turns == []
-    assert editor.undo(at()) is None
+    assert editor.undo(at()) == []
 
 
 def test_the_defaults_are_what_the_program_was_started_with() -> None:
@@ -208,7 +214,7 @@ def test_presets_are_of_dynatree(editor: KnobEditor, engine: Engine, method: str
 
 def test_undo_goes_back_in_the_method_that_was_turned(editor: KnobEditor, engine: Engine) -> None:
     editor.set({"d0": 3}, watching("auto"))
-    assert editor.undo(watching("linear")) == Step("auto", (("d0", 8.0),))
+    assert editor.undo(watching("linear")) == [Turn("d0", 8.0, "auto")]
     assert engine.config == PAPER
 
 
@@ -269,21 +275,20 @@ def test_temperature_and_top_p_are_turned_for_all_methods_from_any(method: str) 
 
 
 def test_a_turned_temperature_is_pending_in_each_method_until_that_comes_there() -> None:
-    editor, _ = warm("dynatree", "ar")
+    (editor, _), began = warm("dynatree", "ar"), sampled_run(("dynatree", "ar"))
     editor.move("temperature", 0.05, watching("dynatree"))
     editor.move("temperature", 0.05, watching("dynatree"))
-    editor.take(turned_temperature("dynatree", 3, 0.6, 0.7))
-    assert editor.wanted(watching("dynatree")) == {}, "two turns before a token are one"
-    assert editor.wanted(watching("ar")) == {"temperature": 0.7}
-    editor.take(structs.replace(sampled_run(("dynatree", "ar")), temperature=0.7))
-    assert editor.wanted(watching("ar")) == {}
+    state = state_of([began, turned_temperature("dynatree", 3, 0.6, 0.7)])
+    assert editor.wanted(state) == {}, "two turns before a token are one"
+    assert editor.wanted(structs.replace(state, chosen="ar")) == {"temperature": 0.7}
+    assert editor.wanted(structs.replace(state_of([structs.replace(began, temperature=0.7)]), chosen="ar")) == {}
 
 
 def test_a_temperature_that_was_turned_back_before_a_token_is_not_pending() -> None:
     editor, engine = warm("dynatree", "ar")
     editor.move("temperature", 0.05, watching("dynatree"))
-    assert editor.undo(watching("ar")) == Step(SAMPLING, (("temperature", 0.6),))
-    assert editor.wanted(watching("dynatree")) == {}
+    assert editor.undo(watching("ar")) == [Turn("temperature", 0.6, SAMPLING)]
+    assert editor.wanted(state_of([sampled_run(("dynatree", "ar"))])) == {}
     assert engine.config.sampling.temperature == 0.6
 
 
@@ -317,10 +322,14 @@ def press(editor: KnobEditor, key: str, state: RunState) -> None:
     actions[key]()
 
 
+def numbered(turns: Sequence[tuple[KnobName, float]]) -> tuple[Turn, ...]:
+    return tuple(Turn(name, value, "dynatree", number) for number, (name, value) in enumerate(turns, 1))
+
+
 def decode(decoding: KnobState, editor: KnobEditor, engine: Engine, luck: random.Random) -> None:
     """As many rounds as history looks back at."""
-    for turned in decoding.apply(tuple(Turn(name, value) for name, value in engine.turns)):
-        editor.take(Knob(method="dynatree", round=1, name=turned.name, old=0, new=0, source="user"))
+    for turn in decoding.apply(numbered(engine.turns)):
+        editor.take(Knob(method="dynatree", round=1, name=turn.name, old=0, new=0, source="user", turn=turn.number))
     for _ in range(12):
         decoding.learn(luck.random())
 
@@ -342,7 +351,7 @@ def test_whatever_keys_are_pressed_the_command_line_says_what_the_user_set(
             decode(decoding, editor, engine, luck)
         else:
             press(editor, key, state)
-    decoding.apply(tuple(Turn(name, value) for name, value in engine.turns))
+    decoding.apply(numbered(engine.turns))
     if not engine.config.of(DynaTree).history:
         assert decoding.rules == engine.config.of(DynaTree)
     line = command_line(Session(load.embedded(), config=engine.config))
@@ -387,7 +396,7 @@ def test_whatever_keys_are_pressed_every_knob_is_a_number_as_short_as_its_grid(
     for name, value in engine.turns:
         assert decimals(value) <= KNOBS[name].digits, (name, value)
     if not rules.history:
-        decoding.apply(tuple(Turn(name, value) for name, value in engine.turns))
+        decoding.apply(numbered(engine.turns))
         assert decoding.rules == rules
 
 

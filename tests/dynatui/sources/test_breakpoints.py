@@ -7,18 +7,24 @@ import pytest
 from msgspec import structs
 
 from decoder.events import End, Event, Knob, Round, Start
-from dynatui.sources.breakpoints import BREAKS, EXPLANATIONS, LABELS, Break, Conditions, Watch, met
+from dynatui.sources.breakpoints import BREAKS, EXPLANATIONS, LABELS, Break, Conditions, met
+from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import plain_round, run, tree_round, turned_temperature
 
 
 def _stops(on: Break, events: Iterable[Event], limit: float = 0.3) -> list[str]:
-    watch, found = Watch(), []
+    conditions, state, found = Conditions(frozenset([on]), limit), RunState(), []
     for event in events:
-        reason = met(Conditions(frozenset([on]), limit), watch, event)
-        if reason:
+        before, state = state, apply(state, event)
+        if reason := met(conditions, before, state, event):
             found.append(reason)
-        watch = watch.after(event)
     return found
+
+
+def _stop(conditions: Conditions, begun: Event, event: Event, chosen: str = "") -> str | None:
+    """What the first event of a run stops."""
+    before = apply(RunState(chosen=chosen), begun)
+    return met(conditions, before, apply(before, event), event)
 
 
 def _events(*events: Event) -> list[Event]:
@@ -48,8 +54,7 @@ def test_a_condition_is_toggled() -> None:
 
 
 def test_nothing_stops_while_no_condition_is_on() -> None:
-    watch = Watch().after(run())
-    assert met(Conditions(), watch, _round(0, accepted=())) is None
+    assert _stop(Conditions(), run(), _round(0, accepted=())) is None
 
 
 def test_a_round_of_which_nothing_was_accepted() -> None:
@@ -84,7 +89,7 @@ def test_no_tree_is_full_where_there_is_no_number_of_nodes() -> None:
 def test_another_method_is_judged_once_it_is_watched() -> None:
     begun = run(("dynatree", "auto"))
     event = structs.replace(_round(0), method="auto", accepted=[], committed=[7])
-    found = [met(Conditions(frozenset({"rejected"})), Watch(chosen=name).after(begun), event) for name in ("", "auto")]
+    found = [_stop(Conditions(frozenset({"rejected"})), begun, event, name) for name in ("", "auto")]
     assert found == [None, "nothing accepted of 5 drafted, round 1"]
 
 
@@ -161,10 +166,6 @@ def test_without_another_text_of_ar_nothing_can_differ(methods: tuple[str, str])
         run(methods), *(structs.replace(plain_round(name, 0), committed=[ord(name[0])]) for name in methods)
     )
     assert _stops("difference", events) == []
-    watch = Watch()
-    for event in events:
-        watch = watch.after(event)
-    assert watch.ahead == ()
 
 
 def test_a_new_run_begins_anew() -> None:
@@ -173,9 +174,11 @@ def test_a_new_run_begins_anew() -> None:
 
 
 def test_several_reasons_are_told_together() -> None:
-    watch = Watch().after(_begun(n_max=5))
     both = Conditions(frozenset(["rejected", "full"]))
-    assert met(both, watch, _round(3, ())) == "nothing accepted of 5 drafted; the tree is full with 5 nodes, round 4"
+    assert (
+        _stop(both, _begun(n_max=5), _round(3, ()))
+        == "nothing accepted of 5 drafted; the tree is full with 5 nodes, round 4"
+    )
 
 
 def test_other_events_never_stop() -> None:

@@ -24,7 +24,7 @@ from dynatui.sources.playback import TraceSource
 from dynatui.sources.source import bounded_speed, readable_speed
 from dynatui.state.run_state import Failure, Loading, Prompt
 from tests.dynatui.fake_engine import FakeEngine
-from tests.dynatui.scripted_runs import run, runs_of, story, tree_round
+from tests.dynatui.scripted_runs import plain_round, run, runs_of, story, tree_round
 
 OWN_PAIR = Models(target="big", draft="small")
 PATIENCE_S = 60.0
@@ -410,6 +410,16 @@ def test_decoding_pauses_by_itself_at_a_condition(source: EngineSource, script: 
     assert "full" in source.broke
     source.set_paused(paused=False)
     assert source.broke == ""
+
+
+def test_a_condition_that_is_switched_on_late_knows_the_run_and_the_watched_method(source: EngineSource) -> None:
+    differing = structs.replace(plain_round("linear", 0), committed=[99])
+    for event in (run(("dynatree", "linear", "ar")), differing):
+        source._take(event)
+    source.watch("linear")
+    source.break_on(Conditions(frozenset({"difference"})))
+    source._take(plain_round("ar", 0))
+    assert source.broke == "linear differs from ar at token 0, round 1 of ar"
 
 
 def test_a_finished_prompt_stays_as_long_as_the_user_holds_it(source: EngineSource, script: Script) -> None:

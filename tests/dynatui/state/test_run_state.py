@@ -114,7 +114,7 @@ def test_every_turn_is_noted_with_historys_reason() -> None:
     mine = Knob(method="dynatree", round=1, name="tau_l", old=0.4, new=0.3, source="user")
     moved = Knob(method="dynatree", round=2, name="d0", old=5.0, new=6.0, source="history")
     state = state_of([run(), tree_round(0), mine, tree_round(1), moved])
-    assert [(change.mark.name, change.by_user) for change in state.lane.changes] == [("tau_l", True), ("d0", False)]
+    assert [(change.name, change.by_user) for change in state.lane.changes] == [("tau_l", True), ("d0", False)]
     assert state.lane.changes[0].acceptance is None
     assert state.lane.changes[1].acceptance == pytest.approx(2 / 3)
 
