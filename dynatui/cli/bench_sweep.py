@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from importlib.util import find_spec
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from decoder.bench.database import DatabaseUrl, of_file, understood
 from decoder.bench.sweep.job import OnSettings
 from decoder.bench.sweep.spaces import SPACES, Axes, Space, axes_with, axis_values, space_named
 from decoder.errors import ConfigError, quoted, require, shortened
@@ -20,8 +20,6 @@ from dynatui.cli.options import Given, expanded
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
-
     from decoder.bench.sweep.measuring import Ready
 
 EVERY_S = 5.0
@@ -112,7 +110,6 @@ def sweep(
     Every trial decodes the prompts by one setting, by ar and by a reference, turn by turn. Texts are as long as T
     says, whatever ends them. A text that differs from ar's has no speed.
     """
-    _require_optuna()
     typed = settings.typed(context)
     require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave it out")
     if show:
@@ -133,8 +130,8 @@ def sweep(
     return run_and_report(lambda: _measured(job, _made(_url(storage, output)), study, workers), json_file)
 
 
-def _measured(job: OnSettings, url: "URL", study: str | None, workers: int) -> Measured:
-    from decoder.bench.sweep.processes import Task  # noqa: PLC0415 - imports optuna
+def _measured(job: OnSettings, url: DatabaseUrl, study: str | None, workers: int) -> Measured:
+    from decoder.bench.sweep.processes import Task  # noqa: PLC0415 - imports what only a sweep needs
     from decoder.bench.sweep.watching import watched  # noqa: PLC0415
     from dynatui.cli.sweep_progress import Progress  # noqa: PLC0415
 
@@ -159,8 +156,8 @@ def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
     return ready(job, note)
 
 
-def _shown(url: "URL", study: str | None, *, interrupted: bool = False) -> Measured:
-    from decoder.bench.sweep.table import on_sweep  # noqa: PLC0415 - imports optuna
+def _shown(url: DatabaseUrl, study: str | None, *, interrupted: bool = False) -> Measured:
+    from decoder.bench.sweep.table import on_sweep  # noqa: PLC0415 - imports what only a sweep needs
     from decoder.bench.sweep.watching import looked_up  # noqa: PLC0415
 
     report = looked_up(url, study)
@@ -181,16 +178,14 @@ def _axes(space: Space, given: Sequence[str]) -> Axes:
     return axes_with(space, found)
 
 
-def _url(storage: str | None, output: Path) -> "URL":
-    from decoder.bench.sweep.database import of_file, understood  # noqa: PLC0415 - imports optuna
-
-    return understood(of_file(output / FILE) if storage is None else storage)
+def _url(storage: str | None, output: Path) -> DatabaseUrl:
+    return of_file(output / FILE) if storage is None else understood(storage)
 
 
-def _made(url: "URL") -> "URL":
+def _made(url: DatabaseUrl) -> DatabaseUrl:
     """The same, once there is a folder for its file."""
-    if url.drivername == "sqlite" and url.database is not None:
-        folder = Path(url.database).parent
+    if url.file is not None:
+        folder = url.file.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -198,11 +193,6 @@ def _made(url: "URL") -> "URL":
                 f"cannot make the folder {shortened(folder)}: {error.strerror}; let --output or --storage name another"
             ) from None
     return url
-
-
-def _require_optuna() -> None:
-    if find_spec("optuna") is None:
-        raise ConfigError("a sweep needs optuna, which is not installed; run pip install 'dynatui[bench]'")
 
 
 def _refuse_beside_show(typed: Mapping[str, Any]) -> None:
