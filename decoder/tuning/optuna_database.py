@@ -9,7 +9,7 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from decoder.bench.database import CONNECT_S, PATIENCE_S, DatabaseUrl, driver_missing
+from decoder.bench.database import PATIENCE_S, PATIENT, Database, driver
 from decoder.errors import DatabaseError, first_line
 
 NO_ROW = "Record does not exist."
@@ -17,15 +17,15 @@ NO_ROW = "Record does not exist."
 
 
 @contextmanager
-def opened(url: DatabaseUrl) -> Iterator[RDBStorage]:
+def opened(database: Database) -> Iterator[RDBStorage]:
     """A database to read and write, closed at the end; its tables are made where there are none.
 
     Raises:
         DatabaseError: It cannot be reached or written, or is no database of this version of Optuna.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # what goes wrong is raised, too
-    with reported(url):
-        storage = _storage(url)
+    with reported(database):
+        storage = _storage(database)
     try:
         yield storage
     finally:
@@ -34,7 +34,7 @@ def opened(url: DatabaseUrl) -> Iterator[RDBStorage]:
 
 
 @contextmanager
-def reported(url: DatabaseUrl) -> Iterator[None]:
+def reported(database: Database) -> Iterator[None]:
     """Within, what a database or its driver says becomes one line.
 
     Raises:
@@ -43,37 +43,36 @@ def reported(url: DatabaseUrl) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, StorageInternalError) as error:
-        raise url.unusable(_reason(error)) from error
-    except ImportError as error:
-        raise driver_missing() from error
+        raise database.unusable(_reason(error)) from error
     except KeyError as error:
         if error.args != (NO_ROW,):
             raise
-        raise DatabaseError(f"the study is gone from {url.shown}; run the same command again to begin anew") from error
+        raise DatabaseError(
+            f"the study is gone from {database.shown}; run the same command again to begin anew"
+        ) from error
 
 
-def _storage(url: DatabaseUrl) -> RDBStorage:
-    template = url.text.replace("{", "{{").replace("}", "}}")
+def _storage(database: Database) -> RDBStorage:
+    template = database.url.replace("{", "{{").replace("}", "}}")
     try:
-        return RDBStorage(template, engine_kwargs=_how(url))
+        return RDBStorage(template, engine_kwargs=_how(database))
     except RuntimeError as error:
-        raise DatabaseError(f"{url.shown} is of another version of Optuna: {first_line(error)}") from error
+        raise DatabaseError(f"{database.shown} is of another version of Optuna: {first_line(error)}") from error
 
 
-def _how(url: DatabaseUrl) -> dict[str, Any]:
+def _how(database: Database) -> dict[str, Any]:
     """How SQLAlchemy connects."""
-    if url.file is not None:
+    if database.file is not None:
         return {"connect_args": {"timeout": PATIENCE_S}}
-    settings = f"-c lock_timeout={PATIENCE_S}s"
-    return {"pool_pre_ping": True, "connect_args": {"connect_timeout": CONNECT_S, "options": settings}}
+    driver()
+    return {"pool_pre_ping": True, "connect_args": PATIENT}
 
 
-def _reason(error: BaseException) -> str:
-    """What the driver said first, without the statement and the links that SQLAlchemy adds."""
+def _reason(error: BaseException) -> BaseException:
+    """What the driver raised first, without the statement and the links that SQLAlchemy adds."""
     found = first = error
     chain: BaseException | None = error
     while chain is not None:  # a full disk ends SQLite's transaction, so that to roll it back fails too
         found = chain if isinstance(chain, DBAPIError) else found
         chain = chain.__cause__ or chain.__context__
-    said = found.orig if isinstance(found, DBAPIError) and found.orig is not None else first
-    return first_line(said)
+    return found.orig if isinstance(found, DBAPIError) and found.orig is not None else first

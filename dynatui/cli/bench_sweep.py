@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from decoder.bench.database import DatabaseUrl, of_file, understood
+from decoder.bench.database import Database, of_file, understood
 from decoder.bench.sweep.job import OnSettings
 from decoder.bench.sweep.spaces import SPACES, Axes, Space, axes_with, axis_values, space_named
 from decoder.errors import ConfigError, quoted, require, shortened
@@ -114,7 +114,7 @@ def sweep(
     require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave it out")
     if show:
         _refuse_beside_show(typed)
-        return run_and_report(lambda: _shown(_url(storage, output), study), json_file)
+        return run_and_report(lambda: _shown(_database(storage, output), study), json_file)
     require(space is not None, f"no space was named; give one of {', '.join(SPACES)}")
     swept = space_named(space or "")
     job = OnSettings(
@@ -127,16 +127,16 @@ def sweep(
         **models,
     )
     job.asked()
-    return run_and_report(lambda: _measured(job, _made(_url(storage, output)), study, workers), json_file)
+    return run_and_report(lambda: _measured(job, _made(_database(storage, output)), study, workers), json_file)
 
 
-def _measured(job: OnSettings, url: DatabaseUrl, study: str | None, workers: int) -> Measured:
+def _measured(job: OnSettings, database: Database, study: str | None, workers: int) -> Measured:
     from decoder.bench.sweep.processes import Task  # noqa: PLC0415 - imports what only a sweep needs
     from decoder.bench.sweep.watching import watched  # noqa: PLC0415
     from dynatui.cli.sweep_progress import Progress  # noqa: PLC0415
 
     name, interrupted, progress = None, False, Progress()
-    task = Task(partial(_prepared, job), url, study)
+    task = Task(partial(_prepared, job), database, study)
     try:
         with progress.shown(), closing(watched(task, workers, EVERY_S, streams.say)) as reports:
             for report in reports:
@@ -146,7 +146,7 @@ def _measured(job: OnSettings, url: DatabaseUrl, study: str | None, workers: int
         interrupted = True
     if name is None:
         raise KeyboardInterrupt
-    return _shown(url, name, interrupted=interrupted)
+    return _shown(database, name, interrupted=interrupted)
 
 
 def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
@@ -156,11 +156,11 @@ def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
     return ready(job, note)
 
 
-def _shown(url: DatabaseUrl, study: str | None, *, interrupted: bool = False) -> Measured:
+def _shown(database: Database, study: str | None, *, interrupted: bool = False) -> Measured:
     from decoder.bench.sweep.table import on_sweep  # noqa: PLC0415 - imports what only a sweep needs
     from decoder.bench.sweep.watching import looked_up  # noqa: PLC0415
 
-    report = looked_up(url, study)
+    report = looked_up(database, study)
     return Measured(on_sweep(report), report, interrupted)
 
 
@@ -178,21 +178,21 @@ def _axes(space: Space, given: Sequence[str]) -> Axes:
     return axes_with(space, found)
 
 
-def _url(storage: str | None, output: Path) -> DatabaseUrl:
+def _database(storage: str | None, output: Path) -> Database:
     return of_file(output / FILE) if storage is None else understood(storage)
 
 
-def _made(url: DatabaseUrl) -> DatabaseUrl:
+def _made(database: Database) -> Database:
     """The same, once there is a folder for its file."""
-    if url.file is not None:
-        folder = url.file.parent
+    if database.file is not None:
+        folder = database.file.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(
                 f"cannot make the folder {shortened(folder)}: {error.strerror}; let --output or --storage name another"
             ) from None
-    return url
+    return database
 
 
 def _refuse_beside_show(typed: Mapping[str, Any]) -> None:

@@ -15,9 +15,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Protocol, TypeAlias
 
-from decoder.bench.database import DatabaseUrl
+from decoder.bench.database import Database
 from decoder.bench.sweep.asked import Asked
-from decoder.bench.sweep.trials import GRACE_S, HEARTBEAT_S, joined, noted, opened, worker_name
+from decoder.bench.sweep.trials import GRACE_S, HEARTBEAT_S, joined, make, noted, worker_name
 from decoder.bench.sweep.worker import Measure, work
 from decoder.errors import DecoderError, ModelError
 
@@ -47,7 +47,7 @@ class Task:
 
     prepare: Callable[[Callable[[str], None]], ReadyWorker]
     """(note) -> what is ready."""
-    storage: DatabaseUrl
+    storage: Database
     study: str | None = None
     """None: named by what is asked."""
     heartbeat_s: float = HEARTBEAT_S
@@ -132,9 +132,9 @@ def _worker(task: Task, pipe: Connection) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        database = opened(task.storage)  # before models are loaded, which takes long
+        make(task.storage)  # before models are loaded, which takes long
         ready = task.prepare(pipe.send)
-        sweep = joined(database, ready.asked, task.study, task.heartbeat_s, task.grace_s)
+        sweep = joined(task.storage, ready.asked, task.study, task.heartbeat_s, task.grace_s)
         noted(sweep, ready.machine)
         pipe.send(Joined(sweep.study, worker_name()))
         work(sweep, ready.measure)

@@ -91,7 +91,7 @@ def read(sweep: Sweep) -> SweepReport:
     by_key = {key: row for key, *row in rows}
     return SweepReport(
         study=sweep.study,
-        storage=sweep.database.url.shown,
+        storage=sweep.database.shown,
         asked=sweep.asked,
         machines={name: msgspec.json.decode(about) for name, about in machines},
         trials=tuple(_trial(setting, *by_key[setting.key]) for setting in sweep.asked.settings),

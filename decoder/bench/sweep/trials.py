@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from decoder.bench import database
-from decoder.bench.database import Database, DatabaseUrl, Transaction
+from decoder.bench.database import Database, Transaction
 from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.outcome import Outcome, Result
 from decoder.bench.sweep.spaces import Setting
@@ -62,32 +61,30 @@ class Claim:
     """Among all claims of its study."""
 
 
-def opened(url: DatabaseUrl) -> Database:
-    """A database of sweeps; made if there is none.
-
-    Raises:
-        DatabaseError: It cannot be used, or holds sweeps of an earlier version.
-    """
-    found = database.opened(url, TABLES)
-    _refuse_earlier(found)
-    return found
-
-
-def looked_into(url: DatabaseUrl) -> Database:
-    """A database of sweeps that is there already, for looking at it.
+def require_sweeps(database: Database) -> None:
+    """For looking at a database, which makes none.
 
     Raises:
         DatabaseError: It cannot be reached, or holds no sweeps of this version.
     """
-    if url.file is not None and not url.file.is_file():
-        raise DatabaseError(f"there is no database {shortened(url.file)}; run a sweep first, or name its --storage")
-    found = Database(url)
-    _refuse_earlier(found)
-    with found.reading() as transaction:
-        empty = not transaction.has_table("sweeps")
-    if empty:
-        raise DatabaseError(f"{url.shown} holds no sweep; run one first, or name its --storage")
-    return found
+    file = database.file
+    if file is not None and not file.is_file():
+        raise DatabaseError(f"there is no database {shortened(file)}; run a sweep first, or name its --storage")
+    with database.reading() as transaction:
+        _refuse_earlier(database, transaction)
+        if not transaction.has_table("sweeps"):
+            raise DatabaseError(f"{database.shown} holds no sweep; run one first, or name its --storage")
+
+
+def make(database: Database) -> None:
+    """Makes a database of sweeps, if there is none.
+
+    Raises:
+        DatabaseError: It cannot be used, or holds sweeps of an earlier version.
+    """
+    database.make(TABLES)
+    with database.reading() as transaction:
+        _refuse_earlier(database, transaction)
 
 
 def joined(
@@ -241,7 +238,7 @@ def _of(sweep: Sweep) -> Iterator[Transaction]:
     with sweep.database.alone() as transaction:
         if not transaction.rows("SELECT 1 FROM sweeps WHERE study = ?", sweep.study):
             raise DatabaseError(
-                f"the study is gone from {sweep.database.url.shown}; run the same command again to begin anew"
+                f"the study is gone from {sweep.database.shown}; run the same command again to begin anew"
             )
         yield transaction
 
@@ -255,14 +252,11 @@ def _asked(study: str, text: str) -> Asked:
         ) from None
 
 
-def _refuse_earlier(database: Database) -> None:
+def _refuse_earlier(database: Database, transaction: Transaction) -> None:
     """Refuses a database in which sweeps are studies of Optuna: their trials are not read any more."""
-    with database.reading() as transaction:
-        earlier = transaction.has_table("study_user_attributes") and transaction.rows(
-            "SELECT 1 FROM study_user_attributes WHERE key = 'asked' LIMIT 1"
-        )
-    if earlier:
+    earlier = "SELECT 1 FROM study_user_attributes WHERE key = 'asked' LIMIT 1"
+    if transaction.has_table("study_user_attributes") and transaction.rows(earlier):
         raise DatabaseError(
-            f"{database.url.shown} holds sweeps of an earlier version, as studies of Optuna; show them with that "
+            f"{database.shown} holds sweeps of an earlier version, as studies of Optuna; show them with that "
             "version, and let --output or --storage name another place for new ones"
         )

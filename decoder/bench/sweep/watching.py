@@ -3,21 +3,22 @@
 from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 
-from decoder.bench.database import DatabaseUrl
+from decoder.bench.database import Database
 from decoder.bench.sweep.processes import Joined, Task, working
 from decoder.bench.sweep.report import SweepReport, read
-from decoder.bench.sweep.trials import Sweep, found, given_back, looked_into
+from decoder.bench.sweep.trials import Sweep, found, given_back, require_sweeps
 from decoder.errors import DatabaseError
 
 
-def looked_up(url: DatabaseUrl, study: str | None) -> SweepReport:
+def looked_up(database: Database, study: str | None) -> SweepReport:
     """What is known of a study; without a name, of the only one.
 
     Raises:
         ConfigError: There is no such study, or more than one to choose from.
         DatabaseError: The database cannot be read, or is none of sweeps.
     """
-    return read(found(looked_into(url), study))
+    require_sweeps(database)
+    return read(found(database, study))
 
 
 def watched(
@@ -35,7 +36,7 @@ def watched(
         yield from _reports(task, workers, every_s, note, known)
     except (GeneratorExit, KeyboardInterrupt):
         if known:
-            given_back(found(looked_into(task.storage), known[0].study), [each.worker for each in known])
+            given_back(found(task.storage, known[0].study), [each.worker for each in known])
         raise
 
 
@@ -50,7 +51,7 @@ def _reports(
                 note(said)
             elif isinstance(said, Joined):
                 known.append(said)
-                sweep = sweep or found(looked_into(task.storage), said.study)
+                sweep = sweep or found(task.storage, said.study)
             if sweep is not None:
                 # A database may be away for a moment; if it stays away, a worker says so.
                 report = None

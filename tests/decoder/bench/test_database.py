@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from decoder.bench.database import Database, DatabaseUrl, of_file, opened, understood
+from decoder.bench.database import Database, of_file, understood
 from decoder.errors import ConfigError, DatabaseError
 
 TABLES = ("CREATE TABLE IF NOT EXISTS birds (name TEXT)",)
+
+
+def birds_in(database: Database) -> Database:
+    """The same with a table in it."""
+    database.make(TABLES)
+    return database
 
 
 def changed(database: Database, *statements: str) -> None:
@@ -44,7 +50,7 @@ def test_what_is_no_database_to_share_is_refused(text: str, line: str) -> None:
 @pytest.mark.parametrize("text", ["postgres://ada:secret@host/x", "postgresql://ada:secret@host/x"])
 def test_a_server_is_reached_by_one_driver_and_shown_without_its_password(text: str) -> None:
     url = understood(text)
-    assert url.text == "postgresql+psycopg://ada:secret@host/x"
+    assert url.url == "postgresql+psycopg://ada:secret@host/x"
     assert url.shown == "postgresql+psycopg://ada:***@host/x"
 
 
@@ -55,14 +61,14 @@ def test_where_there_is_no_password_all_is_shown(text: str) -> None:
 
 def test_a_file_may_have_any_name(tmp_path: Path) -> None:
     path = tmp_path / "what? {0} #1%20.db"
-    opened(of_file(path), TABLES)
+    birds_in(of_file(path))
     assert path.exists()
 
 
 def test_a_server_that_is_not_there_is_one_line() -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(DatabaseError) as caught:
-        opened(understood("postgresql://127.0.0.1:1/x"), TABLES)
+        birds_in(understood("postgresql://127.0.0.1:1/x"))
     said = str(caught.value)
     assert said.startswith("cannot use the database postgresql+psycopg://127.0.0.1:1/x: connection failed")
     assert "\n" not in said
@@ -71,12 +77,12 @@ def test_a_server_that_is_not_there_is_one_line() -> None:
 def test_without_a_driver_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(DatabaseError, match="run pip install 'dynatui\\[postgres\\]'"):
-        opened(understood("postgresql://127.0.0.1:1/x"), TABLES)
+        birds_in(understood("postgresql://127.0.0.1:1/x"))
 
 
-@pytest.mark.parametrize("use", [lambda url: opened(url, TABLES), lambda url: names(Database(url))])
+@pytest.mark.parametrize("use", [birds_in, names])
 def test_a_file_of_something_else_is_one_line_and_stays_as_it_is(
-    use: Callable[[DatabaseUrl], object], tmp_path: Path
+    use: Callable[[Database], object], tmp_path: Path
 ) -> None:
     letter = tmp_path / "letter"
     letter.write_text("Dear reader, " * 100, encoding="utf-8")
@@ -87,11 +93,11 @@ def test_a_file_of_something_else_is_one_line_and_stays_as_it_is(
 
 def test_a_folder_that_is_not_there_is_one_line() -> None:
     with pytest.raises(DatabaseError, match="unable to open database file"):
-        opened(understood("sqlite:////nonesuch/sweeps.db"), TABLES)
+        birds_in(understood("sqlite:////nonesuch/sweeps.db"))
 
 
 def test_a_file_that_was_removed_does_not_come_back_empty(tmp_path: Path) -> None:
-    database = opened(of_file(tmp_path / "birds.db"), TABLES)
+    database = birds_in(of_file(tmp_path / "birds.db"))
     (tmp_path / "birds.db").unlink()
     with pytest.raises(DatabaseError, match="unable to open database file"):
         names(database)
@@ -99,7 +105,7 @@ def test_a_file_that_was_removed_does_not_come_back_empty(tmp_path: Path) -> Non
 
 
 def test_a_transaction_that_fails_leaves_nothing(database: str) -> None:
-    found = opened(understood(database), TABLES)
+    found = birds_in(understood(database))
     with suppress(ZeroDivisionError), found.alone() as transaction:
         transaction.change("INSERT INTO birds VALUES (?)", "wren")
         raise ZeroDivisionError
@@ -107,7 +113,7 @@ def test_a_transaction_that_fails_leaves_nothing(database: str) -> None:
 
 
 def test_no_transaction_begins_while_another_runs(database: str) -> None:
-    found, order = opened(understood(database), TABLES), []
+    found, order = birds_in(understood(database)), []
 
     def second() -> None:
         with found.alone() as transaction:
@@ -127,7 +133,7 @@ def test_no_transaction_begins_while_another_runs(database: str) -> None:
 
 
 def test_a_statement_takes_many_values_at_once_and_says_how_many_rows_it_changed(database: str) -> None:
-    found = opened(understood(database), TABLES)
+    found = birds_in(understood(database))
     with found.alone() as transaction:
         transaction.change_all("INSERT INTO birds VALUES (?)", [("wren",), ("robin",)])
         assert transaction.change("UPDATE birds SET name = ? WHERE name = ?", "lark", "wren") == 1
@@ -137,18 +143,18 @@ def test_a_statement_takes_many_values_at_once_and_says_how_many_rows_it_changed
 
 
 def test_a_database_tells_the_time(database: str) -> None:
-    with opened(understood(database), ()).reading() as transaction:
+    with birds_in(understood(database)).reading() as transaction:
         assert abs(transaction.now_s() - time.time()) < 60
 
 
 def test_a_full_disk_is_one_line_and_nothing_is_kept(tmp_path: Path) -> None:
-    found = opened(of_file(tmp_path / "birds.db"), TABLES)
+    found = birds_in(of_file(tmp_path / "birds.db"))
     with pytest.raises(DatabaseError, match="database or disk is full"):
         changed(found, "PRAGMA max_page_count = 1", "INSERT INTO birds SELECT hex(zeroblob(100000))")
     assert names(found) == []
 
 
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    found = opened(of_file(tmp_path / "birds.db"), TABLES)
+    found = birds_in(of_file(tmp_path / "birds.db"))
     with pytest.raises(DatabaseError, match="attempt to write a readonly database"):
         changed(found, "PRAGMA query_only = 1", "INSERT INTO birds VALUES ('wren')")

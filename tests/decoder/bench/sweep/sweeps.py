@@ -15,7 +15,7 @@ from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.outcome import Outcome
 from decoder.bench.sweep.report import Trial, read
 from decoder.bench.sweep.spaces import Setting
-from decoder.bench.sweep.trials import Sweep, joined, opened
+from decoder.bench.sweep.trials import Sweep, joined, make
 
 PROGRAM = Path(__file__).with_name("fake_worker.py")
 ROOT = Path(__file__).parents[4]
@@ -71,7 +71,9 @@ def sweep_in(
     grace_s: float = NEVER_S,
 ) -> Sweep:
     """A study as one worker sees it."""
-    return joined(opened(understood(url)), question or asked(), name, heartbeat_s, grace_s)
+    database = understood(url)
+    make(database)
+    return joined(database, question or asked(), name, heartbeat_s, grace_s)
 
 
 def states(sweep: Sweep) -> list[str]:

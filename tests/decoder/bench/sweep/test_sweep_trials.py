@@ -18,9 +18,9 @@ from decoder.bench.sweep.trials import (
     given_back,
     joined,
     kept,
-    looked_into,
-    opened,
+    make,
     prolonged,
+    require_sweeps,
     returned,
     settled,
     worker_name,
@@ -182,22 +182,22 @@ def test_the_only_study_needs_no_name(sweep: Sweep) -> None:
 
 def test_looking_makes_no_database_and_no_tables(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="there is no database"):
-        looked_into(understood(sqlite_in(tmp_path)))
+        require_sweeps(understood(sqlite_in(tmp_path)))
     assert not list(tmp_path.iterdir())
     with sqlite3.connect(tmp_path / "sweeps.db") as other:
         other.execute("CREATE TABLE birds (name TEXT)")
     other.close()
     before = (tmp_path / "sweeps.db").read_bytes()
     with pytest.raises(DatabaseError, match="holds no sweep"):
-        looked_into(understood(sqlite_in(tmp_path)))
+        require_sweeps(understood(sqlite_in(tmp_path)))
     assert (tmp_path / "sweeps.db").read_bytes() == before
 
 
 def test_sweeps_that_were_kept_as_studies_of_optuna_are_refused_and_its_other_studies_are_not(database: str) -> None:
     with optuna_database.opened(understood(database)) as storage:
         study = optuna.create_study(storage=storage, study_name="tuned")
-        assert opened(understood(database))
+        make(understood(database))
         study.set_user_attr("asked", {"space": "fixed"})
-    for use in (opened, looked_into):
+    for use in (make, require_sweeps):
         with pytest.raises(DatabaseError, match="holds sweeps of an earlier version, as studies of Optuna"):
             use(understood(database))
