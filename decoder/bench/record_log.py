@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from decoder.bench.machine import Machine, unlike
 from decoder.errors import ConfigError, shortened
 
 
@@ -20,6 +21,10 @@ class Beginning(Protocol):
     @property
     def schema(self) -> int:
         """The version of the lines."""
+
+    @property
+    def machine(self) -> Machine:
+        """Where it was begun."""
 
     @property
     def asked(self) -> Any:
@@ -69,6 +74,15 @@ class RecordLog(Generic[B, R]):
                 f"{self._shown} holds a measurement with other {', '.join(other)}; ask for the same, or {self._remedy}"
             )
         return self.begun
+
+    def require_machine(self, here: Machine) -> None:
+        """Before more is measured: times of two machines cannot stand side by side.
+
+        Raises:
+            ConfigError: What is there was begun on another machine.
+        """
+        if self.begun and (others := unlike(self.begun.machine, here)):
+            raise self.refused(f"was begun on another machine: {'; '.join(map(shortened, others))}")
 
     def add(self, record: R) -> None:
         """Takes note of one more.

@@ -130,7 +130,7 @@ def _measured(job: OnSamplings, log: Log, note: Note) -> tuple[SamplingReport, b
 
 
 def _begun(engine: Engine, asked: Asked, log: Log, rows: int, note: Note) -> Begun:
-    """The log's first line, which is written now if there is none."""
+    """The log's first line, which is written now if there is none; what is missing is measured on such a machine."""
     if log.begun is None:
         note("measuring forward passes")
         clock = ComputingClock(engine.pair.target.device)
@@ -140,8 +140,11 @@ def _begun(engine: Engine, asked: Asked, log: Log, rows: int, note: Note) -> Beg
         costs = log.begun.costs
         note(f"going on: {len(log.expected)} of {len(prompts_of(asked))} texts have their roots")
     started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    machine = log.begun.machine if log.begun else examined(engine.pair.target.device)
-    return log.begin(Begun(started_at=started, machine=machine, asked=asked, costs=costs))
+    here = examined(engine.pair.target.device)
+    begun = log.begin(Begun(started_at=started, machine=here, asked=asked, costs=costs))
+    if not log.holds_all(asked):
+        log.require_machine(here)
+    return begun
 
 
 def prompts_of(asked: Asked) -> dict[Place, str]:
