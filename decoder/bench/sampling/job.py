@@ -15,6 +15,7 @@ from types import MappingProxyType
 from decoder.bench.alone import alone
 from decoder.bench.contenders import BASELINE, decoded
 from decoder.bench.machine import ComputingClock, examined, load
+from decoder.bench.on_pair import OnPair, pair_names
 from decoder.bench.protocol import DISTURBED
 from decoder.bench.sampling.asked import Asked, Place, label
 from decoder.bench.sampling.costs import round_costs
@@ -44,7 +45,7 @@ Prompts = Mapping[Place, Sequence[int]]
 
 
 @dataclass(frozen=True)
-class OnSamplings:
+class OnSamplings(OnPair):
     """What to measure; see `Asked`, to which the loaded pair adds its names."""
 
     tasks: tuple[Task, ...]
@@ -57,11 +58,6 @@ class OnSamplings:
     decoded: int = 1
     repeats: int = 1
     seed: int = 0
-    target: str | None = None
-    draft: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    draft_dtype: str = "auto"
     selector: str = SHIPPED
     """The file of what chooses shapes; `SHIPPED`: what comes with dynatui for the pair, if anything does."""
     log: Path | None = None
@@ -70,11 +66,7 @@ class OnSamplings:
     def asked(self, pair: Pair | None = None, selectors: Mapping[str, Path] = MappingProxyType({})) -> Asked:
         """The same with a loaded pair; without, it is only checked."""
         return Asked(
-            target=pair.target_name if pair else "",
-            draft=pair.draft_name if pair else "",
-            device=pair.device if pair else "",
-            dtype=pair.dtype if pair else "",
-            draft_dtype=pair.draft_dtype if pair else "",
+            **pair_names(pair),
             seed=self.seed,
             samplings=self.samplings,
             tasks={task.name: task.prompts for task in self.tasks},
@@ -108,9 +100,7 @@ def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, boo
 
 def _measured(job: OnSamplings, log: Log, note: Note) -> tuple[SamplingReport, bool]:
     """The report of a log to which all is added that is left."""
-    engine = load_pair(
-        job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
-    )
+    engine = load_pair(**job.pair_options, report=note)
     selectors = _selectors(job.selector, engine.pair, note)
     asked = job.asked(engine.pair, selectors)
     prompts = _encoded(engine.pair, asked)
