@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from decoder.bench.alone import alone
 from decoder.bench.contenders import Contender
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.machine import load
@@ -23,6 +22,7 @@ from decoder.bench.paper.log import REMEDY, PaperLog
 from decoder.bench.paper.prompts import encoded, needed
 from decoder.bench.paper.records import Begun, Block
 from decoder.bench.protocol import Turn, schedule, taken, warmed_up
+from decoder.bench.record_log import alone
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.loading import load_pair

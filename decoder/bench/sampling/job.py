@@ -12,11 +12,11 @@ from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
-from decoder.bench.alone import alone
 from decoder.bench.contenders import BASELINE, decoded
 from decoder.bench.machine import ComputingClock, examined, load
 from decoder.bench.on_pair import OnPair, pair_names
 from decoder.bench.protocol import DISTURBED
+from decoder.bench.record_log import alone
 from decoder.bench.sampling.asked import Asked, Place, label
 from decoder.bench.sampling.costs import round_costs
 from decoder.bench.sampling.expected import expected

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from decoder.bench.alone import alone
+from decoder.bench.record_log import alone
 from decoder.bench.sampling import job as module
 from decoder.bench.sampling.asked import Place, samplings
 from decoder.bench.sampling.expected import expected
