@@ -46,7 +46,7 @@ def test_each_setting_is_there_once_however_many_join(sweep: Sweep, database: st
         assert len(transaction.rows("SELECT setting FROM sweep_settings")) == 2
 
 
-def test_a_large_grid_is_measured_whole(database: str) -> None:
+def test_the_largest_grid_is_added_at_once_and_taken(database: str) -> None:
     large = asked(axes={"D": tuple(range(1, 11)), "B": (1, 2), "tau": (0.01, 0.05), "T": tuple(range(1, 251))})
     sweep = sweep_in(database, large)
     assert states(sweep) == ["waiting"] * 10_000
