@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from decoder.bench import report, sizes
 from decoder.bench.contenders import Contender, inexact, sweep
 from decoder.bench.machine import examined
+from decoder.bench.on_pair import OnPair
 from decoder.bench.outside import baselines
 from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warmed_up
 from decoder.bench.samples import Samples
@@ -34,7 +35,7 @@ Told = TypeVar("Told", report.Report, report.RoundsReport)
 
 
 @dataclass(frozen=True)
-class OnTexts:
+class OnTexts(OnPair):
     """Methods and baselines on texts."""
 
     prompts: tuple[str, ...]
@@ -42,11 +43,6 @@ class OnTexts:
     methods: tuple[str, ...]
     settings: Mapping[str, Mapping[str, Turnable]]
     """Parameters by method, then by what tells them apart."""
-    target: str | None = None
-    draft: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    draft_dtype: str = "auto"
     exact: bool = False
     """Whether methods agree bit for bit; then ar and dynatree are measured without that too."""
     compiled: bool = False
@@ -106,11 +102,7 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         require_spread(chosen(job.methods))
     load = loaded_pair if job.random_draft else load_pair
     engine = load(
-        job.target,
-        job.draft,
-        device=job.device,
-        dtype=job.dtype,
-        draft_dtype=job.draft_dtype,
+        **job.pair_options,
         exact=job.exact,
         compiled=job.compiled,
         tensor_parallel=job.tensor_parallel,

@@ -5,12 +5,17 @@ damaged at the end are dropped, and what they held is measured again. One proces
 `alone`. Knows nothing of what is measured.
 """
 
+import errno
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from decoder.bench.machine import Machine, unlike
 from decoder.errors import ConfigError, shortened
 
 
@@ -20,6 +25,10 @@ class Beginning(Protocol):
     @property
     def schema(self) -> int:
         """The version of the lines."""
+
+    @property
+    def machine(self) -> Machine:
+        """Where it was begun."""
 
     @property
     def asked(self) -> Any:
@@ -69,6 +78,15 @@ class RecordLog(Generic[B, R]):
                 f"{self._shown} holds a measurement with other {', '.join(other)}; ask for the same, or {self._remedy}"
             )
         return self.begun
+
+    def require_machine(self, here: Machine) -> None:
+        """Before more is measured: times of two machines cannot stand side by side.
+
+        Raises:
+            ConfigError: What is there was begun on another machine.
+        """
+        if self.begun and (others := unlike(self.begun.machine, here)):
+            raise self.refused(f"was begun on another machine: {'; '.join(map(shortened, others))}")
 
     def add(self, record: R) -> None:
         """Takes note of one more.
@@ -149,6 +167,39 @@ class RecordLog(Generic[B, R]):
 
     def _unusable(self, what: str, error: OSError) -> ConfigError:
         return ConfigError(f"cannot {what} {self._shown}: {error.strerror}; {self._remedy}")
+
+
+@contextmanager
+def alone(path: Path | None, remedy: str) -> Iterator[None]:
+    """Within, no other process is let in; some network file systems know no locks, and there nobody is refused.
+
+    Args:
+        path: The file, which is made where there is none; None: nothing is held.
+        remedy: What to do about a file that cannot be used: let --output name another file.
+
+    Raises:
+        ConfigError: Another process is at it, or it cannot be written.
+    """
+    if path is None:
+        yield
+        return
+    try:
+        file = path.open("ab")
+    except OSError as error:
+        raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; {remedy}") from None
+    with file:
+        _lock(file.fileno(), path, remedy)
+        yield
+
+
+def _lock(descriptor: int, path: Path, remedy: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError(f"another process measures into {shortened(path)}; wait for it, or {remedy}") from None
+    except OSError as error:
+        if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
+            raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; {remedy}") from None
 
 
 _BEGINNING = b'{"type":"begun",'

@@ -14,6 +14,7 @@ from statistics import median
 
 import msgspec
 
+from decoder.bench.on_pair import OnPair
 from decoder.config import DynaTree, Linear, RunConfig
 from decoder.engine import Engine
 from decoder.errors import require
@@ -44,7 +45,7 @@ Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class OnPrompts:
+class OnPrompts(OnPair):
     """What is tuned, for which prompts, and for how long."""
 
     prompts: tuple[str, ...]
@@ -52,11 +53,6 @@ class OnPrompts:
     """The length of texts, how tokens are chosen, the seed of everything."""
     minutes: float = 5.0
     """Of search and check together; loading comes before."""
-    target: str | None = None
-    draft: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    draft_dtype: str = "auto"
     exact: bool = False
     compiled: bool = False
     storage: str | None = None
@@ -176,11 +172,7 @@ class _Tuning:
 
 def _loaded(job: OnPrompts, note: Note) -> Engine:
     engine = load_pair(
-        job.target,
-        job.draft,
-        device=job.device,
-        dtype=job.dtype,
-        draft_dtype=job.draft_dtype,
+        **job.pair_options,
         exact=job.exact,
         compiled=job.compiled,
         run=job.config,

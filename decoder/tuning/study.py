@@ -1,6 +1,6 @@
 """What suggests settings and learns from how they did: Optuna's TPE, in memory or in a database.
 
-The one module that knows Optuna, which is an extra and imported when it is needed.
+With `optuna_database` the one module that knows Optuna, which is an extra and imported when it is needed.
 """
 
 from collections import deque
@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from decoder.bench.database import understood
 from decoder.config import Rules
 from decoder.errors import ConfigError
 from decoder.tuning.space import Space
@@ -44,7 +45,7 @@ def database(url: str | None) -> Iterator["RDBStorage | None"]:
     if url is None:
         yield None
         return
-    from decoder.bench.sweep.database import opened, understood  # noqa: PLC0415 - imports an extra
+    from decoder.tuning.optuna_database import opened  # noqa: PLC0415 - imports an extra
 
     with opened(understood(url)) as storage:
         yield storage
@@ -118,6 +119,6 @@ class Study:
         """Within, what the database says becomes one line."""
         if self._storage is None:
             return nullcontext()
-        from decoder.bench.sweep.database import reported  # noqa: PLC0415 - imports an extra
+        from decoder.tuning.optuna_database import reported  # noqa: PLC0415 - imports an extra
 
-        return reported(self._storage.engine.url)
+        return reported(understood(self._storage.engine.url.render_as_string(hide_password=False)))

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from importlib.util import find_spec
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from decoder.bench.database import Database, of_file, understood
 from decoder.bench.sweep.job import OnSettings
 from decoder.bench.sweep.spaces import SPACES, Axes, Space, axes_with, axis_values, space_named
 from decoder.errors import ConfigError, quoted, require, shortened
@@ -20,8 +20,6 @@ from dynatui.cli.options import Given, expanded
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
-
     from decoder.bench.sweep.measuring import Ready
 
 EVERY_S = 5.0
@@ -112,12 +110,11 @@ def sweep(
     Every trial decodes the prompts by one setting, by ar and by a reference, turn by turn. Texts are as long as T
     says, whatever ends them. A text that differs from ar's has no speed.
     """
-    _require_optuna()
     typed = settings.typed(context)
     require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave it out")
     if show:
         _refuse_beside_show(typed)
-        return run_and_report(lambda: _shown(_url(storage, output), study), json_file)
+        return run_and_report(lambda: _shown(_database(storage, output), study), json_file)
     require(space is not None, f"no space was named; give one of {', '.join(SPACES)}")
     swept = space_named(space or "")
     job = OnSettings(
@@ -130,16 +127,16 @@ def sweep(
         **models,
     )
     job.asked()
-    return run_and_report(lambda: _measured(job, _made(_url(storage, output)), study, workers), json_file)
+    return run_and_report(lambda: _measured(job, _made(_database(storage, output)), study, workers), json_file)
 
 
-def _measured(job: OnSettings, url: "URL", study: str | None, workers: int) -> Measured:
-    from decoder.bench.sweep.processes import Task  # noqa: PLC0415 - imports optuna
+def _measured(job: OnSettings, database: Database, study: str | None, workers: int) -> Measured:
+    from decoder.bench.sweep.processes import Task  # noqa: PLC0415 - imports what only a sweep needs
     from decoder.bench.sweep.watching import watched  # noqa: PLC0415
     from dynatui.cli.sweep_progress import Progress  # noqa: PLC0415
 
     name, interrupted, progress = None, False, Progress()
-    task = Task(partial(_prepared, job), url, study)
+    task = Task(partial(_prepared, job), database, study)
     try:
         with progress.shown(), closing(watched(task, workers, EVERY_S, streams.say)) as reports:
             for report in reports:
@@ -149,7 +146,7 @@ def _measured(job: OnSettings, url: "URL", study: str | None, workers: int) -> M
         interrupted = True
     if name is None:
         raise KeyboardInterrupt
-    return _shown(url, name, interrupted=interrupted)
+    return _shown(database, name, interrupted=interrupted)
 
 
 def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
@@ -159,11 +156,11 @@ def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
     return ready(job, note)
 
 
-def _shown(url: "URL", study: str | None, *, interrupted: bool = False) -> Measured:
-    from decoder.bench.sweep.table import on_sweep  # noqa: PLC0415 - imports optuna
+def _shown(database: Database, study: str | None, *, interrupted: bool = False) -> Measured:
+    from decoder.bench.sweep.table import on_sweep  # noqa: PLC0415 - imports what only a sweep needs
     from decoder.bench.sweep.watching import looked_up  # noqa: PLC0415
 
-    report = looked_up(url, study)
+    report = looked_up(database, study)
     return Measured(on_sweep(report), report, interrupted)
 
 
@@ -181,28 +178,21 @@ def _axes(space: Space, given: Sequence[str]) -> Axes:
     return axes_with(space, found)
 
 
-def _url(storage: str | None, output: Path) -> "URL":
-    from decoder.bench.sweep.database import of_file, understood  # noqa: PLC0415 - imports optuna
-
-    return understood(of_file(output / FILE) if storage is None else storage)
+def _database(storage: str | None, output: Path) -> Database:
+    return of_file(output / FILE) if storage is None else understood(storage)
 
 
-def _made(url: "URL") -> "URL":
+def _made(database: Database) -> Database:
     """The same, once there is a folder for its file."""
-    if url.drivername == "sqlite" and url.database is not None:
-        folder = Path(url.database).parent
+    if database.file is not None:
+        folder = database.file.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(
                 f"cannot make the folder {shortened(folder)}: {error.strerror}; let --output or --storage name another"
             ) from None
-    return url
-
-
-def _require_optuna() -> None:
-    if find_spec("optuna") is None:
-        raise ConfigError("a sweep needs optuna, which is not installed; run pip install 'dynatui[bench]'")
+    return database
 
 
 def _refuse_beside_show(typed: Mapping[str, Any]) -> None:

@@ -1,17 +1,16 @@
 """How a measurement begins, or goes on: on such a machine as it began on, whichever commit measures by now.
 
-Times of two machines cannot stand side by side. A log in which nothing is missing is shown anywhere.
+A log in which nothing is missing is shown anywhere.
 """
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from decoder.bench.machine import examined, source_commit, unlike
+from decoder.bench.machine import examined, source_commit
 from decoder.bench.paper.asked import Asked
 from decoder.bench.paper.costs import round_costs
 from decoder.bench.paper.log import PaperLog
 from decoder.bench.paper.records import Begun, Resumed
-from decoder.errors import shortened
 from decoder.models.pair import Pair
 
 Note = Callable[[str], None]
@@ -48,8 +47,7 @@ def begun(pair: Pair, asked: Asked, log: PaperLog, tokens: int, note: Note) -> B
 
 def _go_on(log: PaperLog, before: Begun, now: Begun) -> None:
     """Refuses another machine, and takes note of another state of dynatui."""
-    if others := unlike(before.machine, now.machine):
-        raise log.refused(f"was begun on another machine: {'; '.join(map(shortened, others))}")
+    log.require_machine(now.machine)
     first, this = ((each.commit, each.machine.versions["dynatui"]) for each in (before, now))
     last = [first, *((each.commit, each.version) for each in log.resumed)][-1]
     if this != last:

@@ -11,21 +11,16 @@ from decoder.bench.paper.asked import Experiment, Lane, Unit
 from decoder.bench.paper.lanes import (
     AR,
     ASSISTANT,
-    BREADTHS,
     DEEPER,
-    DEPTHS,
     DYNATREE,
     FIXED,
-    GRID_BRANCHINGS,
-    GRID_DEPTHS,
-    GRID_TAUS,
     LINEAR,
-    THRESHOLDS,
     UNTUNED,
     catalogue,
     fixed_grid,
     sensitivity,
 )
+from decoder.bench.sweep.spaces import BRANCHINGS, BREADTHS, DEPTHS, FIXED_DEPTHS, TAUS, THRESHOLDS
 from decoder.errors import quoted, require
 
 NAMES = ("main", "prompt_length", "sensitivity", "fixed_trees")
@@ -80,9 +75,9 @@ class Extent:
     thresholds: tuple[tuple[float, float], ...] = THRESHOLDS
     breadths: tuple[tuple[int, int], ...] = BREADTHS
     depths: tuple[tuple[int, int], ...] = DEPTHS
-    grid_depths: tuple[int, ...] = GRID_DEPTHS
-    grid_branchings: tuple[int, ...] = GRID_BRANCHINGS
-    grid_taus: tuple[float, ...] = GRID_TAUS
+    grid_depths: tuple[int, ...] = FIXED_DEPTHS
+    grid_branchings: tuple[int, ...] = BRANCHINGS
+    grid_taus: tuple[float, ...] = TAUS
     grid_prompts: int = 2
     warm_up: int = 2
     repeats: int = 1

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from decoder.bench.alone import alone
 from decoder.bench.contenders import Contender
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.machine import load
+from decoder.bench.on_pair import OnPair, pair_names
 from decoder.bench.paper.asked import Asked, Experiment
 from decoder.bench.paper.beginning import Note, begun
 from decoder.bench.paper.blocks import Took, turns
@@ -22,6 +22,7 @@ from decoder.bench.paper.log import REMEDY, PaperLog
 from decoder.bench.paper.prompts import encoded, needed
 from decoder.bench.paper.records import Begun, Block
 from decoder.bench.protocol import Turn, schedule, taken, warmed_up
+from decoder.bench.record_log import alone
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.loading import load_pair
@@ -31,7 +32,7 @@ from decoder.whole_files import made_folder
 
 
 @dataclass(frozen=True)
-class OnPaper:
+class OnPaper(OnPair):
     """What to measure, by which pair, and where it is kept."""
 
     text_sets: tuple[TextSet, ...]
@@ -42,11 +43,6 @@ class OnPaper:
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
-    target: str | None = None
-    draft: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    draft_dtype: str = "auto"
     log: Path | None = None
     """Where blocks are kept, and from where a stopped measurement goes on."""
 
@@ -165,9 +161,7 @@ def _warm_up(asked: Asked, prompts: Sequence[Sequence[int]]) -> Sequence[Sequenc
 
 def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
     """The pair, whose texts end and are chosen as asked for."""
-    engine = load_pair(
-        job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
-    )
+    engine = load_pair(**job.pair_options, report=note)
     if not job.stops_at_eos:
         engine = replace(engine, pair=replace(engine.pair, eos=frozenset()))
     return engine.sampled(job.seed, Schedule(sampling))
@@ -187,11 +181,7 @@ def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
 def _asked(job: OnPaper, pair: Pair, extent: Extent) -> Asked:
     found = job.plan(extent)
     return Asked(
-        target=pair.target_name,
-        draft=pair.draft_name,
-        device=pair.device,
-        dtype=pair.dtype,
-        draft_dtype=pair.draft_dtype,
+        **pair_names(pair),
         seed=job.seed,
         temperature=job.temperature,
         top_p=job.top_p,

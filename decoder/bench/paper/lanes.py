@@ -12,6 +12,7 @@ import msgspec
 
 from decoder.bench.outside import ASSISTED, CACHES
 from decoder.bench.paper.asked import Lane
+from decoder.bench.sweep.spaces import SPACES, Values
 from decoder.knobs import RulesName, Turnable
 from decoder.methods import METHODS
 from decoder.methods.dynatree import PRESETS, DynaTree
@@ -30,30 +31,8 @@ ASSISTANT = "assisted 20/.4"
 PAPER = DynaTree()
 SENSITIVE = replace(PAPER, tau_h=0.8, tau_l=0.4)
 """What the paper's breadths and depths were varied at."""
-THRESHOLDS = (
-    (0.7, 0.5),
-    (0.8, 0.6),
-    (0.9, 0.7),
-    (0.7, 0.4),
-    (0.8, 0.5),
-    (0.9, 0.6),
-    (0.7, 0.3),
-    (0.8, 0.4),
-    (0.9, 0.5),
-    (0.8, 0.3),
-    (0.9, 0.4),
-    (0.95, 0.3),
-    (0.6, 0.2),
-)
-"""tau_h and tau_l of the paper's figure 6."""
-BREADTHS = ((1, 2), (1, 3), (1, 4), (1, 5), (2, 3), (2, 4), (2, 5), (3, 5))
-"""B_min and B_max of it; B_mid is 2, or B_min where that is more."""
-DEPTHS = ((4, 6), (5, 7), (5, 8), (6, 8), (6, 10), (7, 10), (8, 12))
-"""D0 and D_max of it."""
-GRID_DEPTHS, GRID_BRANCHINGS = (3, 4, 5, 6, 7, 8), (2, 3, 4)
-GRID_TAUS = (0.01, 0.02, 0.03, 0.05, 0.1)
-GRID_NODES = 128
-"""N_max of the paper's sweep of fixed trees."""
+GRID_TREE = Fixed(n_max=128)
+"""What the paper's sweep of fixed trees varies."""
 
 
 def catalogue(*, sampled: bool) -> dict[str, Lane]:
@@ -69,7 +48,9 @@ def catalogue(*, sampled: bool) -> dict[str, Lane]:
 def fixed_grid(depths: tuple[int, ...], branchings: tuple[int, ...], taus: tuple[float, ...]) -> tuple[Lane, ...]:
     """The paper's sweep of fixed trees: every depth with every branching and threshold."""
     return tuple(
-        _own(f"fixed D{depth} B{branching} tau={tau:g}", "fixed", "fixed", Fixed(depth, branching, tau, GRID_NODES))
+        _varied(
+            f"fixed D{depth} B{branching} tau={tau:g}", "fixed", GRID_TREE, {"D": depth, "B": branching, "tau": tau}
+        )
         for depth, branching, tau in product(depths, branchings, taus)
     )
 
@@ -80,12 +61,20 @@ def sensitivity(
     depths: tuple[tuple[int, int], ...],
 ) -> tuple[Lane, ...]:
     """DynaTree with other thresholds, breadths and depths, one of the three at a time."""
-    found = {f"tau_h={high:g} tau_l={low:g}": replace(PAPER, tau_h=high, tau_l=low) for high, low in thresholds}
-    for low, high in breadths:
-        branching = low, max(low, 2), high
-        found["branching " + ",".join(map(str, branching))] = replace(SENSITIVE, branching=branching)
-    found |= {f"d0={base} d_max={most}": replace(SENSITIVE, d0=float(base), d_max=most) for base, most in depths}
-    return tuple(_own(name, "dynatree", "dynatree", rules) for name, rules in found.items())
+    return (
+        *(
+            _varied(f"tau_h={high:g} tau_l={low:g}", "thresholds", PAPER, {"tau_h": high, "tau_l": low})
+            for high, low in thresholds
+        ),
+        *(
+            _varied(f"branching {low},{max(low, 2)},{high}", "breadth", SENSITIVE, {"b_min": low, "b_max": high})
+            for low, high in breadths
+        ),
+        *(
+            _varied(f"d0={base} d_max={most}", "depth", SENSITIVE, {"d0": float(base), "d_max": most})
+            for base, most in depths
+        ),
+    )
 
 
 def rules(lane: Lane) -> tuple[RulesName, Turnable] | None:
@@ -158,6 +147,12 @@ def _of_transformers(*, sampled: bool) -> Iterator[Lane]:
             paper_name=paper_name,
             own_text=sampled,
         )
+
+
+def _varied(name: str, space: str, base: Turnable, values: Values) -> Lane:
+    """One point of a space that is swept."""
+    method = SPACES[space].method
+    return _own(name, method, method, SPACES[space].rules(base, values))
 
 
 def _own(

@@ -12,10 +12,11 @@ from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
-from decoder.bench.alone import alone
 from decoder.bench.contenders import BASELINE, decoded
 from decoder.bench.machine import ComputingClock, examined, load
+from decoder.bench.on_pair import OnPair, pair_names
 from decoder.bench.protocol import DISTURBED
+from decoder.bench.record_log import alone
 from decoder.bench.sampling.asked import Asked, Place, label
 from decoder.bench.sampling.costs import round_costs
 from decoder.bench.sampling.expected import expected
@@ -44,7 +45,7 @@ Prompts = Mapping[Place, Sequence[int]]
 
 
 @dataclass(frozen=True)
-class OnSamplings:
+class OnSamplings(OnPair):
     """What to measure; see `Asked`, to which the loaded pair adds its names."""
 
     tasks: tuple[Task, ...]
@@ -57,11 +58,6 @@ class OnSamplings:
     decoded: int = 1
     repeats: int = 1
     seed: int = 0
-    target: str | None = None
-    draft: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    draft_dtype: str = "auto"
     selector: str = SHIPPED
     """The file of what chooses shapes; `SHIPPED`: what comes with dynatui for the pair, if anything does."""
     log: Path | None = None
@@ -70,11 +66,7 @@ class OnSamplings:
     def asked(self, pair: Pair | None = None, selectors: Mapping[str, Path] = MappingProxyType({})) -> Asked:
         """The same with a loaded pair; without, it is only checked."""
         return Asked(
-            target=pair.target_name if pair else "",
-            draft=pair.draft_name if pair else "",
-            device=pair.device if pair else "",
-            dtype=pair.dtype if pair else "",
-            draft_dtype=pair.draft_dtype if pair else "",
+            **pair_names(pair),
             seed=self.seed,
             samplings=self.samplings,
             tasks={task.name: task.prompts for task in self.tasks},
@@ -108,9 +100,7 @@ def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, boo
 
 def _measured(job: OnSamplings, log: Log, note: Note) -> tuple[SamplingReport, bool]:
     """The report of a log to which all is added that is left."""
-    engine = load_pair(
-        job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
-    )
+    engine = load_pair(**job.pair_options, report=note)
     selectors = _selectors(job.selector, engine.pair, note)
     asked = job.asked(engine.pair, selectors)
     prompts = _encoded(engine.pair, asked)
@@ -130,7 +120,7 @@ def _measured(job: OnSamplings, log: Log, note: Note) -> tuple[SamplingReport, b
 
 
 def _begun(engine: Engine, asked: Asked, log: Log, rows: int, note: Note) -> Begun:
-    """The log's first line, which is written now if there is none."""
+    """The log's first line, which is written now if there is none; what is missing is measured on such a machine."""
     if log.begun is None:
         note("measuring forward passes")
         clock = ComputingClock(engine.pair.target.device)
@@ -140,8 +130,11 @@ def _begun(engine: Engine, asked: Asked, log: Log, rows: int, note: Note) -> Beg
         costs = log.begun.costs
         note(f"going on: {len(log.expected)} of {len(prompts_of(asked))} texts have their roots")
     started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    machine = log.begun.machine if log.begun else examined(engine.pair.target.device)
-    return log.begin(Begun(started_at=started, machine=machine, asked=asked, costs=costs))
+    here = examined(engine.pair.target.device)
+    begun = log.begin(Begun(started_at=started, machine=here, asked=asked, costs=costs))
+    if not log.holds_all(asked):
+        log.require_machine(here)
+    return begun
 
 
 def prompts_of(asked: Asked) -> dict[Place, str]:

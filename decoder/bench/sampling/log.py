@@ -85,3 +85,9 @@ class Log(RecordLog[Begun, Record]):
     def realised(self) -> list[Realised]:
         """The turns on texts."""
         return [record for record in self.records if isinstance(record, Realised)]
+
+    def holds_all(self, asked: Asked) -> bool:
+        """Whether nothing is missing of what was asked for."""
+        texts = {(record.place, record.repeat) for record in self.realised}
+        decoded = sum(map(asked.decodes, asked.places())) * asked.repeats
+        return len(self.expected) == len(asked.places()) and len(texts) == decoded

@@ -122,7 +122,7 @@ def report(log: Log, begun: Begun, *, load_after: float | None, disturbed_above:
     return SamplingReport(
         begun=begun,
         load_after=load_after,
-        complete=_is_complete(log, asked),
+        complete=log.holds_all(asked),
         roots=sum(record.roots for record in log.expected),
         decoded=sum(len(record.turns) for record in log.realised),
         disturbed=sum((turn.waited or 0) > disturbed_above for record in log.realised for turn in record.turns),
@@ -324,9 +324,3 @@ def _by_depth(records: Sequence[Expected]) -> tuple[list[Values], dict[str, list
         return levels(lambda record: record.acceptance[name])
 
     return levels(lambda record: record.distance), {name: of_solver(name) for name in records[0].acceptance}
-
-
-def _is_complete(log: Log, asked: Asked) -> bool:
-    texts = {(record.place, record.repeat) for record in log.realised}
-    decoded = sum(map(asked.decodes, asked.places())) * asked.repeats
-    return len(log.expected) == len(asked.places()) and len(texts) == decoded

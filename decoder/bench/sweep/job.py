@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from decoder.bench.on_pair import OnPair, pair_names
 from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.spaces import Axes, base_named, space_named
 from decoder.knobs import Turnable
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OnSettings:
+class OnSettings(OnPair):
     """What is to be swept; see `Asked`, to which the loaded pair adds its names."""
 
     space: str
@@ -22,11 +23,6 @@ class OnSettings:
     prompts: tuple[str, ...]
     preset: str | None = None
     """Of the parameters off the axes; None: the paper's."""
-    target: str | None = None
-    draft: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    draft_dtype: str = "auto"
     repeats: int = 1
     seed: int = 0
 
@@ -45,11 +41,7 @@ class OnSettings:
             space=self.space,
             axes=self.axes,
             reference=msgspec.to_builtins(self.base),
-            target=pair.target_name if pair else "",
-            draft=pair.draft_name if pair else "",
-            device=pair.device if pair else "",
-            dtype=pair.dtype if pair else "",
-            draft_dtype=pair.draft_dtype if pair else "",
+            **pair_names(pair),
             prompts=self.prompts,
             repeats=self.repeats,
             seed=self.seed,

@@ -47,9 +47,7 @@ def ready(job: OnSettings, note: Callable[[str], None]) -> Ready:
         DecoderError: A prompt does not fit, or models or device fail.
     """
     require_whole_draft("dynatui bench sweep", job.target, job.draft)
-    engine = load_pair(
-        job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
-    )
+    engine = load_pair(**job.pair_options, report=note)
     engine = replace(engine, pair=replace(engine.pair, eos=frozenset()))  # every text is as long as its setting says
     asked = job.asked(engine.pair)
     longest = max(setting.length for setting in asked.settings)

@@ -15,12 +15,10 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Protocol, TypeAlias
 
-from sqlalchemy import URL
-
+from decoder.bench.database import Database
 from decoder.bench.sweep.asked import Asked
-from decoder.bench.sweep.database import opened
-from decoder.bench.sweep.trials import joined, noted, worker_name
-from decoder.bench.sweep.worker import GRACE_S, HEARTBEAT_S, Measure, work
+from decoder.bench.sweep.trials import GRACE_S, HEARTBEAT_S, joined, make, noted, worker_name
+from decoder.bench.sweep.worker import Measure, work
 from decoder.errors import DecoderError, ModelError
 
 END_S = 3
@@ -49,11 +47,11 @@ class Task:
 
     prepare: Callable[[Callable[[str], None]], ReadyWorker]
     """(note) -> what is ready."""
-    storage: URL
+    storage: Database
     study: str | None = None
     """None: named by what is asked."""
-    heartbeat_s: int = HEARTBEAT_S
-    grace_s: int = GRACE_S
+    heartbeat_s: float = HEARTBEAT_S
+    grace_s: float = GRACE_S
 
 
 @dataclass(frozen=True)
@@ -134,12 +132,12 @@ def _worker(task: Task, pipe: Connection) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        with opened(task.storage, task.heartbeat_s, task.grace_s) as storage:
-            ready = task.prepare(pipe.send)
-            sweep = joined(storage, ready.asked, task.study)
-            noted(sweep, ready.machine)
-            pipe.send(Joined(sweep.study.study_name, worker_name()))
-            work(sweep, ready.measure)
+        make(task.storage)  # before models are loaded, which takes long
+        ready = task.prepare(pipe.send)
+        sweep = joined(task.storage, ready.asked, task.study, task.heartbeat_s, task.grace_s)
+        noted(sweep, ready.machine)
+        pipe.send(Joined(sweep.study, worker_name()))
+        work(sweep, ready.measure)
     except DecoderError as error:
         pipe.send(error)
     finally:

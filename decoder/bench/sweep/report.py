@@ -1,16 +1,13 @@
 """What a sweep's database holds, in one value, as `--json` keeps it. Knows no models."""
 
-from collections import defaultdict
 from typing import Any, Literal
 
 import msgspec
-from optuna.trial import FrozenTrial, TrialState
 
 from decoder.bench.sweep.asked import Asked
-from decoder.bench.sweep.database import reported, shown
 from decoder.bench.sweep.outcome import Outcome, Refused
 from decoder.bench.sweep.spaces import Setting
-from decoder.bench.sweep.trials import KEY, LIVES, MACHINE, WORKER, Sweep, deaths, has_result, result_of
+from decoder.bench.sweep.trials import Sweep
 
 SCHEMA = 1
 State = Literal["waiting", "running", "done", "refused"]
@@ -28,7 +25,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     """Machine and process that measured it last, or do so now."""
     number: int | None = None
-    """Of the Optuna trial that has the result."""
+    """Of the claim that brought the result."""
     deaths: int = 0
     """Workers that ended while they measured it."""
 
@@ -84,38 +81,35 @@ def read(sweep: Sweep) -> SweepReport:
     Raises:
         DatabaseError: It cannot be read.
     """
-    with reported(sweep.storage.engine.url):
-        trials = sweep.study.get_trials(deepcopy=False)
-        about = sweep.study.user_attrs
-    by_key: defaultdict[str, list[FrozenTrial]] = defaultdict(list)
-    for trial in trials:
-        by_key[trial.user_attrs[KEY]].append(trial)
+    with sweep.database.reading() as transaction:
+        rows = transaction.rows(
+            "SELECT setting, state, claim, worker, deaths, result FROM sweep_settings WHERE study = ?", sweep.study
+        )
+        machines = transaction.rows(
+            "SELECT machine, about FROM sweep_machines WHERE study = ? ORDER BY machine", sweep.study
+        )
+    by_key = {key: row for key, *row in rows}
     return SweepReport(
-        study=sweep.study.study_name,
-        storage=shown(sweep.storage.engine.url),
+        study=sweep.study,
+        storage=sweep.database.shown,
         asked=sweep.asked,
-        machines={name.removeprefix(MACHINE): value for name, value in about.items() if name.startswith(MACHINE)},
-        trials=tuple(_trial(setting, by_key[setting.key]) for setting in sweep.asked.settings),
+        machines={name: msgspec.json.decode(about) for name, about in machines},
+        trials=tuple(_trial(setting, *by_key[setting.key]) for setting in sweep.asked.settings),
     )
 
 
-def _trial(setting: Setting, tried: list[FrozenTrial]) -> Trial:
-    lost = deaths(tried)[setting.key]
-    for trial in (each for each in tried if has_result(each)):
-        result = result_of(trial)
-        return Trial(
-            setting=setting,
-            state="done" if isinstance(result, Outcome) else "refused",
-            outcome=result if isinstance(result, Outcome) else None,
-            reason=result.reason if isinstance(result, Refused) else None,
-            worker=trial.user_attrs.get(WORKER),
-            number=trial.number,
-            deaths=lost,
-        )
-    if lost >= LIVES:
-        return Trial(
-            setting=setting, state="refused", reason=f"{lost} workers ended while they measured it", deaths=lost
-        )
-    running = [trial for trial in tried if trial.state == TrialState.RUNNING]
-    worker = running[0].user_attrs.get(WORKER) if running else None
-    return Trial(setting=setting, state="running" if running else "waiting", worker=worker, deaths=lost)
+def _trial(
+    setting: Setting, state: State, claim: int | None, worker: str | None, deaths: int, result: str | None
+) -> Trial:
+    outcome = msgspec.json.decode(result, type=Outcome) if result and state == "done" else None
+    refused = msgspec.json.decode(result, type=Refused).reason if result and state == "refused" else None
+    given_up = f"{deaths} workers ended while they measured it" if state == "refused" else None
+    return Trial(
+        setting=setting,
+        state=state,
+        outcome=outcome,
+        reason=refused or given_up,
+        worker=worker,
+        number=claim if result else None,
+        deaths=deaths,
+    )

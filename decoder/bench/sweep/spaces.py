@@ -1,6 +1,9 @@
-"""Which settings can be swept: named spaces, each a grid of a few axes. Knows no models and no database."""
+"""Which settings can be swept: named spaces, each a grid of a few axes, and the points of them that the paper measured.
 
-from collections.abc import Callable, Mapping
+Knows no models and no database.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeAlias
@@ -18,6 +21,28 @@ Axes: TypeAlias = dict[str, tuple[Number, ...]]
 LENGTH = "T"
 """The axis that every space has: new tokens."""
 USUAL_LENGTHS = (256,)
+THRESHOLDS = (
+    (0.7, 0.5),
+    (0.8, 0.6),
+    (0.9, 0.7),
+    (0.7, 0.4),
+    (0.8, 0.5),
+    (0.9, 0.6),
+    (0.7, 0.3),
+    (0.8, 0.4),
+    (0.9, 0.5),
+    (0.8, 0.3),
+    (0.9, 0.4),
+    (0.95, 0.3),
+    (0.6, 0.2),
+)
+"""tau_h and tau_l of the paper's figure 6."""
+BREADTHS = ((1, 2), (1, 3), (1, 4), (1, 5), (2, 3), (2, 4), (2, 5), (3, 5))
+"""B_min and B_max of it; B_mid is 2, or B_min where that is more."""
+DEPTHS = ((4, 6), (5, 7), (5, 8), (6, 8), (6, 10), (7, 10), (8, 12))
+"""D0 and D_max of it."""
+FIXED_DEPTHS, BRANCHINGS, TAUS = (3, 4, 5, 6, 7, 8), (2, 3, 4), (0.01, 0.02, 0.03, 0.05, 0.1)
+"""Of the paper's sweep of fixed trees."""
 MOST_SETTINGS = 10_000
 """Every one is a row of the database and a decision at the start of each trial."""
 
@@ -77,12 +102,24 @@ class Space:
         Raises:
             ConfigError: A value is out of its bounds.
         """
-        rules = replace(base, **self.changes(base, setting.values))
-        return self.plain_config(base, setting).with_rules(self.method, rules)
+        return self.plain_config(base, setting).with_rules(self.method, self.rules(base, setting.values))
+
+    def rules(self, base: Turnable, values: Values) -> Turnable:
+        """The parameters of a method with these values.
+
+        Raises:
+            ConfigError: A value is out of its bounds.
+        """
+        return replace(base, **self.changes(base, values))
 
     def plain_config(self, base: Turnable, setting: Setting) -> RunConfig:
         """How the reference decodes beside it: as many tokens, by the parameters that nothing was changed of."""
         return RunConfig((self.method,), setting.length).with_rules(self.method, base)
+
+
+def _axis(points: Iterable[tuple[Number, Number]], place: int) -> tuple[Number, ...]:
+    """The values that points have on one axis, rising."""
+    return tuple(sorted({point[place] for point in points}))
 
 
 def _same(_own: Any, values: Values) -> Mapping[str, Any]:
@@ -106,7 +143,7 @@ SPACES: Mapping[str, Space] = {
             "thresholds",
             "tau_l is below tau_h",
             "dynatree",
-            {"tau_h": (0.6, 0.7, 0.8, 0.9, 0.95), "tau_l": (0.2, 0.3, 0.4, 0.5, 0.6), LENGTH: USUAL_LENGTHS},
+            {"tau_h": _axis(THRESHOLDS, 0), "tau_l": (0.2, 0.3, 0.4, 0.5, 0.6), LENGTH: USUAL_LENGTHS},
             _same,
             lambda values: values["tau_l"] < values["tau_h"],
         ),
@@ -114,7 +151,7 @@ SPACES: Mapping[str, Space] = {
             "breadth",
             "b_min is at most b_max",
             "dynatree",
-            {"b_min": (1, 2, 3), "b_max": (2, 3, 4, 5), LENGTH: USUAL_LENGTHS},
+            {"b_min": _axis(BREADTHS, 0), "b_max": _axis(BREADTHS, 1), LENGTH: USUAL_LENGTHS},
             _breadth,
             lambda values: values["b_min"] <= values["b_max"],
         ),
@@ -122,7 +159,7 @@ SPACES: Mapping[str, Space] = {
             "depth",
             "d0 is below d_max",
             "dynatree",
-            {"d0": (4, 5, 6, 7, 8), "d_max": (6, 7, 8, 10, 12), LENGTH: USUAL_LENGTHS},
+            {"d0": _axis(DEPTHS, 0), "d_max": _axis(DEPTHS, 1), LENGTH: USUAL_LENGTHS},
             _same,
             lambda values: values["d0"] < values["d_max"],
         ),
@@ -130,12 +167,7 @@ SPACES: Mapping[str, Space] = {
             "fixed",
             "depth, breadth and threshold of a fixed tree",
             "fixed",
-            {
-                "D": (3, 4, 5, 6, 7, 8),
-                "B": (2, 3, 4),
-                "tau": (0.01, 0.02, 0.03, 0.05, 0.1),
-                LENGTH: (100, 200, 300, 500, 1000),
-            },
+            {"D": FIXED_DEPTHS, "B": BRANCHINGS, "tau": TAUS, LENGTH: (100, 200, 300, 500, 1000)},
             _fixed,
         ),
     )

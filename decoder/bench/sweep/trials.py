@@ -1,47 +1,55 @@
-"""Which setting is measured by whom, kept as Optuna trials: each setting once, whatever workers die in between.
+"""Which setting is measured by whom, a row of a table each: once, whatever workers die in between.
 
-All decisions are transactions that no other worker's overlaps: to enqueue what is missing, to take a trial together
-with its first heartbeat, and to keep a result together with all its figures. Knows not how settings are measured.
+All decisions are transactions that no other worker's overlaps: to add the settings of a sweep, to take one on a lease,
+which its worker prolongs while it measures, and to keep a result. What a lease that has run out was for is free again.
+Knows not how settings are measured.
 """
 
 import os
 import platform
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import msgspec
-import optuna
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
-from optuna.samplers import RandomSampler
-from optuna.storages import RDBStorage, fail_stale_trials
-from optuna.trial import FrozenTrial, TrialState
 
+from decoder.bench.database import Database, Transaction
 from decoder.bench.sweep.asked import Asked
-from decoder.bench.sweep.database import alone, reported, unwarned
-from decoder.bench.sweep.outcome import Outcome, Refused, Result
-from decoder.bench.sweep.spaces import Number, Setting
-from decoder.errors import ConfigError, DatabaseError, quoted, require
+from decoder.bench.sweep.outcome import Outcome, Result
+from decoder.bench.sweep.spaces import Setting
+from decoder.errors import ConfigError, DatabaseError, quoted, require, shortened
 
-ASKED, MACHINE = "asked", "machine of "
-"""User attributes of a study."""
-KEY, WORKER, REASON, RETURNED = "key", "worker", "reason", "returned"
-"""User attributes of a trial, beside the fields of an `Outcome`."""
 LIVES = 5
 """A setting that so many workers died of is not tried again."""
-MOST_WAITING = 64
-"""Settings that have their trials before anybody takes them; more would take long to add in one transaction."""
+HEARTBEAT_S, GRACE_S = 10, 60
+"""Between the signs of life of a worker, and how long it is trusted without one."""
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS sweeps (study TEXT PRIMARY KEY, asked TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS sweep_machines ("
+    "study TEXT, machine TEXT, about TEXT NOT NULL, PRIMARY KEY (study, machine))",
+    """CREATE TABLE IF NOT EXISTS sweep_settings (
+        study TEXT, setting TEXT,
+        place INTEGER NOT NULL,        -- in the order in which they are taken
+        state TEXT NOT NULL,           -- waiting, running, done, refused
+        claim INTEGER,                 -- the number of the last time that it was taken, from 0 in each study
+        worker TEXT, lease_until DOUBLE PRECISION,
+        deaths INTEGER NOT NULL,       -- of workers that held it
+        result TEXT,
+        PRIMARY KEY (study, setting))""",
+)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One study of one database."""
+    """One study of one database, as one worker sees it."""
 
-    storage: RDBStorage
-    study: optuna.Study
+    database: Database
+    study: str
     asked: Asked
+    heartbeat_s: float = HEARTBEAT_S
+    grace_s: float = GRACE_S
 
 
 @dataclass(frozen=True)
@@ -49,59 +57,91 @@ class Claim:
     """A setting that one worker has taken."""
 
     setting: Setting
-    trial: optuna.Trial
-    trial_id: int
+    number: int
+    """Among all claims of its study."""
 
 
-def joined(storage: RDBStorage, asked: Asked, name: str | None = None) -> Sweep:
-    """The study that answers a question, with trials for the first settings; begun, if nobody has.
+def require_sweeps(database: Database) -> None:
+    """For looking at a database, which makes none.
+
+    Raises:
+        DatabaseError: It cannot be reached, or holds no sweeps of this version.
+    """
+    file = database.file
+    if file is not None and not file.is_file():
+        raise DatabaseError(f"there is no database {shortened(file)}; run a sweep first, or name its --storage")
+    with database.reading() as transaction:
+        _refuse_earlier(database, transaction)
+        if not transaction.has_table("sweeps"):
+            raise DatabaseError(f"{database.shown} holds no sweep; run one first, or name its --storage")
+
+
+def make(database: Database) -> None:
+    """Makes a database of sweeps, if there is none.
+
+    Raises:
+        DatabaseError: It cannot be used, or holds sweeps of an earlier version.
+    """
+    database.make(TABLES)
+    with database.reading() as transaction:
+        _refuse_earlier(database, transaction)
+
+
+def joined(
+    database: Database,
+    asked: Asked,
+    study: str | None = None,
+    heartbeat_s: float = HEARTBEAT_S,
+    grace_s: float = GRACE_S,
+) -> Sweep:
+    """The study that answers a question, with all its settings; begun, if nobody has.
 
     Raises:
         ConfigError: The study of that name answers another question.
         DatabaseError: The database cannot be used.
     """
-    name = asked.study if name is None else name
-    with alone(storage):
-        begun = name in optuna.get_all_study_names(storage)
-        study = optuna.create_study(
-            storage=storage, study_name=name, direction="maximize", sampler=RandomSampler(), load_if_exists=True
-        )
-        if begun:
-            other = asked.differing(_asked(study))
+    study = asked.study if study is None else study
+    with database.alone() as transaction:
+        if before := transaction.rows("SELECT asked FROM sweeps WHERE study = ?", study):
+            other = asked.differing(_asked(study, before[0][0]))
             require(
                 not other,
-                f"the study {quoted(name)} was begun with other {', '.join(other)}; ask for the same, or let --study "
+                f"the study {quoted(study)} was begun with other {', '.join(other)}; ask for the same, or let --study "
                 "name another",
             )
         else:
-            study.set_user_attr(ASKED, msgspec.to_builtins(asked))
-        sweep = Sweep(storage, study, asked)
-        _enqueue_missing(sweep)
-    return sweep
+            transaction.change("INSERT INTO sweeps VALUES (?, ?)", study, msgspec.json.encode(asked).decode())
+            transaction.change_all(
+                "INSERT INTO sweep_settings (study, setting, place, state, deaths) VALUES (?, ?, ?, 'waiting', 0)",
+                [(study, setting.key, place) for place, setting in enumerate(mixed(asked))],
+            )
+    return Sweep(database, study, asked, heartbeat_s, grace_s)
 
 
-def found(storage: RDBStorage, name: str | None) -> Sweep:
+def found(database: Database, study: str | None) -> Sweep:
     """A study that is there already, by its name; without one, the only one.
 
     Raises:
         ConfigError: There is none of that name, or more than one to choose from.
         DatabaseError: The database cannot be used, or the study is none of ours.
     """
-    with reported(storage.engine.url):
-        names = optuna.get_all_study_names(storage)
-        if name is None:
-            require(len(names) > 0, "the database holds no study; run a sweep first")
-            require(len(names) == 1, f"the database holds {', '.join(names)}; let --study name one")
-        elif name not in names:
-            raise ConfigError(f"there is no study {quoted(name)}; the database holds {', '.join(names) or 'none'}")
-        study = optuna.load_study(storage=storage, study_name=name or names[0], sampler=RandomSampler())
-        return Sweep(storage, study, _asked(study))
+    with database.reading() as transaction:
+        known: dict[str, str] = dict(transaction.rows("SELECT study, asked FROM sweeps ORDER BY study"))
+    if study is None:
+        require(len(known) > 0, "the database holds no study; run a sweep first")
+        require(len(known) == 1, f"the database holds {', '.join(known)}; let --study name one")
+    elif study not in known:
+        raise ConfigError(f"there is no study {quoted(study)}; the database holds {', '.join(known) or 'none'}")
+    name = study or next(iter(known))
+    return Sweep(database, name, _asked(name, known[name]))
 
 
 def noted(sweep: Sweep, machine: Mapping[str, Any]) -> None:
     """Keeps what this machine is."""
-    with alone(sweep.storage):
-        sweep.study.set_user_attr(MACHINE + platform.node(), machine)
+    about = sweep.study, platform.node(), msgspec.json.encode(machine).decode()
+    with _of(sweep) as transaction:
+        transaction.change("DELETE FROM sweep_machines WHERE study = ? AND machine = ?", *about[:2])
+        transaction.change("INSERT INTO sweep_machines VALUES (?, ?, ?)", *about)
 
 
 def worker_name() -> str:
@@ -111,111 +151,79 @@ def worker_name() -> str:
 
 def claimed(sweep: Sweep) -> Claim | None:
     """The next setting that nobody measures, or None where others hold all that are left."""
-    with alone(sweep.storage):
-        if not _enqueue_missing(sweep):
+    with _of(sweep) as transaction:
+        now_s = transaction.now_s()
+        transaction.change(
+            "UPDATE sweep_settings SET deaths = deaths + 1, worker = NULL, "
+            "state = CASE WHEN deaths + 1 < ? THEN 'waiting' ELSE 'refused' END "
+            "WHERE study = ? AND state = 'running' AND lease_until < ?",
+            *(LIVES, sweep.study, now_s),
+        )
+        free = transaction.rows(
+            "SELECT setting FROM sweep_settings WHERE study = ? AND state = 'waiting' ORDER BY place LIMIT 1",
+            sweep.study,
+        )
+        if not free:
             return None
-        with unwarned():
-            trial = sweep.study.ask()
-        trial.set_user_attr(WORKER, worker_name())
-        known_as = trial_id(sweep, trial.number)
-        sweep.storage.record_heartbeat(known_as)  # without one, nobody would ever see that its worker died
-        key = trial.user_attrs[KEY]
-    return Claim(next(setting for setting in sweep.asked.settings if setting.key == key), trial, known_as)
+        ((number,),) = transaction.rows(
+            "SELECT coalesce(max(claim) + 1, 0) FROM sweep_settings WHERE study = ?", sweep.study
+        )
+        ((key,),) = free
+        transaction.change(
+            "UPDATE sweep_settings SET state = 'running', claim = ?, worker = ?, lease_until = ? "
+            "WHERE study = ? AND setting = ?",
+            *(number, worker_name(), now_s + sweep.grace_s, sweep.study, key),
+        )
+    return Claim(next(setting for setting in sweep.asked.settings if setting.key == key), number)
+
+
+def prolonged(sweep: Sweep, claim: Claim) -> None:
+    """Tells that the worker of a claim lives."""
+    with _of(sweep) as transaction:
+        transaction.change(
+            "UPDATE sweep_settings SET lease_until = ? WHERE study = ? AND state = 'running' AND claim = ?",
+            *(transaction.now_s() + sweep.grace_s, sweep.study, claim.number),
+        )
 
 
 def kept(sweep: Sweep, claim: Claim, result: Result) -> bool:
     """Keeps a result; whether it counts: a worker that was thought dead finds its setting given to another."""
-    with alone(sweep.storage):
-        if not _held(sweep, claim):
-            return False
-        for name, value in msgspec.to_builtins(result).items():
-            claim.trial.set_user_attr(name, value)
-        if isinstance(result, Outcome):
-            sweep.study.tell(claim.trial, result.speed.median)
-        else:
-            sweep.study.tell(claim.trial, state=TrialState.FAIL)
-        return True
+    state = "done" if isinstance(result, Outcome) else "refused"
+    with _of(sweep) as transaction:
+        changed = transaction.change(
+            "UPDATE sweep_settings SET state = ?, result = ? WHERE study = ? AND state = 'running' AND claim = ?",
+            *(state, msgspec.json.encode(result).decode(), sweep.study, claim.number),
+        )
+    return changed == 1
 
 
 def returned(sweep: Sweep, claim: Claim) -> None:
-    """Leaves a setting to others at once, before any heartbeat is missed."""
-    with alone(sweep.storage):
-        if _held(sweep, claim):
-            claim.trial.set_user_attr(RETURNED, True)
-            sweep.study.tell(claim.trial, state=TrialState.FAIL)
-            _enqueue_missing(sweep)
+    """Leaves a setting to others at once, before its lease runs out."""
+    with _of(sweep) as transaction:
+        transaction.change(
+            "UPDATE sweep_settings SET state = 'waiting', worker = NULL "
+            "WHERE study = ? AND state = 'running' AND claim = ?",
+            *(sweep.study, claim.number),
+        )
 
 
 def given_back(sweep: Sweep, workers: Collection[str]) -> None:
     """The same for all that workers held which somebody else has ended."""
-    with alone(sweep.storage):
-        for trial in sweep.study.get_trials(states=(TrialState.RUNNING,)):
-            if trial.user_attrs[WORKER] in workers:
-                sweep.storage.set_trial_user_attr(trial_id(sweep, trial.number), RETURNED, True)
-                sweep.study.tell(trial.number, state=TrialState.FAIL)
-        _enqueue_missing(sweep)
-
-
-def trial_id(sweep: Sweep, number: int) -> int:
-    """By what a storage knows a trial of a study."""
-    study_id = sweep.storage.get_study_id_from_name(sweep.study.study_name)
-    return sweep.storage.get_trial_id_from_study_id_trial_number(study_id, number)
+    with _of(sweep) as transaction:
+        for worker in workers:
+            transaction.change(
+                "UPDATE sweep_settings SET state = 'waiting', worker = NULL "
+                "WHERE study = ? AND state = 'running' AND worker = ?",
+                *(sweep.study, worker),
+            )
 
 
 def settled(sweep: Sweep) -> bool:
     """Whether every setting has its result."""
-    with alone(sweep.storage):
-        trials = sweep.study.get_trials(deepcopy=False)
-    done, lost = {trial.user_attrs[KEY] for trial in trials if has_result(trial)}, deaths(trials)
-    return all(setting.key in done or lost[setting.key] >= LIVES for setting in sweep.asked.settings)
-
-
-def has_result(trial: FrozenTrial) -> bool:
-    """Whether a trial says something of its setting."""
-    return trial.state == TrialState.COMPLETE or REASON in trial.user_attrs
-
-
-def deaths(trials: list[FrozenTrial]) -> Counter[str]:
-    """How many workers died over each setting, by its key."""
-    return Counter(
-        trial.user_attrs[KEY]
-        for trial in trials
-        if trial.state == TrialState.FAIL and not {REASON, RETURNED} & trial.user_attrs.keys()
-    )
-
-
-def result_of(trial: FrozenTrial) -> Result | None:
-    """What was kept of a trial; None: nothing yet."""
-    if not has_result(trial):
-        return None
-    if trial.state == TrialState.COMPLETE:
-        return msgspec.convert(trial.user_attrs, Outcome)
-    return msgspec.convert(trial.user_attrs, Refused)
-
-
-def _enqueue_missing(sweep: Sweep) -> bool:
-    """Trials for settings that have none, a part of them at a time: others wait while they are added.
-
-    Returns:
-        Whether any waits to be taken.
-    """
-    with unwarned():
-        fail_stale_trials(sweep.study)
-    trials = sweep.study.get_trials(deepcopy=False)
-    waiting = sum(trial.state == TrialState.WAITING for trial in trials)
-    taken = {trial.user_attrs[KEY] for trial in trials if trial.state != TrialState.FAIL or has_result(trial)}
-    lost, axes = deaths(trials), _distributions(sweep.asked)
-    missing = [each for each in mixed(sweep.asked) if each.key not in taken and lost[each.key] < LIVES]
-    for setting in missing[: max(0, MOST_WAITING - waiting)]:
-        sweep.study.add_trial(
-            optuna.create_trial(
-                state=TrialState.WAITING,
-                params=dict(setting.values),
-                distributions=axes,
-                user_attrs={KEY: setting.key},
-            )
+    with _of(sweep) as transaction:
+        return not transaction.rows(
+            "SELECT 1 FROM sweep_settings WHERE study = ? AND state IN ('waiting', 'running') LIMIT 1", sweep.study
         )
-    return bool(missing or waiting)
 
 
 def mixed(asked: Asked) -> list[Setting]:
@@ -224,25 +232,31 @@ def mixed(asked: Asked) -> list[Setting]:
     return Random(asked.seed).sample(settings, len(settings))
 
 
-def _distributions(asked: Asked) -> dict[str, BaseDistribution]:
-    return {name: _range(values) for name, values in asked.axes.items()}
+@contextmanager
+def _of(sweep: Sweep) -> Iterator[Transaction]:
+    """A transaction on a study, which nobody may have deleted."""
+    with sweep.database.alone() as transaction:
+        if not transaction.rows("SELECT 1 FROM sweeps WHERE study = ?", sweep.study):
+            raise DatabaseError(
+                f"the study is gone from {sweep.database.shown}; run the same command again to begin anew"
+            )
+        yield transaction
 
 
-def _range(values: tuple[Number, ...]) -> BaseDistribution:
-    low, high = min(values), max(values)
-    if isinstance(low, int) and isinstance(high, int):
-        return IntDistribution(low, high)
-    return FloatDistribution(low, high)
-
-
-def _held(sweep: Sweep, claim: Claim) -> bool:
-    return sweep.storage.get_trial(claim.trial_id).state == TrialState.RUNNING
-
-
-def _asked(study: optuna.Study) -> Asked:
+def _asked(study: str, text: str) -> Asked:
     try:
-        return msgspec.convert(study.user_attrs.get(ASKED), Asked)
-    except msgspec.ValidationError:
+        return msgspec.json.decode(text, type=Asked)
+    except msgspec.DecodeError:
         raise DatabaseError(
-            f"the study {quoted(study.study_name)} is no sweep of this version; let --study name another"
+            f"the study {quoted(study)} is no sweep of this version; let --study name another"
         ) from None
+
+
+def _refuse_earlier(database: Database, transaction: Transaction) -> None:
+    """Refuses a database in which sweeps are studies of Optuna: their trials are not read any more."""
+    earlier = "SELECT 1 FROM study_user_attributes WHERE key = 'asked' LIMIT 1"
+    if transaction.has_table("study_user_attributes") and transaction.rows(earlier):
+        raise DatabaseError(
+            f"{database.shown} holds sweeps of an earlier version, as studies of Optuna; show them with that "
+            "version, and let --output or --storage name another place for new ones"
+        )

@@ -1,26 +1,24 @@
 """A sweep as others see it: what the database holds, now and again and again while workers measure."""
 
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 
-from sqlalchemy import URL
-
-from decoder.bench.sweep.database import opened, read_only
+from decoder.bench.database import Database
 from decoder.bench.sweep.processes import Joined, Task, working
 from decoder.bench.sweep.report import SweepReport, read
-from decoder.bench.sweep.trials import Sweep, found, given_back
+from decoder.bench.sweep.trials import Sweep, found, given_back, require_sweeps
 from decoder.errors import DatabaseError
 
 
-def looked_up(url: URL, study: str | None) -> SweepReport:
+def looked_up(database: Database, study: str | None) -> SweepReport:
     """What is known of a study; without a name, of the only one.
 
     Raises:
         ConfigError: There is no such study, or more than one to choose from.
         DatabaseError: The database cannot be read, or is none of sweeps.
     """
-    with read_only(url) as storage:
-        return read(found(storage, study))
+    require_sweeps(database)
+    return read(found(database, study))
 
 
 def watched(
@@ -38,8 +36,7 @@ def watched(
         yield from _reports(task, workers, every_s, note, known)
     except (GeneratorExit, KeyboardInterrupt):
         if known:
-            with opened(task.storage, task.heartbeat_s, task.grace_s) as storage:
-                given_back(found(storage, known[0].study), [each.worker for each in known])
+            given_back(found(task.storage, known[0].study), [each.worker for each in known])
         raise
 
 
@@ -47,14 +44,14 @@ def _reports(
     task: Task, workers: int, every_s: float, note: Callable[[str], None], known: list[Joined]
 ) -> Generator[SweepReport, None, None]:
     """The same, without giving back; adds who has joined to what is known."""
-    with ExitStack() as held:
-        sweep: Sweep | None = None
-        for said in held.enter_context(closing(working(task, workers, every_s))):
+    sweep: Sweep | None = None
+    with closing(working(task, workers, every_s)) as everything:
+        for said in everything:
             if isinstance(said, str):
                 note(said)
             elif isinstance(said, Joined):
                 known.append(said)
-                sweep = sweep or found(held.enter_context(read_only(task.storage)), said.study)
+                sweep = sweep or found(task.storage, said.study)
             if sweep is not None:
                 # A database may be away for a moment; if it stays away, a worker says so.
                 report = None

@@ -9,16 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeAlias
 
-from decoder.bench.sweep.database import reported
 from decoder.bench.sweep.outcome import Result
 from decoder.bench.sweep.spaces import Setting
-from decoder.bench.sweep.trials import Claim, Sweep, claimed, kept, returned, settled
+from decoder.bench.sweep.trials import Claim, Sweep, claimed, kept, prolonged, returned, settled
 from decoder.errors import DatabaseError
 
-HEARTBEAT_S, GRACE_S = 10, 60
-"""The same for all workers: each judges by its own whether another is dead."""
 KEPT_ATTEMPTS = 4
-"""Times that a result is offered to a database, a heartbeat apart: together less than `GRACE_S`."""
+"""Times that a result is offered to a database, a heartbeat apart: together less than a lease."""
 Measure: TypeAlias = Callable[[Setting], Result]
 
 
@@ -33,7 +30,7 @@ def work(sweep: Sweep, measure: Measure) -> None:
         if claim is None and settled(sweep):
             return
         if claim is None:
-            time.sleep(_heartbeat_s(sweep))
+            time.sleep(sweep.heartbeat_s)
             continue
         try:
             with _alive(sweep, claim):
@@ -50,7 +47,7 @@ def _kept(sweep: Sweep, claim: Claim, result: Result) -> None:
         with suppress(DatabaseError):
             kept(sweep, claim, result)
             return
-        time.sleep(_heartbeat_s(sweep))
+        time.sleep(sweep.heartbeat_s)
     kept(sweep, claim, result)
 
 
@@ -68,13 +65,7 @@ def _alive(sweep: Sweep, claim: Claim) -> Iterator[None]:
 
 
 def _beat(sweep: Sweep, claim: Claim, stop: threading.Event) -> None:
-    storage = sweep.storage
-    while not stop.wait(_heartbeat_s(sweep)):
+    while not stop.wait(sweep.heartbeat_s):
         # A database may be away for a moment; if it stays away, keeping the result says so.
-        with suppress(DatabaseError), reported(storage.engine.url):
-            storage.record_heartbeat(claim.trial_id)
-    storage.remove_session()
-
-
-def _heartbeat_s(sweep: Sweep) -> int:
-    return sweep.storage.get_heartbeat_interval() or HEARTBEAT_S
+        with suppress(DatabaseError):
+            prolonged(sweep, claim)

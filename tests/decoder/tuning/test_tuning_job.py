@@ -24,7 +24,7 @@ SHORT = RunConfig(max_new_tokens=6)
 
 def on(tiny_models: TinyModels, **changes: Any) -> OnPrompts:
     pair = tiny_models.pair("neox")
-    job = OnPrompts(PROMPTS, SHORT, 0.05, str(pair.target), str(pair.draft), "cpu", "float32")
+    job = OnPrompts(PROMPTS, SHORT, 0.05, target=str(pair.target), draft=str(pair.draft), device="cpu", dtype="float32")
     return replace(job, **changes)
 
 

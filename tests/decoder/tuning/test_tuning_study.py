@@ -2,6 +2,7 @@
 
 import builtins
 import importlib.util
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,17 @@ def test_a_database_that_cannot_be_used_is_one_line(url: str, kind: type[Excepti
 def test_braces_in_the_name_of_a_database_are_part_of_it(tmp_path: Path) -> None:
     with database(f"sqlite:///{tmp_path}/{{a}}.db"):
         assert (tmp_path / "{a}.db").exists()
+
+
+def test_tables_of_another_version_are_one_line(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'tuning.db'}"
+    with database(url):
+        pass
+    with sqlite3.connect(tmp_path / "tuning.db") as file:
+        file.execute("UPDATE alembic_version SET version_num = 'v99.0.0.a'")
+    file.close()
+    with pytest.raises(DatabaseError, match="is of another version of Optuna: "), database(url):
+        pass
 
 
 def test_a_database_that_goes_away_is_one_line(tmp_path: Path) -> None:

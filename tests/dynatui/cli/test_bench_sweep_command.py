@@ -59,15 +59,6 @@ def test_a_request_that_cannot_be_met_is_one_line(
     assert captured.err.count("\n") == 1
 
 
-def test_without_optuna_it_is_said_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    assert main(["bench", "sweep", "fixed"]) == 2
-    said = "dynatui: a sweep needs optuna, which is not installed; run pip install 'dynatui[bench]'\n"
-    assert capsys.readouterr().err == said
-
-
 @pytest.mark.slow
 def test_a_server_that_cannot_be_reached_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("psycopg")

@@ -10,12 +10,13 @@ from decoder.bench.outside import ASSISTED, CACHES
 from decoder.bench.paper import lanes
 from decoder.bench.paper.asked import Lane
 from decoder.bench.paper.lanes import catalogue, fixed_grid, paper_depth, rules, sensitivity
+from decoder.bench.sweep import spaces
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.methods import METHODS
 
 ROWS = catalogue(sampled=False)
-VARIED = sensitivity(lanes.THRESHOLDS, lanes.BREADTHS, lanes.DEPTHS)
-GRID = fixed_grid(lanes.GRID_DEPTHS, lanes.GRID_BRANCHINGS, lanes.GRID_TAUS)
+VARIED = sensitivity(spaces.THRESHOLDS, spaces.BREADTHS, spaces.DEPTHS)
+GRID = fixed_grid(spaces.FIXED_DEPTHS, spaces.BRANCHINGS, spaces.TAUS)
 
 
 def all_lanes() -> Iterator[Lane]:

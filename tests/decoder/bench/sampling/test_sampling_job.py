@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
-from decoder.bench.alone import alone
+from decoder.bench.record_log import alone
+from decoder.bench.sampling import job as module
 from decoder.bench.sampling.asked import Place, samplings
 from decoder.bench.sampling.expected import expected
 from decoder.bench.sampling.job import OnSamplings, measure_samplings
@@ -106,6 +108,19 @@ def test_a_measurement_that_was_killed_goes_on_and_measures_nothing_twice(
     assert [len(each.expected) for each in (Log(half), Log(log))] == [4, 4]
     assert again.actions == done.actions
     assert Log(half).expected == Log(log).expected
+
+
+@pytest.mark.slow
+def test_another_machine_shows_what_is_whole_and_measures_nothing_that_is_missing(
+    tiny_models: TinyModels, done: SamplingReport, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = structs.replace(done.begun.machine, cores=done.begun.machine.cores + 1)
+    monkeypatch.setattr(module, "examined", lambda _: other)
+    assert measure_samplings(job(tiny_models, log=log), lambda _: None)[0].actions == done.actions
+    half = tmp_path / "half.jsonl"
+    half.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
+    with pytest.raises(ConfigError, match=r"was begun on another machine: cores \d+, here \d+; let --output name"):
+        measure_samplings(job(tiny_models, log=half), lambda _: None)
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from decoder.bench.database import understood
 from decoder.bench.sweep.asked import Asked
-from decoder.bench.sweep.database import understood
 from decoder.bench.sweep.processes import Joined, Task, working
 from decoder.bench.sweep.spaces import Setting
 from decoder.bench.sweep.trials import mixed

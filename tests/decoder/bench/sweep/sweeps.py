@@ -6,19 +6,16 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from optuna.trial import FrozenTrial, TrialState
-
+from decoder.bench.database import understood
 from decoder.bench.statistics import Estimate
 from decoder.bench.sweep.asked import Asked
-from decoder.bench.sweep.database import opened, understood
 from decoder.bench.sweep.outcome import Outcome
+from decoder.bench.sweep.report import Trial, read
 from decoder.bench.sweep.spaces import Setting
-from decoder.bench.sweep.trials import KEY, Sweep, joined
+from decoder.bench.sweep.trials import Sweep, joined, make
 
 PROGRAM = Path(__file__).with_name("fake_worker.py")
 ROOT = Path(__file__).parents[4]
@@ -65,13 +62,28 @@ def fake_result(setting: Setting) -> Outcome:
     return outcome(1 + hashlib.sha256(setting.key.encode()).digest()[0] / 256)
 
 
-@contextmanager
 def sweep_in(
-    url: str, question: Asked | None = None, name: str | None = None, grace_s: int = NEVER_S
-) -> Iterator[Sweep]:
+    url: str,
+    question: Asked | None = None,
+    name: str | None = None,
+    *,
+    heartbeat_s: float = HEARTBEAT_S,
+    grace_s: float = NEVER_S,
+) -> Sweep:
     """A study as one worker sees it."""
-    with opened(understood(url), HEARTBEAT_S, grace_s) as storage:
-        yield joined(storage, question or asked(), name)
+    database = understood(url)
+    make(database)
+    return joined(database, question or asked(), name, heartbeat_s, grace_s)
+
+
+def states(sweep: Sweep) -> list[str]:
+    """Of all settings, in the order of the grid."""
+    return [trial.state for trial in read(sweep).trials]
+
+
+def done(sweep: Sweep) -> list[Trial]:
+    """Settings with a result that has a speed."""
+    return [trial for trial in read(sweep).trials if trial.state == "done"]
 
 
 def sqlite_in(folder: Path) -> str:
@@ -112,12 +124,11 @@ def begun(log: Path) -> list[str]:
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 
 
-def results(url: str) -> list[FrozenTrial]:
-    """All trials with a result."""
-    with sweep_in(url) as sweep:
-        return sweep.study.get_trials(states=(TrialState.COMPLETE,))
+def results(url: str) -> dict[str, Trial]:
+    """All settings with a result, by their keys."""
+    return {trial.setting.key: trial for trial in done(sweep_in(url))}
 
 
 def finished(url: str) -> Counter[str]:
     """How often each setting has a result."""
-    return Counter(trial.user_attrs[KEY] for trial in results(url))
+    return Counter(trial.setting.key for trial in done(sweep_in(url)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from decoder.bench.sweep.database import understood
+from decoder.bench.database import understood
 from decoder.bench.sweep.processes import Joined, Task, working
 from decoder.bench.sweep.report import SweepReport
 from decoder.bench.sweep.watching import looked_up, watched

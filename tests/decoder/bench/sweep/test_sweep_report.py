@@ -38,15 +38,15 @@ def row(cells: Sequence[Cell]) -> list[str]:
 
 
 def test_the_report_of_a_database_has_every_setting_in_the_order_of_the_grid(database: str) -> None:
-    with sweep_in(database, SMALL) as sweep:
-        noted(sweep, {"processor": "Quick"})
-        one, two, three = claimed(sweep), claimed(sweep), claimed(sweep)
-        assert one
-        assert two
-        assert three
-        kept(sweep, one, outcome(2.0))
-        kept(sweep, two, Refused(reason="its text differs"))
-        found = read(sweep)
+    sweep = sweep_in(database, SMALL)
+    noted(sweep, {"processor": "Quick"})
+    one, two, three = claimed(sweep), claimed(sweep), claimed(sweep)
+    assert one
+    assert two
+    assert three
+    kept(sweep, one, outcome(2.0))
+    kept(sweep, two, Refused(reason="its text differs"))
+    found = read(sweep)
     states = {trial.setting.key: trial for trial in found.trials}
     assert list(states) == [setting.key for setting in SMALL.settings]
     assert states[one.setting.key].outcome == outcome(2.0)
@@ -133,10 +133,8 @@ def test_a_report_is_at_most_80_columns_wide(question: Asked) -> None:
 
 def test_what_was_measured_is_there_when_the_file_is_opened_again(tmp_path_factory: pytest.TempPathFactory) -> None:
     url = sqlite_in(tmp_path_factory.mktemp("again"))
-    with sweep_in(url, SMALL) as sweep:
-        claim = claimed(sweep)
-        assert claim
-        kept(sweep, claim, outcome(3.0))
-        before = read(sweep)
-    with sweep_in(url, SMALL) as sweep:
-        assert read(sweep) == before
+    sweep = sweep_in(url, SMALL)
+    claim = claimed(sweep)
+    assert claim
+    kept(sweep, claim, outcome(3.0))
+    assert read(sweep_in(url, SMALL)) == read(sweep)

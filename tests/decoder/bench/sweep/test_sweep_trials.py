@@ -1,15 +1,15 @@
 """Who measures which setting: taken once, kept once, given back, and free again when a worker has died."""
 
+import sqlite3
 import time
-from collections.abc import Iterator
+from pathlib import Path
 
 import optuna
 import pytest
-from optuna.trial import TrialState
 
-from decoder.bench.sweep import trials
-from decoder.bench.sweep.database import opened, understood
+from decoder.bench.database import understood
 from decoder.bench.sweep.outcome import Refused
+from decoder.bench.sweep.report import read
 from decoder.bench.sweep.trials import (
     LIVES,
     Sweep,
@@ -18,13 +18,16 @@ from decoder.bench.sweep.trials import (
     given_back,
     joined,
     kept,
-    result_of,
+    make,
+    prolonged,
+    require_sweeps,
     returned,
     settled,
     worker_name,
 )
 from decoder.errors import ConfigError, DatabaseError
-from tests.decoder.bench.sweep.sweeps import NEVER_S, asked, outcome, sweep_in
+from decoder.tuning import optuna_database
+from tests.decoder.bench.sweep.sweeps import asked, done, outcome, sqlite_in, states, sweep_in
 
 FEW = asked(axes={"D": (3, 4), "B": (2,), "tau": (0.05,), "T": (9,)})
 AT_ONCE_S = 1
@@ -32,45 +35,34 @@ AT_ONCE_S = 1
 
 
 @pytest.fixture
-def sweep(database: str) -> Iterator[Sweep]:
-    with sweep_in(database, FEW) as found:
-        yield found
+def sweep(database: str) -> Sweep:
+    return sweep_in(database, FEW)
 
 
-def states(sweep: Sweep) -> list[str]:
-    return [trial.state.name for trial in sweep.study.get_trials()]
-
-
-def test_each_setting_is_enqueued_once_however_many_join(sweep: Sweep, database: str) -> None:
+def test_each_setting_is_there_once_however_many_join(sweep: Sweep, database: str) -> None:
     for _ in range(2):
-        with sweep_in(database, FEW) as other:
-            assert states(other) == ["WAITING", "WAITING"]
-    assert {trial.params["D"] for trial in sweep.study.get_trials()} == {3, 4}
+        assert states(sweep_in(database, FEW)) == ["waiting", "waiting"]
+    with sweep.database.reading() as transaction:
+        assert len(transaction.rows("SELECT setting FROM sweep_settings")) == 2
 
 
-def test_a_large_grid_is_enqueued_a_part_at_a_time_and_measured_whole(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trials, "MOST_WAITING", 3)
-    with sweep_in(database) as sweep:
-        assert states(sweep) == ["WAITING"] * 3
-        taken = []
-        while claim := claimed(sweep):
-            taken.append(claim.setting)
-            assert states(sweep).count("WAITING") <= 3
-            kept(sweep, claim, outcome())
-        assert settled(sweep)
-    assert sorted(each.key for each in taken) == sorted(each.key for each in asked().settings)
+def test_the_largest_grid_is_added_at_once_and_taken(database: str) -> None:
+    large = asked(axes={"D": tuple(range(1, 11)), "B": (1, 2), "tau": (0.01, 0.05), "T": tuple(range(1, 251))})
+    sweep = sweep_in(database, large)
+    assert states(sweep) == ["waiting"] * 10_000
+    claim = claimed(sweep)
+    assert claim
+    assert kept(sweep, claim, outcome())
+    assert states(sweep).count("done") == 1
 
 
 def test_a_setting_is_taken_by_one_worker(sweep: Sweep, database: str) -> None:
-    with sweep_in(database, FEW) as other:
-        one, two = claimed(sweep), claimed(other)
-        assert one
-        assert two
-        assert one.setting != two.setting
-        assert claimed(sweep) is None
-        assert not settled(sweep)
+    one, two = claimed(sweep), claimed(sweep_in(database, FEW))
+    assert one
+    assert two
+    assert one.setting != two.setting
+    assert claimed(sweep) is None
+    assert not settled(sweep)
 
 
 def test_a_result_is_kept_with_all_its_figures(sweep: Sweep) -> None:
@@ -78,8 +70,7 @@ def test_a_result_is_kept_with_all_its_figures(sweep: Sweep) -> None:
         claim = claimed(sweep)
         assert claim
         assert kept(sweep, claim, outcome(2.5))
-    assert [trial.value for trial in sweep.study.get_trials()] == [2.5, 2.5]
-    assert [result_of(trial) for trial in sweep.study.get_trials()] == [outcome(2.5)] * 2
+    assert [trial.outcome for trial in read(sweep).trials] == [outcome(2.5)] * 2
     assert settled(sweep)
     assert claimed(sweep) is None
 
@@ -88,9 +79,8 @@ def test_a_refused_setting_is_settled_without_a_speed(sweep: Sweep) -> None:
     claim = claimed(sweep)
     assert claim
     assert kept(sweep, claim, Refused(reason="its text differs"))
-    (trial,) = sweep.study.get_trials(states=(TrialState.FAIL,))
-    assert trial.value is None
-    assert result_of(trial) == Refused(reason="its text differs")
+    (trial,) = [trial for trial in read(sweep).trials if trial.state == "refused"]
+    assert (trial.speed, trial.reason) == (None, "its text differs")
     other = claimed(sweep)
     assert other
     assert other.setting != claim.setting
@@ -103,69 +93,111 @@ def test_what_is_given_back_is_there_for_the_next_and_costs_no_life(sweep: Sweep
         claim = claimed(sweep)
         assert claim
         returned(sweep, claim)
-    assert states(sweep).count("WAITING") == 2
+    assert states(sweep) == ["waiting", "waiting"]
+    assert [trial.deaths for trial in read(sweep).trials] == [0, 0]
 
 
 def test_what_ended_workers_held_is_given_back_and_nothing_else(sweep: Sweep) -> None:
     claim = claimed(sweep)
     assert claim
     given_back(sweep, ["elsewhere:1"])
-    assert states(sweep) == ["RUNNING", "WAITING"]
+    assert sorted(states(sweep)) == ["running", "waiting"]
     given_back(sweep, [worker_name()])
-    assert states(sweep) == ["FAIL", "WAITING", "WAITING"]
+    assert states(sweep) == ["waiting", "waiting"]
     assert not kept(sweep, claim, outcome())
 
 
-def test_a_dead_worker_s_setting_is_enqueued_anew_and_its_late_result_does_not_count(database: str) -> None:
-    with sweep_in(database, FEW, grace_s=AT_ONCE_S) as sweep:
-        late = claimed(sweep)
-        assert late
-        time.sleep(AT_ONCE_S + 1.5)
-        first, again = claimed(sweep), claimed(sweep)
-        assert first
-        assert again
-        assert again.setting == late.setting
-        assert not kept(sweep, late, outcome(9.0))
-        assert kept(sweep, again, outcome(2.0))
-        returned(sweep, late)
-        assert [trial.value for trial in sweep.study.get_trials(states=(TrialState.COMPLETE,))] == [2.0]
+def test_a_dead_worker_s_setting_is_free_again_and_its_late_result_does_not_count(database: str) -> None:
+    sweep = sweep_in(database, FEW, grace_s=AT_ONCE_S)
+    late = claimed(sweep)
+    assert late
+    time.sleep(AT_ONCE_S + 0.1)
+    again, other = claimed(sweep), claimed(sweep)
+    assert again
+    assert other
+    assert again.setting == late.setting
+    assert not kept(sweep, late, outcome(9.0))
+    assert kept(sweep, again, outcome(2.0))
+    returned(sweep, late)
+    assert [(trial.speed, trial.deaths) for trial in done(sweep)] == [(2.0, 1)]
 
 
-def test_a_setting_that_kills_its_workers_is_given_up(sweep: Sweep) -> None:
+def test_a_lease_that_is_prolonged_does_not_run_out(database: str) -> None:
+    sweep = sweep_in(database, FEW, grace_s=AT_ONCE_S)
+    one, other = claimed(sweep), claimed(sweep)
+    assert one
+    assert other
+    for _ in range(4):
+        time.sleep(AT_ONCE_S / 3)
+        prolonged(sweep, one)
+    again = claimed(sweep)
+    assert again
+    assert again.setting == other.setting
+    assert kept(sweep, one, outcome())
+
+
+def test_a_setting_that_kills_its_workers_is_given_up(database: str) -> None:
+    sweep = sweep_in(database, FEW, grace_s=-1)  # every lease has run out when it begins
     for _ in range(2 * LIVES):
-        claim = claimed(sweep)
-        assert claim
-        sweep.study.tell(claim.trial, state=TrialState.FAIL)  # as for a worker that died
+        assert claimed(sweep)
     assert claimed(sweep) is None
     assert settled(sweep)
+    assert {(trial.state, trial.reason, trial.worker) for trial in read(sweep).trials} == {
+        ("refused", f"{LIVES} workers ended while they measured it", None)
+    }
 
 
 def test_a_study_of_another_question_is_refused(sweep: Sweep, database: str) -> None:
-    line = f"the study '{sweep.study.study_name}' was begun with other axes, seed; ask for the same, or let --study"
-    with pytest.raises(ConfigError, match=line), sweep_in(database, asked(seed=1), sweep.study.study_name):
-        pass
-    with sweep_in(database, asked(seed=1), "another") as other:
-        assert other.study.study_name == "another"
+    line = f"the study '{sweep.study}' was begun with other axes, seed; ask for the same, or let --study"
+    with pytest.raises(ConfigError, match=line):
+        sweep_in(database, asked(seed=1), sweep.study)
+    assert sweep_in(database, asked(seed=1), "another").study == "another"
 
 
-def test_a_study_of_something_else_is_refused(database: str) -> None:
-    with opened(understood(database), 1, NEVER_S) as storage:
-        optuna.create_study(storage=storage, study_name="birds")
-        with pytest.raises(DatabaseError, match="the study 'birds' is no sweep of this version"):
-            joined(storage, FEW, "birds")
+def test_a_study_of_another_version_is_refused(sweep: Sweep) -> None:
+    with sweep.database.alone() as transaction:
+        transaction.change("INSERT INTO sweeps VALUES ('birds', '{}')")
+    with pytest.raises(DatabaseError, match="the study 'birds' is no sweep of this version"):
+        joined(sweep.database, FEW, "birds")
+    with pytest.raises(DatabaseError, match="the study 'birds' is no sweep of this version"):
+        found(sweep.database, "birds")
 
 
 def test_a_study_that_somebody_deletes_is_one_line(sweep: Sweep) -> None:
-    optuna.delete_study(study_name=sweep.study.study_name, storage=sweep.storage)
+    with sweep.database.alone() as transaction:
+        transaction.change("DELETE FROM sweeps")
     with pytest.raises(DatabaseError, match="the study is gone from "):
         claimed(sweep)
 
 
 def test_the_only_study_needs_no_name(sweep: Sweep) -> None:
-    assert found(sweep.storage, None).asked == FEW
-    joined(sweep.storage, FEW, "other")
-    with pytest.raises(ConfigError, match=f"the database holds {sweep.study.study_name}, other; let --study name one"):
-        found(sweep.storage, None)
-    assert found(sweep.storage, "other").asked == FEW
-    with pytest.raises(ConfigError, match=f"there is no study 'x'; the database holds {sweep.study.study_name}, other"):
-        found(sweep.storage, "x")
+    assert found(sweep.database, None).asked == FEW
+    joined(sweep.database, FEW, "other")
+    with pytest.raises(ConfigError, match=f"the database holds {sweep.study}, other; let --study name one"):
+        found(sweep.database, None)
+    assert found(sweep.database, "other").asked == FEW
+    with pytest.raises(ConfigError, match=f"there is no study 'x'; the database holds {sweep.study}, other"):
+        found(sweep.database, "x")
+
+
+def test_looking_makes_no_database_and_no_tables(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="there is no database"):
+        require_sweeps(understood(sqlite_in(tmp_path)))
+    assert not list(tmp_path.iterdir())
+    with sqlite3.connect(tmp_path / "sweeps.db") as other:
+        other.execute("CREATE TABLE birds (name TEXT)")
+    other.close()
+    before = (tmp_path / "sweeps.db").read_bytes()
+    with pytest.raises(DatabaseError, match="holds no sweep"):
+        require_sweeps(understood(sqlite_in(tmp_path)))
+    assert (tmp_path / "sweeps.db").read_bytes() == before
+
+
+def test_sweeps_that_were_kept_as_studies_of_optuna_are_refused_and_its_other_studies_are_not(database: str) -> None:
+    with optuna_database.opened(understood(database)) as storage:
+        study = optuna.create_study(storage=storage, study_name="tuned")
+        make(understood(database))
+        study.set_user_attr("asked", {"space": "fixed"})
+    for use in (make, require_sweeps):
+        with pytest.raises(DatabaseError, match="holds sweeps of an earlier version, as studies of Optuna"):
+            use(understood(database))

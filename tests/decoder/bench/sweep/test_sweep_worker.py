@@ -4,15 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.trial import TrialState
 
 from decoder.bench.sweep import trials, worker
 from decoder.bench.sweep.outcome import Outcome
 from decoder.bench.sweep.spaces import Setting
-from decoder.bench.sweep.trials import settled
+from decoder.bench.sweep.trials import Claim, Sweep, settled
 from decoder.bench.sweep.worker import KEPT_ATTEMPTS, work
 from decoder.errors import DatabaseError
-from tests.decoder.bench.sweep.sweeps import asked, fake_result, sqlite_in, sweep_in
+from tests.decoder.bench.sweep.sweeps import asked, done, fake_result, sqlite_in, states, sweep_in
 
 FEW = asked(axes={"D": (3, 4, 5), "B": (2,), "tau": (0.01, 0.05), "T": (9,)})
 SETTINGS = [setting.key for setting in FEW.settings]
@@ -25,13 +24,12 @@ def test_every_setting_is_measured_once_in_an_order_that_is_mixed(tmp_path: Path
         order.append(setting.key)
         return fake_result(setting)
 
-    with sweep_in(sqlite_in(tmp_path), FEW) as sweep:
-        work(sweep, measure)
-        assert settled(sweep)
-        done = sweep.study.get_trials(states=(TrialState.COMPLETE,))
+    sweep = sweep_in(sqlite_in(tmp_path), FEW)
+    work(sweep, measure)
+    assert settled(sweep)
     assert sorted(order) == sorted(SETTINGS)
     assert order != SETTINGS
-    assert sorted(trial.user_attrs["key"] for trial in done) == sorted(SETTINGS)
+    assert [trial.setting.key for trial in done(sweep)] == SETTINGS
 
 
 @pytest.mark.parametrize("how", [KeyboardInterrupt, MemoryError])
@@ -39,12 +37,10 @@ def test_a_worker_that_is_stopped_gives_its_setting_back(how: type[BaseException
     def measure(_setting: Setting) -> Outcome:
         raise how
 
-    with sweep_in(sqlite_in(tmp_path), FEW) as sweep:
-        with pytest.raises(how):
-            work(sweep, measure)
-        waiting = sweep.study.get_trials(states=(TrialState.WAITING,))
-        assert sorted(trial.user_attrs["key"] for trial in waiting) == sorted(SETTINGS)
-        assert not sweep.study.get_trials(states=(TrialState.RUNNING,))
+    sweep = sweep_in(sqlite_in(tmp_path), FEW)
+    with pytest.raises(how):
+        work(sweep, measure)
+    assert states(sweep) == ["waiting"] * len(SETTINGS)
 
 
 def test_a_result_is_kept_though_the_database_is_away_for_a_moment(
@@ -58,10 +54,9 @@ def test_a_result_is_kept_though_the_database_is_away_for_a_moment(
         return trials.kept(*given)
 
     monkeypatch.setattr(worker, "kept", kept)
-    with sweep_in(sqlite_in(tmp_path), FEW) as sweep:
-        monkeypatch.setattr(sweep.storage, "heartbeat_interval", 0.01)
-        work(sweep, fake_result)
-        assert len(sweep.study.get_trials(states=(TrialState.COMPLETE,))) == len(SETTINGS)
+    sweep = sweep_in(sqlite_in(tmp_path), FEW, heartbeat_s=0.01)
+    work(sweep, fake_result)
+    assert len(done(sweep)) == len(SETTINGS)
 
 
 def test_a_database_that_stays_away_ends_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,30 +64,25 @@ def test_a_database_that_stays_away_ends_the_worker(tmp_path: Path, monkeypatch:
         raise DatabaseError("cannot use the database")
 
     monkeypatch.setattr(worker, "kept", kept)
-    with sweep_in(sqlite_in(tmp_path), FEW) as sweep:
-        monkeypatch.setattr(sweep.storage, "heartbeat_interval", 0.01)
-        with pytest.raises(DatabaseError):
-            work(sweep, fake_result)
+    with pytest.raises(DatabaseError):
+        work(sweep_in(sqlite_in(tmp_path), FEW, heartbeat_s=0.01), fake_result)
 
 
 def test_a_worker_tells_that_it_lives_while_it_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
-    with sweep_in(sqlite_in(tmp_path), FEW) as sweep:
-        record = sweep.storage.record_heartbeat
 
-        def noted(trial_id: int) -> None:
-            told.append(trial_id)
-            record(trial_id)
+    def noted(sweep: Sweep, claim: Claim) -> None:
+        told.append(claim.number)
+        trials.prolonged(sweep, claim)
 
-        monkeypatch.setattr(sweep.storage, "record_heartbeat", noted)
-        monkeypatch.setattr(sweep.storage, "heartbeat_interval", 0.01)
+    monkeypatch.setattr(worker, "prolonged", noted)
 
-        def measure(_setting: Setting) -> Outcome:
-            before = len(told)
-            while len(told) < before + 2:
-                pass
-            raise KeyboardInterrupt
+    def measure(_setting: Setting) -> Outcome:
+        before = len(told)
+        while len(told) < before + 2:
+            pass
+        raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt):
-            work(sweep, measure)
+    with pytest.raises(KeyboardInterrupt):
+        work(sweep_in(sqlite_in(tmp_path), FEW, heartbeat_s=0.01), measure)
     assert len(set(told)) == 1

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from decoder.bench.sweep.trials import KEY
+from decoder.bench.sweep.report import Trial
 from tests.decoder.bench.sweep.sweeps import (
     NEVER_S,
     FakeWorker,
@@ -15,7 +15,6 @@ from tests.decoder.bench.sweep.sweeps import (
     finished,
     results,
     sqlite_in,
-    sweep_in,
 )
 from tests.postgres import Server
 
@@ -28,28 +27,24 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "begun"
 
 
-def times_of_results(database: str) -> dict[str, object]:
-    return {trial.user_attrs[KEY]: trial.datetime_complete for trial in results(database)}
-
-
 @pytest.mark.slow
 def test_a_sweep_killed_three_times_loses_and_repeats_nothing(database: str, log: Path) -> None:
     random = Random(database.partition(":")[0])
-    before: dict[str, object] = {}
+    before: dict[str, Trial] = {}
     for _ in range(KILLS):
         worker = FakeWorker(database, log)
         worker.wait_for_measurements(random.randint(3, 9))
         worker.kill()
-        known = times_of_results(database)
+        known = results(database)
         assert before.items() <= known.items()
         before = known
     assert 0 < len(before) < len(SETTINGS)
     assert FakeWorker(database, log).ended() == (0, "")
     assert finished(database) == dict.fromkeys(SETTINGS, 1)
-    assert before.items() <= times_of_results(database).items()
+    assert before.items() <= results(database).items()
     assert len(begun(log)) <= len(SETTINGS) + KILLS
-    assert {trial.user_attrs[KEY]: trial.value for trial in results(database)} == {
-        setting.key: fake_result(setting).speed.median for setting in asked().settings
+    assert {key: trial.outcome for key, trial in results(database).items()} == {
+        setting.key: fake_result(setting) for setting in asked().settings
     }
 
 
@@ -65,11 +60,10 @@ def test_two_workers_share_one_database(database: str, log: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_workers_that_start_at_the_same_moment_enqueue_each_setting_once(database: str, log: Path) -> None:
+def test_workers_that_start_at_the_same_moment_measure_each_setting_once(database: str, log: Path) -> None:
     workers = [FakeWorker(database, log, 0.01, NEVER_S) for _ in range(4)]
     assert [worker.ended() for worker in workers] == [(0, "")] * 4
-    with sweep_in(database) as sweep:
-        assert len(sweep.study.get_trials()) == len(SETTINGS)
+    assert finished(database) == dict.fromkeys(SETTINGS, 1)
     assert sorted(begun(log)) == sorted(SETTINGS)
 
 

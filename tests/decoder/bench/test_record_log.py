@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from decoder.bench.alone import alone
+from decoder.bench.record_log import alone
 from decoder.errors import ConfigError
 
 HOLDING = """
 import sys, time
 from pathlib import Path
-from decoder.bench.alone import alone
+from decoder.bench.record_log import alone
 with alone(Path(sys.argv[1]), "wait"):
     print("held", flush=True)
     time.sleep(60)

@@ -1,0 +1,222 @@
+"""A database that several processes share: a file of SQLite, or PostgreSQL. Knows nothing of what is kept.
+
+All that is read and written within `Database.alone` is one transaction, and no other process's runs meanwhile. Each
+transaction has a connection of its own, so a server that was away for a moment is reached again by the next one.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from decoder.errors import DatabaseError, first_line, quoted, require, shortened
+
+PATIENCE_S = 30
+"""How long one worker waits for the transaction of another: less than others wait until they think it dead."""
+PATIENT = {
+    "connect_timeout": 10,
+    "options": f"-c lock_timeout={PATIENCE_S}s",
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "tcp_user_timeout": 1000 * PATIENCE_S,
+}
+"""How long a server is waited for; without these, for one whose host vanishes many minutes."""
+LOCK = 0x64796E617475
+"""Names the lock that transactions in PostgreSQL hold: "dynatu"."""
+EXAMPLES = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+POSTGRES = "postgresql+psycopg"
+_SERVERS = ("postgres", "postgresql", POSTGRES)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """In what the two kinds differ."""
+
+    hole: str
+    """Stands for a value."""
+    alone: tuple[str, ...]
+    """Begins a transaction that no other overlaps: two that have both read could else both go on to write."""
+    now: str
+    has_table: str
+
+
+SQLITE = Dialect(
+    "?",
+    ("BEGIN IMMEDIATE",),
+    "SELECT (julianday('now') - 2440587.5) * 86400",
+    "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?",
+)
+SERVER = Dialect(
+    "%s",
+    ("BEGIN", f"SELECT pg_advisory_xact_lock({LOCK})"),
+    "SELECT extract(epoch FROM clock_timestamp())::float8",
+    "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = ?",
+)
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """Statements that are kept together or not at all; `?` stands for a value in either kind of database."""
+
+    cursor: Any
+    """Of either driver."""
+    dialect: Dialect
+
+    def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What a query finds."""
+        self.cursor.execute(self._written(statement), values)
+        found: list[tuple[Any, ...]] = self.cursor.fetchall()
+        return found
+
+    def change(self, statement: str, *values: Any) -> int:
+        """Runs a statement that is no query; the number of rows that it changed."""
+        self.cursor.execute(self._written(statement), values)
+        return int(self.cursor.rowcount)
+
+    def change_all(self, statement: str, values: Sequence[Sequence[Any]]) -> None:
+        """Runs such a statement with each of some values."""
+        self.cursor.executemany(self._written(statement), values)
+
+    def now_s(self) -> float:
+        """Seconds since 1970 by the clock of the database, which is one for all machines."""
+        return float(self.rows(self.dialect.now)[0][0])
+
+    def has_table(self, name: str) -> bool:
+        """Whether there is a table of this name."""
+        return bool(self.rows(self.dialect.has_table, name))
+
+    def _written(self, statement: str) -> str:
+        return statement.replace("?", self.dialect.hole)
+
+
+@dataclass(frozen=True)
+class Database:
+    """Where a database is, and its transactions."""
+
+    url: str
+    """As SQLAlchemy reads it."""
+    file: Path | None
+    """Of SQLite; None: it is a server."""
+
+    def make(self, tables: Sequence[str]) -> None:
+        """Makes its file and its tables, where there are none, by these statements.
+
+        Raises:
+            DatabaseError: It cannot be reached or written, or is no database.
+        """
+        if self.file is not None:
+            with self._reported():
+                _connected_to_file(self.file, "rwc").close()
+        with self.alone() as transaction:
+            for statement in tables:
+                transaction.change(statement)
+
+    def alone(self) -> AbstractContextManager[Transaction]:
+        """A transaction that no other worker's overlaps.
+
+        Raises:
+            DatabaseError: The database is gone, locked for too long, full, or not writable; nothing of it is kept.
+        """
+        return self._transaction(self._dialect.alone)
+
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """A transaction that writes nothing, and need not be let write.
+
+        Raises:
+            DatabaseError: The database cannot be read.
+        """
+        return self._transaction(("BEGIN",))
+
+    @property
+    def shown(self) -> str:
+        """For people: without the password."""
+        if self.file is not None:
+            return shortened(f"sqlite:///{self.file}")
+        return shortened(re.sub(r"(?<=//)([^/@]*?:)[^/]*(?=@)", r"\1***", self.url))
+
+    def unusable(self, error: BaseException) -> DatabaseError:
+        """What went wrong, and what to do."""
+        check = "its folder is there, writable and not full" if self.file else "the server runs and takes this user"
+        return DatabaseError(
+            f"cannot use the database {self.shown}: {first_line(error)}; check that {check}, then run the same "
+            "command again"
+        )
+
+    @property
+    def _dialect(self) -> Dialect:
+        return SQLITE if self.file is not None else SERVER
+
+    @contextmanager
+    def _transaction(self, begin: Sequence[str]) -> Iterator[Transaction]:
+        """Closing takes back what was not committed."""
+        with self._reported(), closing(self._connected()) as connection:
+            cursor = connection.cursor()
+            for statement in begin:
+                cursor.execute(statement)
+            yield Transaction(cursor, self._dialect)
+            cursor.execute("COMMIT")
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Within, what a driver says becomes one line."""
+        kind: type[Exception] = sqlite3.Error if self.file is not None else driver().Error
+        try:
+            yield
+        except kind as error:
+            raise self.unusable(error) from error
+
+    def _connected(self) -> Any:
+        if self.file is not None:
+            return _connected_to_file(self.file, "rw")
+        # Transactions are begun and ended by statements, as of SQLite.
+        return driver().connect(self.url.replace(POSTGRES, "postgresql", 1), autocommit=True, **PATIENT)
+
+
+def of_file(path: Path) -> Database:
+    """An SQLite file."""
+    return understood(f"sqlite:///{quote(str(path.absolute()))}")
+
+
+def understood(url: str) -> Database:
+    """The database of a URL.
+
+    Raises:
+        ConfigError: It is none, or of another kind of database.
+    """
+    scheme, _, rest = url.partition("://")
+    require(_is_url(url), f"--storage is {quoted(url)}, which is no database URL; give {EXAMPLES}")
+    require(scheme in (*_SERVERS, "sqlite"), f"--storage is a database of {quoted(scheme)}; give {EXAMPLES}")
+    if scheme in _SERVERS:
+        return Database(f"{POSTGRES}://{rest}", None)
+    name = unquote(rest.partition("?")[0].partition("/")[2])
+    require(name not in ("", ":memory:"), f"--storage is {quoted(url)}, which keeps nothing; give sqlite:///FILE")
+    return Database(url, Path(name))
+
+
+def driver() -> Any:
+    """That of PostgreSQL; raises DatabaseError where it is not installed."""
+    try:
+        import psycopg  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise DatabaseError(
+            "PostgreSQL needs psycopg, which cannot be imported here; run pip install 'dynatui[postgres]'"
+        ) from error
+    return psycopg
+
+
+def _is_url(text: str) -> bool:
+    try:
+        _ = urlsplit(text).port  # raises ValueError
+    except ValueError:
+        return False
+    return "://" in text
+
+
+def _connected_to_file(file: Path, mode: str) -> sqlite3.Connection:
+    """Opens a file, which only mode rwc makes: one that was removed is not to come back empty."""
+    uri = f"file:{quote(str(file.absolute()))}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)

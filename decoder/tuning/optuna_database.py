@@ -1,0 +1,78 @@
+"""The database in which Optuna keeps what a search has learnt, and its errors."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import optuna
+from optuna.exceptions import StorageInternalError
+from optuna.storages import RDBStorage
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from decoder.bench.database import PATIENCE_S, PATIENT, Database, driver
+from decoder.errors import DatabaseError, first_line
+
+NO_ROW = "Record does not exist."
+"""What Optuna says, as a KeyError, where a study or a trial was deleted."""
+
+
+@contextmanager
+def opened(database: Database) -> Iterator[RDBStorage]:
+    """A database to read and write, closed at the end; its tables are made where there are none.
+
+    Raises:
+        DatabaseError: It cannot be reached or written, or is no database of this version of Optuna.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # what goes wrong is raised, too
+    with reported(database):
+        storage = _storage(database)
+    try:
+        yield storage
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+@contextmanager
+def reported(database: Database) -> Iterator[None]:
+    """Within, what a database or its driver says becomes one line.
+
+    Raises:
+        DatabaseError: It said something.
+    """
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        raise database.unusable(_reason(error)) from error
+    except KeyError as error:
+        if error.args != (NO_ROW,):
+            raise
+        raise DatabaseError(
+            f"the study is gone from {database.shown}; run the same command again to begin anew"
+        ) from error
+
+
+def _storage(database: Database) -> RDBStorage:
+    template = database.url.replace("{", "{{").replace("}", "}}")
+    try:
+        return RDBStorage(template, engine_kwargs=_how(database))
+    except RuntimeError as error:
+        raise DatabaseError(f"{database.shown} is of another version of Optuna: {first_line(error)}") from error
+
+
+def _how(database: Database) -> dict[str, Any]:
+    """How SQLAlchemy connects."""
+    if database.file is not None:
+        return {"connect_args": {"timeout": PATIENCE_S}}
+    driver()
+    return {"pool_pre_ping": True, "connect_args": PATIENT}
+
+
+def _reason(error: BaseException) -> BaseException:
+    """What the driver raised first, without the statement and the links that SQLAlchemy adds."""
+    found = first = error
+    chain: BaseException | None = error
+    while chain is not None:  # a full disk ends SQLite's transaction, so that to roll it back fails too
+        found = chain if isinstance(chain, DBAPIError) else found
+        chain = chain.__cause__ or chain.__context__
+    return found.orig if isinstance(found, DBAPIError) and found.orig is not None else first
