@@ -23,11 +23,10 @@ from decoder.models.pair import Pair
 from decoder.sampling.chances import DraftChances, OwnProbabilities
 from decoder.sampling.perturbation import Perturbation
 from decoder.sampling.settings import Schedule
-from decoder.session.host import HostSession, model_session
+from decoder.session.host import HostSession, with_drafter
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
-from decoder.tree_rules import Rules
-from decoder.verify.coupled import device_verifier
+from decoder.verify.coupled import Coupled
 
 if TYPE_CHECKING:
     from decoder.session.cuda_graph.slots import GraphSlots
@@ -63,40 +62,36 @@ class Engine:
     threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
     """Most that torch may compute with: as many as it was given before any were tried out."""
 
-    def session(self, prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules | None) -> Session:
-        """Opens a text that is decoded by trees of these rules, until a knob is turned; without any token by token."""
-        knobs = KnobState(rules) if rules else None
+    def session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> Session:
+        """Opens a text that is decoded by trees of the rules in force; token by token without any.
+
+        A session on the device opens another one here where its knobs outgrow fixed shapes.
+        """
+        by_cost = knobs is not None and bool(knobs.rule.by_cost)
+        if slots := self._slots_for(knobs):
+            from decoder.draft.tree_size.plan_controller import PlanController
+            from decoder.session.cuda_graph.session import GraphSession
+
+            plans = PlanController(slots.costs, self._acceptance) if by_cost else None
+            return GraphSession(
+                self.pair, slots, prompt_ids, max_new_tokens, knobs, self.session, plans, self.sampling, self.seed
+            )
+        noise = self.perturbation()
+        pair, proposer = self.pair, None
+        if knobs:
+            length = len(prompt_ids)
+            sizes = TreeSizeController(self.costs_of(length), self._acceptance, prompt_ids) if by_cost else None
+            pair, proposer = with_drafter(pair, length + max_new_tokens, self.draft_chances(noise), sizes)
+        return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, Coupled(noise))
+
+    def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
+        """The slots of graphs that decode a text of these rules; None: the host drives its rounds."""
         by_host = self.exact or not self.draft_knows_noise or self.pair.draft is None
         if by_host or self.slots is None or self.slots.refused:
-            return self.host_session(prompt_ids, max_new_tokens, knobs)
-        from decoder.draft.tree_size.plan_controller import PlanController
-        from decoder.session.cuda_graph.session import GraphSession
+            return None
         from decoder.session.cuda_graph.static_shapes import fits
 
-        if not fits(knobs.rule if knobs else None):
-            return self.host_session(prompt_ids, max_new_tokens, knobs)
-        sizes = PlanController(self.slots.costs, self._acceptance) if knobs and knobs.rule.by_cost else None
-        return GraphSession(
-            self.pair,
-            self.slots,
-            prompt_ids,
-            max_new_tokens,
-            knobs,
-            self.host_session,
-            device_verifier,
-            sizes,
-            self.sampling,
-            self.seed,
-        )
-
-    def host_session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> HostSession:
-        """The same by rounds from the host, whatever the device."""
-        sizes = None
-        if knobs and knobs.rule.by_cost:
-            costs = self.costs_of(len(prompt_ids))
-            sizes = TreeSizeController(costs, self._acceptance, prompt_ids)
-        noise = self.perturbation()
-        return model_session(self.pair, prompt_ids, max_new_tokens, knobs, sizes, noise, self.draft_chances(noise))
+        return self.slots if fits(knobs.rule if knobs else None) else None
 
     def sampled(self, seed: int, sampling: Schedule, *, draft_knows_noise: bool = True) -> "Engine":
         """The same pair, whose texts are sampled so."""

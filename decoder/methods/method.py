@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from decoder.knobs import HIGHEST_NODES, KnobInfo, RulesName, Turnable
 from decoder.methods.option import Option, nearest
+from decoder.session.knob_state import KnobState
 from decoder.tree_rules import Rules
 
 if TYPE_CHECKING:
@@ -33,11 +34,6 @@ class Run(Protocol):
 
     def rules(self, name: RulesName) -> Turnable:
         """One of the parameter sets."""
-
-
-def by_rules(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Turnable | None) -> "Session":
-    """Decodes by drafted trees that grow as the parameters say; without parameters nothing is drafted."""
-    return engine.session(prompt_ids, max_new_tokens, rules if isinstance(rules, Rules) else None)
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,8 @@ class Method:
     """Of the command line, in the order in which a command line is written."""
     presets: Mapping[str, Turnable] = field(default_factory=dict)
     """Named values of its parameters, those that hold by default first."""
-    opened: Open = by_rules
+    opened: Open | None = None
+    """None: it decodes by drafted trees that grow as its parameters say; without parameters nothing is drafted."""
     races: bool = False
     """Whether it races where no methods are named."""
     root_is_drafted: bool = False
@@ -100,7 +97,10 @@ class Method:
 
     def open(self, engine: "Engine", prompt_ids: Sequence[int], run: Run) -> "Session":
         """A session that has read nothing yet."""
-        return self.opened(engine, prompt_ids, run.max_new_tokens, run.rules(self.rules) if self.rules else None)
+        rules = run.rules(self.rules) if self.rules else None
+        if self.opened:
+            return self.opened(engine, prompt_ids, run.max_new_tokens, rules)
+        return engine.session(prompt_ids, run.max_new_tokens, KnobState(rules) if isinstance(rules, Rules) else None)
 
     def parameters(self, run: Run) -> dict[str, Any]:
         """All its parameters, as a recording keeps them."""

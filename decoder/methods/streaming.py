@@ -15,6 +15,7 @@ from decoder.knobs import HIGHEST_DEPTH, KnobInfo
 from decoder.methods.linear import Linear
 from decoder.methods.method import Method, Sweep
 from decoder.methods.option import Option, whole_numbers
+from decoder.session.knob_state import KnobState
 from decoder.tree_rules import Rules, TreeRule
 
 if TYPE_CHECKING:
@@ -56,10 +57,8 @@ class Streaming(Rules):
 
 
 def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Streaming) -> "Session":
-    from decoder.session.knob_state import KnobState
-
-    streaming = replace(engine, pair=engine.pair.streaming(rules.sinks, rules.window))
-    return streaming.host_session(prompt_ids, max_new_tokens, KnobState(rules))
+    streaming = replace(engine, pair=engine.pair.streaming(rules.sinks, rules.window), slots=None)
+    return streaming.session(prompt_ids, max_new_tokens, KnobState(rules))
 
 
 def _same_until(parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:

@@ -24,45 +24,29 @@ from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.forward.layer_states import LayerStates
 from decoder.models.pair import Pair
 from decoder.sampling.chances import DraftChances
-from decoder.sampling.perturbation import Perturbation
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
-from decoder.verify.coupled import Coupled
-from decoder.verify.greedy import Greedy
 from decoder.verify.verifier import Verifier
 
 
-def model_session(
-    pair: Pair,
-    prompt_ids: Sequence[int],
-    max_new_tokens: int,
-    knobs: KnobState | None,
-    sizes: TreeSizeController | None = None,
-    perturbation: Perturbation | None = None,
-    chances: DraftChances | None = None,
-) -> "HostSession":
-    """A text that the pair's draft drafts for; without knobs nothing is drafted, without sizes rules decide.
+def with_drafter(
+    pair: Pair, longest: int, chances: DraftChances, sizes: TreeSizeController | None
+) -> tuple[Pair, Proposer]:
+    """The draft for a text of at most `longest` tokens, and the pair whose target shows an EAGLE-3 head its states.
 
-    Greedy, or sampled under a perturbation, which the draft knows unless it goes by other chances.
+    It drafts by these chances, as many nodes as `sizes` chooses; None: as many as the rules allow.
     """
-    proposer: Proposer | None = None
-    if knobs:
-        pair, passes = _drafting(pair, len(prompt_ids) + max_new_tokens)
-        known = chances or perturbation
-        model = ModelDrafter(passes, known) if passes else None
-        proposer = AutoDrafter(sizes, model, known) if sizes else model or LookupDrafter(known)
-    verifier = Coupled(perturbation) if perturbation else Greedy()
-    return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, verifier)
-
-
-def _drafting(pair: Pair, longest: int) -> tuple[Pair, Passes | None]:
-    """What drafts beside the past of a text of so many tokens, and the pair whose target shows it what it must see."""
-    if pair.head:
-        states = LayerStates(pair.head.layers)
-        return replace(pair, target=pair.target.tapped(states)), Eagle3Passes(pair.head, longest, states)
-    return pair, DraftPasses(pair.draft, pair.vocabulary, longest) if pair.draft else None
+    passes: Passes | None = None
+    if head := pair.head:
+        states = LayerStates(head.layers)
+        pair = replace(pair, target=pair.target.tapped(states))
+        passes = Eagle3Passes(head, longest, states)
+    elif pair.draft:
+        passes = DraftPasses(pair.draft, pair.vocabulary, longest)
+    model = ModelDrafter(passes, chances) if passes else None
+    return pair, AutoDrafter(sizes, model, chances) if sizes else model or LookupDrafter(chances)
 
 
 class HostRounds(ABC):

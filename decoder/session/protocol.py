@@ -59,6 +59,10 @@ def go_on(_stage: str, _outcome: Outcome) -> float:
 class Session(Protocol):
     """One method decoding one text."""
 
+    @property
+    def text(self) -> Sequence[int]:
+        """The prompt and what was committed."""
+
     def prefill(self) -> float:
         """Reads the prompt; returns the seconds it took."""
 

@@ -29,11 +29,12 @@ from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
 from decoder.session.cuda_graph.static_shapes import slots
-from decoder.session.host import model_session
+from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
 from decoder.tree_rules import Rules
-from decoder.verify.coupled import device_verifier
+from decoder.verify.coupled import Coupled
+from decoder.verify.greedy import Greedy
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """The next one is decoded where a text ended in a near tie, after which it says nothing."""
@@ -104,7 +105,7 @@ def references(pair: Pair) -> list[Reference]:
 
 def _reference(pair: Pair, prompt: Sequence[int], sampling: Sampling) -> Reference:
     noise = Perturbation(SEED, Schedule(sampling), pair.vocabulary, pair.target.device)
-    text = _text(model_session(pair, prompt, TOKENS, None, perturbation=noise))
+    text = _text(HostSession(pair, prompt, TOKENS, None, None, Coupled(noise)))
     target, draft = (_logits(model, [*prompt, *text[:-1]], pair.vocabulary) for model in pair.models.values())
     return Reference(prompt, text, target, draft, sampling)
 
@@ -140,11 +141,11 @@ def _differing(
     """How rounds on the device differ from what is right; None: they write it, but for near ties."""
     for reference in right:
         knobs = KnobState(rules) if rules else None
-        on_host = functools.partial(model_session, pair)
+        without_draft = functools.partial(HostSession, pair, proposer=None, verifier=Greedy())
         # What greedy rounds take is where texts begin; sampled ones take longer.
         costs = graph_slots.costs if reference.sampling.greedy else PlanCosts()
         sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.by_cost else None
-        opened = pair, graph_slots, reference.prompt, TOKENS, knobs, on_host, device_verifier, sizes
+        opened = pair, graph_slots, reference.prompt, TOKENS, knobs, without_draft, sizes
         found = _text(GraphSession(*opened, Schedule(reference.sampling), SEED))
         if found == reference.text:
             return None

@@ -27,7 +27,6 @@ from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, Session
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
-from decoder.verify.coupled import device_verifier
 from tests.decoder.makers import graph_slots, host_session
 from tests.decoder.session.cuda_graph.operations import Recorded
 
@@ -64,7 +63,13 @@ def graph_session(
     engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None, sizes: PlanController | None = None
 ) -> GraphSession:
     """A session on the device; `sizes`: what chooses the size of its rounds, where that is not the engine's."""
-    knobs = KnobState(rules) if rules else None
+    return on_device(engine, prompt, limit, KnobState(rules) if rules else None, sizes)
+
+
+def on_device(
+    engine: Engine, prompt: Sequence[int], limit: int, knobs: KnobState | None, sizes: PlanController | None = None
+) -> GraphSession:
+    """The same under knobs that may have been turned."""
     if knobs and knobs.rule.by_cost and sizes is None:
         sizes = PlanController(graph_slots(engine).costs, engine.acceptance)
     return GraphSession(
@@ -73,12 +78,19 @@ def graph_session(
         prompt,
         limit,
         knobs,
-        engine.host_session,
-        device_verifier,
+        replace(engine, slots=None).session,
         sizes,
         engine.sampling,
         engine.seed,
     )
+
+
+_opened = Engine.session
+
+
+def opened_on_device(engine: Engine, prompt: Sequence[int], limit: int, knobs: KnobState | None) -> Session:
+    """`Engine.session` as on CUDA: a text is decoded on the device wherever the engine has slots."""
+    return on_device(engine, prompt, limit, knobs) if engine.slots else _opened(engine, prompt, limit, knobs)
 
 
 def match(

@@ -20,9 +20,9 @@ from decoder.session.cuda_graph import device_state as state
 from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph import session
 from decoder.session.cuda_graph.slots import GraphSlot, GraphSlots
-from decoder.session.host import model_session
+from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
-from decoder.verify.coupled import CoupledOnDevice
+from decoder.verify.coupled import Coupled, CoupledOnDevice
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import recorded, records, refused
 
@@ -50,7 +50,7 @@ def test_every_kind_of_round_is_tried_greedily_and_sampled_by_all_that_a_graph_c
         *_, sampling, seed = others
         tried.append((knobs.rules if knobs else None, sampling.latest))
         noise = Perturbation(seed, sampling, engine.vocabulary, engine.target.device)
-        return model_session(engine, prompt, limit, knobs, perturbation=noise)
+        return HostSession(engine, prompt, limit, None, None, Coupled(noise))
 
     monkeypatch.setattr(trial, "GraphSession", open_session)
     assert refused(engine) is None
@@ -117,7 +117,7 @@ def test_a_refused_device_leaves_the_rounds_to_the_host(engine: Engine, monkeypa
     assert "the host" in told[-1]
     assert "it does not" in told[-1]
     monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
-    monkeypatch.setattr("decoder.engine.model_session", lambda *_: "the host's")
+    monkeypatch.setattr("decoder.engine.HostSession", lambda *_: "the host's")
     opened = methods.METHODS["ar"].open(engine, [1], RunConfig())
     assert cast("object", opened) == "the host's"
 
