@@ -67,7 +67,7 @@ class Engine:
 
         A session on the device opens another one here where its knobs outgrow fixed shapes.
         """
-        by_cost = knobs is not None and bool(knobs.rule.by_cost)
+        by_cost = knobs is not None and knobs.rule.budget.by_cost
         if slots := self._slots_for(knobs):
             from decoder.draft.tree_size.plan_controller import PlanController
             from decoder.session.cuda_graph.session import GraphSession

@@ -45,9 +45,9 @@ class AutoDrafter:
         if self.model:
             self.model.reserve(rows)
 
-    def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
+    def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
-        tree, guess = TokenTree([text[-1]]), self._looked_up(text) if rule.lookup else None
+        tree, guess = TokenTree([text[-1]]), self._looked_up(text) if rule.budget.lookup else None
         passes = self.model.passes if self.model else None
         before, behind = (passes.count, passes.behind(text) or None) if passes else (0, None)
         way = self._sizes.way(behind, guess)
@@ -78,9 +78,9 @@ class AutoDrafter:
         noise = self._chances.noise_from(len(text)) if self._chances else None
         return LookupGuess(found, self._sizes.lookups, len(text), noise)
 
-    def _after_text(self, model: ModelDrafter, text: Sequence[int], rule: TreeRule[float]) -> Children:
+    def _after_text(self, model: ModelDrafter, text: Sequence[int], rule: TreeRule) -> Children:
         """The model's best tokens; after rounds without a draft, the sizes learn what it would have guessed."""
-        count = int(rule.wide)
+        count = int(rule.growth.wide)
         model.passes.begin_tree()
         if self._sizes.missed <= PROBED_FROM:
             return model.catch_up(text, count)
@@ -92,7 +92,7 @@ class AutoDrafter:
 class _MixedTree:
     """A tree while it grows, from a model's guesses and lookups."""
 
-    def __init__(self, tree: TokenTree, rule: TreeRule[float], sizes: TreeSizeController) -> None:
+    def __init__(self, tree: TokenTree, rule: TreeRule, sizes: TreeSizeController) -> None:
         """Begins with a root alone."""
         self.tree = tree
         self._rule, self._sizes = rule, sizes
@@ -125,7 +125,7 @@ class _MixedTree:
         """A node's new children: the model's, then those of the past alone."""
         tree, children = self.tree, list[int]()
         if options:
-            width: int = breadth(self._rule, options.confidence)
+            width: int = breadth(self._rule.growth, options.confidence)
             self._sizes.grown(node, options.tokens, options.logprobs, width)
             children += tree.grow(
                 node, options.tokens[:width], options.logprobs[:width], options.draft_logprobs[:width]
@@ -158,4 +158,4 @@ class _MixedTree:
         parents = self._sizes.worth_growing(parents)
         if not parents:
             return {}
-        return dict(zip(parents, model.forward_level(self.tree, parents, int(self._rule.wide)), strict=True))
+        return dict(zip(parents, model.forward_level(self.tree, parents, int(self._rule.growth.wide)), strict=True))

@@ -32,7 +32,7 @@ class LookupDrafter:
     def reserve(self, rows: int) -> None:
         """See `Proposer`; there is nothing to make room for."""
 
-    def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
+    def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
         self._past.extend(text[len(self._past) :])
         tree, found = TokenTree([text[-1]]), self._past.continuation()

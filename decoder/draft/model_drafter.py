@@ -73,11 +73,11 @@ class ModelDrafter:
         """See `Proposer`; a tree of which more is tried makes room itself."""
         self.passes.reserve(rows)
 
-    def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
+    def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
         tree, before = TokenTree([text[-1]]), self.passes.count
         if room >= 1 and self.passes.behind(text):
-            tree = self.grow(tree, rule, self.catch_up(text, int(rule.wide)), deepest=room)
+            tree = self.grow(tree, rule, self.catch_up(text, int(rule.growth.wide)), deepest=room)
         return Proposal(tree, self.passes.count - before)
 
     def chosen(self, burst: Sequence[int]) -> None:
@@ -98,7 +98,7 @@ class ModelDrafter:
         """The same, but returns the `count` best tokens after each of the `latest` tokens at most that it lacked."""
         return self._best(*self.passes.after_latest(text, latest), count)
 
-    def grow(self, tree: TokenTree, rule: TreeRule[float], children: Children | None, deepest: int) -> TokenTree:
+    def grow(self, tree: TokenTree, rule: TreeRule, children: Children | None, deepest: int) -> TokenTree:
         """The tree that is to be verified, grown from one that holds its root alone.
 
         `children` are the best tokens after a root that belongs to the text; None: the root must be forwarded. The

@@ -28,7 +28,7 @@ class Proposer(Protocol):
     def reserve(self, rows: int) -> None:
         """Makes room for the whole text and a tree."""
 
-    def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
+    def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """A tree whose root is the last token of the text so far; the context leaves room for `room` levels."""
 
     def chosen(self, burst: Sequence[int]) -> None:

@@ -15,7 +15,7 @@ from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KnobInfo, require_fe
 from decoder.methods.method import Method
 from decoder.methods.option import Option, whole_numbers
 from decoder.selector.actions import MOST
-from decoder.tree_rules import Rules, TreeRule, fixed_rule
+from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 from decoder.verify.names import COUPLED, VERIFIER_NAMES, Drafting, require_lossless
 
 if TYPE_CHECKING:
@@ -109,10 +109,10 @@ class Delayed(Rules):
         verifier = USUAL_VERIFIER if self.verifier == COUPLED else self.verifier
         return replace(self, verifier=verifier, drafting=Drafting.DELAYED)
 
-    def rule(self) -> TreeRule[float]:
+    def rule(self) -> TreeRule:
         """Bounds of what is drawn."""
         shape = MOST if self.selects else self.shape
-        return fixed_rule(shape.depth, 0, shape.k, shape.most_nodes)
+        return TreeRule(fixed_growth(shape.depth, 0, shape.k), Budget(shape.most_nodes))
 
     def limit(self, depth: int, chance: float) -> Limit:
         """What ended a path."""

@@ -10,7 +10,7 @@ from decoder.events import Limit
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KnobInfo, require_feasible
 from decoder.methods.method import N_MAX, Method, Sweep
 from decoder.methods.option import Option, number, whole
-from decoder.tree_rules import Rules, TreeRule, fixed_rule
+from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Fixed(Rules):
         large = {"the fixed tree's depth": self.depth, "the fixed tree's branching": self.branching}
         require_feasible({**large, "n_max": self.n_max})
 
-    def rule(self) -> TreeRule[float]:
+    def rule(self) -> TreeRule:
         """How trees grow."""
-        return fixed_rule(self.depth, self.tau, self.branching, self.n_max)
+        return TreeRule(fixed_growth(self.depth, self.tau, self.branching), Budget(self.n_max))
 
     def limit(self, depth: int, chance: float) -> Limit:
         """Which of these rules refused children to a leaf of this depth and path probability."""

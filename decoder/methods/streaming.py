@@ -47,7 +47,7 @@ class Streaming(Rules):
         """What is drafted."""
         return Linear(self.k)
 
-    def rule(self) -> TreeRule[float]:
+    def rule(self) -> TreeRule:
         """A chain."""
         return self.chain.rule()
 

@@ -19,7 +19,7 @@ from decoder.session.host import HostRounds
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome
 from decoder.tree import TokenTree
-from decoder.tree_rules import Rules, TreeRule
+from decoder.tree_rules import Budget, Rules, TreeRule
 from decoder.verify.coupled import Coupled
 
 
@@ -52,14 +52,14 @@ class Algorithm1Session(HostRounds):
         self._rebuild(self.text[-1:])
 
     def _reserve(self) -> None:
-        rows = self._longest + 2 + int(self._rule().n_max)
+        rows = self._longest + 2 + self._rule().budget.n_max
         self.target_cache.reserve(rows)
         self.drafter.reserve(rows)
 
-    def _rule(self) -> TreeRule[float]:
+    def _rule(self) -> TreeRule:
         # The root is a drafted node here and takes one place of the budget.
         rule = self._parameters.rule
-        return replace(rule, n_max=rule.n_max - 1, best=0)
+        return replace(rule, budget=Budget(rule.budget.n_max - 1))
 
     def _propose(self) -> Proposal:
         before = self.drafter.passes.count

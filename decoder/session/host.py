@@ -183,7 +183,7 @@ class HostSession(HostRounds):
 
     def _reserve(self) -> None:
         # The draft makes more where it tries more.
-        rows = self._longest + 1 + int(self._knobs.rule.n_max if self._knobs else 0)
+        rows = self._longest + 1 + (self._knobs.rule.budget.n_max if self._knobs else 0)
         self.target_cache.reserve(rows)
         if self.proposer:
             self.proposer.reserve(rows)

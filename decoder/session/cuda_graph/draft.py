@@ -14,7 +14,7 @@ from torch import Tensor
 from decoder.forward.static.static_forward import StaticForward
 from decoder.session.cuda_graph.device_state import XP, DeviceState
 from decoder.session.cuda_graph.static_shapes import MOST_NODES, Shape
-from decoder.tree_rules import TreeRule, breadth, least_probability
+from decoder.tree_rules import Growth, breadth, least_probability
 from decoder.verify.verifier import DeviceVerifier
 
 PLACES = MOST_NODES - 1
@@ -116,7 +116,7 @@ def parts(vocabulary: int, best: int) -> int:
 class _Rule:
     thresholds: Float[Tensor, "D"]
     """From where on nodes of depth 0, 1, 2, ... grow; never less for deeper ones, infinite where none may."""
-    breadths: TreeRule[Tensor] | None
+    breadths: Growth[Tensor] | None
     """Where numbers of children stand: for each rank, 0 or minus infinity; None where all have one."""
 
 
@@ -166,14 +166,14 @@ def grow(side: Side, state: DeviceState, layout: Layout, slots: int, verifier: D
 
 
 def _rule(side: Side, state: DeviceState, layout: Layout) -> _Rule:
-    rule = state.rule.logarithmic()
-    rule = replace(rule, deepest=torch.minimum(rule.deepest, side.context - state.length))
-    thresholds: Float[Tensor, D] = least_probability(rule, layout.every_depth, XP)
+    growth = state.rule.logarithmic()
+    growth = replace(growth, deepest=torch.minimum(growth.deepest, side.context - state.length))
+    thresholds: Float[Tensor, D] = least_probability(growth, layout.every_depth, XP)
     if layout.even:
         return _Rule(thresholds, None)
     has = state.steps(0, layout.children) < state.rule.breadths[:, None]
     narrow, middle, wide = torch.where(has, state.certain, state.impossible).unbind()
-    return _Rule(thresholds, replace(rule, narrow=narrow, middle=middle, wide=wide))
+    return _Rule(thresholds, replace(growth, narrow=narrow, middle=middle, wide=wide))
 
 
 def best_tokens(
@@ -193,7 +193,7 @@ def best_tokens(
 
 
 def _add_children(
-    logits: Float[Tensor, "W V"], layout: Layout, breadths: TreeRule[Tensor] | None, grown: _Grown, children: slice
+    logits: Float[Tensor, "W V"], layout: Layout, breadths: Growth[Tensor] | None, grown: _Grown, children: slice
 ) -> None:
     shape = len(logits), layout.children
     logprobs = grown.logprobs[children].view(shape)
@@ -230,7 +230,7 @@ def _pack(state: DeviceState, layout: Layout, rule: _Rule, grown: _Grown, places
     # In breadth-first order, and so in that of a stable sort, a node that is cut has only descendants that are cut too.
     ranked = (paths if layout.best else paths > state.impossible).sort(stable=True, descending=True)
     exist = ranked.values[:PLACES] > state.impossible if layout.best else ranked.values[:PLACES]
-    kept = exist & (state.steps(0, PLACES) < state.rule.numbers.n_max)
+    kept = exist & (state.steps(0, PLACES) < state.rule.n_max)
     nodes = torch.where(kept, ranked.indices[:PLACES], layout.no_candidate).sort().values
     tokens = grown.lines[0].index_select(0, nodes)
     parents = nodes.div(layout.children, rounding_mode="floor")

@@ -53,7 +53,7 @@ class PendingRounds:
     def draft(self, shape: Shape, length: int, clock: Clock, most: int | None = None) -> PendingRound:
         """Asks for a tree after a text of at most so many tokens; `most`: its nodes, where that is not the rules'."""
         if most is not None:
-            self._slot.state.rule.numbers.n_max.fill_(most)
+            self._slot.state.rule.n_max.fill_(most)
         return self._ask(lambda: self._slot.drafting(shape, length), clock)
 
     def verification(self, nodes: int, length: int, clock: Clock) -> PendingRound:

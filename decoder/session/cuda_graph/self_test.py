@@ -144,7 +144,7 @@ def _differing(
         without_draft = functools.partial(HostSession, pair, proposer=None, verifier=Greedy())
         # What greedy rounds take is where texts begin; sampled ones take longer.
         costs = graph_slots.costs if reference.sampling.greedy else PlanCosts()
-        sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.by_cost else None
+        sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.budget.by_cost else None
         opened = pair, graph_slots, reference.prompt, TOKENS, knobs, without_draft, sizes
         found = _text(GraphSession(*opened, Schedule(reference.sampling), SEED))
         if found == reference.text:

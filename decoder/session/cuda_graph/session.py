@@ -198,7 +198,7 @@ class GraphSession:
         if self._told:
             self._sizes.learn(*self._told)
             self._told = None
-        plan = self._sizes.choose(int(rule.deepest))
+        plan = self._sizes.choose(int(rule.growth.deepest))
         return _Draft(replace(beam(rule, plan.depth), first=first), plan, read) if plan else None
 
     def _draft_again(self, draft: _Draft, clock: Clock) -> None:

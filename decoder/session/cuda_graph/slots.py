@@ -68,7 +68,7 @@ class GraphSlot:
         alike = (self.target.forward, self.draft.forward) == models
         return alike and graphs == (self._graphs is not None) and min(rooms) - BEYOND - DEEPEST - 1 >= longest
 
-    def begin(self, text: Sequence[int], rule: TreeRule[float] | None) -> None:
+    def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
         """Reads a new text, all but its last token."""
         self._in_use.clear()
         self.state.begin(text, rule)

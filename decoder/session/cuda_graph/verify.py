@@ -80,11 +80,11 @@ def _commit(state: DeviceState, path: Int[Tensor, "D"], tokens: Int[Tensor, "D"]
 
 def _learn(state: DeviceState, level: Int[Tensor, ""]) -> None:
     """History's step, where the deepest node is of this level: the same numbers as the host's, to the last bit."""
-    rule = state.rule.numbers
+    growth, history = state.rule.growth, state.rule.history
     share = state.share_of.index_select(0, torch.add(state.committed, level, alpha=LEVELS)[None])
-    state.shares.index_copy_(0, (state.rounds % rule.window).long()[None], share)
+    state.shares.index_copy_(0, (state.rounds % history.window).long()[None], share)
     state.rounds.add_(1)
-    mean = state.shares.sum() / (rule.window * 2.0**SHARE_BITS)
-    acts = state.rounds * rule.history >= rule.window
-    for now, after in zip((rule.d0, rule.tau_h), adapted(rule, mean, XP), strict=True):
+    mean = state.shares.sum() / (history.window * 2.0**SHARE_BITS)
+    acts = state.rounds * history.enabled >= history.window
+    for now, after in zip((growth.d0, growth.tau_h), adapted(growth, history, mean, XP), strict=True):
         torch.where(acts, after, now, out=now)

@@ -70,7 +70,7 @@ def on_device(
     engine: Engine, prompt: Sequence[int], limit: int, knobs: KnobState | None, sizes: PlanController | None = None
 ) -> GraphSession:
     """The same under knobs that may have been turned."""
-    if knobs and knobs.rule.by_cost and sizes is None:
+    if knobs and knobs.rule.budget.by_cost and sizes is None:
         sizes = PlanController(graph_slots(engine).costs, engine.acceptance)
     return GraphSession(
         engine.pair,
@@ -140,8 +140,8 @@ def _check_knobs(session: GraphSession) -> None:
     """History has moved the device's knobs as it has moved the host's, to the last bit."""
     rules = session._knobs.rules if session._knobs else None
     if isinstance(rules, AdaptiveTree) and not session._instead:
-        numbers = session._slot.state.rule.numbers
-        assert (float(numbers.d0), float(numbers.tau_h)) == (rules.d0, rules.tau_h)
+        growth = session._slot.state.rule.growth
+        assert (float(growth.d0), float(growth.tau_h)) == (rules.d0, rules.tau_h)
 
 
 def check(outcome: Outcome, expected: Outcome) -> None:
