@@ -20,8 +20,8 @@ from decoder.forward.cpu_threads import choose_threads
 from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import probe
 from decoder.models.pair import Pair
-from decoder.sampling.chances import DraftChances, OwnProbabilities
-from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.draft_probabilities import DraftProbabilities, OwnProbabilities
+from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Schedule
 from decoder.session.host import HostSession, with_drafter
 from decoder.session.knob_state import KnobState
@@ -48,7 +48,7 @@ class Engine:
     sampled_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """The same of sampled choices whose noise the draft knows, so that it tells chances."""
+    """The same of sampled choices whose noise the draft knows, so that it tells probabilities."""
     unknown_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
@@ -76,12 +76,12 @@ class Engine:
             return GraphSession(
                 self.pair, slots, prompt_ids, max_new_tokens, knobs, self.session, plans, self.sampling, self.seed
             )
-        noise = self.perturbation()
+        noise = self.gumbel_noise()
         pair, proposer = self.pair, None
         if knobs:
             length = len(prompt_ids)
             sizes = TreeSizeController(self.costs_of(length), self._acceptance, prompt_ids) if by_cost else None
-            pair, proposer = with_drafter(pair, length + max_new_tokens, self.draft_chances(noise), sizes)
+            pair, proposer = with_drafter(pair, length + max_new_tokens, self.draft_probabilities(noise), sizes)
         return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, Coupled(noise))
 
     def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
@@ -97,13 +97,13 @@ class Engine:
         """The same pair, whose texts are sampled so."""
         return replace(self, seed=seed, sampling=sampling, draft_knows_noise=draft_knows_noise)
 
-    def draft_chances(self, noise: Perturbation) -> DraftChances:
+    def draft_probabilities(self, noise: GumbelNoise) -> DraftProbabilities:
         """What drafts of a text with this noise go by."""
         return noise if self.draft_knows_noise else OwnProbabilities(self.sampling)
 
-    def perturbation(self) -> Perturbation:
+    def gumbel_noise(self) -> GumbelNoise:
         """The noise of one more text."""
-        return Perturbation(self.seed, self.sampling, self.pair.vocabulary, self.pair.target.device)
+        return GumbelNoise(self.seed, self.sampling, self.pair.vocabulary, self.pair.target.device)
 
     @property
     def _acceptance(self) -> AcceptanceModel:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from decoder.events import Limit
-from decoder.knobs import KNOB_GAP, Turnable
+from decoder.knobs import KNOB_GAP, TunableParameters
 
 N = TypeVar("N")
 MOST_NODES = 64
@@ -115,7 +115,7 @@ def fixed_growth(deepest: int, stop: float, width: int) -> Growth[float]:
 
 
 @dataclass(frozen=True)
-class Rules(Turnable, ABC):
+class Rules(TunableParameters, ABC):
     """Parameters that decide how a method's trees grow."""
 
     @abstractmethod
@@ -123,11 +123,11 @@ class Rules(Turnable, ABC):
         """How trees grow."""
 
     @abstractmethod
-    def limit(self, depth: int, chance: float) -> Limit:
+    def limit(self, depth: int, probability: float) -> Limit:
         """Which of these rules refused children to a leaf of this depth and path probability."""
 
 
-def tree_rule(parameters: Turnable | None) -> TreeRule | None:
+def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
     """How trees of these parameters grow; None for a method that drafts no tree."""
     return parameters.rule() if isinstance(parameters, Rules) else None
 

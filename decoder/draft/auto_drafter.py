@@ -14,7 +14,7 @@ from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.lookup_guess import LookupGuess
-from decoder.sampling.chances import DraftChances
+from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.tree import Origin, TokenTree
 from decoder.tree_rules import TreeRule, breadth
 
@@ -26,11 +26,11 @@ class AutoDrafter:
     """A `Proposer` of one text; without a model it goes by lookups alone."""
 
     def __init__(
-        self, sizes: TreeSizeController, model: ModelDrafter | None, chances: DraftChances | None = None
+        self, sizes: TreeSizeController, model: ModelDrafter | None, probabilities: DraftProbabilities | None = None
     ) -> None:
-        """Begins a text; `chances` tell what lookups know of how the target samples, None: that it does not."""
+        """Begins a text; `probabilities` tell what lookups know of how the target samples, None: that it does not."""
         self.model = model
-        self._chances = chances
+        self._probabilities = probabilities
         self._sizes = sizes
         self._past = Past()
 
@@ -75,7 +75,7 @@ class AutoDrafter:
         found = self._past.continuation()
         if found is None:
             return None
-        noise = self._chances.noise_from(len(text)) if self._chances else None
+        noise = self._probabilities.noise_from(len(text)) if self._probabilities else None
         return LookupGuess(found, self._sizes.lookups, len(text), noise)
 
     def _after_text(self, model: ModelDrafter, text: Sequence[int], rule: TreeRule) -> Children:
@@ -132,8 +132,8 @@ class _MixedTree:
             )
             self._origins += ["draft"] * len(children)
         if guess:
-            tokens, chances = self._sizes.looked_up(node, guess)
-            children += tree.grow(node, tokens, [math.log(chance) for chance in chances])
+            tokens, probabilities = self._sizes.looked_up(node, guess)
+            children += tree.grow(node, tokens, [math.log(probability) for probability in probabilities])
             self._origins += ["lookup"] * len(tokens)
         return children
 

@@ -18,7 +18,7 @@ class Children:
     tokens: list[int]
     logprobs: list[float]
     draft_logprobs: list[float] = field(default_factory=list)
-    """The draft's own, where `logprobs` are chances under the noise of coupled sampling."""
+    """The draft's own, where `logprobs` are probabilities under the noise of coupled sampling."""
 
     @property
     def confidence(self) -> float:

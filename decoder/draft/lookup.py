@@ -53,18 +53,18 @@ class Continuation:
         return Continuation(text, self.length + 1, places) if places else None
 
     def expected_tokens(self) -> float:
-        """Of the next `FORESEEN` tokens those that are expected to be right, if shares are chances.
+        """Of the next `FORESEEN` tokens those that are expected to be right, if shares are probabilities.
 
         Only the most frequent ones are drafted.
         """
-        chance, total = 1.0, 0.0
+        probability, total = 1.0, 0.0
         ahead: Continuation | None = self
         for _ in range(FORESEEN):
             if ahead is None:
                 break
             ((token, share),) = ahead.following(1)
-            chance *= share
-            total += chance
+            probability *= share
+            total += probability
             ahead = ahead.after(token)
         return total
 
@@ -93,9 +93,9 @@ class Past:
         self._array[before : len(self._text)] = self._text[before:]
 
     def endings(self) -> list[Continuation]:
-        """What followed the ends of the text, the longest first; of those that were at the same places, the longest.
+        """Continuations of the text's suffixes, longest suffix first; of suffixes at the same places only the longest.
 
-        They have `SHORTEST` tokens or more. Ends of more than `LONGEST` are not told apart: no chance depends on more.
+        A suffix has `SHORTEST` tokens or more; beyond `LONGEST` tokens no probability depends on its length.
         """
         last, tokens = len(self._text) - 1, self._array
         before = self._pairs[self._text[-2], self._text[-1]][-SEARCHED - 1 : -1] if last > 1 else []

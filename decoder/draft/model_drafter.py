@@ -15,7 +15,7 @@ from torch import Tensor
 from decoder.draft.growth import Children, grow
 from decoder.draft.proposer import Proposal
 from decoder.forward.kv_cache import KvCache
-from decoder.sampling.chances import DraftChances
+from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule
 
@@ -58,12 +58,12 @@ class Passes(Protocol):
 class ModelDrafter:
     """A `Proposer` of one text, whose trees grow by rules alone.
 
-    It guesses what the target chooses by what it takes for chances, or greedily.
+    It guesses what the target chooses by what it takes for probabilities, or greedily.
     """
 
-    def __init__(self, passes: Passes, chances: DraftChances | None = None) -> None:
+    def __init__(self, passes: Passes, probabilities: DraftProbabilities | None = None) -> None:
         self.passes = passes
-        self._chances = chances
+        self._probabilities = probabilities
 
     def read(self, tokens: Sequence[int]) -> None:
         """See `Proposer`."""
@@ -124,10 +124,10 @@ class ModelDrafter:
 
     def _best(self, logits: Float[Tensor, "N V"], positions: Sequence[int], count: int) -> list[Children]:
         """The `count` best tokens for each of these positions."""
-        if self._chances is None or self._chances.greedy_from(positions[0]):
+        if self._probabilities is None or self._probabilities.greedy_from(positions[0]):
             return best_children(logits, count)
-        chances = self._chances.chances(logits, positions)
-        return best_children(chances, count, logits if self._chances.noisy else None)
+        probabilities = self._probabilities.probabilities(logits, positions)
+        return best_children(probabilities, count, logits if self._probabilities.noisy else None)
 
 
 def best_children(

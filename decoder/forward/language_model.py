@@ -21,7 +21,7 @@ from decoder.forward.families.registry import Arithmetic, native_model
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
 from decoder.forward.observed import Observed
-from decoder.forward.protocol import Forward, Spread
+from decoder.forward.protocol import Forward, TensorParallelGroup
 from decoder.forward.streaming import Streaming, key_turn
 from decoder.forward.tapped import tapped
 
@@ -55,7 +55,7 @@ class LanguageModel:
         self.device: torch.device = traits.device
         self.dtype: torch.dtype = traits.dtype
         self.eos: Any = traits.eos
-        self.ranks: Spread | None = None
+        self.ranks: TensorParallelGroup | None = None
         """The processes that run it together; None: this one does alone."""
         self._skeleton = traits.skeleton
         # What is told of a module is not kept: it would hold the weights.

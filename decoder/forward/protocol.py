@@ -26,7 +26,7 @@ class Forward(Protocol):
         """Appends and commits plain text, and returns the logits after its last token."""
 
 
-class Spread(Protocol):
+class TensorParallelGroup(Protocol):
     """Processes that run one model together, each with a part of its weights."""
 
     devices: Sequence[str]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from decoder.errors import ConfigError, require, shortened
-from decoder.knobs import KnobInfo, KnobName, RulesName, Turnable
+from decoder.knobs import KnobInfo, KnobName, RulesName, TunableParameters
 from decoder.methods import alg1, ar, auto, bestfirst, delayed, dynatree, fixed, hf, linear, sampling, streaming
 from decoder.methods.method import Method
 from decoder.methods.option import Option
@@ -76,7 +76,7 @@ def options_of(name: RulesName) -> tuple[Option, ...]:
     return METHODS[name].options if name in METHODS else sampling.OPTIONS
 
 
-def base(name: RulesName, rules: Turnable) -> Turnable:
+def base(name: RulesName, rules: TunableParameters) -> TunableParameters:
     """What a parameter set is written as differing from."""
     return METHODS[name].base(rules) if name in METHODS else Sampling()
 

@@ -118,10 +118,10 @@ class AdaptiveTree(Rules):
         history = History[float](self.history, self.window, self.target_acceptance, self.eta_d, self.eta_h)
         return TreeRule(growth, budget, history)
 
-    def _limit(self, depth: int, chance: float) -> Limit | None:
+    def _limit(self, depth: int, probability: float) -> Limit | None:
         """The rule that refuses children to a node of this depth and path probability; None where it may grow."""
         if depth >= self.d_max:
             return "d_max"
-        if chance < max(self.rho_stop, self.tau):
+        if probability < max(self.rho_stop, self.tau):
             return "rho_stop" if self.rho_stop >= self.tau else "tau"
-        return "d0" if depth >= used_depth(self.d0) and chance < self.rho_deep else None
+        return "d0" if depth >= used_depth(self.d0) and probability < self.rho_deep else None

@@ -32,9 +32,9 @@ class Auto(AdaptiveTree):
         """How trees grow, as far as costs allow."""
         return self._rule(Budget(MOST_NODES, best=True, by_cost=True, lookup=self.lookup))
 
-    def limit(self, depth: int, chance: float) -> Limit:
+    def limit(self, depth: int, probability: float) -> Limit:
         """Which of these rules refused children to a leaf of this depth and path probability."""
-        return self._limit(depth, chance) or "cost"
+        return self._limit(depth, probability) or "cost"
 
 
 _KNOBS = ", ".join(knob.name for knob in Auto.knobs)

@@ -46,9 +46,9 @@ class BestFirst(Rules):
         children = min(self.n_max, MOST_CHILDREN)
         return TreeRule(fixed_growth(self.depth, 0, children), Budget(self.n_max, best=True))
 
-    def limit(self, depth: int, chance: float) -> Limit:
+    def limit(self, depth: int, probability: float) -> Limit:
         """Which of these rules refused children to a leaf of this depth; any path is probable enough."""
-        del chance
+        del probability
         return "best_depth" if depth >= self.depth else "n_max"
 
 

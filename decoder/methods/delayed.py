@@ -114,9 +114,9 @@ class Delayed(Rules):
         shape = MOST if self.selects else self.shape
         return TreeRule(fixed_growth(shape.depth, 0, shape.k), Budget(shape.most_nodes))
 
-    def limit(self, depth: int, chance: float) -> Limit:
+    def limit(self, depth: int, probability: float) -> Limit:
         """What ended a path."""
-        del depth, chance
+        del depth, probability
         return "l2" if self.shape.l2 else "l1"
 
 

@@ -41,9 +41,9 @@ class DynaTree(AdaptiveTree):
         """How trees grow."""
         return self._rule(Budget(self.n_max, best=self.selection == "best"))
 
-    def limit(self, depth: int, chance: float) -> Limit:
+    def limit(self, depth: int, probability: float) -> Limit:
         """Which of these rules refused children to a leaf of this depth and path probability."""
-        return self._limit(depth, chance) or "n_max"
+        return self._limit(depth, probability) or "n_max"
 
 
 PRESETS: Mapping[str, DynaTree] = {

@@ -46,11 +46,11 @@ class Fixed(Rules):
         """How trees grow."""
         return TreeRule(fixed_growth(self.depth, self.tau, self.branching), Budget(self.n_max))
 
-    def limit(self, depth: int, chance: float) -> Limit:
+    def limit(self, depth: int, probability: float) -> Limit:
         """Which of these rules refused children to a leaf of this depth and path probability."""
         if depth >= self.depth:
             return "fixed_depth"
-        return "fixed_tau" if chance < self.tau else "n_max"
+        return "fixed_tau" if probability < self.tau else "n_max"
 
 
 _PARTS: Mapping[str, Callable[[str], float]] = {"depth": whole, "branching": whole, "tau": float, "n_max": whole}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from decoder.knobs import HIGHEST_NODES, KnobInfo, RulesName, Turnable
+from decoder.knobs import HIGHEST_NODES, KnobInfo, RulesName, TunableParameters
 from decoder.methods.option import Option, nearest
 from decoder.session.knob_state import KnobState
 from decoder.tree_rules import Rules
@@ -32,7 +32,7 @@ class Run(Protocol):
     def max_new_tokens(self) -> int:
         """Where a text ends at the latest."""
 
-    def rules(self, name: RulesName) -> Turnable:
+    def rules(self, name: RulesName) -> TunableParameters:
         """One of the parameter sets."""
 
 
@@ -58,13 +58,13 @@ class Method:
     name: str
     title: str
     """One line for help texts."""
-    own: Turnable | None = None
+    own: TunableParameters | None = None
     """Its parameters as they usually are; None where it has none of its own."""
     obeys: RulesName | None = None
     """The method whose parameters it obeys instead."""
     options: tuple[Option, ...] = ()
     """Of the command line, in the order in which a command line is written."""
-    presets: Mapping[str, Turnable] = field(default_factory=dict)
+    presets: Mapping[str, TunableParameters] = field(default_factory=dict)
     """Named values of its parameters, those that hold by default first."""
     opened: Open | None = None
     """None: it decodes by drafted trees that grow as its parameters say; without parameters nothing is drafted."""
@@ -106,6 +106,6 @@ class Method:
         """All its parameters, as a recording keeps them."""
         return asdict(run.rules(self.rules)) if self.rules else {}
 
-    def base(self, rules: Turnable) -> Turnable:
+    def base(self, rules: TunableParameters) -> TunableParameters:
         """What parameters are written as differing from: the nearest preset, or the usual ones."""
         return self.presets[nearest(self.presets, rules)] if self.presets else self.own or rules

@@ -51,9 +51,9 @@ class Streaming(Rules):
         """A chain."""
         return self.chain.rule()
 
-    def limit(self, depth: int, chance: float) -> Limit:
+    def limit(self, depth: int, probability: float) -> Limit:
         """Its length."""
-        return self.chain.limit(depth, chance)
+        return self.chain.limit(depth, probability)
 
 
 def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Streaming) -> "Session":

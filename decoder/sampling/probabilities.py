@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.sampling.perturbation import kept
+from decoder.sampling.gumbel_noise import kept
 from decoder.sampling.settings import Sampling
 
 LEAST_TEMPERATURE = 1e-3

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from decoder.errors import require
-from decoder.knobs import KnobInfo, Turnable
+from decoder.knobs import KnobInfo, TunableParameters
 
 SAMPLING = "sampling"
 """The parameter set that all methods share, beside their own."""
@@ -17,7 +17,7 @@ LEAST_TOP_P = 0.05
 
 
 @dataclass(frozen=True)
-class Sampling(Turnable):
+class Sampling(TunableParameters):
     """What tokens are drawn from: softmax of the target's logits over the temperature, truncated, renormalised."""
 
     temperature: float = 0.0

@@ -13,8 +13,8 @@ from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.models.pair import Pair
-from decoder.sampling.chances import DraftChances
-from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.draft_probabilities import DraftProbabilities
+from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.session.host import HostRounds
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome
@@ -34,12 +34,12 @@ class Algorithm1Session(HostRounds):
         prompt_ids: Sequence[int],
         max_new_tokens: int,
         rules: Rules,
-        perturbation: Perturbation,
-        chances: DraftChances,
+        noise: GumbelNoise,
+        probabilities: DraftProbabilities,
     ) -> None:
         self._parameters = KnobState(rules)
-        super().__init__(pair, prompt_ids, max_new_tokens, self._parameters, Coupled(perturbation))
-        self.drafter = ModelDrafter(DraftPasses(pair.draft_model, pair.vocabulary, self._longest), chances)
+        super().__init__(pair, prompt_ids, max_new_tokens, self._parameters, Coupled(noise))
+        self.drafter = ModelDrafter(DraftPasses(pair.draft_model, pair.vocabulary, self._longest), probabilities)
         self._reserve()
         self._next_choice = -1
         """The target's own token after the text."""

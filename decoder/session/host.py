@@ -23,7 +23,7 @@ from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.forward.layer_states import LayerStates
 from decoder.models.pair import Pair
-from decoder.sampling.chances import DraftChances
+from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
@@ -32,11 +32,11 @@ from decoder.verify.verifier import Verifier
 
 
 def with_drafter(
-    pair: Pair, longest: int, chances: DraftChances, sizes: TreeSizeController | None
+    pair: Pair, longest: int, probabilities: DraftProbabilities, sizes: TreeSizeController | None
 ) -> tuple[Pair, Proposer]:
     """The draft for a text of at most `longest` tokens, and the pair whose target shows an EAGLE-3 head its states.
 
-    It drafts by these chances, as many nodes as `sizes` chooses; None: as many as the rules allow.
+    It drafts by these probabilities, as many nodes as `sizes` chooses; None: as many as the rules allow.
     """
     passes: Passes | None = None
     if head := pair.head:
@@ -45,8 +45,8 @@ def with_drafter(
         passes = Eagle3Passes(head, longest, states)
     elif pair.draft:
         passes = DraftPasses(pair.draft, pair.vocabulary, longest)
-    model = ModelDrafter(passes, chances) if passes else None
-    return pair, AutoDrafter(sizes, model, chances) if sizes else model or LookupDrafter(chances)
+    model = ModelDrafter(passes, probabilities) if passes else None
+    return pair, AutoDrafter(sizes, model, probabilities) if sizes else model or LookupDrafter(probabilities)
 
 
 class HostRounds(ABC):

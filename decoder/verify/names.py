@@ -1,7 +1,7 @@
-"""Which verifiers there are, how trees are drafted, and what goes together: what does not fit is refused.
+"""Names of verifiers and draftings, and which of them go together; other combinations are refused.
 
 By exact enumeration: over a deterministic tree every verifier but coupled sampling and nss is biased, by up to .7 in
-total variation, since all others judge a token by the chance with which it was drawn. Knows no verifier's code, so that
+total variation, since all others judge a token by its probability to be drawn. Knows no verifier's code, so that
 command lines are read without torch.
 """
 

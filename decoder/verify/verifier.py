@@ -10,8 +10,8 @@ from decoder.events import Verification
 from decoder.sampling.on_device import DeviceSampling
 from decoder.tree import TokenTree
 
-Chances: TypeAlias = Callable[[Float[Tensor, "W V"], int], Float[Tensor, "W V"]]
-"""(the draft's logits after nodes of one depth, that depth) -> logits of the chance that tokens are the target's."""
+Probabilities: TypeAlias = Callable[[Float[Tensor, "W V"], int], Float[Tensor, "W V"]]
+"""(the draft's logits after nodes of one depth, that depth) -> logits of the target's probabilities, as guessed."""
 
 
 class Verifier(Protocol):
@@ -49,5 +49,7 @@ class DeviceVerifier(Protocol):
         that are no nodes, whose token is of no meaning.
         """
 
-    def chances(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> Chances | None:
+    def probabilities(
+        self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int
+    ) -> Probabilities | None:
         """What makes the draft guess this target's choices; None: the draft's logits are right as they are."""

@@ -12,7 +12,7 @@ import msgspec
 
 from decoder.bench.outside import ASSISTED, CACHES
 from decoder.bench.paper.asked import Lane
-from decoder.knobs import RulesName, Turnable
+from decoder.knobs import RulesName, TunableParameters
 from decoder.methods import METHODS
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
@@ -88,7 +88,7 @@ def sensitivity(
     return tuple(_own(name, "dynatree", "dynatree", rules) for name, rules in found.items())
 
 
-def rules(lane: Lane) -> tuple[RulesName, Turnable] | None:
+def rules(lane: Lane) -> tuple[RulesName, TunableParameters] | None:
     """The parameters of a lane of the registry, by the name of the method that they belong to; None: it has none.
 
     Raises:
@@ -161,7 +161,13 @@ def _of_transformers(*, sampled: bool) -> Iterator[Lane]:
 
 
 def _own(
-    name: str, method: str, family: str, rules: Turnable, paper_name: str | None = None, *, own_text: bool = False
+    name: str,
+    method: str,
+    family: str,
+    rules: TunableParameters,
+    paper_name: str | None = None,
+    *,
+    own_text: bool = False,
 ) -> Lane:
     """A lane of the registry; its parameters as JSON has them, so that a kept lane equals this one."""
     parameters = msgspec.json.decode(msgspec.json.encode(rules))

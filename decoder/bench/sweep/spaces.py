@@ -9,7 +9,7 @@ import msgspec
 
 from decoder.config import RunConfig
 from decoder.errors import ConfigError, quoted, require
-from decoder.knobs import Turnable
+from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
 
 Number: TypeAlias = int | float
@@ -52,7 +52,7 @@ class Space:
     possible: Callable[[Values], bool] = lambda _: True
 
     @property
-    def presets(self) -> Mapping[str, Turnable]:
+    def presets(self) -> Mapping[str, TunableParameters]:
         """What the parameters off the axes can be; none: only what is usual."""
         return METHODS[self.method].presets
 
@@ -71,7 +71,7 @@ class Space:
         require(bool(found), f"no setting of these axes is possible; {self.about}")
         return found
 
-    def config(self, base: Turnable, setting: Setting) -> RunConfig:
+    def config(self, base: TunableParameters, setting: Setting) -> RunConfig:
         """How a setting decodes.
 
         Raises:
@@ -80,7 +80,7 @@ class Space:
         rules = replace(base, **self.changes(base, setting.values))
         return self.plain_config(base, setting).with_rules(self.method, rules)
 
-    def plain_config(self, base: Turnable, setting: Setting) -> RunConfig:
+    def plain_config(self, base: TunableParameters, setting: Setting) -> RunConfig:
         """How the reference decodes beside it: as many tokens, by the parameters that nothing was changed of."""
         return RunConfig((self.method,), setting.length).with_rules(self.method, base)
 
@@ -149,7 +149,7 @@ def space_named(name: str) -> Space:
     return SPACES[name]
 
 
-def base_named(space: Space, preset: str | None) -> Turnable:
+def base_named(space: Space, preset: str | None) -> TunableParameters:
     """The parameters off the axes: the paper's, unless a preset is named; raises a ConfigError where there is none."""
     if not space.presets:
         require(preset is None, f"--preset has no effect on {space.name}; leave it out")

@@ -16,23 +16,23 @@ class Grown:
     familiar: Sequence[int]
     """How familiar each of them is, and then the likeliest of all others."""
     shares: Sequence[float]
-    """Their chances, and then that of all others."""
+    """Their probabilities, and then that of all others."""
     first: int
     """Node of the most probable child."""
     count: int
     """Children in the tree."""
 
-    def beside(self, tokens: Sequence[int], chances: Sequence[float]) -> list[float]:
-        """What the chances of other guesses are beside the draft's: of a token that both know the draft's own.
+    def beside(self, tokens: Sequence[int], probabilities: Sequence[float]) -> list[float]:
+        """What the probabilities of other guesses are beside the draft's: of a token that both know the draft's own.
 
-        All others share what the draft leaves, in proportion to their chances where it guesses at none of those.
+        All others share what the draft leaves, in proportion to their probabilities where it guesses at none of those.
         """
-        guesses = list(zip(tokens, chances, strict=False))
+        guesses = list(zip(tokens, probabilities, strict=False))
         # Not 1 less the others: of a token that is nearly certain nothing would be left to divide by.
-        unknown = chances[-1] + sum(chance for token, chance in guesses if token not in self.tokens)
+        unknown = probabilities[-1] + sum(probability for token, probability in guesses if token not in self.tokens)
         return [
-            self.shares[self.tokens.index(token)] if token in self.tokens else self.shares[-1] * chance / unknown
-            for token, chance in guesses
+            self.shares[self.tokens.index(token)] if token in self.tokens else self.shares[-1] * probability / unknown
+            for token, probability in guesses
         ]
 
 
@@ -51,7 +51,7 @@ class DraftedRound:
 
     places: list[Place]
     """Where in the text each path has been before."""
-    chances: list[float] = field(default_factory=lambda: [1.0])
+    probabilities: list[float] = field(default_factory=lambda: [1.0])
     """Of the path to be right."""
     grown: dict[int, Grown] = field(default_factory=dict)
     looked_up: dict[int, LookedUp] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 A text begins with some credit; guesses that fail spend it and guesses that hold earn it. Without credit, or where
 guesses have become too poor, rounds go without a draft, and a probe decides now and then whether credit is given again.
-Knows chances and costs, neither trees nor clocks.
+Knows probabilities and costs, neither trees nor clocks.
 """
 
 from itertools import islice
@@ -108,13 +108,13 @@ class LossLimit:
         self.tokens = min(MOST_CREDIT, self.tokens + gained + CREDIT_A_TOKEN * tokens)
         self.may_pay = self._chain_may_pay()
 
-    def probed(self, chance: float, paid: float = 0.0) -> None:
+    def probed(self, probability: float, paid: float = 0.0) -> None:
         """Takes note of a probe in which this share of the guesses was right; it is going to cost so many tokens.
 
         Where guesses that are right so often pay, drafting is given credit again; else it is tested less often.
         """
         self.may_pay = self._chain_may_pay()
-        if self._chain_pays(chance):
+        if self._chain_pays(probability):
             self.may_pay = True
             self.tokens = max(self.tokens, self._given * (1 + TRUSTED * max(0.0, self._trust)) + paid)
             self.patience = self._least_patience
@@ -132,11 +132,11 @@ class LossLimit:
     def _chain_may_pay(self) -> bool:
         return self._chain_pays(min(1.0, OPTIMISM * self._acceptance.usual[0]))
 
-    def _chain_pays(self, chance: float) -> bool:
+    def _chain_pays(self, probability: float) -> bool:
         """Whether a chain of some length brings more tokens than rounds of `ar` in its time, each guess as likely."""
         tokens, step = 1.0, 1.0
         for round_s in islice(self._costs.chains_s(), LONGEST_CHAIN):
-            step *= chance
+            step *= probability
             tokens += step
             if tokens * self._costs.plain_s() > round_s:
                 return True

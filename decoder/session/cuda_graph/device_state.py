@@ -21,7 +21,7 @@ from decoder.tree_rules import Growth, History, TreeRule
 TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN = range(6)
 """Lines of `DeviceState.nodes`. LEVEL: 1 for the root, 0 where there is no node. ROW: which of the draft's rows a node
 was, of no meaning if it did not grow. LOGPROB, OWN: the bits of a float64; OWN, the draft's own logarithm where LOGPROB
-is that of a chance under noise, is of no meaning elsewhere."""
+is that of a probability under noise, is of no meaning elsewhere."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
 """Numbers that tell of a verification: how many tokens; by depth, the node of the path and the token after it."""
 REPORT = OUTCOME + (OWN + 1) * MOST_NODES

@@ -126,7 +126,7 @@ class _Grown:
     """Of candidates, see `Layout`."""
     logprobs: Float[Tensor, "C"]
     own: Float[Tensor, "C"] | None
-    """The draft's own, where `logprobs` are of chances."""
+    """The draft's own, where `logprobs` are of probabilities."""
     paths: list[Float[Tensor, "W"]]
     """Of the rows of each depth."""
     chosen: list[Int[Tensor, "W"]]
@@ -143,16 +143,16 @@ def grow(side: Side, state: DeviceState, layout: Layout, slots: int, verifier: D
     own = around.remainder(side.store.shape[3])
     bias = side.bias(state.steps(0, slots) <= places[:first, None])
     rule = _rule(side, state, layout)
-    chances = verifier.chances(state.sampling, around[first : first + layout.deepest], side.vocabulary)
+    probabilities = verifier.probabilities(state.sampling, around[first : first + layout.deepest], side.vocabulary)
     lines = layout.lines.clone()
     logprobs = lines.new_empty(lines.shape[1], dtype=torch.float32)
-    own_logprobs = torch.empty_like(logprobs) if chances else None
+    own_logprobs = torch.empty_like(logprobs) if probabilities else None
     grown = _Grown(lines, logprobs, own_logprobs, [state.certain[None]], [layout.nowhere[:1]])
     rows = slice(0, first)
     for depth, width in enumerate(layout.widths):
         logits = side.rotated_logits(tokens, rotation[rows], own[rows], bias)[-width:]
         children = layout.candidates(depth)
-        _add_children(chances(logits, depth) if chances else logits, layout, rule.breadths, grown, children)
+        _add_children(probabilities(logits, depth) if probabilities else logits, layout, rule.breadths, grown, children)
         if grown.own is not None:
             _add_own(logits, grown.lines[0, children], grown.own[children])
         if depth + 1 < layout.deepest:

@@ -23,7 +23,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import verdict
 from decoder.forward.static.static_forward import static_in_place
 from decoder.models.pair import Pair
-from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.session import GraphSession
@@ -66,7 +66,7 @@ class Reference:
     def tie(self, found: Sequence[int], error: float) -> bool:
         """Whether the first token that differs is a near tie, for logits that may be off by `error`."""
         first, vocabulary = len(self.prompt), self.target.shape[1]
-        noise = Perturbation(SEED, Schedule(self.sampling), vocabulary, self.target.device)
+        noise = GumbelNoise(SEED, Schedule(self.sampling), vocabulary, self.target.device)
         for position, rivals in enumerate(zip(self.text, found, strict=False), first):
             if rivals[0] != rivals[1]:
                 return verdict(self.target[position - 1], rivals, error, position, noise).near_tie
@@ -104,7 +104,7 @@ def references(pair: Pair) -> list[Reference]:
 
 
 def _reference(pair: Pair, prompt: Sequence[int], sampling: Sampling) -> Reference:
-    noise = Perturbation(SEED, Schedule(sampling), pair.vocabulary, pair.target.device)
+    noise = GumbelNoise(SEED, Schedule(sampling), pair.vocabulary, pair.target.device)
     text = _text(HostSession(pair, prompt, TOKENS, None, None, Coupled(noise)))
     target, draft = (_logits(model, [*prompt, *text[:-1]], pair.vocabulary) for model in pair.models.values())
     return Reference(prompt, text, target, draft, sampling)

@@ -273,7 +273,7 @@ def test_a_verifier_is_as_plain_as_the_settings_in_force_allow() -> None:
 def test_graphs_give_the_sampled_rounds_of_the_host_and_the_text_of_the_cpu(
     tiny_models: TinyModels, sampling: Sampling, method: str
 ) -> None:
-    """The host's rounds there take their noise from a `Perturbation` on the device."""
+    """The host's rounds there take their noise from a `GumbelNoise` on the device."""
     pair = tiny_models.pair("neox")
     prompt = tiny_models.prompt_tokens(pair, PROMPT)
     for seed in (0, HUGE_SEED):

@@ -13,8 +13,8 @@ from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.engine import Engine
 from decoder.forward.static.layers import NativeStatic
 from decoder.models.pair import Pair
+from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.on_device import DeviceSampling
-from decoder.sampling.perturbation import Perturbation
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph import device_state as state
 from decoder.session.cuda_graph import self_test as trial
@@ -49,7 +49,7 @@ def test_every_kind_of_round_is_tried_greedily_and_sampled_by_all_that_a_graph_c
     ) -> Any:
         *_, sampling, seed = others
         tried.append((knobs.rules if knobs else None, sampling.latest))
-        noise = Perturbation(seed, sampling, engine.vocabulary, engine.target.device)
+        noise = GumbelNoise(seed, sampling, engine.vocabulary, engine.target.device)
         return HostSession(engine, prompt, limit, None, None, Coupled(noise))
 
     monkeypatch.setattr(trial, "GraphSession", open_session)
@@ -153,7 +153,7 @@ def test_another_truncation_than_the_host_s_is_noticed(engine: Engine, monkeypat
 
 @pytest.mark.parametrize(("sampling", "tie"), [(Sampling(), False), (Sampling(1.0), True)], ids=["greedy", "sampled"])
 def test_a_near_tie_is_one_of_the_scores_under_the_noise_of_its_position(sampling: Sampling, *, tie: bool) -> None:
-    noise = Perturbation(trial.SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])
+    noise = GumbelNoise(trial.SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])
     logits = torch.zeros(4, 4)
     logits[2] = -noise[0] + torch.tensor([1e-4, 0.0, -5.0, -5.0])
     reference = trial.Reference([1, 2, 3], [0, 1], logits, logits, sampling)
@@ -163,7 +163,7 @@ def test_a_near_tie_is_one_of_the_scores_under_the_noise_of_its_position(samplin
 
 def test_a_token_that_truncation_may_drop_by_an_error_is_a_near_tie() -> None:
     """Its score is far above the other's: only whether it is kept is open."""
-    noise = Perturbation(trial.SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])
+    noise = GumbelNoise(trial.SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])
     first = int(noise.argmax())
     second = (first + 1) % 4
     logits = torch.full((4, 4), -9.0)

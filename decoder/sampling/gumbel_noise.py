@@ -18,7 +18,7 @@ from decoder.sampling.noise import TokenNoise, gumbel, gumbel_on_device, signed
 from decoder.sampling.settings import Sampling, Schedule
 
 SHARPNESS = 2.0
-"""Softmax of perturbed draft logits times this is taken as the chance that the target chooses a token.
+"""Softmax of perturbed draft logits times this is taken as the probability that the target chooses a token.
 
 Log loss of the first token on the embedded pair, uncalibrated, at temperatures of .3, .6, .8, 1: .51, .50, .53, .59. Of
 softmax of the scores over the temperature: .52, .55, .66, .73; of the draft's own probability: 1.1, 1.5, 1.9, 2.1.
@@ -34,7 +34,7 @@ MADE_AT_ONCE, MOST_NUMBERS = 16, 1 << 16
 """Positions whose noise is made together, fewer where the vocabulary is large: so many numbers at most."""
 
 
-class Perturbation:
+class GumbelNoise:
     """The noise of one text, and what it makes of logits. A position's is computed once."""
 
     noisy = True
@@ -90,8 +90,8 @@ class Perturbation:
         # numpy's argmax costs a tenth of torch's on a CPU.
         return int(scores.argmax())
 
-    def chances(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits of the chance that the draft's tokens are the target's choice at these positions."""
+    def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
+        """Logits of the probability that the draft's tokens are the target's choice at these positions."""
         settings = [self._schedule.at(position) for position in positions]
         scores = self.scores(logits, positions)
         if not any(sampling.truncates or sampling.greedy for sampling in settings):
@@ -104,7 +104,7 @@ class Perturbation:
         return scores
 
     def noise_from(self, position: int) -> TokenNoise | None:
-        """See `DraftChances`."""
+        """See `DraftProbabilities`."""
         return None if self.greedy_from(position) else self.noise_of
 
     def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:
