@@ -52,7 +52,7 @@ class RunConfig:
     """Names from `decoder.methods.METHODS`, without repetition. The first is watched until another is chosen."""
     max_new_tokens: int
     seed: int
-    """Of the noise that they are sampled with: one seed is one text, by whatever method."""
+    """Seed of the sampling noise: one seed gives one text, by every method."""
     chat: bool
     """Whether the prompt is one message of a user, wrapped in the tokenizer's chat template."""
     parameters: Mapping[RulesName, TunableParameters] = field(hash=False)
@@ -110,12 +110,12 @@ class RunConfig:
 
     @property
     def verifier(self) -> str:
-        """What decides which drafted tokens stay: coupled, or the name of a lossless verifier."""
+        """Name of the verifier: coupled or a lossless one."""
         return self.of(Delayed).verifier
 
     @property
     def drafting(self) -> str:
-        """How the trees of that verifier come about."""
+        """How trees for that verifier are drafted; a `Drafting`."""
         return self.of(Delayed).drafting
 
     @property

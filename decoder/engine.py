@@ -42,25 +42,25 @@ class Engine:
     slots: "GraphSlots | None" = field(default=None, compare=False, repr=False)
     """Where texts are decoded by graphs; None on a device without them."""
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
-    """What rounds have cost so far, by the length of the text as a power of two."""
+    """Measured costs of rounds, by the text length as a power of two."""
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
-    """How likely the draft's guesses of greedy choices are right, as far as is known."""
+    """Acceptance probabilities of the draft's tokens under greedy decoding, learnt so far."""
     sampled_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """The same of sampled choices whose noise the draft knows, so that it tells probabilities."""
+    """The same under sampling where the draft knows the target's noise."""
     unknown_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """The same of sampled choices whose noise it does not know."""
+    """The same under sampling where it does not know the noise."""
     draft_knows_noise: bool = True
     """False for the verifier nss: drafts go by their own probabilities."""
     seed: int = 0
-    """Of the noise that texts are sampled with."""
+    """Seed of the sampling noise."""
     sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
-    """How the tokens of texts are chosen, position by position."""
+    """Sampling settings by position."""
     threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
-    """Most that torch may compute with: as many as it was given before any were tried out."""
+    """Most threads of torch: its own number before any trial."""
 
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> Session:
         """Opens a text that is decoded by trees of the rules in force; token by token without any.
@@ -94,11 +94,11 @@ class Engine:
         return self.slots if fits(knobs.rule if knobs else None) else None
 
     def sampled(self, seed: int, sampling: Schedule, *, draft_knows_noise: bool = True) -> "Engine":
-        """The same pair, whose texts are sampled so."""
+        """The same pair with this seed and these sampling settings."""
         return replace(self, seed=seed, sampling=sampling, draft_knows_noise=draft_knows_noise)
 
     def draft_probabilities(self, noise: GumbelNoise) -> DraftProbabilities:
-        """What drafts of a text with this noise go by."""
+        """The probabilities that drafts of a text with this noise grow by."""
         return noise if self.draft_knows_noise else OwnProbabilities(self.sampling)
 
     def gumbel_noise(self) -> GumbelNoise:
@@ -112,7 +112,7 @@ class Engine:
         return self.sampled_acceptance if self.draft_knows_noise else self.unknown_acceptance
 
     def costs_of(self, rows: int) -> Costs:
-        """What rounds cost on a text of about so many tokens; measured once for each power of two."""
+        """Costs of rounds on a text of about so many tokens; measured once for each power of two."""
         size = 1 << max(rows, 1).bit_length()
         if size not in self.costs:
             self.costs[size] = measured(self.pair, rows)
@@ -150,5 +150,5 @@ class Engine:
 
 @torch.inference_mode()
 def _try_out(model: LanguageModel, rows: int = 4) -> None:
-    """What a verification of a small tree takes."""
+    """One verification of a small tree, for timing."""
     model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))

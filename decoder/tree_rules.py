@@ -15,11 +15,11 @@ from decoder.knobs import KNOB_GAP, TunableParameters
 
 N = TypeVar("N")
 MOST_NODES = 64
-"""No tree whose size costs decide keeps more drafted nodes."""
+"""Most drafted nodes of a tree whose size is decided by costs."""
 
 
 class Arrays(Protocol):
-    """What a kind of numbers is computed with: numpy and torch have it, `PLAIN` has it for Python's own numbers."""
+    """Elementwise operations of a kind of numbers: numpy and torch have them, `PLAIN` has them for Python's own."""
 
     def where(self, condition: Any, yes: Any, no: Any, /) -> Any:
         """`yes` where the condition holds, else `no`."""
@@ -71,7 +71,7 @@ class History(Generic[N]):
     """How past rounds move `d0` and `tau_h`."""
 
     enabled: N
-    """1 where they do."""
+    """1 where history moves them, 0 where it is off."""
     window: N
     """Rounds that the mean depth acceptance is taken over."""
     target: N
@@ -83,7 +83,7 @@ class History(Generic[N]):
 
 @dataclass(frozen=True)
 class Budget:
-    """How many nodes stay, and who drafts them."""
+    """How many nodes stay, chosen how, and whether lookups draft too."""
 
     n_max: int
     """Most drafted nodes that stay."""
@@ -124,7 +124,7 @@ class Rules(TunableParameters, ABC):
 
     @abstractmethod
     def limit(self, depth: int, probability: float) -> Limit:
-        """Which of these rules refused children to a leaf of this depth and path probability."""
+        """The parameter that refused children to a leaf of this depth and path probability."""
 
 
 def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:

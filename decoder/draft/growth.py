@@ -1,4 +1,4 @@
-"""How a tree grows level by level under a rule, whatever it is that knows the next tokens.
+"""Level-by-level growth of a tree under a rule, from any source of next tokens.
 
 Knows neither models nor texts, and no costs.
 """
@@ -18,7 +18,7 @@ class Children:
     tokens: list[int]
     logprobs: list[float]
     draft_logprobs: list[float] = field(default_factory=list)
-    """The draft's own, where `logprobs` are probabilities under the noise of coupled sampling."""
+    """The draft's own log-probabilities, where `logprobs` are conditioned on the noise of coupled sampling."""
 
     @property
     def confidence(self) -> float:

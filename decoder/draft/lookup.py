@@ -1,4 +1,4 @@
-"""How a text may go on by its own past: what followed wherever it ended before as it ends now.
+"""Suffix lookup: continuations of earlier occurrences of a text's suffix.
 
 What prompt lookup decoding copies, and SuffixDecoding (arXiv:2411.04975) weighs by how often it followed. The places
 of each pair of tokens are kept, and compared further in the text itself: counts in a suffix tree or automaton would
@@ -15,11 +15,11 @@ import numpy as np
 from decoder.draft.suffix_automaton import LONGEST
 
 COUNTED = 64
-"""Of the places where an end has been before, the latest that count."""
+"""Most earlier occurrences of a suffix that count, the latest ones."""
 SEARCHED = 4096
 """Of those where its last two tokens have been, the latest that are compared further."""
 SHORTEST = 2
-"""Tokens of an end, at least: what followed a single token is right too seldom to be worth looking for."""
+"""Least tokens of a suffix: continuations of a single token are right too seldom to be worth a lookup."""
 FORESEEN = 8
 """Tokens ahead by which ends of different lengths are compared."""
 _ROOM = 1024
@@ -53,7 +53,7 @@ class Continuation:
         return Continuation(text, self.length + 1, places) if places else None
 
     def expected_tokens(self) -> float:
-        """Of the next `FORESEEN` tokens those that are expected to be right, if shares are probabilities.
+        """Expected right tokens among the next `FORESEEN`, taking shares as probabilities.
 
         Only the most frequent ones are drafted.
         """

@@ -1,4 +1,4 @@
-"""The text's own past as a proposer: trees of what followed its present end before, without a draft model.
+"""Suffix lookup as a proposer: trees of earlier continuations of the text's suffix, without a draft model.
 
 A node's probability is its share among all that followed, or under the noise of coupled sampling its probability to be
 chosen among these; so the rules that grow a model's tree grow this one. Knows nothing of the target.

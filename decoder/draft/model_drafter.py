@@ -21,11 +21,11 @@ from decoder.tree_rules import TreeRule
 
 
 class Passes(Protocol):
-    """Forward passes of what drafts, over one text; logits are over the ids that target and draft know."""
+    """Forward passes of a draft over one text; logits are over the ids that target and draft know."""
 
     cache: KvCache
     count: int
-    """Passes so far, but for those over the prompt."""
+    """Passes so far, without those over the prompt."""
 
     def read(self, tokens: Sequence[int]) -> None:
         """Takes in the prompt but for its last token."""
@@ -52,7 +52,7 @@ class Passes(Protocol):
         """Takes note that only these nodes stay, numbered in their order."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps what belongs to the nodes that became text, and drops the others."""
+        """Keeps cache rows of the committed nodes and drops all others of the tree."""
 
 
 class ModelDrafter:
@@ -112,7 +112,7 @@ class ModelDrafter:
         return self.keep(tree, grow(tree, rule, source, deepest))
 
     def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
-        """These nodes of a tree that has grown, alone."""
+        """The subtree of these nodes, with cache rows to match."""
         if len(kept) == len(tree):
             return tree
         self.passes.renumber(kept)

@@ -1,4 +1,4 @@
-"""How many threads a CPU should compute with: a short trial decides, within what the process really has.
+"""Number of CPU threads, chosen by a short trial within the cores that the process really has.
 
 More threads than free cores wait for each other in every product and cost a multiple of what they bring; small models
 lose by a second thread even where a core is free.

@@ -142,7 +142,7 @@ class LanguageModel:
 
     @property
     def generation(self) -> Any:
-        """What transformers' own methods go by."""
+        """Generation settings of transformers' own methods."""
         if self._settings is None:
             return self.module.generation_config
         if isinstance(self._settings, tuple):
@@ -239,7 +239,7 @@ class LanguageModel:
 
     @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:
-        """Of its rotary positions, if it has any."""
+        """Frequencies of its rotary positions, if it has any."""
         if self._native:
             return self._native.rotation.frequencies
         if self._source:
@@ -255,7 +255,7 @@ class LanguageModel:
 
     @property
     def hidden_width(self) -> int:
-        """Of such a row; 0 of a model that is not observed."""
+        """Width of a hidden row; 0 for a model that is not observed."""
         return self._forward.width if isinstance(self._forward, Observed) else 0
 
     def _run_by(self, forward: Forward) -> "LanguageModel":
@@ -265,4 +265,4 @@ class LanguageModel:
 
 
 _hf = functools.partial(imported, "decoder.forward.hf")
-"""What needs transformers."""
+"""The module that needs transformers."""

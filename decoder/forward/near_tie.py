@@ -32,7 +32,7 @@ MARGIN = 1.25
 
 @dataclass(frozen=True)
 class Verdict:
-    """What float32 says of two tokens."""
+    """Verdict of float32 on two tokens."""
 
     near_tie: bool
     """Whether their scores differ by at most twice the largest error that the model's own dtype makes in any logit.

@@ -15,9 +15,9 @@ from decoder.methods.option import Option
 from decoder.sampling.settings import Sampling
 
 METHODS: dict[str, Method] = {}
-"""In the order of help texts; `register` adds one."""
+"""Methods by name, in the order of help texts; `register` adds one."""
 WHOLE = sys.maxsize
-"""Of a text of which every token must be ar's: more tokens than any has."""
+"""Value of `same_until` for a text whose every token must be ar's: more tokens than any text has."""
 
 
 def register(method: Method) -> None:
@@ -77,7 +77,7 @@ def options_of(name: RulesName) -> tuple[Option, ...]:
 
 
 def base(name: RulesName, rules: TunableParameters) -> TunableParameters:
-    """What a parameter set is written as differing from."""
+    """The values that a parameter set is written relative to."""
     return METHODS[name].base(rules) if name in METHODS else Sampling()
 
 

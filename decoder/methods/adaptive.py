@@ -1,4 +1,4 @@
-"""What dynatree and auto share: parameters that decide where a tree grows, and the knobs that turn them.
+"""Parameters of adaptive trees and their knobs, shared by dynatree and auto.
 
 Names and defaults follow the DynaTree paper (section 3 and appendix A). The paper's ablations need no switches:
 adaptive breadth is off when the three branchings are equal, adaptive depth when `rho_stop` and `rho_deep` are 0,
@@ -22,7 +22,7 @@ class AdaptiveTree(Rules):
     d0: float = 5.0
     """Base depth: up to floor(d0 + 0.5) levels, a node needs only `rho_stop` to be expanded. History moves it."""
     d_max: int = 8
-    """No node is deeper."""
+    """Largest depth of a node."""
     branching: tuple[int, int, int] = (1, 2, 3)
     """Children of a node where the draft is confident, in between, unsure."""
     tau_h: float = 0.9

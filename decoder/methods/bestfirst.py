@@ -17,7 +17,7 @@ from decoder.methods.option import Option, whole_numbers
 from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 MOST_CHILDREN = 32
-"""Of a node. Larger trees lose its further children, of which each is less than 1/32 as probable as the node."""
+"""Most children of a node. Larger trees lose further ones, each less than 1/32 as probable as the node."""
 
 
 @dataclass(frozen=True)

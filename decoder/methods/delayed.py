@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 DRAFT_STREAM, VERIFY_STREAM = 1, 2
-"""Of coins: a verifier that shared the draft's would be biased."""
+"""Streams of the random generator: a verifier that shared the draft's would be biased."""
 USUAL_VERIFIER = "traversal"
 _VERIFIERS = (COUPLED, *(name for name in VERIFIER_NAMES if name != "block"), "block")
 """In the order of the knob: the first takes no drawn trees, the last no trees of several paths."""
@@ -82,7 +82,7 @@ class Delayed(Rules):
 
     @property
     def shape(self) -> DelayedTree:
-        """What is drawn each round; with a selector, as long as it has nothing to go by."""
+        """Shape drawn each round; with a selector, as long as the selector has nothing to choose by."""
         l1 = 0 if self.drafting == Drafting.IID else self.l1
         k = 1 if self.selects and self.verifier == "block" else self.k
         return DelayedTree(k, l1, self.l1 + self.l2 - l1)
@@ -110,12 +110,12 @@ class Delayed(Rules):
         return replace(self, verifier=verifier, drafting=Drafting.DELAYED)
 
     def rule(self) -> TreeRule:
-        """Bounds of what is drawn."""
+        """Bounds of the drawn tree."""
         shape = MOST if self.selects else self.shape
         return TreeRule(fixed_growth(shape.depth, 0, shape.k), Budget(shape.most_nodes))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """What ended a path."""
+        """The parameter that ended a path."""
         del depth, probability
         return "l2" if self.shape.l2 else "l1"
 

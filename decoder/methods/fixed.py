@@ -69,7 +69,7 @@ def _read(shape: str) -> Mapping[str, Any]:
 
 
 def _written(fixed: Fixed) -> str:
-    """As the option takes it; the number of nodes where it is not the usual one."""
+    """Value of the option; with the number of nodes only where it is not the usual one."""
     parts = [str(fixed.depth), str(fixed.branching), number(fixed.tau)]
     return ",".join(parts if fixed.n_max == Fixed.n_max else [*parts, str(fixed.n_max)])
 

@@ -1,4 +1,4 @@
-"""What a decoding method is: its name and title, its parameters with their options, and how it decodes one text.
+"""A decoding method: name, title, parameters with their options, and how it opens a session.
 
 Everything else that knows methods (race, command line, settings, screen) reads it from here. Knows none by name.
 """
@@ -26,11 +26,11 @@ N_MAX = KnobInfo(
 
 
 class Run(Protocol):
-    """What a method reads of a run."""
+    """The part of a run's configuration that a method reads."""
 
     @property
     def max_new_tokens(self) -> int:
-        """Where a text ends at the latest."""
+        """Most new tokens of a text."""
 
     def rules(self, name: RulesName) -> TunableParameters:
         """One of the parameter sets."""
@@ -48,12 +48,12 @@ class Sweep:
     changes: Callable[..., Mapping[str, Any]]
     """The numbers of a group -> the parameters that they set."""
     label: Callable[..., str] = lambda *group: "x".join(map(str, group))
-    """The numbers of a group -> what tells that setting apart."""
+    """The numbers of a group -> label of that setting."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """How one method is called, described, set and opened."""
+    """Name, description, parameters and session of one method."""
 
     name: str
     title: str
@@ -63,7 +63,7 @@ class Method:
     obeys: RulesName | None = None
     """The method whose parameters it obeys instead."""
     options: tuple[Option, ...] = ()
-    """Of the command line, in the order in which a command line is written."""
+    """Command-line options, in the order in which a command line is written."""
     presets: Mapping[str, TunableParameters] = field(default_factory=dict)
     """Named values of its parameters, those that hold by default first."""
     opened: Open | None = None
@@ -107,5 +107,5 @@ class Method:
         return asdict(run.rules(self.rules)) if self.rules else {}
 
     def base(self, rules: TunableParameters) -> TunableParameters:
-        """What parameters are written as differing from: the nearest preset, or the usual ones."""
+        """The values that parameters are written relative to: the nearest preset, or the usual ones."""
         return self.presets[nearest(self.presets, rules)] if self.presets else self.own or rules

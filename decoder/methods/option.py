@@ -9,7 +9,7 @@ from decoder.errors import ConfigError, quoted
 from decoder.knobs import KnobInfo, TunableParameters
 
 LARGEST_WHOLE = 2**53
-"""No event carries a larger number."""
+"""Largest whole number of an event."""
 Kind = type[bool] | type[int] | type[float] | type[str]
 
 
@@ -29,9 +29,9 @@ class Option:
     write: Callable[[Any], str] | None = None
     """Parameters -> what is typed to have them. None: the one that it sets."""
     choices: tuple[str, ...] = ()
-    """What a shell completes."""
+    """Values that a shell completes."""
     default: str | None = None
-    """What holds where it is not given, unless that is a method's usual parameters."""
+    """Value where it is not given, unless that is a method's usual parameters."""
     instead: Mapping[str, str] = field(default_factory=dict)
     """What to do instead of giving certain texts that are no such value."""
     rank: int = 0
@@ -52,7 +52,7 @@ class Option:
         return self.read(given) if self.read else {self.parameters[0]: given}
 
     def value(self, rules: TunableParameters) -> Any:
-        """What is given to have these parameters."""
+        """The option's value for these parameters."""
         if self.write:
             return self.write(rules)
         found = getattr(rules, self.parameters[0])

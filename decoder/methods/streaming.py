@@ -44,7 +44,7 @@ class Streaming(Rules):
 
     @property
     def chain(self) -> Linear:
-        """What is drafted."""
+        """Parameters of the drafted chain."""
         return Linear(self.k)
 
     def rule(self) -> TreeRule:

@@ -48,7 +48,7 @@ SIBLINGS = 32
 precision too; off by one would pass for rounding."""
 TEXT, FIRST, SECOND, THIRD = (1, 2, 3), 4, 5, 6
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD)
-"""Tokens of the probe: a text, and what its tree goes on with."""
+"""Tokens of the probe: a text, and the paths of its tree."""
 PASSED = 2
 """Tokens. The shortest text of the probe has more, so a family whose window is so small computes it as a long text."""
 

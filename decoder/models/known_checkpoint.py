@@ -54,7 +54,7 @@ class Ends(msgspec.Struct, frozen=True):
 
 
 class Index(msgspec.Struct, frozen=True):
-    """Which weights are in which file."""
+    """File of each weight."""
 
     weight_map: dict[str, str]
 
@@ -146,7 +146,7 @@ def weight_files(name: str) -> list[Path]:
 
 
 def content_of(name: str, part: str) -> bytes | None:
-    """What a file says; None where there is none."""
+    """Contents of a file; None where there is none."""
     path = _file(name, part)
     return path.read_bytes() if path else None
 

@@ -1,4 +1,4 @@
-"""What a draft takes for the probability that the target chooses a token, when sampling."""
+"""The draft's estimate of the target's choice when sampling: with the target's noise, or without it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,7 +13,7 @@ from decoder.sampling.settings import Schedule
 
 
 class DraftProbabilities(Protocol):
-    """What trees grow by; `GumbelNoise` is one: the draft knows the noise of the target."""
+    """Probabilities that trees grow by; `GumbelNoise` gives them to a draft that knows the target's noise."""
 
     @property
     def noisy(self) -> bool:

@@ -35,7 +35,7 @@ MADE_AT_ONCE, MOST_NUMBERS = 16, 1 << 16
 
 
 class GumbelNoise:
-    """The noise of one text, and what it makes of logits. A position's is computed once."""
+    """Gumbel noise of one text, added to logits. Each position's noise is computed once."""
 
     noisy = True
 
@@ -45,7 +45,7 @@ class GumbelNoise:
         self._vocabulary = vocabulary
         self._device = device
         self._rows: dict[int, tuple[float, Float[Tensor, V]]] = {}
-        """By position: a temperature, and the noise times it."""
+        """By position: the temperature, and the noise multiplied by it."""
 
     def greedy_from(self, position: int) -> bool:
         """Whether it leaves logits as they are, from a position on."""
@@ -56,7 +56,7 @@ class GumbelNoise:
         return self._schedule.at(position)
 
     def known(self, logits: Float[Tensor, "*N W"]) -> Float[Tensor, "*N V"]:
-        """Logits of the ids that have noise: those that both models know."""
+        """Logits of the ids that both models know, which alone have noise."""
         return logits[..., : self._vocabulary].to(self._device)
 
     def scores(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
@@ -108,7 +108,7 @@ class GumbelNoise:
         return None if self.greedy_from(position) else self.noise_of
 
     def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:
-        """What the noise adds to the logarithm of each token's probability; nothing where the choice is greedy."""
+        """Noise added to each token's log-probability; 0 where the choice is greedy."""
         sampling = self._schedule.at(position)
         if sampling.greedy:
             return [0.0] * len(tokens)
@@ -129,7 +129,7 @@ class GumbelNoise:
         return self._rows[position][1]
 
     def _make(self, position: int) -> None:
-        """The noise of a position, and of those after it: made together they take a third of the time."""
+        """Noise of a position and the following ones: made together they take a third of the time."""
         if len(self._rows) > KEPT:
             self._rows = {place: row for place, row in self._rows.items() if place >= position - KEPT // 2}
         places = range(position, position + max(1, min(MADE_AT_ONCE, MOST_NUMBERS // self._vocabulary)))
@@ -145,7 +145,7 @@ class GumbelNoise:
 
 
 def kept(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"]:
-    """Which tokens truncation leaves: temperature first, then top-k, then top-p of what top-k has left.
+    """Mask of the tokens that truncation keeps: temperature first, then top-k, then top-p of the top-k.
 
     Of equals the lower ids are kept; the most probable token always is.
     """

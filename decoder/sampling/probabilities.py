@@ -1,4 +1,4 @@
-"""What tokens are drawn from: softmax over the temperature, truncated and renormalised, one setting a row."""
+"""Sampling distributions: softmax over the temperature, truncated and renormalised, one setting a row."""
 
 from collections.abc import Sequence
 

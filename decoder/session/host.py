@@ -139,11 +139,11 @@ class HostRounds(ABC):
 
     @abstractmethod
     def _read(self) -> None:
-        """Takes in the prompt."""
+        """Reads the prompt into the caches."""
 
     @abstractmethod
     def _reserve(self) -> None:
-        """Makes room for the text and a tree of the rules in force."""
+        """Reserves cache rows for the text and a tree of the rules in force."""
 
     @abstractmethod
     def _propose(self) -> Proposal:
@@ -151,11 +151,11 @@ class HostRounds(ABC):
 
     @abstractmethod
     def _accept(self, tree: TokenTree, path: list[int], bonus: int) -> tuple[list[int], list[int]]:
-        """The nodes that stay, and the tokens that the round brings, by what the verifier has said."""
+        """Accepted nodes and new tokens, from the verifier's path and bonus token."""
 
     @abstractmethod
     def _commit(self, outcome: Outcome) -> None:
-        """Makes the round's tokens text."""
+        """Commits the round's tokens to the caches and the text."""
 
 
 class HostSession(HostRounds):

@@ -1,4 +1,4 @@
-"""How the processes of one target reach each other: torch.distributed, set up once for the whole process.
+"""Communication between the ranks of one target: torch.distributed, set up once for the whole process.
 
 Messages go over CPU memory on every device, through groups of their own, and wait as long as the user does. Knows
 nothing of what they say.

@@ -34,7 +34,7 @@ class Leader:
 
     def __init__(self, own: Forward, channel: Channel, devices: Sequence[str]) -> None:
         self.devices = devices
-        """Of each rank."""
+        """Device of each rank."""
         self._own = own
         self._channel = channel
         self._numbers = itertools.count()

@@ -22,7 +22,7 @@ class Ranks:
     rank: int
     """0 leads."""
     count: int
-    """Of all machines."""
+    """Number of ranks on all machines."""
     local: int
     """Its number on this machine, and that of its device."""
     local_count: int

@@ -10,13 +10,13 @@ from enum import StrEnum
 from decoder.errors import quoted, require
 
 COUPLED = "coupled"
-"""Gumbel noise that all methods share; every other verifier has coins of its own."""
+"""Coupled sampling: Gumbel noise that all methods share; every other verifier draws random numbers of its own."""
 VERIFIER_NAMES = ("nss", "naive", "naive_tree", "spectr", "specinfer", "khisti", "block", "traversal")
-"""Of `decoder.verify.lossless`."""
+"""Names of the verifiers in `decoder.verify.lossless`."""
 
 
 class Drafting(StrEnum):
-    """How a round's tree comes about."""
+    """How a round's tree is drafted."""
 
     TREE = "tree"
     """Deterministic: the most probable tokens, with or without knobs."""

@@ -1,4 +1,4 @@
-"""What decides which drafted tokens stay, by the target's logits after each node of a tree."""
+"""Protocols of verifiers: which drafted tokens stay, by the target's logits after each node of a tree."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
@@ -15,7 +15,7 @@ Probabilities: TypeAlias = Callable[[Float[Tensor, "W V"], int], Float[Tensor, "
 
 
 class Verifier(Protocol):
-    """One way to decide; greedy is one."""
+    """A verification rule on the host; greedy is one."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """The accepted nodes below the root, which belongs to the text, in path order, and the token after them.

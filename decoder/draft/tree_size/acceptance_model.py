@@ -1,6 +1,6 @@
-"""How likely the target chooses one of the draft's best tokens, learnt from what it chose, over all texts of a pair.
+"""Acceptance model: the probability that the target chooses each of the draft's best tokens, over all texts of a pair.
 
-Two numbers turn the draft's probabilities into probabilities: an exponent that sharpens or flattens them, since greedy
+Two numbers turn the draft's probabilities into acceptance probabilities: an exponent that sharpens or flattens them, since greedy
 verification knows only the target's most probable token, and the weight of all tokens that were not drafted. They begin
 from a prior, follow the text by Newton steps and forget what is long past. A token that goes on as the text did before
 weighs more, by how much is learnt for each familiarity. Knows neither trees nor models.
@@ -17,7 +17,7 @@ SHARPNESS = 2.0
 OTHERS = -5.0
 """Logarithm of the weight of all other tokens to begin with."""
 SURENESS = (2.0, 1.0)
-"""How firmly these two hold before anything was seen, as the precision of a prior."""
+"""Precision of the prior on these two."""
 FAMILIAR = 0.8
 """Logarithm of the weight that each kind of familiarity adds to the last, to begin with."""
 FAMILIAR_STEP = 0.2
@@ -29,14 +29,14 @@ USUAL = (0.6, 0.15)
 SEEN_BEFORE = 4.0
 """Nodes that this is worth."""
 KEPT = 0.98
-"""Share of what was known that one more observation leaves."""
+"""Decay factor of earlier observations, applied with each new one."""
 _LEAST_LOGPROB = -60.0
 _SHARPEST, _FLATTEST = 8.0, 0.1
 _HEAVIEST, _LIGHTEST = 20.0, -40.0
 
 
 class AcceptanceModel:
-    """What is known of one pair's guesses so far."""
+    """Acceptance statistics of one pair so far."""
 
     def __init__(self, sharpness: float = SHARPNESS, others: float = OTHERS) -> None:
         """Begins with an exponent, and with the logarithm of the weight of all other tokens."""

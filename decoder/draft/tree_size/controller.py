@@ -1,4 +1,4 @@
-"""How much a round drafts, and from what, so that most tokens a second are committed: the method `auto`.
+"""Tree size of the method `auto`: how much a round drafts, and from which source, for most committed tokens a second.
 
 Time has a price: the tokens that the run commits a second. A level is drafted and a node kept only where it is expected
 to bring more than its time is worth, and no round may lose more than the text has credit for (`loss_limit`). Guesses
@@ -20,7 +20,7 @@ from decoder.draft.tree_size.loss_limit import CREDIT_OF_LOOKUPS, LONGEST_CHAIN,
 Way: TypeAlias = Literal["plain", "lookup", "draft"]
 """How a round drafts: not at all, by lookups alone, or by the draft model and lookups."""
 MOST_NODES = HIGHEST_ROWS - 1
-"""No round keeps more nodes."""
+"""Most nodes that a round keeps."""
 MOST_TRIED = 4 * MOST_NODES
 """Lookups add to no tree that has more nodes; the best are kept."""
 FORESIGHT = 0.9
@@ -58,7 +58,7 @@ class TreeSizeController:
         self._round = DraftedRound([self._repeats.here])
 
     def way(self, behind: int | None, guess: LookupGuess | None) -> Way:
-        """How the next round drafts; called once a round.
+        """The way in which the next round drafts; called once a round.
 
         Args:
             behind: Rows that the draft has to catch up; None: there is no draft.
@@ -219,7 +219,7 @@ class TreeSizeController:
         return drafted.kept
 
     def learn(self, burst: Sequence[int]) -> None:
-        """Takes note of what the target chose from the root on: the accepted tokens and one more."""
+        """Records the target's choices from the root on: the accepted tokens and the bonus token."""
         self._unread += burst
         self._learn_guesses(burst)
         costs, drafted = self.costs, self._round
@@ -252,7 +252,7 @@ class TreeSizeController:
             node = following
 
     def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Takes note of what the round took."""
+        """Records the times of the round, in seconds."""
         costs, drafted = self.costs, self._round
         if not drafted.calls and not drafted.alone:
             costs.plain.learn([1], round_s)
@@ -277,5 +277,5 @@ class TreeSizeController:
 
 
 def _place(token: int, tokens: Sequence[int]) -> int | None:
-    """Where a token is among these; None where it is not."""
+    """Index of a token among these; None where it is absent."""
     return tokens.index(token) if token in tokens else None

@@ -1,4 +1,4 @@
-"""What a round costs on this machine: seconds of a draft level and of a verification, each by its rows.
+"""Cost model of a round on this machine: seconds of a draft level and of a verification, each by its rows.
 
 Begins with a few measured sizes and follows the rounds: their times move the whole curve quickly, as the text grows or
 the machine slows down, and its shape slowly. Pure: knows no models and reads no clock.
@@ -14,9 +14,9 @@ from decoder.draft.tree_size.plan import SIZES, Plan
 HIGHEST_ROWS = 65
 """No call of a budgeted round has more rows: the root and as many nodes as a tree may keep."""
 PACE_STEP = 0.1
-"""How far a whole curve follows one round."""
+"""Step of a whole curve towards one round's time."""
 SELDOM_STEP = 0.3
-"""The same for rounds of which there are few."""
+"""The same for rare rounds."""
 SHAPE_STEP = 0.02
 """How far the size next to the largest call follows a round."""
 RESHAPED_EVERY = 32
@@ -40,7 +40,7 @@ class CostModel(Protocol):
 
 
 def clipped_ratio(seconds: float, expected_s: float) -> float:
-    """How many times longer than expected something took, clipped."""
+    """Ratio of measured to expected time, clipped."""
     return min(CLIP, max(1 / CLIP, seconds / expected_s))
 
 
@@ -114,7 +114,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Costs:
-    """All that a round is made of; what is learnt from one text serves the next."""
+    """Costs of all parts of a round; kept from text to text."""
 
     plain: Curve
     """A verification of the root alone, after another such: a round of `ar`."""
@@ -191,7 +191,7 @@ class PlanCosts:
             yield self.round_s(Plan(length, next((size for size in SIZES if size > length), SIZES[-1])))
 
     def learn(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Takes note of what a round took; None: one without a draft."""
+        """Records the times of a round; None: a round without a draft."""
         self._verify.learn(verify_s, plan.nodes if plan else 1)
         if plan is None:
             # The device may have worked on it before the round began.

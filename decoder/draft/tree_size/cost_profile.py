@@ -1,4 +1,4 @@
-"""Measures what rounds cost, on the models themselves: draft and target by turns, as a round runs them.
+"""Cost profile: times passes of draft and target in turn, as a round runs them.
 
 One after the other matters: a draft that has just given way to the target runs slower than in a loop of its own. Takes
 well under two seconds; sizes that would take longer are left to be guessed from the smaller ones.
@@ -33,7 +33,7 @@ NOTHING = {1: 0.0}
 
 
 class Clock(Protocol):
-    """What times passes."""
+    """The clock of a measurement."""
 
     def now(self) -> float:
         """Seconds since some moment, when the device has done its work."""

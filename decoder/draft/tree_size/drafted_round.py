@@ -1,4 +1,4 @@
-"""What one round of `auto` has drafted so far, and the choice of what is worth its time. Decides nothing else."""
+"""Drafted nodes of one round of `auto`, and the choice of nodes worth their time. Decides nothing else."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,12 +47,12 @@ class LookedUp:
 
 @dataclass
 class DraftedRound:
-    """What one round has drafted so far; lists by node."""
+    """Drafted nodes of one round so far; lists by node."""
 
     places: list[Place]
     """Where in the text each path has been before."""
     probabilities: list[float] = field(default_factory=lambda: [1.0])
-    """Of the path to be right."""
+    """Acceptance probability of each node's path."""
     grown: dict[int, Grown] = field(default_factory=dict)
     looked_up: dict[int, LookedUp] = field(default_factory=dict)
     calls: list[int] = field(default_factory=list)

@@ -23,7 +23,7 @@ one of the least familiar guesses."""
 
 
 def acceptance_of_lookups() -> AcceptanceModel:
-    """What is known of such guesses when a text begins."""
+    """Prior of an acceptance model for lookups at the start of a text."""
     return AcceptanceModel(SHARPNESS, OTHERS)
 
 

@@ -1,4 +1,4 @@
-"""Whether drafting is worth a try, and what time is worth: the price of a second, credit, and when to probe a draft.
+"""Loss limit: the price of a second in tokens, the credit for drafting at a loss, and when to probe a draft.
 
 A text begins with some credit; guesses that fail spend it and guesses that hold earn it. Without credit, or where
 guesses have become too poor, rounds go without a draft, and a probe decides now and then whether credit is given again.
@@ -42,7 +42,7 @@ PLAIN_EVERY = 64
 
 
 class LossLimit:
-    """Of one text."""
+    """Loss limit of one text."""
 
     def __init__(self, costs: CostModel, acceptance: AcceptanceModel, credit: float | None = None) -> None:
         """Begins a text, which adds to what other texts have shown of these guesses; without a credit, `CREDIT`."""
@@ -66,7 +66,7 @@ class LossLimit:
 
     @property
     def price(self) -> float:
-        """Tokens that a second is worth: those that the run commits a second."""
+        """Price of a second in tokens: those that the run commits a second."""
         return max(1 / self._costs.plain_s(), self._committed / self._time_s)
 
     @property

@@ -20,9 +20,9 @@ FIRST_HIT = 0.6
 PRIOR_ROUNDS = 2.0
 """Rounds that the prior weighs as much as."""
 UNSEEN = 0.1
-"""Share of what is missing that twice as many nodes are expected to find."""
+"""Prior: share of the missing probability that twice as many nodes gain."""
 KEPT = 0.97
-"""Share of what was seen that a round leaves."""
+"""Decay factor of earlier observations, applied by each round."""
 
 
 @dataclass(frozen=True)

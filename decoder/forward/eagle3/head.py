@@ -33,7 +33,7 @@ class Head:
     layers: tuple[int, ...]
     """The layers of the target whose inputs it reads, rising."""
     weights: Mapping[str, Tensor] = field(repr=False)
-    """By the names of `shapes`."""
+    """Weights by the names of `shapes`."""
     embedding: Float[Tensor, "V X"] = field(repr=False)
     """Its own, or the target's."""
     tokens: Int[Tensor, "D"] | None = field(repr=False)
@@ -41,7 +41,7 @@ class Head:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of its passes."""
+        """Dtype of its passes."""
         return self.embedding.dtype
 
     def new_cache(self, capacity: int) -> KvCache:

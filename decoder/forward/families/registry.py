@@ -45,7 +45,7 @@ class Family:
     """What Hugging Face calls the parts of one of them, and what they compute."""
 
     name: str
-    """Of its class in transformers."""
+    """Name of its class in transformers."""
     body: str
     """All but the head."""
     embedding: str
@@ -123,7 +123,7 @@ class Arithmetic:
     rows: torch.dtype
     """Residual, norms, rotations, attention, keys and values."""
     weights: torch.dtype
-    """Of matrices."""
+    """Dtype of matrices."""
     pack: Maker = pack
     """Lays a matrix out for where it is used."""
 

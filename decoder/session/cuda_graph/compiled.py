@@ -104,12 +104,12 @@ def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Ten
 
 @dataclass(frozen=True)
 class Found:
-    """How a compiled form did beside the plain one."""
+    """Time and error of a compiled form relative to the plain one."""
 
     share: float
-    """Of the plain form's time."""
+    """Time as a share of the plain form's."""
     difference: float
-    """Of logits, as a share of the largest."""
+    """Error of logits, as a share of the largest."""
     allowed: float
 
     @property
@@ -187,7 +187,7 @@ def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
 
 
 def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots) -> Found:
-    """How a form does beside the plain one in passes of these sizes."""
+    """Time and error of a form relative to the plain one in passes of these sizes."""
     both = [_Passes(each, sizes) for each in (plain, form)]
     device = both[0].logits[0].device
     seconds: tuple[list[float], list[float]] = [], []

@@ -74,7 +74,7 @@ class _OnDevice:
 
 
 XP = _OnDevice()
-"""What `tree_rules` computes with where its numbers are tensors and constants are not."""
+"""Elementwise operations for `tree_rules` on tensors, with plain constants."""
 
 
 class DeviceState:
@@ -126,7 +126,7 @@ class DeviceState:
             self.rule.turn(rule)
 
     def saved(self) -> Callable[[], None]:
-        """What puts the present state back."""
+        """A function that restores the present state."""
         pairs = [(tensor, tensor.clone()) for tensor in self._all()]
 
         def restore() -> None:

@@ -74,7 +74,7 @@ class Layout:
         """Candidates of a row."""
         self.even = shape.even or self.children == 1
         self.parts = parts(vocabulary, self.children)
-        """Of the vocabulary, whose best tokens are among the best of each part."""
+        """Parts of the vocabulary; its best tokens are among the best of each part."""
         self.part_starts: Int[Tensor, "P 1"] = whole([*range(0, vocabulary, vocabulary // self.parts)])[:, None]
         self.widths = [1]
         for width in shape.widths[1:]:
@@ -123,12 +123,12 @@ class _Rule:
 @dataclass(frozen=True)
 class _Grown:
     lines: Int[Tensor, "3 C"]
-    """Of candidates, see `Layout`."""
+    """Lines of candidates, see `Layout`."""
     logprobs: Float[Tensor, "C"]
     own: Float[Tensor, "C"] | None
-    """The draft's own, where `logprobs` are of probabilities."""
+    """The draft's own log-probabilities, where `logprobs` are conditioned on noise."""
     paths: list[Float[Tensor, "W"]]
-    """Of the rows of each depth."""
+    """Path log-probabilities of the rows of each depth."""
     chosen: list[Int[Tensor, "W"]]
     """Which candidates of the depth above these are; the root is -1."""
 

@@ -26,7 +26,7 @@ class Clock:
         self._start_s += seconds
 
     def seconds(self) -> float:
-        """How long it has run."""
+        """Seconds so far."""
         return time.perf_counter() - self._start_s
 
 
@@ -39,7 +39,7 @@ class PendingRound:
 
     @property
     def seconds(self) -> float:
-        """What it took; known once it, or something later, was waited for."""
+        """Seconds on the device; known once it, or later work, was waited for."""
         return self.done.seconds_since(self.begun)
 
 
@@ -57,7 +57,7 @@ class PendingRounds:
         return self._ask(lambda: self._slot.drafting(shape, length), clock)
 
     def verification(self, nodes: int, length: int, clock: Clock) -> PendingRound:
-        """Asks what becomes of a tree of so many nodes."""
+        """Queues the verification of a tree of so many nodes."""
         return self._ask(lambda: self._slot.verification(bucket(nodes), length), clock)
 
     def report(self) -> Mark:

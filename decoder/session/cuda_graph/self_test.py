@@ -1,4 +1,4 @@
-"""Whether rounds on this device are what rounds driven by the host are: tried before any user's text depends on them.
+"""Self-test: rounds on this device must equal rounds driven by the host before any user's text depends on them.
 
 Drivers, kernels and versions of torch differ in what they can capture. Where a few short texts fail, or differ by more
 than near ties, the pair goes on with rounds from the host, and says why.
@@ -56,7 +56,7 @@ class Reference:
     """Logits after each token of both but the last."""
     draft: Float[Tensor, "P V"]
     sampling: Sampling
-    """How its tokens were chosen."""
+    """Sampling settings of its tokens."""
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -99,7 +99,7 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
 
 @torch.inference_mode()
 def references(pair: Pair) -> list[Reference]:
-    """What the host's rounds write, as both models run now."""
+    """References from the host's rounds, by both models' present forward forms."""
     return [_reference(pair, prompt, sampling) for sampling in (Sampling(), SAMPLED) for prompt in PROMPTS]
 
 
@@ -124,7 +124,7 @@ def refusal(
             wanted = [getattr(reference, role) for reference in right]
             errors[role], largest = _error(pair, graph_slots, model, right, wanted)
             allowed = largest * (FAR_IN_HALF if model.dtype in HALF else FAR)
-            if not errors[role] <= allowed:  # what is no number is not within it either
+            if not errors[role] <= allowed:  # NaN fails too
                 return f"the {role}'s logits differ by {errors[role]:.2g}, where the largest is {largest:.2g}"
             errors[role] = max(errors[role], largest * torch.finfo(model.dtype).eps)
         greedy = [each for each in right if each.sampling.greedy]

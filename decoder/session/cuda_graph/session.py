@@ -35,7 +35,7 @@ class _Draft:
     plan: Plan | None
     """Its size, where that was chosen for this round."""
     read: Callable[[NDArray[np.float64], int], TokenTree]
-    """(report, root) -> what was drafted."""
+    """(report, root) -> the drafted tree."""
 
     @property
     def most(self) -> int | None:
@@ -73,7 +73,7 @@ class GraphSession:
         self._sampling = sampling or Schedule()
         self._seed = seed
         self._followed: int | None = None
-        """Of the schedule's turns, those that the device was told of."""
+        """Number of the schedule's turns that the device was told of."""
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
         self._slot = graph_slots.take(pair, self._longest)
@@ -89,13 +89,13 @@ class GraphSession:
         self._told: tuple[Plan, list[int]] | None = None
         """The last tree's size and the ranks of what was accepted of it, unless that was learnt from."""
         self._draft_s, self._draft_forwards = 0.0, 0
-        """What drafts have cost that no round was charged for yet."""
+        """Costs of drafts that no round was charged for yet."""
         self._host_s = self._device_s = self._charged_s = 0.0
         self._instead: Session | None = None
 
     @property
     def text(self) -> Sequence[int]:
-        """The prompt and what was committed."""
+        """Token ids of the prompt and of all committed tokens."""
         return self._instead.text if self._instead else self._text
 
     @property

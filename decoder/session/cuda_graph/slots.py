@@ -82,7 +82,7 @@ class GraphSlot:
         _read_all(self.draft, text, start)
 
     def drafting(self, shape: Shape, length: int) -> Work:
-        """What drafts a tree after a text of at most so many tokens and reports it."""
+        """A function that drafts a tree after a text of at most so many tokens and reports it."""
         visible = slots(length + shape.rows)
         self._in_use[shape] = None
         if shape not in self._layouts:
@@ -95,7 +95,7 @@ class GraphSlot:
         )
 
     def verification(self, nodes: int, length: int) -> Work:
-        """What verifies and commits a tree of at most so many nodes after a text of at most so many tokens."""
+        """A function that verifies and commits at most so many nodes after a text of at most so many tokens."""
         visible, draft = slots(length - 1 + nodes), self.draft if nodes > 1 else None
         verifier = self.verifier
         self._in_use[nodes] = None
@@ -233,7 +233,7 @@ class GraphSlots:
         self._free.append(slot)
 
     def forward(self, model: LanguageModel) -> StaticForward:
-        """How a model runs here."""
+        """The forward form by which a model runs here, made on first use."""
         if model not in self._forwards:
             self._forwards[model] = static_forward(model)
         return self._forwards[model]
@@ -258,7 +258,7 @@ class GraphSlots:
         self._forwards[model] = forward
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """What does again some work that undoes itself, as slots repeat theirs.
+        """A function that repeats work which undoes itself, as slots repeat theirs.
 
         Raises:
             NotCapturableError: A graph cannot do it.

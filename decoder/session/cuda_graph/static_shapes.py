@@ -1,4 +1,4 @@
-"""How large a device's tensors are under a growth rule: whatever else the rule says is numbers that a device reads.
+"""Tensor sizes of a draft under a growth rule; everything else in the rule is numbers that a device reads.
 
 Pure; knows neither tensors nor models. A level's width is fixed and still exact: the probabilities of a level's paths
 sum to 1 at most, so no more than 1 / stop of them reach `stop` and grow.
@@ -17,7 +17,7 @@ MOST_ROWS = 1024
 BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 264)
 """Rows of a verification; the last holds 256 nodes and their root."""
 MOST_NODES = BUCKETS[-1]
-"""Of a tree, the root among them."""
+"""Most nodes of a tree, its root included."""
 DEEPEST = 32
 WINDOW = 63
 """Longest window of history: as many shares as add up without rounding in 64 bits."""
@@ -47,7 +47,7 @@ class Shape:
 
     @property
     def deepest(self) -> int:
-        """No node is deeper."""
+        """Depth of the deepest nodes."""
         return len(self.widths)
 
     @cached_property
