@@ -28,7 +28,7 @@ class AutoDrafter:
     def __init__(
         self, sizes: TreeSizeController, model: ModelDrafter | None, probabilities: DraftProbabilities | None = None
     ) -> None:
-        """Begins a text; `probabilities` tell what lookups know of how the target samples, None: that it does not."""
+        """Begins a text; `probabilities` tell how the target samples, as far as lookups know; None: greedily."""
         self.model = model
         self._probabilities = probabilities
         self._sizes = sizes
@@ -79,7 +79,7 @@ class AutoDrafter:
         return LookupGuess(found, self._sizes.lookups, len(text), noise)
 
     def _after_text(self, model: ModelDrafter, text: Sequence[int], rule: TreeRule) -> Children:
-        """The model's best tokens; after rounds without a draft, the sizes learn what it would have guessed."""
+        """The model's best tokens; after rounds without a draft, the sizes learn its guesses for the missed tokens."""
         count = int(rule.growth.wide)
         model.passes.begin_tree()
         if self._sizes.missed <= PROBED_FROM:
@@ -122,7 +122,7 @@ class _MixedTree:
         return self._sizes.keep()
 
     def _branch(self, node: int, options: Children | None, guess: LookupGuess | None) -> list[int]:
-        """A node's new children: the model's, then those of the past alone."""
+        """A node's new children: the model's guesses, then guesses of the lookup alone."""
         tree, children = self.tree, list[int]()
         if options:
             width: int = breadth(self._rule.growth, options.confidence)
@@ -138,7 +138,7 @@ class _MixedTree:
         return children
 
     def _after(self, level: Sequence[int], guesses: Mapping[int, LookupGuess]) -> dict[int, LookupGuess]:
-        """What the past guesses after each of these nodes, as far as it has gone on so."""
+        """Lookup guesses after each of these nodes that the past continues."""
         tree, found = self.tree, dict[int, LookupGuess]()
         for node in level:
             above = guesses.get(tree.parents[node])
@@ -152,7 +152,7 @@ class _MixedTree:
         level: Sequence[int],
         before: Mapping[int, Children],
     ) -> dict[int, Children]:
-        """The model's best tokens after those nodes of a level that are worth a pass; it has seen their parents."""
+        """The model's best tokens after the nodes of a level that are worth a pass, whose parents it has read."""
         seen = [node for node in level if self.tree.parents[node] in before]
         parents = may_grow(self.tree, seen, self._rule)
         parents = self._sizes.worth_growing(parents)

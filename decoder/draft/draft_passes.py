@@ -31,7 +31,7 @@ class DraftPasses:
         self._rows: dict[int, int] = {}
         """Cache row of each node that was forwarded in this round."""
         self._seen: dict[int, list[int]] = {}
-        """The rows of such a node and its ancestors, counted from the first row that does not belong to the text."""
+        """Rows of a node and its ancestors, counted from the first row that does not belong to the text."""
 
     def read(self, tokens: Sequence[int]) -> None:
         """Takes in the prompt but for its last token."""

@@ -17,7 +17,7 @@ from decoder.draft.suffix_automaton import LONGEST
 COUNTED = 64
 """Most earlier occurrences of a suffix that count, the latest ones."""
 SEARCHED = 4096
-"""Of those where its last two tokens have been, the latest that are compared further."""
+"""Most occurrences of the last two tokens that are compared further, the latest ones."""
 SHORTEST = 2
 """Least tokens of a suffix: continuations of a single token are right too seldom to be worth a lookup."""
 FORESEEN = 8
@@ -27,13 +27,13 @@ _ROOM = 1024
 
 @dataclass(slots=True)
 class Continuation:
-    """What follows where an end of the text, or of the text and a path, has been before."""
+    """Continuations at earlier occurrences of a suffix of the text, or of the text and a path."""
 
     text: Sequence[int]
     length: int
     """Tokens of that end, path included."""
     places: Sequence[int]
-    """Of the tokens that followed, the latest first; one at least."""
+    """Places of the tokens that followed, the latest first; at least one."""
 
     def following(self, most: int) -> list[tuple[int, float]]:
         """The `most` most frequent next tokens, each with its share of all occurrences; ties by the latest.
@@ -47,7 +47,7 @@ class Continuation:
         return [(token, count / len(places)) for token, count in counts.most_common(most)]
 
     def after(self, token: int) -> "Continuation | None":
-        """What follows this next token; None where nothing does yet."""
+        """Continuations after this next token; None where there are none yet."""
         text, end = self.text, len(self.text) - 1
         places = [place + 1 for place in self.places if place < end and text[place] == token]
         return Continuation(text, self.length + 1, places) if places else None

@@ -21,7 +21,7 @@ class LookupDrafter:
     """A `Proposer` of one text."""
 
     def __init__(self, probabilities: DraftProbabilities | None = None) -> None:
-        """Begins a text; `probabilities` tell what is known of how the target samples, None: that it does not."""
+        """Begins a text; `probabilities` tell how the target samples, as far as is known; None: greedily."""
         self._probabilities = probabilities
         self._past = Past()
 
@@ -46,7 +46,7 @@ class LookupDrafter:
         """See `Proposer`; nothing is learnt."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """See `Proposer`; the text says what became of the tree."""
+        """See `Proposer`; nothing to keep, since the text holds the committed tokens."""
 
     def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """See `Proposer`; nothing is learnt."""

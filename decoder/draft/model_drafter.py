@@ -91,7 +91,7 @@ class ModelDrafter:
         """See `Proposer`; nothing is learnt."""
 
     def catch_up(self, text: Sequence[int], count: int) -> Children:
-        """Forwards what the cache lacks of `text`; returns the `count` best tokens after it."""
+        """Forwards the tokens of `text` that the cache lacks; returns the `count` best tokens after it."""
         return self._best(self.passes.after_text(text), [len(text)], count)[0]
 
     def catch_up_with_logits(self, text: Sequence[int], count: int, latest: int) -> list[Children]:

@@ -55,7 +55,7 @@ class Layers(Cache):
 
 
 def appending(cache: KvCache) -> Layers:
-    """What appends a pass's rows to those in use; the cursor stays where it is."""
+    """Appends a pass's rows to the rows in use; the cursor stays where it is."""
 
     def put(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         if keys.shape != values.shape:

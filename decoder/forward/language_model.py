@@ -58,7 +58,7 @@ class LanguageModel:
         self.ranks: TensorParallelGroup | None = None
         """The processes that run it together; None: this one does alone."""
         self._skeleton = traits.skeleton
-        # What is told of a module is not kept: it would hold the weights.
+        # The source of a module is not kept: it would hold the weights.
         self._source = traits.source if self._module is None else None
         self._load = load
         self._settings: Any = None

@@ -34,7 +34,7 @@ class Ranks:
         return self.rank == 0
 
     def variables(self) -> dict[str, str]:
-        """The same as torchrun would tell it."""
+        """Environment variables of this rank, as torchrun sets them."""
         told = (self.rank, self.count, self.local, self.local_count)
         return dict(zip(VARIABLES, map(str, told), strict=True))
 

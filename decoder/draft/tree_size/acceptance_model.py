@@ -1,9 +1,9 @@
 """Acceptance model: the probability that the target chooses each of the draft's best tokens, over all texts of a pair.
 
-Two numbers turn the draft's probabilities into acceptance probabilities: an exponent that sharpens or flattens them, since greedy
-verification knows only the target's most probable token, and the weight of all tokens that were not drafted. They begin
-from a prior, follow the text by Newton steps and forget what is long past. A token that goes on as the text did before
-weighs more, by how much is learnt for each familiarity. Knows neither trees nor models.
+Two numbers turn the draft's probabilities into acceptance probabilities: an exponent that sharpens or flattens them,
+since greedy verification knows only the target's most probable token, and the weight of all tokens that were not
+drafted. They begin from a prior, follow the text by Newton steps and forget old observations. A token that continues as
+the text did before weighs more; the factor is learnt for each familiarity. Knows neither trees nor models.
 """
 
 import math
@@ -43,12 +43,12 @@ class AcceptanceModel:
         self.sharpness = sharpness
         self.others = others
         self._heavier = [math.exp(FAMILIAR * familiarity) for familiarity in range(FAMILIARITIES)]
-        """How many times as much a token weighs, by its familiarity."""
+        """Factor on a token's weight, by its familiarity."""
         self._seen = SEEN_BEFORE
         self._sums = tuple(probability * SEEN_BEFORE for probability in USUAL)
         """Running sums of the probabilities of first and second guesses."""
         self.gained = 0.0
-        """Tokens that drafting has brought in all texts, beyond those of plain decoding in its time."""
+        """Tokens gained by drafting in all texts, beyond those of plain decoding in the same time."""
         self.paths = PathProbabilities()
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
         """Of sharpness, of both together, of others."""
@@ -69,7 +69,7 @@ class AcceptanceModel:
     def learn(
         self, logprobs: Sequence[float], shares: Sequence[float], chosen: int | None, familiar: Sequence[int] = ()
     ) -> None:
-        """Takes note of which of these tokens the target chose, by its index; None: of none. See `shares`."""
+        """Records which of these tokens the target chose, by its index; None: another one. See `shares`."""
         if logprobs[-1] < _LEAST_LOGPROB:
             # A token that the draft rules out entirely would make infinite numbers of it.
             logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
@@ -97,16 +97,16 @@ class AcceptanceModel:
 
     @property
     def usual(self) -> tuple[float, float]:
-        """What the probabilities of a node's first and second guess have been lately."""
+        """Recent means of the acceptance probabilities of a node's first and second guess."""
         first, second = self._sums
         return first / self._seen, second / self._seen
 
     def see(self, shares: Sequence[float], count: int) -> None:
-        """Takes note of the probabilities of a node's best tokens, `count` of which became nodes."""
+        """Records the probabilities of a node's best tokens, `count` of which became nodes."""
         first, second = self._sums
         self._sums = KEPT * first + shares[0], KEPT * second + (shares[1] if count > 1 else 0.0)
         self._seen = KEPT * self._seen + 1
 
     def earn(self, tokens: float) -> None:
-        """Takes note of what a round has gained over plain decoding; what is long past counts no more."""
+        """Records the gain of a round over plain decoding, in tokens; old rounds are forgotten."""
         self.gained = min(MOST_GAINED, max(-MOST_GAINED, self.gained + tokens))

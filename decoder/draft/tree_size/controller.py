@@ -48,7 +48,7 @@ class TreeSizeController:
         """Of this text alone: one repeats itself and another does not."""
         self.credit = LossLimit(costs, acceptance)
         self.lookup_credit = LossLimit(costs, self.lookups, CREDIT_OF_LOOKUPS)
-        """What rounds may lose that draft by lookups alone."""
+        """Loss limit of rounds that draft by lookups alone."""
         self.costs = costs
         self._repeats = SuffixAutomaton(text[-REMEMBERED:])
         self._unread: list[int] = []
@@ -112,7 +112,7 @@ class TreeSizeController:
         return drafted.alone
 
     def _draft_adds(self, behind: int | None, probabilities: Sequence[float]) -> bool:
-        """Whether the draft is worth its time beside lookups of these probabilities."""
+        """Whether the draft is worth its time beside lookups with these acceptance probabilities."""
         if behind is None or not self.credit.may_draft:
             return False
         levels_s = chain([self.costs.catch_up.seconds(behind)], repeat(self.costs.draft.seconds(1), LONGEST_CHAIN - 1))
@@ -145,7 +145,7 @@ class TreeSizeController:
         return self.costs.verify.seconds(rows) + level_s + self._round.draft_s <= self._round.limit_s
 
     def probe_draft(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
-        """Takes note of what the draft would have guessed for the latest tokens of a text that went without it.
+        """Records the draft's guesses for the latest tokens of a text that were decoded without it.
 
         What was easy or hard long ago says little of what comes. A guess: best tokens, log-probabilities.
         """
@@ -159,7 +159,7 @@ class TreeSizeController:
         self.credit.probed(hits / len(text), paid)
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
-        """Those of a level's nodes that the draft gives children; none where that does not pay."""
+        """The nodes of a level that the draft gives children; none where that does not pay."""
         drafted, draft = self._round, self.costs.draft
         price, row_price = drafted.price * FORESIGHT, drafted.row_price * FORESIGHT
         first, second = self.acceptance.usual

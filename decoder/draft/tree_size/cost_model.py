@@ -22,7 +22,7 @@ SHAPE_STEP = 0.02
 RESHAPED_EVERY = 32
 """Calls after which the curve takes on its new shape."""
 SETTLED = 24
-"""Rounds that put right what was measured beforehand."""
+"""Rounds that correct the times measured beforehand."""
 CLIP = 1.25
 """Ratios of measured to expected time are clipped to [1/CLIP, CLIP], so that one slow call does not upset a time."""
 PLAN_STEP = 0.15
@@ -30,7 +30,7 @@ PLAN_STEP = 0.15
 
 
 class CostModel(Protocol):
-    """What decides whether drafting may pay knows of times."""
+    """The costs that decide whether drafting may pay."""
 
     def plain_s(self) -> float:
         """Expected time of a round without a draft; 0: not known yet."""
@@ -66,7 +66,7 @@ class Curve:
 
     @property
     def settled(self) -> bool:
-        """Whether what was measured beforehand has been put right by rounds."""
+        """Whether rounds have corrected the times measured beforehand."""
         return self._learnt >= SETTLED
 
     def by_rows(self, most: int = HIGHEST_ROWS) -> list[float]:
@@ -74,7 +74,7 @@ class Curve:
         return [self._pace * seconds for seconds in self._shape[: most + 1]]
 
     def learn(self, calls: Sequence[int], seconds: float) -> float:
-        """Takes note of what calls of so many rows took together; returns the factor by which all were scaled."""
+        """Records the time of calls of so many rows together; returns the factor by which all were scaled."""
         expected = sum(map(self.seconds, calls))
         if not expected or seconds <= 0:
             return 1.0
@@ -147,7 +147,7 @@ class SizeTimes:
         self._seconds: dict[int, float] = {}
 
     def seconds(self, size: int = 1) -> float:
-        """How long it is expected to take; 0 before anything was seen."""
+        """Expected seconds; 0 before any round."""
         if size in self._seconds or not self._seconds:
             return self._seconds.get(size, 0.0)
         nearest = min(self._seconds, key=lambda seen: abs(seen - size))
@@ -163,13 +163,13 @@ class SizeTimes:
 
 
 class PlanCosts:
-    """What rounds of planned sizes are made of: a whole draft by its depth, a verification by its rows."""
+    """Costs of rounds of planned sizes: a whole draft by its depth, a verification by its rows."""
 
     def __init__(self) -> None:
         self._draft = SizeTimes(proportional=True)
         self._verify = SizeTimes()
         self._host = SizeTimes()
-        """What a round that drafts takes beside both."""
+        """Time of a drafting round besides both, in seconds."""
         self._plain = SizeTimes()
 
     @property

@@ -38,7 +38,7 @@ class Grown:
 
 @dataclass(slots=True)
 class LookedUp:
-    """What the past guesses after a node, and where the children are that it alone has brought."""
+    """Lookup guesses after a node, and the first of its children that only the lookup has guessed."""
 
     guess: LookupGuess
     first: int
@@ -50,7 +50,7 @@ class DraftedRound:
     """Drafted nodes of one round so far; lists by node."""
 
     places: list[Place]
-    """Where in the text each path has been before."""
+    """Earlier occurrence of each path in the text."""
     probabilities: list[float] = field(default_factory=lambda: [1.0])
     """Acceptance probability of each node's path."""
     grown: dict[int, Grown] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class DraftedRound:
     """Expected time of these passes."""
     kept: list[int] = field(default_factory=lambda: [0])
     limit_s: float = 0.0
-    """How long its models may take if all guesses may fail."""
+    """Most seconds that its passes may take if all guesses may fail."""
     price: float = 0.0
     """Tokens that a second is worth in this round."""
     row_price: float = 0.0

@@ -35,7 +35,7 @@ class LookupGuess:
     def __init__(
         self, ahead: Continuation, acceptance: AcceptanceModel, position: int = 0, noise: TokenNoise | None = None
     ) -> None:
-        """The best guesses for a position; `noise`: what is known of how the target samples, None: nothing."""
+        """The best guesses for a position; `noise`: the target's; None: unknown, or greedy decoding."""
         if noise:
             found = ranked(ahead, position, noise)[:SIBLINGS]
             tokens, logprobs = [token for token, _, _ in found], [score for _, _, score in found]
@@ -54,7 +54,7 @@ class LookupGuess:
         self._after = dict[int, LookupGuess | None]()
 
     def after(self, token: int) -> "LookupGuess | None":
-        """What is guessed after one of these tokens; None where the past ends, or has not gone on so."""
+        """Guesses after one of these tokens; None where the past ends or continued otherwise."""
         if token not in self._after:
             ahead = self._ahead.after(token)
             self._after[token] = (
@@ -93,7 +93,7 @@ def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[f
 def draft_adds(
     probabilities: Sequence[float], first: float, price: float, row_price: float, levels_s: Iterable[float]
 ) -> bool:
-    """Whether a draft is expected to bring more, where such a chain is wrong, than its passes and nodes are worth.
+    """Whether a draft is expected to gain more, where this chain is wrong, than its passes and nodes are worth.
 
     Args:
         probabilities: Of the chain, level by level.

@@ -19,9 +19,9 @@ TRUSTED = 0.625
 MUCH = 32.0
 """Tokens gained or lost by drafting in other texts at which that is certain."""
 CREDIT_A_TOKEN = 0.006
-"""What each token adds: on a text where nothing can be gained, drafting costs this share in the long run."""
+"""Credit added by each token: on a text where nothing can be gained, drafting costs this share in the long run."""
 MOST_CREDIT = 12.0
-"""What earlier rounds have gained is not staked again beyond this."""
+"""Most credit: gains of earlier rounds are not staked beyond it."""
 STAKE = 0.5
 """The share of the credit that one round may lose, so that a few bad guesses do not end all drafting."""
 LEAST_STAKE = 0.8
@@ -36,7 +36,7 @@ LONGEST_CHAIN = 8
 MEMORY = 0.98
 """Share of the running sums that a round leaves."""
 FIRST_TOKENS = 4.0
-"""Of plain rounds, with which these sums begin."""
+"""Plain rounds that these sums begin with."""
 PLAIN_EVERY = 64
 """So many rounds after the last plain one another is run, to know what it costs."""
 
@@ -51,7 +51,7 @@ class LossLimit:
         self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))
         self._given = CREDIT if credit is None else credit
         self.tokens = self._given * (1 + TRUSTED * self._trust)
-        """That drafting may lose from here on."""
+        """Tokens that drafting may still lose."""
         self.patience = self._least_patience
         """The draft is tested when it has missed so many rows."""
         self.may_pay = self._chain_may_pay()

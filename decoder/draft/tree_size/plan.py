@@ -35,7 +35,7 @@ class Plan:
 
 
 class PathProbabilities:
-    """How often the target's path reaches a depth within the so many most probable nodes."""
+    """Probability that the target's path reaches a depth within the so many most probable nodes."""
 
     def __init__(self) -> None:
         self._tried = np.zeros((DEPTHS[-1] + 1, len(SIZES)))
@@ -50,7 +50,7 @@ class PathProbabilities:
             self._reached[depth, bisect_right(SIZES, rank) : known] += 1
 
     def fade(self, kept: float) -> None:
-        """Leaves this share of what was seen."""
+        """Multiplies earlier observations by this factor."""
         self._tried *= kept
         self._reached *= kept
 

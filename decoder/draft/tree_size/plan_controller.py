@@ -34,7 +34,7 @@ class PlanController:
         self._probing = 0
         """Rounds of a probe that are still to be chosen."""
         self._awaited = self._hits = 0
-        """Rounds of a probe whose outcome is not known yet, and those that had a right guess."""
+        """Undecided rounds of the probe, and those with a right guess."""
         self._held: tuple[Plan, int] | None = None
         """The best size, and how many more rounds may take it."""
 

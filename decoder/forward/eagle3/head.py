@@ -85,7 +85,7 @@ class Head:
         return rows + self._mlp(self._normed(rows, f"{LAYER}.post_attention_layernorm"))
 
     def carried(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """What drafted rows are computed from that follow rows with these outputs."""
+        """Inputs of drafted rows that follow rows with these outputs."""
         return self._normed(outputs, "norm") if self.shape.norm_output else outputs
 
     def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:

@@ -42,7 +42,7 @@ COPIES = 3
 
 @dataclass(frozen=True)
 class Family:
-    """What Hugging Face calls the parts of one of them, and what they compute."""
+    """Hugging Face's names for the parts of a family, and their operations."""
 
     name: str
     """Name of its class in transformers."""

@@ -35,7 +35,7 @@ TEXT = 100
 """Rows that are there before."""
 REPEATS = 30
 PAYS = 0.97
-"""Of the time: less is not worth that two forms of a model exist."""
+"""Largest share of the plain time: a smaller gain is not worth two forms of a model."""
 ROUNDING = 32.0
 """How many times a dtype's own rounding, of the largest logit, two ways of computing may differ by."""
 Report = Callable[[str], None]
@@ -94,7 +94,7 @@ class Compiled:
 
 
 def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """What a pass of so many rows is given in a slot whose text is so long."""
+    """Inputs of a pass of so many rows in a slot whose text is so long."""
     store = new_store(forward, slots(length + rows) + BEYOND)
     with without_gradients():
         tokens, positions, places = (torch.arange(rows, device=store.device) for _ in range(3))
@@ -136,7 +136,7 @@ def compile_pair(
     passes: Passes,
     compile_pass: Compile = by_torch,
 ) -> None:
-    """Compiles the draft's passes, then the target's, and leaves with the pair's slots what is faster.
+    """Compiles the draft's passes, then the target's, and leaves the faster forms with the pair's slots.
 
     Of each model's passes, the smallest and the largest are tried, and the others compiled where that pays. Where
     rounds of the compiled forms write another text than the host's, both are as before.

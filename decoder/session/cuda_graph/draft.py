@@ -44,7 +44,7 @@ class Side:
         return self.rotated_logits(tokens, self.rotation(places.clamp(0, self.context - 1)), slots, bias)
 
     def rotation(self, places: Int[Tensor, "N"]) -> Tensor:
-        """What `rotated_logits` needs to know of these places of the text."""
+        """Rotations of these places of the text, for `rotated_logits`."""
         return self.forward.rotation(self.store, places)
 
     def rotated_logits(
@@ -54,7 +54,7 @@ class Side:
         return self.forward.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
 
     def bias(self, visible: Bool[Tensor, "N M"]) -> Float[Tensor, "N M"]:
-        """What is added to the scores of what rows see and do not see."""
+        """Bias of attention scores: 0 where a row sees, the least number elsewhere."""
         return torch.where(visible, *self._biases)
 
 
@@ -95,7 +95,7 @@ class Layout:
         self.every_depth: Float[Tensor, D] = torch.arange(self.deepest, dtype=torch.float64, device=device)
         rows = whole([row for width in self.widths for row in range(width)] + [0] * padding)
         self.lines: Int[Tensor, "3 C"] = torch.stack((rows * 0, rows * 0, rows)).repeat_interleave(self.children, 1)
-        """Of candidates, before any is known: token, path as the bits of a float64, its row's place in the level."""
+        """Initial lines of candidates: token, path as the bits of a float64, its row's place in the level."""
         self.no_candidate: Int[Tensor, ""] = whole([self.lines.shape[1] - 1])[0]
 
     def candidates(self, depth: int) -> slice:

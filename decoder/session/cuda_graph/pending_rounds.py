@@ -1,4 +1,4 @@
-"""What a session asks of its slot: work that is queued on the device, and the results that are copied to the host.
+"""Pending rounds of a session: work that is queued on the device, and results that are copied to the host.
 
 The only place where a round's work, its times and its one wait meet. Knows neither rules nor texts.
 """
@@ -16,7 +16,7 @@ from decoder.session.cuda_graph.static_shapes import Shape, bucket
 
 
 class Clock:
-    """The host's time in a round, without what is no part of decoding; it asks the device for nothing."""
+    """The host's time in a round, without pauses; reads no device clock."""
 
     def __init__(self) -> None:
         self._start_s = time.perf_counter()

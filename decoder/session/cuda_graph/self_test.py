@@ -48,7 +48,7 @@ FAR, FAR_IN_HALF = 1e-3, 0.1
 
 @dataclass(frozen=True)
 class Reference:
-    """What the host's rounds write after a prompt, and what both models say of each token of it."""
+    """The host's text after a prompt, and both models' logits for each of its tokens."""
 
     prompt: Sequence[int]
     text: Sequence[int]
@@ -60,7 +60,7 @@ class Reference:
 
     @property
     def tokens(self) -> Sequence[int]:
-        """What the logits follow."""
+        """The tokens that the logits follow."""
         return [*self.prompt, *self.text[:-1]]
 
     def tie(self, found: Sequence[int], error: float) -> bool:
@@ -138,7 +138,7 @@ def refusal(
 def _differing(
     pair: Pair, graph_slots: GraphSlots, rules: Rules | None, right: Sequence[Reference], error: float
 ) -> str | None:
-    """How rounds on the device differ from what is right; None: they write it, but for near ties."""
+    """How rounds on the device differ from the references; None: not at all, but for near ties."""
     for reference in right:
         knobs = KnobState(rules) if rules else None
         without_draft = functools.partial(HostSession, pair, proposer=None, verifier=Greedy())
@@ -162,7 +162,7 @@ def _error(
     right: Sequence[Reference],
     wanted: Sequence[Float[Tensor, "P V"]],
 ) -> tuple[float, float]:
-    """By how much logits on the device are off at most, and the largest of those that are right."""
+    """Largest error of logits on the device, and the largest right logit."""
     form = graph_slots.forward(model)
     found = []
     for tokens in (reference.tokens for reference in right):

@@ -119,7 +119,7 @@ class GraphSession:
 
     @without_gradients()
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Verify and commit the tree that is known, and ask for what follows meanwhile."""
+        """Verifies and commits the known tree, and queues the next draft or verification meanwhile."""
         if self._instead:
             return self._instead.step(turns, at_stage)
         self._slots.settle(self)
@@ -187,7 +187,7 @@ class GraphSession:
                 self._draft_again(self._draft, clock)
 
     def _next_draft(self, lacking: int) -> _Draft | None:
-        """What is drafted next, if anything, where the draft lacks at most so many tokens besides the last."""
+        """The next draft, if any, where the draft lacks at most so many tokens besides the last."""
         if self._knobs is None:
             return None
         rule = self._knobs.rule
@@ -210,7 +210,7 @@ class GraphSession:
         self._draft_forwards += draft.shape.deepest
 
     def _launch(self, outcome: Outcome, clock: Clock) -> float:
-        """Verifies and commits the tree, asks for what follows, waits once; the seconds in which that was drafted."""
+        """Verifies and commits the tree, queues the next work, waits once; returns the seconds of the next draft."""
         tree, draft = outcome.tree, self._draft
         pending = self._verification or self._pending.verification(len(tree), len(self._text), clock)
         length = len(self._text) + max(tree.depths) + 1
@@ -252,7 +252,7 @@ class GraphSession:
         self._draft_s, self._draft_forwards = 0.0, 0
 
     def _charge(self, host_s: float, device_s: float) -> float:
-        """What the round costs: while verifications are asked for ahead, the host's time or the device's, if longer."""
+        """Time of the round: while verifications are queued ahead, the longer of the host's and the device's."""
         self._host_s += host_s
         self._device_s += device_s
         before_s, self._charged_s = self._charged_s, max(self._host_s, self._device_s)

@@ -1,4 +1,4 @@
-"""Where one text at a time is decoded: caches and numbers at fixed addresses, and the graphs that go with them.
+"""Slots, each for one text at a time: caches and numbers at fixed addresses, and the graphs that use them.
 
 A session takes a slot and gives it back, so that graphs are captured once a pair and lane and not once a text. What
 several lanes at once need is as many slots; weights are shared.
@@ -73,7 +73,7 @@ class GraphSlot:
         self._in_use.clear()
         self.state.begin(text, rule)
         for side in (self.target, self.draft) if rule else (self.target,):
-            # What another text has left there may be infinite, and poison what is masked.
+            # Rows left by another text may be infinite, and infinite values break masked attention.
             side.store.zero_()
             _read_all(side, text[:-1])
 
@@ -191,14 +191,14 @@ def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Flo
 
 @dataclass
 class GraphSlots:
-    """A pair's slots that are free, and what all its slots share."""
+    """A pair's free slots, and the state that all its slots share."""
 
     graphs: bool = True
     """False: slots made from now on repeat nothing from a graph, they compute the same by plain calls."""
     refused: str | None = None
     """Why rounds do not run here, but from the host."""
     ahead: tuple[object, Mark] | None = None
-    """Who has asked the device for work ahead of its turn, and where that ends."""
+    """The session that queued work ahead of its turn, and the mark where that work ends."""
     costs: PlanCosts = field(default_factory=PlanCosts)
     _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
@@ -244,7 +244,7 @@ class GraphSlots:
         return GraphSlots(refused=self.refused, _forwards=forms)
 
     def form(self, model: LanguageModel) -> StaticForward | None:
-        """How a model runs here; None: that was not settled yet."""
+        """The forward form by which a model runs here; None: none was made yet."""
         return self._forwards.get(model)
 
     def forget(self) -> None:

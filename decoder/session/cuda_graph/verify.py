@@ -1,4 +1,4 @@
-"""A whole verification as one function of device tensors: the target's pass, what it accepts, and its commit.
+"""A whole verification as one function of device tensors: the target's pass, acceptance, commit.
 
 The tree's rows lie in the target's slots from the root's place on; afterwards those of the accepted path follow the
 text without gaps, in both models, and the text is longer by that path and one token more.
