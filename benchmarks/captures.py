@@ -70,7 +70,7 @@ def sizes(tokens: int) -> Iterator[Size]:
     from decoder.session.cuda_graph.static_shapes import beam, slots  # noqa: PLC0415
 
     rule = Auto().rule()
-    drafts = [("draft", depth, beam(rule, depth).rows) for depth in DEPTHS if depth <= rule.deepest]
+    drafts = [("draft", depth, beam(rule, depth).rows) for depth in DEPTHS if depth <= rule.growth.deepest]
     for kind, size, rows in (*drafts, *(("verification", rows, rows - 1) for rows in (1, *SIZES))):
         lengths = {slots(length + rows): length for length in range(tokens, PROMPT - 1, -1)}
         yield from (Size(kind, size, read, length) for read, length in lengths.items())

@@ -23,7 +23,7 @@ from decoder.config import PRESETS, RunConfig
 from decoder.engine import Engine
 from decoder.events import Round
 from decoder.race import decode
-from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.gumbel_noise import GumbelNoise
 
 BAR = 0.03
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto")
@@ -49,8 +49,8 @@ def share(engine: Engine, prompt: str, method: str) -> float:
         return run
 
     config = RunConfig((method,), _TOKENS, temperature=_TEMPERATURE, dynatree=PRESETS["sampled"])
-    scores, row = (timed(getattr(Perturbation, name)) for name in ("scores", "_row"))
-    with patch.object(Perturbation, "scores", scores), patch.object(Perturbation, "_row", row):
+    scores, row = (timed(getattr(GumbelNoise, name)) for name in ("scores", "_row"))
+    with patch.object(GumbelNoise, "scores", scores), patch.object(GumbelNoise, "_row", row):
         for event in decode(engine, prompt, config):
             if isinstance(event, Round):
                 decode_s = event.t

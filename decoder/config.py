@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TypeVar, cast
 
 from decoder.errors import require
-from decoder.knobs import KnobName, RulesName, Turnable
+from decoder.knobs import KnobName, RulesName, TunableParameters
 from decoder.methods import METHODS, racing
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.auto import Auto
@@ -39,7 +39,7 @@ __all__ = [
 ]
 __all__ += ["Sampling", "Streaming", "tree_rule"]
 
-R = TypeVar("R", bound=Turnable)
+R = TypeVar("R", bound=TunableParameters)
 DELAYED = "delayed"
 """The parameter set that names verifier and drafting, and the method that draws trees."""
 
@@ -52,10 +52,10 @@ class RunConfig:
     """Names from `decoder.methods.METHODS`, without repetition. The first is watched until another is chosen."""
     max_new_tokens: int
     seed: int
-    """Of the noise that they are sampled with: one seed is one text, by whatever method."""
+    """Seed of the sampling noise: one seed gives one text, by every method."""
     chat: bool
     """Whether the prompt is one message of a user, wrapped in the tokenizer's chat template."""
-    parameters: Mapping[RulesName, Turnable] = field(hash=False)
+    parameters: Mapping[RulesName, TunableParameters] = field(hash=False)
     """The parameter sets of all methods that have one, which others may obey too; and `SAMPLING`, which all obey."""
 
     def __init__(
@@ -70,8 +70,8 @@ class RunConfig:
         verifier: str | None = None,
         drafting: str | None = None,
         chat: bool = False,
-        parameters: Mapping[RulesName, Turnable] | None = None,
-        **own: Turnable,
+        parameters: Mapping[RulesName, TunableParameters] | None = None,
+        **own: TunableParameters,
     ) -> None:
         """Takes the usual methods and parameters where none are given; sets as keywords too: `linear=Linear(3)`.
 
@@ -81,7 +81,7 @@ class RunConfig:
         Raises:
             ConfigError: A value is out of its bounds, or no method has such parameters.
         """
-        sets: dict[RulesName, Turnable] = {SAMPLING: Sampling(temperature, top_k, top_p)}
+        sets: dict[RulesName, TunableParameters] = {SAMPLING: Sampling(temperature, top_k, top_p)}
         sets |= {name: method.own for name, method in METHODS.items() if method.own is not None}
         for name, rules in {**(parameters or {}), **own}.items():
             _require_known(name, sets)
@@ -110,12 +110,12 @@ class RunConfig:
 
     @property
     def verifier(self) -> str:
-        """What decides which drafted tokens stay: coupled, or the name of a lossless verifier."""
+        """Name of the verifier: coupled or a lossless one."""
         return self.of(Delayed).verifier
 
     @property
     def drafting(self) -> str:
-        """How the trees of that verifier come about."""
+        """How trees for that verifier are drafted; a `Drafting`."""
         return self.of(Delayed).drafting
 
     @property
@@ -123,7 +123,7 @@ class RunConfig:
         """Whether deterministic trees are drafted under the noise that the target's tokens are sampled with."""
         return self.drafting != Drafting.TREE or self.verifier == COUPLED
 
-    def rules(self, name: RulesName) -> Turnable:
+    def rules(self, name: RulesName) -> TunableParameters:
         """One of the parameter sets.
 
         Raises:
@@ -144,16 +144,16 @@ class RunConfig:
         """
         return self.with_rules(of, self.rules(of).turned(name, value))
 
-    def with_rules(self, name: RulesName, rules: Turnable) -> "RunConfig":
+    def with_rules(self, name: RulesName, rules: TunableParameters) -> "RunConfig":
         """This run with another parameter set under a name."""
         parameters = {**self.parameters, name: rules}
         return RunConfig(self.methods, self.max_new_tokens, self.seed, chat=self.chat, parameters=parameters)
 
 
-def _delayed(rules: Turnable, verifier: str | None, drafting: str | None) -> Delayed:
+def _delayed(rules: TunableParameters, verifier: str | None, drafting: str | None) -> Delayed:
     given = {name: value for name, value in (("verifier", verifier), ("drafting", drafting)) if value is not None}
     return cast("Delayed", replace(rules, **given))
 
 
-def _require_known(name: RulesName, sets: Mapping[RulesName, Turnable]) -> None:
+def _require_known(name: RulesName, sets: Mapping[RulesName, TunableParameters]) -> None:
     require(name in sets, f"no method has parameters called {name}; choose from {', '.join(sets)}")

@@ -38,7 +38,7 @@ class DecodingPath:
 
 
 def decoding_path(engine: Engine) -> DecodingPath:
-    """How this pair's rounds are decoded."""
+    """The path by which this pair's rounds are decoded."""
     pair = engine.pair
     models = pair.models
     if pair.target.ranks or not has_graphs(pair.target.device):

@@ -143,7 +143,7 @@ class Stopwatch:
         self._left_out_s = 0.0
 
     def leave_out(self, seconds: float) -> None:
-        """Takes no notice of the last `seconds`."""
+        """Leaves the last `seconds` out of the time."""
         self._left_out_s += seconds
 
     def now(self) -> float:
@@ -154,18 +154,18 @@ class Stopwatch:
 
 
 class Mark:
-    """A place in the device's stream of work, and when it gets there."""
+    """A mark in the device's stream, and the time when the device reaches it."""
 
     def __init__(self, device: torch.device) -> None:
         self.host_s = time.perf_counter()
-        """When it was asked for, which is when a CPU gets there."""
+        """Time of the request, which on a CPU is also the time of arrival."""
         self.event: Any = None
         if device.type == "cuda":
             self.event = torch.cuda.Event(enable_timing=True)
             self.event.record(torch.cuda.current_stream(device))
 
     def wait(self) -> None:
-        """Returns when all work before this place is done."""
+        """Waits until the device has done all work before this mark."""
         if self.event is not None:
             self.event.synchronize()
 
@@ -255,7 +255,7 @@ def memory_is_full(error: Exception) -> bool:
 
 
 def device_name(device: torch.device) -> str | None:
-    """What the accelerator is called; None on a CPU."""
+    """Name of the accelerator; None on a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else None
 
 

@@ -20,14 +20,13 @@ from decoder.forward.cpu_threads import choose_threads
 from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import probe
 from decoder.models.pair import Pair
-from decoder.sampling.chances import DraftChances, OwnProbabilities
-from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.draft_probabilities import DraftProbabilities, OwnProbabilities
+from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Schedule
-from decoder.session.host import HostSession, model_session
+from decoder.session.host import HostSession, with_drafter
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
-from decoder.tree_rules import Rules
-from decoder.verify.coupled import device_verifier
+from decoder.verify.coupled import Coupled
 
 if TYPE_CHECKING:
     from decoder.session.cuda_graph.slots import GraphSlots
@@ -43,72 +42,68 @@ class Engine:
     slots: "GraphSlots | None" = field(default=None, compare=False, repr=False)
     """Where texts are decoded by graphs; None on a device without them."""
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
-    """What rounds have cost so far, by the length of the text as a power of two."""
+    """Measured costs of rounds, by the text length as a power of two."""
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
-    """How likely the draft's guesses of greedy choices are right, as far as is known."""
+    """Acceptance probabilities of the draft's tokens under greedy decoding, learnt so far."""
     sampled_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """The same of sampled choices whose noise the draft knows, so that it tells chances."""
+    """The same under sampling where the draft knows the target's noise."""
     unknown_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """The same of sampled choices whose noise it does not know."""
+    """The same under sampling where it does not know the noise."""
     draft_knows_noise: bool = True
     """False for the verifier nss: drafts go by their own probabilities."""
     seed: int = 0
-    """Of the noise that texts are sampled with."""
+    """Seed of the sampling noise."""
     sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
-    """How the tokens of texts are chosen, position by position."""
+    """Sampling settings by position."""
     threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
-    """Most that torch may compute with: as many as it was given before any were tried out."""
+    """Most threads of torch: its own number before any trial."""
 
-    def session(self, prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules | None) -> Session:
-        """Opens a text that is decoded by trees of these rules, until a knob is turned; without any token by token."""
-        knobs = KnobState(rules) if rules else None
+    def session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> Session:
+        """Opens a text that is decoded by trees of the rules in force; token by token without any.
+
+        A session on the device opens another one here where its knobs outgrow fixed shapes.
+        """
+        by_cost = knobs is not None and knobs.rule.budget.by_cost
+        if slots := self._slots_for(knobs):
+            from decoder.draft.tree_size.plan_controller import PlanController
+            from decoder.session.cuda_graph.session import GraphSession
+
+            plans = PlanController(slots.costs, self._acceptance) if by_cost else None
+            return GraphSession(
+                self.pair, slots, prompt_ids, max_new_tokens, knobs, self.session, plans, self.sampling, self.seed
+            )
+        noise = self.gumbel_noise()
+        pair, proposer = self.pair, None
+        if knobs:
+            length = len(prompt_ids)
+            sizes = TreeSizeController(self.costs_of(length), self._acceptance, prompt_ids) if by_cost else None
+            pair, proposer = with_drafter(pair, length + max_new_tokens, self.draft_probabilities(noise), sizes)
+        return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, Coupled(noise))
+
+    def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
+        """The slots of graphs that decode a text of these rules; None: the host drives its rounds."""
         by_host = self.exact or not self.draft_knows_noise or self.pair.draft is None
         if by_host or self.slots is None or self.slots.refused:
-            return self.host_session(prompt_ids, max_new_tokens, knobs)
-        from decoder.draft.tree_size.plan_controller import PlanController
-        from decoder.session.cuda_graph.session import GraphSession
+            return None
         from decoder.session.cuda_graph.static_shapes import fits
 
-        if not fits(knobs.rule if knobs else None):
-            return self.host_session(prompt_ids, max_new_tokens, knobs)
-        sizes = PlanController(self.slots.costs, self._acceptance) if knobs and knobs.rule.by_cost else None
-        return GraphSession(
-            self.pair,
-            self.slots,
-            prompt_ids,
-            max_new_tokens,
-            knobs,
-            self.host_session,
-            device_verifier,
-            sizes,
-            self.sampling,
-            self.seed,
-        )
-
-    def host_session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> HostSession:
-        """The same by rounds from the host, whatever the device."""
-        sizes = None
-        if knobs and knobs.rule.by_cost:
-            costs = self.costs_of(len(prompt_ids))
-            sizes = TreeSizeController(costs, self._acceptance, prompt_ids)
-        noise = self.perturbation()
-        return model_session(self.pair, prompt_ids, max_new_tokens, knobs, sizes, noise, self.draft_chances(noise))
+        return self.slots if fits(knobs.rule if knobs else None) else None
 
     def sampled(self, seed: int, sampling: Schedule, *, draft_knows_noise: bool = True) -> "Engine":
-        """The same pair, whose texts are sampled so."""
+        """The same pair with this seed and these sampling settings."""
         return replace(self, seed=seed, sampling=sampling, draft_knows_noise=draft_knows_noise)
 
-    def draft_chances(self, noise: Perturbation) -> DraftChances:
-        """What drafts of a text with this noise go by."""
+    def draft_probabilities(self, noise: GumbelNoise) -> DraftProbabilities:
+        """The probabilities that drafts of a text with this noise grow by."""
         return noise if self.draft_knows_noise else OwnProbabilities(self.sampling)
 
-    def perturbation(self) -> Perturbation:
+    def gumbel_noise(self) -> GumbelNoise:
         """The noise of one more text."""
-        return Perturbation(self.seed, self.sampling, self.pair.vocabulary, self.pair.target.device)
+        return GumbelNoise(self.seed, self.sampling, self.pair.vocabulary, self.pair.target.device)
 
     @property
     def _acceptance(self) -> AcceptanceModel:
@@ -117,7 +112,7 @@ class Engine:
         return self.sampled_acceptance if self.draft_knows_noise else self.unknown_acceptance
 
     def costs_of(self, rows: int) -> Costs:
-        """What rounds cost on a text of about so many tokens; measured once for each power of two."""
+        """Costs of rounds on a text of about so many tokens; measured once for each power of two."""
         size = 1 << max(rows, 1).bit_length()
         if size not in self.costs:
             self.costs[size] = measured(self.pair, rows)
@@ -155,5 +150,5 @@ class Engine:
 
 @torch.inference_mode()
 def _try_out(model: LanguageModel, rows: int = 4) -> None:
-    """What a verification of a small tree takes."""
+    """One verification of a small tree, for timing."""
     model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))

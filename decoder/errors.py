@@ -52,7 +52,7 @@ class LostRankError(DeviceError):
 
 
 def not_importable(error: ImportError | OSError) -> ModelError:
-    """What an installation that lacks a package, or holds a broken one, means to the user; or a machine of its kind."""
+    """The error for a missing or broken package, or for a machine that cannot run it."""
     why, remedy = with_short_quotes(str(error)), "install dynatui anew, or see dynatui doctor"
     if lacks_temporary_folder(error):
         why, remedy = "no folder for temporary files can be written", "let TMPDIR name one that can"
@@ -83,7 +83,7 @@ def quoted(value: object) -> str:
 
 
 def with_short_quotes(message: str) -> str:
-    """What another library says, its long quotes shortened."""
+    """Another library's message with its long quotes shortened."""
     return _LONG_QUOTE.sub(lambda found: shortened(found[0]), message)
 
 

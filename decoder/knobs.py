@@ -116,7 +116,7 @@ class KnobInfo:
 
 
 @dataclass(frozen=True)
-class Turnable:
+class TunableParameters:
     """Parameters of which some can be turned mid-run."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = ()
@@ -174,7 +174,7 @@ class Turnable:
         return replace(self, **changed)
 
 
-def bounds(rules: Turnable, name: KnobName) -> tuple[float, float]:
+def bounds(rules: TunableParameters, name: KnobName) -> tuple[float, float]:
     """The lowest and the highest value that a knob can be turned to now.
 
     Raises:

@@ -42,7 +42,7 @@ SPREAD_HEAD = (
     "draft model or --draft lookup, or leave out --tensor-parallel"
 )
 TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
-"""The parameters of rounds that are tried on a device."""
+"""Parameters of the self-test's rounds on a device."""
 
 
 def load_pair(
@@ -141,7 +141,7 @@ def _head_for(target: LanguageModel, name: str, shape: HeadShape, dtype: torch.d
 
 
 def _named(target: str | None, draft: str | None) -> dict[str, str]:
-    """What is loaded, by its role; without a draft the text's own past drafts."""
+    """Names of the models to load, by role; without a draft, lookup drafts."""
     if target is None and draft is None:
         return {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
     require_both(target, draft or LOOKUP)

@@ -377,7 +377,7 @@ def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event
 
 def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figures]:
     """Final figures; where a method differs from ar, float32 says by how much and whether the two tokens were a tie."""
-    final, judge = race.figures(), Judge(engine.pair.target, engine.perturbation())
+    final, judge = race.figures(), Judge(engine.pair.target, engine.gumbel_noise())
     for name, found in final.items():
         index = found.first_difference
         if index is not None and engine.pair.target.has_module and not differs_by_design(found):

@@ -83,7 +83,7 @@ class _Counts:
         return cls(drafted_nodes(event), len(event.accepted), share_of_depth(event.accepted, levels))
 
     def plus(self, more: "_Counts", less: "_Counts") -> "_Counts":
-        """These, with what one counts and the other does not."""
+        """These counts with `more` added and `less` taken away."""
         return _Counts(
             self.drafted + more.drafted - less.drafted,
             self.accepted + more.accepted - less.accepted,
@@ -99,9 +99,9 @@ class TextEnds:
 
     def __init__(self) -> None:
         self._longest = 0
-        """Tokens that a text of the present run may have."""
+        """Most tokens of a text of the present run."""
         self._beyond: dict[str, _Counts] = {}
-        """By method, what its figures have counted beyond the end of the text."""
+        """By method, counts of its figures beyond the end of the text."""
 
     def event(self, event: Event) -> Event:
         """The event without what lies beyond the end of its text."""

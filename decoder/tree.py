@@ -1,4 +1,4 @@
-"""The draft tree as parallel arrays, and the few questions everyone asks of it.
+"""The draft tree as parallel arrays, and its common queries.
 
 Knows neither tokens' meaning nor devices. Node 0 is the root; nodes are numbered level by level, parents in order,
 siblings by falling draft probability (in a sampled tree, in draw order), so a parent always comes before its children.
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
-"""What a node comes from: the text, the draft model, or what followed in the text before; as events have it."""
+"""Origin of a node: the text, the draft model, or a lookup in the text's past; as in events."""
 
 
 @dataclass
 class Draws:
-    """What was drawn after one node."""
+    """The draws after one node."""
 
     row: "Tensor"
     """The distribution that the draws were really made from, over the vocabulary, shape (V,), where the draft runs."""
@@ -43,11 +43,11 @@ class TokenTree:
     path_logprobs: list[float] = field(default_factory=lambda: [0.0])
     """Sum of `logprobs` from the root to the node."""
     draft_logprobs: list[float] | None = None
-    """The draft's own log-probabilities, where `logprobs` are the chances under the noise of coupled sampling."""
+    """The draft's own log-probabilities, where `logprobs` are conditioned on the noise of coupled sampling."""
     draws: dict[int, Draws] | None = None
-    """By node with children, in a tree that was sampled; None in all others."""
+    """Draws by parent node, in a sampled tree; None in a deterministic one."""
     origins: list[Origin] | None = None
-    """What each node comes from, in a tree of several origins; None where all but the root come from one."""
+    """Origin of each node, in a tree of several origins; None where all but the root have one origin."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -106,7 +106,7 @@ class TokenTree:
         return found
 
     def visible(self) -> NDArray[np.bool_]:
-        """Which node may attend to which: itself and its ancestors. Shape (N, N), row = the node that looks."""
+        """Attention mask of the tree: each node sees itself and its ancestors. Shape (N, N), a row for each query."""
         # In bytes, for the reason that `visibility` gives.
         count = len(self)
         seen = bytearray(count * count)

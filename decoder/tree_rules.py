@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from decoder.events import Limit
-from decoder.knobs import KNOB_GAP, Turnable
+from decoder.knobs import KNOB_GAP, TunableParameters
 
 N = TypeVar("N")
 MOST_NODES = 64
-"""No tree whose size costs decide keeps more drafted nodes."""
+"""Most drafted nodes of a tree whose size is decided by costs."""
 
 
 class Arrays(Protocol):
-    """What a kind of numbers is computed with: numpy and torch have it, `PLAIN` has it for Python's own numbers."""
+    """Elementwise operations of a kind of numbers: numpy and torch have them, `PLAIN` has them for Python's own."""
 
     def where(self, condition: Any, yes: Any, no: Any, /) -> Any:
         """`yes` where the condition holds, else `no`."""
@@ -46,8 +46,8 @@ PLAIN: Arrays = _Plain()
 
 
 @dataclass(frozen=True)
-class TreeRule(Generic[N]):
-    """Which nodes get children, how many, and how many nodes stay.
+class Growth(Generic[N]):
+    """Which nodes get children, and how many.
 
     A node of depth d and path probability p grows iff d < deepest, p >= stop, and d < floor(d0 + 0.5) or p >= deep.
     """
@@ -58,90 +58,100 @@ class TreeRule(Generic[N]):
     d0: N
     """Base depth, real-valued; history moves it."""
     tau_h: N
+    """Confidence from which a node gets `narrow` children; history moves it."""
     tau_l: N
+    """Confidence under which a node gets `wide` children."""
     narrow: N
-    """Children where the draft's largest next-token probability is at least `tau_h`."""
     middle: N
     wide: N
-    """Children where it is under `tau_l`."""
-    n_max: N
-    """Most drafted nodes that stay."""
-    best: N
-    """1 where the most probable nodes stay, 0 where the first in breadth-first order do."""
-    by_cost: N
-    """1 where costs decide, within this rule, how many nodes a round drafts."""
-    history: N
-    """1 where past rounds move `d0` and `tau_h`."""
+
+
+@dataclass(frozen=True)
+class History(Generic[N]):
+    """How past rounds move `d0` and `tau_h`."""
+
+    enabled: N
+    """1 where history moves them, 0 where it is off."""
     window: N
     """Rounds that the mean depth acceptance is taken over."""
     target: N
     """Depth acceptance that history steers towards."""
     eta_d: N
+    """Step of `d0` per unit of excess depth acceptance."""
     eta_h: N
-    lookup: N
-    """1 where the text's own past drafts too, which costs decide."""
 
 
-def fixed_rule(deepest: int, stop: float, width: int, n_max: int) -> TreeRule[float]:
+@dataclass(frozen=True)
+class Budget:
+    """How many nodes stay, chosen how, and whether lookups draft too."""
+
+    n_max: int
+    """Most drafted nodes that stay."""
+    best: bool = False
+    """Whether the most probable nodes stay, and not the first in breadth-first order."""
+    by_cost: bool = False
+    """Whether costs decide, within this rule, how many nodes a round drafts."""
+    lookup: bool = False
+    """Whether the text's own past drafts too, where that pays."""
+
+
+NO_HISTORY = History[float](enabled=0, window=1, target=0, eta_d=0, eta_h=0)
+
+
+@dataclass(frozen=True)
+class TreeRule:
+    """How a method's trees grow."""
+
+    growth: Growth[float]
+    budget: Budget
+    history: History[float] = NO_HISTORY
+
+
+def fixed_growth(deepest: int, stop: float, width: int) -> Growth[float]:
     """Every node above a depth whose path is probable enough gets so many children."""
-    return TreeRule(
-        deepest=deepest,
-        stop=stop,
-        deep=0,
-        d0=deepest,
-        tau_h=1,
-        tau_l=0,
-        narrow=width,
-        middle=width,
-        wide=width,
-        n_max=n_max,
-        best=0,
-        by_cost=0,
-        history=0,
-        window=1,
-        target=0,
-        eta_d=0,
-        eta_h=0,
-        lookup=0,
+    return Growth(
+        deepest=deepest, stop=stop, deep=0, d0=deepest, tau_h=1, tau_l=0, narrow=width, middle=width, wide=width
     )
 
 
 @dataclass(frozen=True)
-class Rules(Turnable, ABC):
+class Rules(TunableParameters, ABC):
     """Parameters that decide how a method's trees grow."""
 
     @abstractmethod
-    def rule(self) -> TreeRule[float]:
+    def rule(self) -> TreeRule:
         """How trees grow."""
 
     @abstractmethod
-    def limit(self, depth: int, chance: float) -> Limit:
-        """Which of these rules refused children to a leaf of this depth and path probability."""
+    def limit(self, depth: int, probability: float) -> Limit:
+        """The parameter that refused children to a leaf of this depth and path probability."""
 
 
-def tree_rule(parameters: Turnable | None) -> TreeRule[float] | None:
+def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
     """How trees of these parameters grow; None for a method that drafts no tree."""
     return parameters.rule() if isinstance(parameters, Rules) else None
 
 
-def least_probability(rule: TreeRule[Any], depth: Any, xp: Arrays = PLAIN) -> Any:
+def least_probability(growth: Growth[Any], depth: Any, xp: Arrays = PLAIN) -> Any:
     """The path probability from which nodes of a depth grow: greater for deep ones, infinite where none does."""
     # With whole depths and d0 from 1 up, depth + 0.5 <= d0 says the same as depth < floor(d0 + 0.5).
-    anywhere = xp.where(depth + 0.5 <= rule.d0, rule.stop, xp.maximum(rule.stop, rule.deep))
-    return xp.where(depth < rule.deepest, anywhere, math.inf)
+    anywhere = xp.where(depth + 0.5 <= growth.d0, growth.stop, xp.maximum(growth.stop, growth.deep))
+    return xp.where(depth < growth.deepest, anywhere, math.inf)
 
 
-def breadth(rule: TreeRule[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
+def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
     """Children of a node, by the draft's largest next-token probability there: few where sure, many where unsure."""
-    unsure = xp.where(confidence < rule.tau_l, rule.wide, rule.middle)
-    return xp.where(confidence >= rule.tau_h, rule.narrow, unsure)
+    unsure = xp.where(confidence < growth.tau_l, growth.wide, growth.middle)
+    return xp.where(confidence >= growth.tau_h, growth.narrow, unsure)
 
 
-def adapted(rule: TreeRule[Any], mean_depth_acceptance: Any, xp: Arrays = PLAIN) -> tuple[Any, Any]:
+def adapted(
+    growth: Growth[Any], history: History[Any], mean_depth_acceptance: Any, xp: Arrays = PLAIN
+) -> tuple[Any, Any]:
     """History's step: (d0, tau_h) after a round, by the mean depth acceptance of a full window."""
-    excess = mean_depth_acceptance - rule.target
-    d0 = xp.minimum(xp.maximum(rule.d0 + rule.eta_d * excess, 1.0), rule.deepest - 1)
-    tau_h = xp.minimum(xp.maximum(rule.tau_h - rule.eta_h * excess, rule.tau_l + KNOB_GAP), 1.0)
+    excess = mean_depth_acceptance - history.target
+    d0 = xp.minimum(xp.maximum(growth.d0 + history.eta_d * excess, 1.0), growth.deepest - 1)
+    tau_h = xp.minimum(xp.maximum(growth.tau_h - history.eta_h * excess, growth.tau_l + KNOB_GAP), 1.0)
     return d0, tau_h
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from decoder.errors import ConfigError
 from decoder.events import OTHER_LIMITS, Limit
-from decoder.knobs import KnobInfo, KnobName, RulesName, Turnable
+from decoder.knobs import KnobInfo, KnobName, RulesName, TunableParameters
 from decoder.methods import METHODS, all_knobs
 from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.clean import clean_line
@@ -78,7 +78,7 @@ def sampling_in_force(state: RunState) -> Sampling | None:
         return None
 
 
-def rules_in_force(state: RunState) -> Turnable | None:
+def rules_in_force(state: RunState) -> TunableParameters | None:
     """The parameters that the watched method obeys now; None for a method without.
 
     A recording may claim anything: values that are not possible give None, those that it lacks are the usual ones.

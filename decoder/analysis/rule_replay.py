@@ -14,14 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoder.events import Round
-from decoder.tree_rules import TreeRule, breadth, least_probability
+from decoder.tree_rules import Growth, TreeRule, breadth, least_probability
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
-Rule: TypeAlias = TreeRule[Any]
-"""Of the whole record, or with values for each node."""
-
 _SLACK = 1 + 1e-9
 """Products of probabilities may be off by the last digits."""
 _FLOAT32 = 1e-6
@@ -138,16 +135,16 @@ _Choice: TypeAlias = tuple[Bools, Bools, Callable[[Ints], Bools]]
 """Which nodes surely stay, which surely do not, and which of some nodes surely have no room for further children."""
 
 
-def judged(record: Record, rule: Rule) -> Judged:
+def judged(record: Record, rule: TreeRule) -> Judged:
     """What this rule would have done in each round, as far as the record can tell."""
     growth = _grown(record, rule)
     most = math.inf
-    if rule.by_cost:
+    if rule.budget.by_cost:
         growth = _as_costs_allow(record, rule, growth)
         kept, cut, shut = _whole(growth)
     else:
-        most = float(rule.n_max)
-        kept, cut, shut = (_best if rule.best else _breadth_first)(record, rule, growth)
+        most = float(rule.budget.n_max)
+        kept, cut, shut = (_best if rule.budget.best else _breadth_first)(record, rule, growth)
     sure = record.total(growth.alive) - 1 + record.total(growth.further)
     drafted_known = (record.total(growth.open) == 0) | (sure >= most)
     rows = np.arange(len(record.steps))
@@ -168,9 +165,9 @@ def judged(record: Record, rule: Rule) -> Judged:
     )
 
 
-def _grown(record: Record, rule: Rule) -> _Growth:
-    expandable = _expandable(rule, record.depth, record.p)
-    width: Ints = breadth(rule, record.c, np)
+def _grown(record: Record, rule: TreeRule) -> _Growth:
+    expandable = _expandable(rule.growth, record.depth, record.p)
+    width: Ints = breadth(rule.growth, record.c, np)
     recorded = record.child_count > 0
     follows = record.looked_up | (expandable[record.parent] & (record.rank < width[record.parent]))
     alive = np.zeros(len(follows), dtype=np.bool_)
@@ -179,25 +176,26 @@ def _grown(record: Record, rule: Rule) -> _Growth:
         alive[level] = follows[level] & alive[record.parent[level]]
     grows = alive & expandable
     further = np.where(grows & recorded, np.maximum(width - record.child_count, 0), 0)
-    deeper = (further > 0) & _expandable(rule, record.depth + 1, record.p * record.tail * _SLACK)
+    deeper = (further > 0) & _expandable(rule.growth, record.depth + 1, record.p * record.tail * _SLACK)
     return _Growth(alive, (grows & ~recorded) | (further > 0), further, (grows & ~recorded) | deeper)
 
 
-def _as_costs_allow(record: Record, rule: Rule, growth: _Growth) -> _Growth:
+def _as_costs_allow(record: Record, rule: TreeRule, growth: _Growth) -> _Growth:
     """The same where a node that had fewer children than its own rules allowed gets no more: they cost too much."""
     more = growth.more & ~_lacks_children(record, rule)
     return _Growth(growth.alive, more, np.zeros_like(growth.further), more)
 
 
-def _lacks_children(record: Record, rule: Rule) -> Bools:
+def _lacks_children(record: Record, rule: TreeRule) -> Bools:
     """Nodes that had fewer children than their own rule allowed: this one, but for the knobs that each round tells."""
-    own = replace(rule, tau_h=record.tau_h, tau_l=record.tau_l, d0=record.d0)
+    growth: Growth[Any] = rule.growth
+    own = replace(growth, tau_h=record.tau_h, tau_l=record.tau_l, d0=record.d0)
     grow: Bools = _expandable(own, record.depth, record.p) & (record.child_count < breadth(own, record.c, np))
     return grow
 
 
-def _expandable(rule: Rule, depth: Ints, p: Floats) -> Bools:
-    probable: Bools = p >= least_probability(rule, depth, np)
+def _expandable(growth: Growth[Any], depth: Ints, p: Floats) -> Bools:
+    probable: Bools = p >= least_probability(growth, depth, np)
     return probable
 
 
@@ -207,7 +205,7 @@ def _whole(growth: _Growth) -> _Choice:
     return growth.alive, nowhere, nowhere.__getitem__
 
 
-def _breadth_first(record: Record, rule: Rule, growth: _Growth) -> _Choice:
+def _breadth_first(record: Record, rule: TreeRule, growth: _Growth) -> _Choice:
     """Where the first N_max nodes in breadth-first order stay."""
     further_before = record.running(growth.further) - growth.further
     open_before = record.running(growth.open) - growth.open
@@ -215,11 +213,11 @@ def _breadth_first(record: Record, rule: Rule, growth: _Growth) -> _Choice:
     place = drafted + further_before[record.parent]
     most = np.where(open_before[record.parent] > 0, _most_nodes(rule, record.depth), place)
     place_of_next = drafted[record.below - 1] + further_before + 1
-    shut = place_of_next > rule.n_max
-    return growth.alive & (most <= rule.n_max), place > rule.n_max, shut.__getitem__
+    shut = place_of_next > rule.budget.n_max
+    return growth.alive & (most <= rule.budget.n_max), place > rule.budget.n_max, shut.__getitem__
 
 
-def _best(record: Record, rule: Rule, growth: _Growth) -> _Choice:
+def _best(record: Record, rule: TreeRule, growth: _Growth) -> _Choice:
     """Where the N_max most probable nodes stay; ties in the order of drafting."""
     order = np.lexsort((-record.p, ~growth.alive, record.round))
     place = np.empty(len(order), dtype=np.int64)
@@ -228,34 +226,34 @@ def _best(record: Record, rule: Rule, growth: _Growth) -> _Choice:
     highest = np.maximum.reduceat(unknown, record.starts)[record.round]
     with np.errstate(divide="ignore"):
         # Disjoint paths: at any depth at most 1/p of them are at least p probable.
-        most = np.where(highest >= record.p, rule.deepest / record.p * _SLACK, place)
-    kept = growth.alive & (most <= rule.n_max)
+        most = np.where(highest >= record.p, rule.growth.deepest / record.p * _SLACK, place)
+    kept = growth.alive & (most <= rule.budget.n_max)
 
     def shut(nodes: Ints) -> Bools:
         """One node a round: whether as many nodes as stay are more probable than its unknown children."""
         better = growth.alive & (record.p > unknown[nodes][record.round])
-        full: Bools = record.total(better) - 1 >= rule.n_max
+        full: Bools = record.total(better) - 1 >= rule.budget.n_max
         return full
 
-    return kept, place > rule.n_max, shut
+    return kept, place > rule.budget.n_max, shut
 
 
-def _most_probable_child(record: Record, rule: Rule) -> Floats:
+def _most_probable_child(record: Record, rule: TreeRule) -> Floats:
     """No unknown child of a node has a path more probable than this, if `n_max` and selection were those of the record.
 
     Where a full tree lacks a child that its own rules allowed, that child lost to every node which stayed.
     """
-    full = record.total(np.ones_like(record.p)) - 1 >= rule.n_max
+    full = record.total(np.ones_like(record.p)) - 1 >= rule.budget.n_max
     least = np.where(full, np.nextafter(np.minimum.reduceat(record.p, record.starts), 0.0), np.inf)[record.round]
     child: Floats = record.p * record.tail * _SLACK
     return np.where(_lacks_children(record, rule), np.minimum(child, least), child)
 
 
-def _most_nodes(rule: Rule, depth: Ints) -> Floats:
+def _most_nodes(rule: TreeRule, depth: Ints) -> Floats:
     """As many nodes as there can be down to each depth: of a level, at most 1/stop nodes have children."""
-    widest = float(rule.wide)
+    widest = float(rule.growth.wide)
     with np.errstate(divide="ignore", over="ignore"):
-        most = widest * np.floor(np.divide(1.0, rule.stop) + _FLOAT32)
+        most = widest * np.floor(np.divide(1.0, rule.growth.stop) + _FLOAT32)
         levels = np.minimum(widest ** np.arange(int(depth.max()) + 1, dtype=float), most)
     levels[0] = 0.0
     nodes: Floats = np.cumsum(levels)[depth]

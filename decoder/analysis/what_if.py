@@ -146,7 +146,8 @@ def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
     if not rounds:
         return None
     record = Record(rounds)
-    return WhatIf(_grid(record, rules, "tau_h"), _grid(record, rules, "tau_l"), len(rounds), bool(rules.rule().by_cost))
+    by_cost = rules.rule().budget.by_cost
+    return WhatIf(_grid(record, rules, "tau_h"), _grid(record, rules, "tau_l"), len(rounds), by_cost)
 
 
 def _has_tree(event: Round) -> bool:

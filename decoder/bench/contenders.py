@@ -17,7 +17,7 @@ from decoder.config import RunConfig
 from decoder.device import Stopwatch
 from decoder.engine import Engine
 from decoder.events import Round
-from decoder.knobs import Turnable
+from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.session.protocol import Outcome
@@ -80,7 +80,7 @@ def own(name: str, group: str, method: str, config: RunConfig, prompt_read: Prom
 def sweep(
     methods: Sequence[str],
     config: RunConfig,
-    settings: Mapping[str, Mapping[str, Turnable]],
+    settings: Mapping[str, Mapping[str, TunableParameters]],
 ) -> list[Contender]:
     """Every method once with each of its settings; ar first, whether it is named or not.
 

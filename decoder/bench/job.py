@@ -19,7 +19,7 @@ from decoder.bench.shapes import loaded_pair, random_prompt
 from decoder.bench.sizes import Size
 from decoder.config import RunConfig
 from decoder.engine import Engine
-from decoder.knobs import Turnable
+from decoder.knobs import TunableParameters
 from decoder.loading import load_pair
 from decoder.methods import chosen, require_model_free
 from decoder.models.drafts import is_model_free
@@ -41,7 +41,7 @@ class OnTexts(OnPair):
     prompts: tuple[str, ...]
     config: RunConfig
     methods: tuple[str, ...]
-    settings: Mapping[str, Mapping[str, Turnable]]
+    settings: Mapping[str, Mapping[str, TunableParameters]]
     """Parameters by method, then by what tells them apart."""
     exact: bool = False
     """Whether methods agree bit for bit; then ar and dynatree are measured without that too."""

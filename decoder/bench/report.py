@@ -147,7 +147,7 @@ def setup(
 def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int] = ()) -> Report:
     """What samples on texts tell; `peaks` are bytes of memory by rank."""
     pair = engine.pair
-    score = Judge(pair.target, engine.perturbation()) if pair.target.has_module else None
+    score = Judge(pair.target, engine.gumbel_noise()) if pair.target.has_module else None
 
     def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict | None:  # noqa: FBT001 - a `Judge`
         prefix = [*setup.prompts[prompt], *before]

@@ -14,7 +14,7 @@ from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.lookup_guess import LookupGuess
-from decoder.sampling.chances import DraftChances
+from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.tree import Origin, TokenTree
 from decoder.tree_rules import TreeRule, breadth
 
@@ -26,11 +26,11 @@ class AutoDrafter:
     """A `Proposer` of one text; without a model it goes by lookups alone."""
 
     def __init__(
-        self, sizes: TreeSizeController, model: ModelDrafter | None, chances: DraftChances | None = None
+        self, sizes: TreeSizeController, model: ModelDrafter | None, probabilities: DraftProbabilities | None = None
     ) -> None:
-        """Begins a text; `chances` tell what lookups know of how the target samples, None: that it does not."""
+        """Begins a text; `probabilities` tell how the target samples, as far as lookups know; None: greedily."""
         self.model = model
-        self._chances = chances
+        self._probabilities = probabilities
         self._sizes = sizes
         self._past = Past()
 
@@ -45,9 +45,9 @@ class AutoDrafter:
         if self.model:
             self.model.reserve(rows)
 
-    def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
+    def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
-        tree, guess = TokenTree([text[-1]]), self._looked_up(text) if rule.lookup else None
+        tree, guess = TokenTree([text[-1]]), self._looked_up(text) if rule.budget.lookup else None
         passes = self.model.passes if self.model else None
         before, behind = (passes.count, passes.behind(text) or None) if passes else (0, None)
         way = self._sizes.way(behind, guess)
@@ -75,12 +75,12 @@ class AutoDrafter:
         found = self._past.continuation()
         if found is None:
             return None
-        noise = self._chances.noise_from(len(text)) if self._chances else None
+        noise = self._probabilities.noise_from(len(text)) if self._probabilities else None
         return LookupGuess(found, self._sizes.lookups, len(text), noise)
 
-    def _after_text(self, model: ModelDrafter, text: Sequence[int], rule: TreeRule[float]) -> Children:
-        """The model's best tokens; after rounds without a draft, the sizes learn what it would have guessed."""
-        count = int(rule.wide)
+    def _after_text(self, model: ModelDrafter, text: Sequence[int], rule: TreeRule) -> Children:
+        """The model's best tokens; after rounds without a draft, the sizes learn its guesses for the missed tokens."""
+        count = int(rule.growth.wide)
         model.passes.begin_tree()
         if self._sizes.missed <= PROBED_FROM:
             return model.catch_up(text, count)
@@ -92,7 +92,7 @@ class AutoDrafter:
 class _MixedTree:
     """A tree while it grows, from a model's guesses and lookups."""
 
-    def __init__(self, tree: TokenTree, rule: TreeRule[float], sizes: TreeSizeController) -> None:
+    def __init__(self, tree: TokenTree, rule: TreeRule, sizes: TreeSizeController) -> None:
         """Begins with a root alone."""
         self.tree = tree
         self._rule, self._sizes = rule, sizes
@@ -122,23 +122,23 @@ class _MixedTree:
         return self._sizes.keep()
 
     def _branch(self, node: int, options: Children | None, guess: LookupGuess | None) -> list[int]:
-        """A node's new children: the model's, then those of the past alone."""
+        """A node's new children: the model's guesses, then guesses of the lookup alone."""
         tree, children = self.tree, list[int]()
         if options:
-            width: int = breadth(self._rule, options.confidence)
+            width: int = breadth(self._rule.growth, options.confidence)
             self._sizes.grown(node, options.tokens, options.logprobs, width)
             children += tree.grow(
                 node, options.tokens[:width], options.logprobs[:width], options.draft_logprobs[:width]
             )
             self._origins += ["draft"] * len(children)
         if guess:
-            tokens, chances = self._sizes.looked_up(node, guess)
-            children += tree.grow(node, tokens, [math.log(chance) for chance in chances])
+            tokens, probabilities = self._sizes.looked_up(node, guess)
+            children += tree.grow(node, tokens, [math.log(probability) for probability in probabilities])
             self._origins += ["lookup"] * len(tokens)
         return children
 
     def _after(self, level: Sequence[int], guesses: Mapping[int, LookupGuess]) -> dict[int, LookupGuess]:
-        """What the past guesses after each of these nodes, as far as it has gone on so."""
+        """Lookup guesses after each of these nodes that the past continues."""
         tree, found = self.tree, dict[int, LookupGuess]()
         for node in level:
             above = guesses.get(tree.parents[node])
@@ -152,10 +152,10 @@ class _MixedTree:
         level: Sequence[int],
         before: Mapping[int, Children],
     ) -> dict[int, Children]:
-        """The model's best tokens after those nodes of a level that are worth a pass; it has seen their parents."""
+        """The model's best tokens after the nodes of a level that are worth a pass, whose parents it has read."""
         seen = [node for node in level if self.tree.parents[node] in before]
         parents = may_grow(self.tree, seen, self._rule)
         parents = self._sizes.worth_growing(parents)
         if not parents:
             return {}
-        return dict(zip(parents, model.forward_level(self.tree, parents, int(self._rule.wide)), strict=True))
+        return dict(zip(parents, model.forward_level(self.tree, parents, int(self._rule.growth.wide)), strict=True))

@@ -1,4 +1,4 @@
-"""How delayed trees are drawn from the draft (the paper, section 5).
+"""Drawing delayed trees from the draft (the paper, section 5).
 
 Knows no model: rows come from a function of nodes. Rollouts that agree share their nodes, and the tree keeps how
 often each was drawn, which lossless verifiers need. "The paper" is that of `decoder.verify.lossless`.
@@ -17,7 +17,7 @@ from decoder.verify.lossless.batched.device_rows import draw
 from decoder.verify.lossless.coins import Coins
 
 DraftRows: TypeAlias = Callable[[TokenTree, Sequence[int]], Float[Tensor, "N V"]]
-"""The draft's probabilities after nodes of one depth, after temperature and top-p: what tokens are drawn from."""
+"""The draft's sampling distributions after nodes of one depth, after temperature and top-p."""
 
 
 def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, coins: Coins) -> TokenTree:
@@ -34,7 +34,7 @@ def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, coins: Coins) -> T
     """
     tree = TokenTree([root], draws={})
     level = [0]
-    """Of each rollout the node that it has come to."""
+    """Newest node of each rollout."""
     for depth in range(shape.depth):
         if depth == shape.l1:
             level *= shape.k

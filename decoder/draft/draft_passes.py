@@ -24,14 +24,14 @@ class DraftPasses:
     def __init__(self, model: LanguageModel, vocabulary: int, capacity: int) -> None:
         self.cache = model.new_cache(capacity)
         self.count = 0
-        """Passes so far, but for those over the prompt."""
+        """Passes so far, without those over the prompt."""
         self._capacity = capacity
         self._model = model
         self._vocabulary = vocabulary
         self._rows: dict[int, int] = {}
         """Cache row of each node that was forwarded in this round."""
         self._seen: dict[int, list[int]] = {}
-        """The rows of such a node and its ancestors, counted from the first row that does not belong to the text."""
+        """Rows of a node and its ancestors, counted from the first row that does not belong to the text."""
 
     def read(self, tokens: Sequence[int]) -> None:
         """Takes in the prompt but for its last token."""
@@ -103,7 +103,7 @@ class DraftPasses:
         self._rows = {new: self._rows[old] for new, old in enumerate(kept) if old in self._rows}
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps what belongs to the nodes that became text, and drops the others."""
+        """Keeps cache rows of the committed nodes and drops all others of the tree."""
         if self.cache.used > self.cache.length:
             self.cache.keep([self._rows[node] for node in takewhile(self._rows.__contains__, path)])
         self._rows = {}

@@ -47,7 +47,7 @@ class DrawnDrafter:
         """See `Proposer`."""
         self.passes.reserve(rows)
 
-    def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
+    def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`; the shape says all that a rule could."""
         del rule
         before = self.passes.count

@@ -35,7 +35,7 @@ class Eagle3Passes:
         self._unread: list[Float[Tensor, "N Y"]] = []
         """States of rows that the head has not read."""
         self._carried: dict[int, Float[Tensor, X]] = {}
-        """By node of the tree, what its children are computed from; the root is the last row of the text."""
+        """By node of the tree, the input of its children's rows; the root is the last row of the text."""
         self._seen: dict[int, list[int]] = {}
         """The rows of a drafted node and its ancestors, counted from the first that does not belong to the text."""
 

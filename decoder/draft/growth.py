@@ -1,4 +1,4 @@
-"""How a tree grows level by level under a rule, whatever it is that knows the next tokens.
+"""Level-by-level growth of a tree under a rule, from any source of next tokens.
 
 Knows neither models nor texts, and no costs.
 """
@@ -18,7 +18,7 @@ class Children:
     tokens: list[int]
     logprobs: list[float]
     draft_logprobs: list[float] = field(default_factory=list)
-    """The draft's own, where `logprobs` are chances under the noise of coupled sampling."""
+    """The draft's own log-probabilities, where `logprobs` are conditioned on the noise of coupled sampling."""
 
     @property
     def confidence(self) -> float:
@@ -30,7 +30,7 @@ Source = Callable[[TokenTree, Sequence[int], int], Sequence[Children]]
 """(tree, nodes of one level, most of each) -> the best tokens after each of the nodes."""
 
 
-def grow(tree: TokenTree, rule: TreeRule[float], source: Source, deepest: int) -> list[int]:
+def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[int]:
     """Grows a tree that holds its root alone, by a rule; returns the nodes that stay, parents before children.
 
     Args:
@@ -39,30 +39,30 @@ def grow(tree: TokenTree, rule: TreeRule[float], source: Source, deepest: int) -
         source: What knows the best next tokens.
         deepest: Levels that the context has room for.
     """
-    n_max, widest = int(rule.n_max), int(rule.wide)
+    n_max, widest = rule.budget.n_max, int(rule.growth.wide)
     level = [0]
-    while level and tree.depths[level[0]] < deepest and (rule.best or len(tree) <= n_max):
+    while level and tree.depths[level[0]] < deepest and (rule.budget.best or len(tree) <= n_max):
         parents = may_grow(tree, _staying(tree, level, rule), rule)
         found, level = source(tree, parents, widest) if parents else (), []
         for parent, options in zip(parents, found, strict=True):
             if not options.tokens:
                 continue
-            width: int = breadth(rule, options.confidence)
-            room = width if rule.best else min(width, max(0, n_max + 1 - len(tree)))
+            width: int = breadth(rule.growth, options.confidence)
+            room = width if rule.budget.best else min(width, max(0, n_max + 1 - len(tree)))
             level += tree.grow(parent, options.tokens[:room], options.logprobs[:room], options.draft_logprobs[:room])
-    return tree.most_probable(n_max) if rule.best else list(range(len(tree)))
+    return tree.most_probable(n_max) if rule.budget.best else list(range(len(tree)))
 
 
-def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule[float]) -> list[int]:
+def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]:
     """The nodes of a level that the rule gives children."""
-    if rule.best and len(level) > rule.n_max:
-        level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: int(rule.n_max)])
-    least = least_probability(rule, tree.depths[level[0]]) if level else math.inf
+    if rule.budget.best and len(level) > rule.budget.n_max:
+        level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: rule.budget.n_max])
+    least = least_probability(rule.growth, tree.depths[level[0]]) if level else math.inf
     return [node for node in level if tree.path_probability(node) >= least]
 
 
-def _staying(tree: TokenTree, level: list[int], rule: TreeRule[float]) -> list[int]:
+def _staying(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:
     """The nodes of a level that may stay: where the best are chosen, none beyond `n_max` can come back in later."""
-    if not rule.best or len(tree) - 1 <= rule.n_max:
+    if not rule.budget.best or len(tree) - 1 <= rule.budget.n_max:
         return level
-    return [node for node in tree.most_probable(int(rule.n_max)) if node >= level[0]]
+    return [node for node in tree.most_probable(rule.budget.n_max) if node >= level[0]]

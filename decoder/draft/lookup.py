@@ -1,4 +1,4 @@
-"""How a text may go on by its own past: what followed wherever it ended before as it ends now.
+"""Suffix lookup: continuations of earlier occurrences of a text's suffix.
 
 What prompt lookup decoding copies, and SuffixDecoding (arXiv:2411.04975) weighs by how often it followed. The places
 of each pair of tokens are kept, and compared further in the text itself: counts in a suffix tree or automaton would
@@ -15,11 +15,11 @@ import numpy as np
 from decoder.draft.suffix_automaton import LONGEST
 
 COUNTED = 64
-"""Of the places where an end has been before, the latest that count."""
+"""Most earlier occurrences of a suffix that count, the latest ones."""
 SEARCHED = 4096
-"""Of those where its last two tokens have been, the latest that are compared further."""
+"""Most occurrences of the last two tokens that are compared further, the latest ones."""
 SHORTEST = 2
-"""Tokens of an end, at least: what followed a single token is right too seldom to be worth looking for."""
+"""Least tokens of a suffix: continuations of a single token are right too seldom to be worth a lookup."""
 FORESEEN = 8
 """Tokens ahead by which ends of different lengths are compared."""
 _ROOM = 1024
@@ -27,13 +27,13 @@ _ROOM = 1024
 
 @dataclass(slots=True)
 class Continuation:
-    """What follows where an end of the text, or of the text and a path, has been before."""
+    """Continuations at earlier occurrences of a suffix of the text, or of the text and a path."""
 
     text: Sequence[int]
     length: int
     """Tokens of that end, path included."""
     places: Sequence[int]
-    """Of the tokens that followed, the latest first; one at least."""
+    """Places of the tokens that followed, the latest first; at least one."""
 
     def following(self, most: int) -> list[tuple[int, float]]:
         """The `most` most frequent next tokens, each with its share of all occurrences; ties by the latest.
@@ -47,24 +47,24 @@ class Continuation:
         return [(token, count / len(places)) for token, count in counts.most_common(most)]
 
     def after(self, token: int) -> "Continuation | None":
-        """What follows this next token; None where nothing does yet."""
+        """Continuations after this next token; None where there are none yet."""
         text, end = self.text, len(self.text) - 1
         places = [place + 1 for place in self.places if place < end and text[place] == token]
         return Continuation(text, self.length + 1, places) if places else None
 
     def expected_tokens(self) -> float:
-        """Of the next `FORESEEN` tokens those that are expected to be right, if shares are chances.
+        """Expected right tokens among the next `FORESEEN`, taking shares as probabilities.
 
         Only the most frequent ones are drafted.
         """
-        chance, total = 1.0, 0.0
+        probability, total = 1.0, 0.0
         ahead: Continuation | None = self
         for _ in range(FORESEEN):
             if ahead is None:
                 break
             ((token, share),) = ahead.following(1)
-            chance *= share
-            total += chance
+            probability *= share
+            total += probability
             ahead = ahead.after(token)
         return total
 
@@ -93,9 +93,9 @@ class Past:
         self._array[before : len(self._text)] = self._text[before:]
 
     def endings(self) -> list[Continuation]:
-        """What followed the ends of the text, the longest first; of those that were at the same places, the longest.
+        """Continuations of the text's suffixes, longest suffix first; of suffixes at the same places only the longest.
 
-        They have `SHORTEST` tokens or more. Ends of more than `LONGEST` are not told apart: no chance depends on more.
+        A suffix has `SHORTEST` tokens or more; beyond `LONGEST` tokens no probability depends on its length.
         """
         last, tokens = len(self._text) - 1, self._array
         before = self._pairs[self._text[-2], self._text[-1]][-SEARCHED - 1 : -1] if last > 1 else []

@@ -1,6 +1,6 @@
-"""The text's own past as a proposer: trees of what followed its present end before, without a draft model.
+"""Suffix lookup as a proposer: trees of earlier continuations of the text's suffix, without a draft model.
 
-A node's probability is its share among all that followed, or under the noise of coupled sampling its chance to be
+A node's probability is its share among all that followed, or under the noise of coupled sampling its probability to be
 chosen among these; so the rules that grow a model's tree grow this one. Knows nothing of the target.
 """
 
@@ -11,7 +11,7 @@ from decoder.draft.growth import Children, grow
 from decoder.draft.lookup import Continuation, Past
 from decoder.draft.lookup_noise import ranked
 from decoder.draft.proposer import Proposal
-from decoder.sampling.chances import DraftChances
+from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.sampling.noise import TokenNoise
 from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule
@@ -20,9 +20,9 @@ from decoder.tree_rules import TreeRule
 class LookupDrafter:
     """A `Proposer` of one text."""
 
-    def __init__(self, chances: DraftChances | None = None) -> None:
-        """Begins a text; `chances` tell what is known of how the target samples, None: that it does not."""
-        self._chances = chances
+    def __init__(self, probabilities: DraftProbabilities | None = None) -> None:
+        """Begins a text; `probabilities` tell how the target samples, as far as is known; None: greedily."""
+        self._probabilities = probabilities
         self._past = Past()
 
     def read(self, tokens: Sequence[int]) -> None:
@@ -32,13 +32,13 @@ class LookupDrafter:
     def reserve(self, rows: int) -> None:
         """See `Proposer`; there is nothing to make room for."""
 
-    def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
+    def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
         self._past.extend(text[len(self._past) :])
         tree, found = TokenTree([text[-1]]), self._past.continuation()
         if found is None:
             return Proposal(tree)
-        noise = self._chances.noise_from(len(text)) if self._chances else None
+        noise = self._probabilities.noise_from(len(text)) if self._probabilities else None
         kept = grow(tree, rule, _LookedUp(found, len(text), noise), room)
         return Proposal(tree if len(kept) == len(tree) else tree.subtree(kept))
 
@@ -46,7 +46,7 @@ class LookupDrafter:
         """See `Proposer`; nothing is learnt."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """See `Proposer`; the text says what became of the tree."""
+        """See `Proposer`; nothing to keep, since the text holds the committed tokens."""
 
     def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """See `Proposer`; nothing is learnt."""
@@ -82,7 +82,7 @@ class _LookedUp:
 
 
 def _likeliest(found: Sequence[tuple[int, float, float]], count: int) -> Children:
-    """The first of these tokens, with their chances among all of them."""
+    """The first of these tokens, with their probabilities among all of them."""
     *_, most = found[0]
     whole = most + math.log(sum(math.exp(score - most) for *_, score in found))
     tokens, logprobs, scores = (list(each) for each in zip(*found[:count], strict=True))

@@ -1,4 +1,4 @@
-"""What followed in a text before, ranked as coupled sampling chooses among it: by its share and the position's noise.
+"""Looked-up continuations ranked as coupled sampling chooses among them: by share and the position's noise.
 
 The target takes the token of which the logarithm of the probability and the noise are most together. Knows neither
 models nor trees.

@@ -15,17 +15,17 @@ from torch import Tensor
 from decoder.draft.growth import Children, grow
 from decoder.draft.proposer import Proposal
 from decoder.forward.kv_cache import KvCache
-from decoder.sampling.chances import DraftChances
+from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule
 
 
 class Passes(Protocol):
-    """Forward passes of what drafts, over one text; logits are over the ids that target and draft know."""
+    """Forward passes of a draft over one text; logits are over the ids that target and draft know."""
 
     cache: KvCache
     count: int
-    """Passes so far, but for those over the prompt."""
+    """Passes so far, without those over the prompt."""
 
     def read(self, tokens: Sequence[int]) -> None:
         """Takes in the prompt but for its last token."""
@@ -52,18 +52,18 @@ class Passes(Protocol):
         """Takes note that only these nodes stay, numbered in their order."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps what belongs to the nodes that became text, and drops the others."""
+        """Keeps cache rows of the committed nodes and drops all others of the tree."""
 
 
 class ModelDrafter:
     """A `Proposer` of one text, whose trees grow by rules alone.
 
-    It guesses what the target chooses by what it takes for chances, or greedily.
+    It guesses what the target chooses by what it takes for probabilities, or greedily.
     """
 
-    def __init__(self, passes: Passes, chances: DraftChances | None = None) -> None:
+    def __init__(self, passes: Passes, probabilities: DraftProbabilities | None = None) -> None:
         self.passes = passes
-        self._chances = chances
+        self._probabilities = probabilities
 
     def read(self, tokens: Sequence[int]) -> None:
         """See `Proposer`."""
@@ -73,11 +73,11 @@ class ModelDrafter:
         """See `Proposer`; a tree of which more is tried makes room itself."""
         self.passes.reserve(rows)
 
-    def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
+    def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
         tree, before = TokenTree([text[-1]]), self.passes.count
         if room >= 1 and self.passes.behind(text):
-            tree = self.grow(tree, rule, self.catch_up(text, int(rule.wide)), deepest=room)
+            tree = self.grow(tree, rule, self.catch_up(text, int(rule.growth.wide)), deepest=room)
         return Proposal(tree, self.passes.count - before)
 
     def chosen(self, burst: Sequence[int]) -> None:
@@ -91,14 +91,14 @@ class ModelDrafter:
         """See `Proposer`; nothing is learnt."""
 
     def catch_up(self, text: Sequence[int], count: int) -> Children:
-        """Forwards what the cache lacks of `text`; returns the `count` best tokens after it."""
+        """Forwards the tokens of `text` that the cache lacks; returns the `count` best tokens after it."""
         return self._best(self.passes.after_text(text), [len(text)], count)[0]
 
     def catch_up_with_logits(self, text: Sequence[int], count: int, latest: int) -> list[Children]:
         """The same, but returns the `count` best tokens after each of the `latest` tokens at most that it lacked."""
         return self._best(*self.passes.after_latest(text, latest), count)
 
-    def grow(self, tree: TokenTree, rule: TreeRule[float], children: Children | None, deepest: int) -> TokenTree:
+    def grow(self, tree: TokenTree, rule: TreeRule, children: Children | None, deepest: int) -> TokenTree:
         """The tree that is to be verified, grown from one that holds its root alone.
 
         `children` are the best tokens after a root that belongs to the text; None: the root must be forwarded. The
@@ -112,7 +112,7 @@ class ModelDrafter:
         return self.keep(tree, grow(tree, rule, source, deepest))
 
     def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
-        """These nodes of a tree that has grown, alone."""
+        """The subtree of these nodes, with cache rows to match."""
         if len(kept) == len(tree):
             return tree
         self.passes.renumber(kept)
@@ -124,10 +124,10 @@ class ModelDrafter:
 
     def _best(self, logits: Float[Tensor, "N V"], positions: Sequence[int], count: int) -> list[Children]:
         """The `count` best tokens for each of these positions."""
-        if self._chances is None or self._chances.greedy_from(positions[0]):
+        if self._probabilities is None or self._probabilities.greedy_from(positions[0]):
             return best_children(logits, count)
-        chances = self._chances.chances(logits, positions)
-        return best_children(chances, count, logits if self._chances.noisy else None)
+        probabilities = self._probabilities.probabilities(logits, positions)
+        return best_children(probabilities, count, logits if self._probabilities.noisy else None)
 
 
 def best_children(

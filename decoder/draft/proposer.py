@@ -1,4 +1,4 @@
-"""What drafts for one text: a model, or whatever else can guess how it goes on. Knows nothing of the target."""
+"""The protocol of drafters of one text: a model, lookups, or anything else. Knows nothing of the target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from decoder.tree_rules import TreeRule
 
 @dataclass(frozen=True)
 class Proposal:
-    """What one round verifies."""
+    """The tree that one round verifies."""
 
     tree: TokenTree
     forwards: int = 0
     shape: DelayedTree | None = None
-    """As it was drawn; None of a tree that is not drawn."""
+    """Shape of a drawn tree; None for a deterministic one."""
 
 
 class Proposer(Protocol):
@@ -28,14 +28,14 @@ class Proposer(Protocol):
     def reserve(self, rows: int) -> None:
         """Makes room for the whole text and a tree."""
 
-    def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
+    def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """A tree whose root is the last token of the text so far; the context leaves room for `room` levels."""
 
     def chosen(self, burst: Sequence[int]) -> None:
-        """Takes note of what the target chose from the root on: the accepted tokens and one more."""
+        """Records the target's choices from the root on: the accepted tokens and the bonus token."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps what belongs to these nodes, the accepted ones that became text, and drops the others."""
+        """Keeps cache rows of these nodes, accepted and committed, and drops all others of the tree."""
 
     def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Takes note of what the round took."""
+        """Records the times of the round, in seconds."""

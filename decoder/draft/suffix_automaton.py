@@ -15,7 +15,7 @@ stands for all pieces that end at the same places of the text, and the tokens of
 LONGEST = 1 << FAMILIARITIES - 1
 """Tokens from which on longer pieces are of one kind."""
 KINDS = tuple(max(1, length.bit_length()) - 1 for length in range(LONGEST + 1))
-"""How familiar a piece is, by its tokens."""
+"""Familiarity of a piece, by its number of tokens."""
 
 
 class SuffixAutomaton:

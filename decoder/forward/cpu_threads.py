@@ -1,4 +1,4 @@
-"""How many threads a CPU should compute with: a short trial decides, within what the process really has.
+"""Number of CPU threads, chosen by a short trial within the cores that the process really has.
 
 More threads than free cores wait for each other in every product and cost a multiple of what they bring; small models
 lose by a second thread even where a core is free.
@@ -25,7 +25,7 @@ LIMIT_S = 0.3
 WORTH = 0.95
 """More threads must cut the time at least to this share."""
 SWITCH_S = 0.0005
-"""How long another thread may keep the interpreter from a round's; Python's own interval is as long as a round."""
+"""Python's switch interval during rounds, in seconds; its default is as long as a round."""
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def choose_threads(
     most = min(given or torch.get_num_threads(), usable_cores())
     counts = [count for count in (1 << bit for bit in range(most.bit_length())) if count < most] + [most]
     times: dict[int, list[float]] = {count: [] for count in counts}
-    # By turns: what else runs on the machine disturbs all alike.
+    # In turn, so that other load on the machine disturbs all alike.
     for repeat in range(REPEATS + 1):
         for count in counts:
             # The first run of each warms up.

@@ -1,4 +1,4 @@
-"""Hugging Face modules: what one tells of itself, its weights where it is of a fast family, and how it runs.
+"""Hugging Face modules: their traits, their weights in a fast family, and their forward form.
 
 `ModuleForward` is the general `Forward`: any module, with a mask and positions of its caller's. Importing this imports
 transformers, which takes longer than torch; models of the fast families do without.
@@ -56,7 +56,7 @@ class Layers(Cache):
 
 
 def appending(cache: KvCache) -> Layers:
-    """What appends a pass's rows to those in use; the cursor stays where it is."""
+    """Appends a pass's rows to the rows in use; the cursor stays where it is."""
 
     def put(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         if keys.shape != values.shape:
@@ -228,7 +228,7 @@ def resized(module: Any, name: str, size: int) -> Any | None:
 
 
 def traits_of(module: Any) -> Traits:
-    """What a module in evaluation mode tells."""
+    """Traits of a module in evaluation mode."""
     config = module.config.get_text_config()
     weight = next(module.parameters())
     return Traits(

@@ -64,7 +64,7 @@ class KvCache:
         self.length = self.used = min(self.length, length)
 
     def reserve(self, capacity: int) -> None:
-        """Makes room for `capacity` rows in all, if there is less; what is in use stays."""
+        """Grows to `capacity` rows in all, if there are fewer; rows in use stay."""
         if capacity <= self.store.shape[3]:
             return
         small = self.store

@@ -5,7 +5,7 @@
 import copy
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from decoder.forward.families.registry import Arithmetic, native_model
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
 from decoder.forward.observed import Observed
-from decoder.forward.protocol import Forward, Spread
+from decoder.forward.protocol import Forward, TensorParallelGroup
 from decoder.forward.streaming import Streaming, key_turn
 from decoder.forward.tapped import tapped
 
@@ -42,7 +42,7 @@ class LanguageModel:
 
         Args:
             given: A Hugging Face module in evaluation mode; or the `Traits` of a model whose weights can be read, which
-                elsewhere than on a CPU runs once it is told how.
+                elsewhere than on a CPU runs by its module until it is given another forward form.
             name: Hub id or folder name.
             load: Loads the module, on a device; None: it must be held.
         """
@@ -55,10 +55,10 @@ class LanguageModel:
         self.device: torch.device = traits.device
         self.dtype: torch.dtype = traits.dtype
         self.eos: Any = traits.eos
-        self.ranks: Spread | None = None
+        self.ranks: TensorParallelGroup | None = None
         """The processes that run it together; None: this one does alone."""
         self._skeleton = traits.skeleton
-        # What is told of a module is not kept: it would hold the weights.
+        # The source of a module is not kept: it would hold the weights.
         self._source = traits.source if self._module is None else None
         self._load = load
         self._settings: Any = None
@@ -66,8 +66,9 @@ class LanguageModel:
         self._native = native_model(on_cpu, Arithmetic.of(self.dtype)) if on_cpu else None
         self.runs_without_module = self._native is not None
         """Whether passes run without the module."""
-        if self._native or self._module is not None:
-            self._forward: Forward = self._native or _hf().ModuleForward(self._module)
+        by_module = None if self._module is None else _hf().ModuleForward(self._module)
+        self.runs_by: Forward | None = self._native or by_module
+        """The forward form that it runs by; None: its module, loaded by the first pass."""
 
     @property
     def module(self) -> Any:
@@ -115,32 +116,33 @@ class LanguageModel:
             self._module = None
 
     def release_module(self) -> Any:
-        """The module, for one who takes it apart; the model cannot run until it is given another forward form."""
+        """The module, for one who takes it apart; a pass loads it again unless another forward form was given."""
         module, self._module = self.module, None
         self.drop_forward()
         return module
 
     def drop_forward(self) -> None:
-        """Drops the forward form that it runs by; it cannot run until it is given another."""
-        vars(self).pop("_forward", None)
+        """Drops the forward form that it runs by; the next pass loads the module unless another one was given."""
+        self.runs_by, self.runs_without_module = None, False
 
     def run_by(self, forward: Forward) -> None:
         """Runs by this from now on, which needs no module."""
-        self._forward, self.runs_without_module = forward, True
+        self.runs_by, self.runs_without_module = forward, True
 
     def run_by_module(self) -> None:
         """Runs by the Hugging Face module from now on."""
         self.drop_forward()
-        self._forward, self.runs_without_module = _hf().ModuleForward(self.module), False
+        self.runs_by = _hf().ModuleForward(self.module)
 
     @property
-    def runs_by(self) -> Forward | None:
-        """The forward form that it runs by; None: it cannot run yet."""
-        return vars(self).get("_forward")
+    def _forward(self) -> Forward:
+        if self.runs_by is None:
+            self.run_by_module()
+        return cast("Forward", self.runs_by)
 
     @property
     def generation(self) -> Any:
-        """What transformers' own methods go by."""
+        """Generation settings of transformers' own methods."""
         if self._settings is None:
             return self.module.generation_config
         if isinstance(self._settings, tuple):
@@ -237,7 +239,7 @@ class LanguageModel:
 
     @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:
-        """Of its rotary positions, if it has any."""
+        """Frequencies of its rotary positions, if it has any."""
         if self._native:
             return self._native.rotation.frequencies
         if self._source:
@@ -253,14 +255,14 @@ class LanguageModel:
 
     @property
     def hidden_width(self) -> int:
-        """Of such a row; 0 of a model that is not observed."""
+        """Width of a hidden row; 0 for a model that is not observed."""
         return self._forward.width if isinstance(self._forward, Observed) else 0
 
     def _run_by(self, forward: Forward) -> "LanguageModel":
         twin = copy.copy(self)
-        twin._forward = forward  # noqa: SLF001 - another of the same class
+        twin.runs_by = forward
         return twin
 
 
 _hf = functools.partial(imported, "decoder.forward.hf")
-"""What needs transformers."""
+"""The module that needs transformers."""

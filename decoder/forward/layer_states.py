@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class LayerStates:
-    """Those of one text, from the first row that was not taken yet."""
+    """Layer states of one text, from the first row that was not taken yet."""
 
     def __init__(self, layers: Sequence[int]) -> None:
         """Names the layers, rising; layer 0 is entered by the embedded tokens."""

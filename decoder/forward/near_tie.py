@@ -21,7 +21,7 @@ from decoder.deferred import imported
 from decoder.device import has_room, memory_is_full
 from decoder.errors import DeviceError
 from decoder.forward.language_model import LanguageModel
-from decoder.sampling.perturbation import Perturbation, kept
+from decoder.sampling.gumbel_noise import GumbelNoise, kept
 from decoder.sampling.settings import Sampling
 
 CHUNK = 512
@@ -33,7 +33,7 @@ MARGIN = 1.25
 
 @dataclass(frozen=True)
 class Verdict:
-    """What float32 says of two tokens."""
+    """Verdict of float32 on two tokens."""
 
     near_tie: bool
     """Whether their scores differ by at most twice the largest error that the model's own dtype makes in any logit.
@@ -48,10 +48,10 @@ class Verdict:
 class Judge:
     """Scores tokens by one model; a module that it has to load for that is gone when the judge is."""
 
-    def __init__(self, model: LanguageModel, perturbation: Perturbation | None = None) -> None:
+    def __init__(self, model: LanguageModel, noise: GumbelNoise | None = None) -> None:
         """Takes the noise under which the text was sampled, if it was."""
         self._model = model
-        self._perturbation = perturbation
+        self._noise = noise
         self._loaded: Any = None
         self._places = list(dict.fromkeys((model.device, CPU)))
         """Where float32 is computed: the first of these, until its memory does not suffice."""
@@ -86,7 +86,7 @@ class Judge:
         for exact, *rounded in zip(in_float32, *own, strict=True):
             error = max(error, *(float((logits.to(exact.device) - exact).abs().max()) for logits in rounded))
             scores = exact[-1]
-        return verdict(scores, rivals, error, len(prefix), self._perturbation)
+        return verdict(scores, rivals, error, len(prefix), self._noise)
 
     def _module(self) -> Any:
         """The module that the model holds, or one that was loaded to where there is room for it."""
@@ -104,14 +104,14 @@ def verdict(
     rivals: tuple[int, int],
     error: float,
     position: int,
-    perturbation: Perturbation | None = None,
+    noise: GumbelNoise | None = None,
 ) -> Verdict:
     """Says of two tokens for a position of a text what follows from logits that may be off by `error`."""
     scores, at_edge = logits, False
-    if perturbation and not perturbation.greedy_from(position):
-        known = perturbation.known(logits)
-        at_edge = any(_at_edge(known, token, perturbation.sampling(position), error) for token in rivals)
-        scores = perturbation.scores(known[None], [position])[0]
+    if noise and not noise.greedy_from(position):
+        known = noise.known(logits)
+        at_edge = any(_at_edge(known, token, noise.sampling(position), error) for token in rivals)
+        scores = noise.scores(known[None], [position])[0]
     first, second = rivals
     gap = float((scores[first] - scores[second]).abs())
     return Verdict(near_tie=at_edge or gap <= 2 * error, gap=gap)

@@ -1,4 +1,4 @@
-"""A native model whose latest hidden rows can be read, for what is predicted from them.
+"""A native model whose latest hidden rows can be read, for predictors that take them as input.
 
 The rows are those that the pass has computed anyway: to keep them costs a reference. Knows nothing of who reads them.
 """
@@ -24,7 +24,7 @@ class Observed:
 
     @property
     def width(self) -> int:
-        """Of a hidden row."""
+        """Width of a hidden row."""
         return self._model.embedding.shape[1]
 
     def new_cache(self, capacity: int) -> KvCache:

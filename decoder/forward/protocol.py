@@ -12,7 +12,7 @@ from decoder.forward.kv_cache import KvCache
 
 
 class Forward(Protocol):
-    """What computes logits. A cache is used by the one that made it."""
+    """A forward form of a model: rows in, logits out. A cache belongs to the form that made it."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty cache of `capacity` rows."""
@@ -26,11 +26,11 @@ class Forward(Protocol):
         """Appends and commits plain text, and returns the logits after its last token."""
 
 
-class Spread(Protocol):
-    """Processes that run one model together, each with a part of its weights."""
+class TensorParallelGroup(Protocol):
+    """Processes that run one model together, each with a shard of its weights."""
 
     devices: Sequence[str]
-    """Of each, for example cuda:0."""
+    """Device of each rank, for example cuda:0."""
 
     def peak_bytes(self) -> list[int]:
         """Most memory in use so far, of each."""

@@ -33,13 +33,13 @@ TRIED_TOKENS, FAR = (1, 2, 3), 1000
 
 @dataclass(frozen=True)
 class KeyTurn:
-    """How rotary keys change with their position."""
+    """Rotation of cached keys to another position."""
 
     frequencies: Float[Tensor, "R"]
     """By how much each pair of dimensions turns from one position to the next; on the host."""
     first: slice
     second: slice
-    """Where the two of each pair lie."""
+    """Indices of the two dimensions of each pair."""
 
     def __call__(self, keys: Float[Tensor, "L H S D"], by: Sequence[int]) -> Float[Tensor, "L H BS D"]:
         """The keys as they are so many positions further on: all of them for the first number, then for the next."""

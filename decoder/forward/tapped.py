@@ -49,7 +49,7 @@ class TappedNative:
 
     def __init__(self, model: NativeModel, states: LayerStates) -> None:
         self._entered: list[Tensor] = []
-        """Of the pass in progress."""
+        """Inputs of its layers in the pass in progress."""
         self._states = states
         layers = list(model.layers)
         for index in states.layers:

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from decoder.errors import ConfigError, require, shortened
-from decoder.knobs import KnobInfo, KnobName, RulesName, Turnable
+from decoder.knobs import KnobInfo, KnobName, RulesName, TunableParameters
 from decoder.methods import alg1, ar, auto, bestfirst, delayed, dynatree, fixed, hf, linear, sampling, streaming
 from decoder.methods.method import Method
 from decoder.methods.option import Option
 from decoder.sampling.settings import Sampling
 
 METHODS: dict[str, Method] = {}
-"""In the order of help texts; `register` adds one."""
+"""Methods by name, in the order of help texts; `register` adds one."""
 WHOLE = sys.maxsize
-"""Of a text of which every token must be ar's: more tokens than any has."""
+"""Value of `same_until` for a text whose every token must be ar's: more tokens than any text has."""
 
 
 def register(method: Method) -> None:
@@ -76,8 +76,8 @@ def options_of(name: RulesName) -> tuple[Option, ...]:
     return METHODS[name].options if name in METHODS else sampling.OPTIONS
 
 
-def base(name: RulesName, rules: Turnable) -> Turnable:
-    """What a parameter set is written as differing from."""
+def base(name: RulesName, rules: TunableParameters) -> TunableParameters:
+    """The values that a parameter set is written relative to."""
     return METHODS[name].base(rules) if name in METHODS else Sampling()
 
 

@@ -1,4 +1,4 @@
-"""What dynatree and auto share: parameters that decide where a tree grows, and the knobs that turn them.
+"""Parameters of adaptive trees and their knobs, shared by dynatree and auto.
 
 Names and defaults follow the DynaTree paper (section 3 and appendix A). The paper's ablations need no switches:
 adaptive breadth is off when the three branchings are equal, adaptive depth when `rho_stop` and `rho_deep` are 0,
@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 from decoder.errors import require
 from decoder.events import Limit
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KNOB_DIGITS, KNOB_GAP, KnobInfo, require_feasible
-from decoder.tree_rules import Rules, TreeRule, used_depth
+from decoder.tree_rules import Budget, Growth, History, Rules, TreeRule, used_depth
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class AdaptiveTree(Rules):
     d0: float = 5.0
     """Base depth: up to floor(d0 + 0.5) levels, a node needs only `rho_stop` to be expanded. History moves it."""
     d_max: int = 8
-    """No node is deeper."""
+    """Largest depth of a node."""
     branching: tuple[int, int, int] = (1, 2, 3)
     """Children of a node where the draft is confident, in between, unsure."""
     tau_h: float = 0.9
@@ -102,32 +102,26 @@ class AdaptiveTree(Rules):
         vars(found).update(vars(self), d0=d0, tau_h=tau_h)
         return found
 
-    def _rule(self, n_max: int, *, best: bool, by_cost: bool = False, lookup: bool = False) -> TreeRule[float]:
-        return TreeRule(
+    def _rule(self, budget: Budget) -> TreeRule:
+        narrow, middle, wide = self.branching
+        growth = Growth[float](
             deepest=self.d_max,
             stop=max(self.rho_stop, self.tau),
             deep=self.rho_deep,
             d0=self.d0,
             tau_h=self.tau_h,
             tau_l=self.tau_l,
-            narrow=self.branching[0],
-            middle=self.branching[1],
-            wide=self.branching[2],
-            n_max=n_max,
-            best=best,
-            by_cost=by_cost,
-            history=self.history,
-            window=self.window,
-            target=self.target_acceptance,
-            eta_d=self.eta_d,
-            eta_h=self.eta_h,
-            lookup=lookup,
+            narrow=narrow,
+            middle=middle,
+            wide=wide,
         )
+        history = History[float](self.history, self.window, self.target_acceptance, self.eta_d, self.eta_h)
+        return TreeRule(growth, budget, history)
 
-    def _limit(self, depth: int, chance: float) -> Limit | None:
+    def _limit(self, depth: int, probability: float) -> Limit | None:
         """The rule that refuses children to a node of this depth and path probability; None where it may grow."""
         if depth >= self.d_max:
             return "d_max"
-        if chance < max(self.rho_stop, self.tau):
+        if probability < max(self.rho_stop, self.tau):
             return "rho_stop" if self.rho_stop >= self.tau else "tau"
-        return "d0" if depth >= used_depth(self.d0) and chance < self.rho_deep else None
+        return "d0" if depth >= used_depth(self.d0) and probability < self.rho_deep else None

@@ -8,7 +8,7 @@ from decoder.knobs import KnobInfo
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.method import Method, Sweep
 from decoder.methods.option import any_knobs
-from decoder.tree_rules import MOST_NODES, TreeRule
+from decoder.tree_rules import MOST_NODES, Budget, TreeRule
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Auto(AdaptiveTree):
                  values={"off": False, "on": True}),
     )  # fmt: skip
 
-    def rule(self) -> TreeRule[float]:
+    def rule(self) -> TreeRule:
         """How trees grow, as far as costs allow."""
-        return self._rule(MOST_NODES, best=True, by_cost=True, lookup=self.lookup)
+        return self._rule(Budget(MOST_NODES, best=True, by_cost=True, lookup=self.lookup))
 
-    def limit(self, depth: int, chance: float) -> Limit:
+    def limit(self, depth: int, probability: float) -> Limit:
         """Which of these rules refused children to a leaf of this depth and path probability."""
-        return self._limit(depth, chance) or "cost"
+        return self._limit(depth, probability) or "cost"
 
 
 _KNOBS = ", ".join(knob.name for knob in Auto.knobs)

@@ -6,7 +6,7 @@ pass each, and not one by one.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from decoder.errors import require
@@ -14,10 +14,10 @@ from decoder.events import Limit
 from decoder.knobs import HIGHEST_DEPTH, KnobInfo, require_feasible
 from decoder.methods.method import N_MAX, Method, Sweep
 from decoder.methods.option import Option, whole_numbers
-from decoder.tree_rules import Rules, TreeRule, fixed_rule
+from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 MOST_CHILDREN = 32
-"""Of a node. Larger trees lose its further children, of which each is less than 1/32 as probable as the node."""
+"""Most children of a node. Larger trees lose further ones, each less than 1/32 as probable as the node."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class BestFirst(Rules):
         require(self.depth >= 1, f"the best-first tree's depth is {self.depth}; give 1 or more")
         require_feasible({"n_max": self.n_max, "the best-first tree's depth": self.depth})
 
-    def rule(self) -> TreeRule[float]:
+    def rule(self) -> TreeRule:
         """How trees grow."""
         # Before a node's child of rank N there are N - 1 better siblings and their parent: with N children a node none
         # of the best N is missing.
         children = min(self.n_max, MOST_CHILDREN)
-        return replace(fixed_rule(self.depth, 0, children, self.n_max), best=1)
+        return TreeRule(fixed_growth(self.depth, 0, children), Budget(self.n_max, best=True))
 
-    def limit(self, depth: int, chance: float) -> Limit:
+    def limit(self, depth: int, probability: float) -> Limit:
         """Which of these rules refused children to a leaf of this depth; any path is probable enough."""
-        del chance
+        del probability
         return "best_depth" if depth >= self.depth else "n_max"
 
 

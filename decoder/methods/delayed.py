@@ -15,7 +15,7 @@ from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KnobInfo, require_fe
 from decoder.methods.method import Method
 from decoder.methods.option import Option, whole_numbers
 from decoder.selector.actions import MOST
-from decoder.tree_rules import Rules, TreeRule, fixed_rule
+from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 from decoder.verify.names import COUPLED, VERIFIER_NAMES, Drafting, require_lossless
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 DRAFT_STREAM, VERIFY_STREAM = 1, 2
-"""Of coins: a verifier that shared the draft's would be biased."""
+"""Streams of the random generator: a verifier that shared the draft's would be biased."""
 USUAL_VERIFIER = "traversal"
 _VERIFIERS = (COUPLED, *(name for name in VERIFIER_NAMES if name != "block"), "block")
 """In the order of the knob: the first takes no drawn trees, the last no trees of several paths."""
@@ -82,7 +82,7 @@ class Delayed(Rules):
 
     @property
     def shape(self) -> DelayedTree:
-        """What is drawn each round; with a selector, as long as it has nothing to go by."""
+        """Shape drawn each round; with a selector, as long as the selector has nothing to choose by."""
         l1 = 0 if self.drafting == Drafting.IID else self.l1
         k = 1 if self.selects and self.verifier == "block" else self.k
         return DelayedTree(k, l1, self.l1 + self.l2 - l1)
@@ -109,14 +109,14 @@ class Delayed(Rules):
         verifier = USUAL_VERIFIER if self.verifier == COUPLED else self.verifier
         return replace(self, verifier=verifier, drafting=Drafting.DELAYED)
 
-    def rule(self) -> TreeRule[float]:
-        """Bounds of what is drawn."""
+    def rule(self) -> TreeRule:
+        """Bounds of the drawn tree."""
         shape = MOST if self.selects else self.shape
-        return fixed_rule(shape.depth, 0, shape.k, shape.most_nodes)
+        return TreeRule(fixed_growth(shape.depth, 0, shape.k), Budget(shape.most_nodes))
 
-    def limit(self, depth: int, chance: float) -> Limit:
-        """What ended a path."""
-        del depth, chance
+    def limit(self, depth: int, probability: float) -> Limit:
+        """The parameter that ended a path."""
+        del depth, probability
         return "l2" if self.shape.l2 else "l1"
 
 

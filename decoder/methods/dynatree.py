@@ -10,7 +10,7 @@ from decoder.knobs import KnobInfo, require_feasible
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.method import N_MAX, Method
 from decoder.methods.option import Option, preset, whole_numbers
-from decoder.tree_rules import TreeRule
+from decoder.tree_rules import Budget, TreeRule
 
 Selection = Literal["bfs", "best"]
 
@@ -37,13 +37,13 @@ class DynaTree(AdaptiveTree):
         require(self.selection in get_args(Selection), f"selection is {quoted(self.selection)}; give bfs or best")
         require_feasible({"n_max": self.n_max})
 
-    def rule(self) -> TreeRule[float]:
+    def rule(self) -> TreeRule:
         """How trees grow."""
-        return self._rule(self.n_max, best=self.selection == "best")
+        return self._rule(Budget(self.n_max, best=self.selection == "best"))
 
-    def limit(self, depth: int, chance: float) -> Limit:
+    def limit(self, depth: int, probability: float) -> Limit:
         """Which of these rules refused children to a leaf of this depth and path probability."""
-        return self._limit(depth, chance) or "n_max"
+        return self._limit(depth, probability) or "n_max"
 
 
 PRESETS: Mapping[str, DynaTree] = {

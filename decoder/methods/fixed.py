@@ -10,7 +10,7 @@ from decoder.events import Limit
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KnobInfo, require_feasible
 from decoder.methods.method import N_MAX, Method, Sweep
 from decoder.methods.option import Option, number, whole
-from decoder.tree_rules import Rules, TreeRule, fixed_rule
+from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,15 @@ class Fixed(Rules):
         large = {"the fixed tree's depth": self.depth, "the fixed tree's branching": self.branching}
         require_feasible({**large, "n_max": self.n_max})
 
-    def rule(self) -> TreeRule[float]:
+    def rule(self) -> TreeRule:
         """How trees grow."""
-        return fixed_rule(self.depth, self.tau, self.branching, self.n_max)
+        return TreeRule(fixed_growth(self.depth, self.tau, self.branching), Budget(self.n_max))
 
-    def limit(self, depth: int, chance: float) -> Limit:
+    def limit(self, depth: int, probability: float) -> Limit:
         """Which of these rules refused children to a leaf of this depth and path probability."""
         if depth >= self.depth:
             return "fixed_depth"
-        return "fixed_tau" if chance < self.tau else "n_max"
+        return "fixed_tau" if probability < self.tau else "n_max"
 
 
 _PARTS: Mapping[str, Callable[[str], float]] = {"depth": whole, "branching": whole, "tau": float, "n_max": whole}
@@ -69,7 +69,7 @@ def _read(shape: str) -> Mapping[str, Any]:
 
 
 def _written(fixed: Fixed) -> str:
-    """As the option takes it; the number of nodes where it is not the usual one."""
+    """Value of the option; with the number of nodes only where it is not the usual one."""
     parts = [str(fixed.depth), str(fixed.branching), number(fixed.tau)]
     return ",".join(parts if fixed.n_max == Fixed.n_max else [*parts, str(fixed.n_max)])
 

@@ -8,7 +8,7 @@ from decoder.events import Limit
 from decoder.knobs import HIGHEST_DEPTH, KnobInfo, require_feasible
 from decoder.methods.method import Method, Sweep
 from decoder.methods.option import Option
-from decoder.tree_rules import Rules, TreeRule, fixed_rule
+from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Linear(Rules):
         require(self.k >= 1, f"K is {self.k}; give 1 or more")
         require_feasible({"K": self.k})
 
-    def rule(self) -> TreeRule[float]:
+    def rule(self) -> TreeRule:
         """A chain."""
-        return fixed_rule(self.k, 0, 1, self.k)
+        return TreeRule(fixed_growth(self.k, 0, 1), Budget(self.k))
 
-    def limit(self, depth: int, chance: float) -> Limit:  # noqa: ARG002 - a chain knows one limit
+    def limit(self, depth: int, probability: float) -> Limit:  # noqa: ARG002 - a chain knows one limit
         """Its length."""
         return "k"
 

@@ -1,4 +1,4 @@
-"""What a decoding method is: its name and title, its parameters with their options, and how it decodes one text.
+"""A decoding method: name, title, parameters with their options, and how it opens a session.
 
 Everything else that knows methods (race, command line, settings, screen) reads it from here. Knows none by name.
 """
@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from decoder.knobs import HIGHEST_NODES, KnobInfo, RulesName, Turnable
+from decoder.knobs import HIGHEST_NODES, KnobInfo, RulesName, TunableParameters
 from decoder.methods.option import Option, nearest
+from decoder.session.knob_state import KnobState
 from decoder.tree_rules import Rules
 
 if TYPE_CHECKING:
@@ -25,19 +26,14 @@ N_MAX = KnobInfo(
 
 
 class Run(Protocol):
-    """What a method reads of a run."""
+    """The part of a run's configuration that a method reads."""
 
     @property
     def max_new_tokens(self) -> int:
-        """Where a text ends at the latest."""
+        """Most new tokens of a text."""
 
-    def rules(self, name: RulesName) -> Turnable:
+    def rules(self, name: RulesName) -> TunableParameters:
         """One of the parameter sets."""
-
-
-def by_rules(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Turnable | None) -> "Session":
-    """Decodes by drafted trees that grow as the parameters say; without parameters nothing is drafted."""
-    return engine.session(prompt_ids, max_new_tokens, rules if isinstance(rules, Rules) else None)
 
 
 @dataclass(frozen=True)
@@ -52,25 +48,26 @@ class Sweep:
     changes: Callable[..., Mapping[str, Any]]
     """The numbers of a group -> the parameters that they set."""
     label: Callable[..., str] = lambda *group: "x".join(map(str, group))
-    """The numbers of a group -> what tells that setting apart."""
+    """The numbers of a group -> label of that setting."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """How one method is called, described, set and opened."""
+    """Name, description, parameters and session of one method."""
 
     name: str
     title: str
     """One line for help texts."""
-    own: Turnable | None = None
+    own: TunableParameters | None = None
     """Its parameters as they usually are; None where it has none of its own."""
     obeys: RulesName | None = None
     """The method whose parameters it obeys instead."""
     options: tuple[Option, ...] = ()
-    """Of the command line, in the order in which a command line is written."""
-    presets: Mapping[str, Turnable] = field(default_factory=dict)
+    """Command-line options, in the order in which a command line is written."""
+    presets: Mapping[str, TunableParameters] = field(default_factory=dict)
     """Named values of its parameters, those that hold by default first."""
-    opened: Open = by_rules
+    opened: Open | None = None
+    """None: it decodes by drafted trees that grow as its parameters say; without parameters nothing is drafted."""
     races: bool = False
     """Whether it races where no methods are named."""
     root_is_drafted: bool = False
@@ -100,12 +97,15 @@ class Method:
 
     def open(self, engine: "Engine", prompt_ids: Sequence[int], run: Run) -> "Session":
         """A session that has read nothing yet."""
-        return self.opened(engine, prompt_ids, run.max_new_tokens, run.rules(self.rules) if self.rules else None)
+        rules = run.rules(self.rules) if self.rules else None
+        if self.opened:
+            return self.opened(engine, prompt_ids, run.max_new_tokens, rules)
+        return engine.session(prompt_ids, run.max_new_tokens, KnobState(rules) if isinstance(rules, Rules) else None)
 
     def parameters(self, run: Run) -> dict[str, Any]:
         """All its parameters, as a recording keeps them."""
         return asdict(run.rules(self.rules)) if self.rules else {}
 
-    def base(self, rules: Turnable) -> Turnable:
-        """What parameters are written as differing from: the nearest preset, or the usual ones."""
+    def base(self, rules: TunableParameters) -> TunableParameters:
+        """The values that parameters are written relative to: the nearest preset, or the usual ones."""
         return self.presets[nearest(self.presets, rules)] if self.presets else self.own or rules

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from decoder.errors import ConfigError, quoted
-from decoder.knobs import KnobInfo, Turnable
+from decoder.knobs import KnobInfo, TunableParameters
 
 LARGEST_WHOLE = 2**53
-"""No event carries a larger number."""
+"""Largest whole number of an event."""
 Kind = type[bool] | type[int] | type[float] | type[str]
 
 
@@ -29,9 +29,9 @@ class Option:
     write: Callable[[Any], str] | None = None
     """Parameters -> what is typed to have them. None: the one that it sets."""
     choices: tuple[str, ...] = ()
-    """What a shell completes."""
+    """Values that a shell completes."""
     default: str | None = None
-    """What holds where it is not given, unless that is a method's usual parameters."""
+    """Value where it is not given, unless that is a method's usual parameters."""
     instead: Mapping[str, str] = field(default_factory=dict)
     """What to do instead of giving certain texts that are no such value."""
     rank: int = 0
@@ -51,8 +51,8 @@ class Option:
         """The parameters as they were given; raises ConfigError where they cannot be read."""
         return self.read(given) if self.read else {self.parameters[0]: given}
 
-    def value(self, rules: Turnable) -> Any:
-        """What is given to have these parameters."""
+    def value(self, rules: TunableParameters) -> Any:
+        """The option's value for these parameters."""
         if self.write:
             return self.write(rules)
         found = getattr(rules, self.parameters[0])
@@ -93,7 +93,7 @@ def whole_numbers(flag: str, text: str, *, example: str) -> tuple[int, ...]:
     raise ConfigError(f"{flag} is {quoted(text)}; give {count} whole numbers, for example {example}")
 
 
-def preset(presets: Mapping[str, Turnable], help_: str) -> Option:
+def preset(presets: Mapping[str, TunableParameters], help_: str) -> Option:
     """The option that names values of all parameters to begin with."""
     names = tuple(presets)
     sets = tuple(vars(presets[names[0]]))
@@ -108,17 +108,17 @@ def preset(presets: Mapping[str, Turnable], help_: str) -> Option:
     )
 
 
-def nearest(presets: Mapping[str, Turnable], rules: Turnable) -> str:
+def nearest(presets: Mapping[str, TunableParameters], rules: TunableParameters) -> str:
     """The preset that fewest parameters differ from."""
     return min(presets, key=lambda name: len(differing(rules, presets[name])))
 
 
-def differing(one: Turnable, other: Turnable) -> set[str]:
+def differing(one: TunableParameters, other: TunableParameters) -> set[str]:
     """Parameters in which two sets differ."""
     return {name for name, value in vars(one).items() if value != vars(other)[name]}
 
 
-def any_knobs(name: str, help_: str, usual: Turnable, *, example: str, rank: int = 0) -> Option:
+def any_knobs(name: str, help_: str, usual: TunableParameters, *, example: str, rank: int = 0) -> Option:
     """An option that sets any knobs of a method: KNOB=X,..; several may be possible only beside each other."""
     known = {knob.name: knob for knob in usual.knobs}
 
@@ -132,7 +132,7 @@ def any_knobs(name: str, help_: str, usual: Turnable, *, example: str, rank: int
             values[knob] = _knob_value(known[knob], value, f"--{name} has {quoted(part)}")
         return vars(usual.with_knobs(values))
 
-    def write(rules: Turnable) -> str:
+    def write(rules: TunableParameters) -> str:
         changed = [knob for knob in known.values() if rules.knob(knob.name) != usual.knob(knob.name)]
         return ",".join(f"{knob.name}={_knob_text(knob, rules.knob(knob.name))}" for knob in changed)
 

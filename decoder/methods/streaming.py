@@ -15,6 +15,7 @@ from decoder.knobs import HIGHEST_DEPTH, KnobInfo
 from decoder.methods.linear import Linear
 from decoder.methods.method import Method, Sweep
 from decoder.methods.option import Option, whole_numbers
+from decoder.session.knob_state import KnobState
 from decoder.tree_rules import Rules, TreeRule
 
 if TYPE_CHECKING:
@@ -43,23 +44,21 @@ class Streaming(Rules):
 
     @property
     def chain(self) -> Linear:
-        """What is drafted."""
+        """Parameters of the drafted chain."""
         return Linear(self.k)
 
-    def rule(self) -> TreeRule[float]:
+    def rule(self) -> TreeRule:
         """A chain."""
         return self.chain.rule()
 
-    def limit(self, depth: int, chance: float) -> Limit:
+    def limit(self, depth: int, probability: float) -> Limit:
         """Its length."""
-        return self.chain.limit(depth, chance)
+        return self.chain.limit(depth, probability)
 
 
 def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Streaming) -> "Session":
-    from decoder.session.knob_state import KnobState
-
-    streaming = replace(engine, pair=engine.pair.streaming(rules.sinks, rules.window))
-    return streaming.host_session(prompt_ids, max_new_tokens, KnobState(rules))
+    streaming = replace(engine, pair=engine.pair.streaming(rules.sinks, rules.window), slots=None)
+    return streaming.session(prompt_ids, max_new_tokens, KnobState(rules))
 
 
 def _same_until(parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:

@@ -69,7 +69,7 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell =
 
 
 def known_traits(name: str, device: torch.device, dtype: torch.dtype, tell: Tell) -> Traits | None:
-    """What a checkpoint that is read without transformers tells; None where it is not understood."""
+    """Traits of a checkpoint that is read without transformers; None where it is not understood."""
     arch = known_architecture(name)
     if arch is None:
         return None
@@ -105,4 +105,4 @@ def _run_on_device(model: LanguageModel) -> None:
 
 
 _hf = functools.partial(imported, "decoder.models.hf_checkpoints")
-"""What reads everything else."""
+"""The module that reads all other checkpoints."""

@@ -48,7 +48,7 @@ SIBLINGS = 32
 precision too; off by one would pass for rounding."""
 TEXT, FIRST, SECOND, THIRD = (1, 2, 3), 4, 5, 6
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD)
-"""Tokens of the probe: a text, and what its tree goes on with."""
+"""Tokens of the probe: a text, and the paths of its tree."""
 PASSED = 2
 """Tokens. The shortest text of the probe has more, so a family whose window is so small computes it as a long text."""
 
@@ -206,7 +206,7 @@ def _check_beyond(model: LanguageModel) -> None:
     try:
         text = _text(model)
     except PairError:
-        return  # What has no such size in any model says nothing of this one.
+        return  # Plain text fails too, so the failure says nothing about trees.
     if text.isfinite().all():
         _agree(model, _tree(model), text)
 
@@ -232,13 +232,13 @@ def _by_module(model: LanguageModel, tokens: Sequence[int], **given: Any) -> Ten
 def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> Tensor:
     """What an attempt gives; where it fails, `fault` says in plain words what the model lacks."""
     try:
-        # On the host: a device tells what was wrong only when it is waited for.
+        # On the host: a device reports an error only when it is waited for.
         return attempt().cpu()
     except torch.OutOfMemoryError as error:
         raise DeviceError(
             f"the memory of {model.device} is full with {model.name}; choose a smaller model, or --dtype float16"
         ) from error
-    except Exception as error:  # each family fails in its own way at what it does not know
+    except Exception as error:  # each family has its own error for unsupported inputs
         raise _no_tree(model, fault) from error
 
 

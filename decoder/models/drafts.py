@@ -1,4 +1,4 @@
-"""What a named draft is, before models are loaded: a whole model, an EAGLE-3 head, or lookups; and who needs the first.
+"""Kind of a named draft before models are loaded: a whole model, an EAGLE-3 head, or lookups; and who needs a model.
 
 Reads no weights.
 """

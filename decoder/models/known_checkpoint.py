@@ -20,7 +20,7 @@ from decoder.models.known_config import Count, Known, Number, Token, architectur
 from decoder.models.load_progress import Share, Tell
 
 UNUSED = re.compile(r"(rotary_emb\.inv_freq|attention\.(masked_)?bias)$")
-"""What older checkpoints hold beside their weights."""
+"""Names of buffers that older checkpoints hold beside their weights."""
 OLD_HEAD = {"gpt_neox": "embed_out.weight"}
 FILES = {"F64", "F32", "F16", "BF16"}
 """Dtypes of weights in files."""
@@ -54,13 +54,13 @@ class Ends(msgspec.Struct, frozen=True):
 
 
 class Index(msgspec.Struct, frozen=True):
-    """Which weights are in which file."""
+    """File of each weight."""
 
     weight_map: dict[str, str]
 
 
 def known_architecture(name: str) -> Architecture | None:
-    """What the configuration of a hub id or folder says."""
+    """The configuration of a hub id or folder."""
     # Beside an adapter, weights are not all there is of a model.
     return None if _file(name, "adapter_config.json") else architecture(content_of(name, "config.json") or b"")
 
@@ -90,7 +90,7 @@ class Weights(Mapping[str, Tensor]):
         self._share.reached(len(self._read))
         self._read.add((path, there))
         with safe_open(path, "pt") as file:
-            # A copy: what is read lies in the file, which somebody may change.
+            # A copy: the tensor maps the file, which another process may change.
             weight: Tensor = file.get_tensor(there).to(self._dtype, copy=True)
         return weight.to(self._device)
 
@@ -146,7 +146,7 @@ def weight_files(name: str) -> list[Path]:
 
 
 def content_of(name: str, part: str) -> bytes | None:
-    """What a file says; None where there is none."""
+    """Contents of a file; None where there is none."""
     path = _file(name, part)
     return path.read_bytes() if path else None
 

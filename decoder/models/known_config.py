@@ -31,7 +31,7 @@ class Rope(Known, frozen=True):
 
     rope_type: str | None = None
     type: str | None = None
-    """What `rope_type` was called before."""
+    """Earlier name of `rope_type`."""
     rope_theta: Number | None = None
     partial_rotary_factor: Share | None = None
     factor: Number | None = None
@@ -53,10 +53,10 @@ class Model(Known, frozen=True, kw_only=True, tag_field="model_type"):
     tie_word_embeddings: bool = False
     rope_parameters: Rope | None = None
     rope_scaling: Rope | None = None
-    """What `rope_parameters` was called before."""
+    """Earlier name of `rope_parameters`."""
     dtype: Dtype | None = None
     torch_dtype: Dtype | None = None
-    """What `dtype` was called before."""
+    """Earlier name of `dtype`."""
     bos_token_id: Token | None = None
     eos_token_id: Token | list[Token] | None = None
     pad_token_id: Token | None = None

@@ -1,4 +1,4 @@
-"""How far a model has come on its way into memory: what is downloaded, which weights are read."""
+"""Progress of loading a model: downloaded bytes, weights read."""
 
 import threading
 import time

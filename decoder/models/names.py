@@ -1,4 +1,4 @@
-"""What may be named as a draft, and who cannot do without a model: for command lines, which are read without torch."""
+"""Names that may stand for a draft, and who needs a model: for command lines, which are read without torch."""
 
 from decoder.errors import ConfigError, require
 

@@ -26,7 +26,7 @@ class Pair:
     context: int
     """Tokens that the models can hold."""
     head: Head | None = None
-    """What drafts from the target's own states, in place of a draft model."""
+    """EAGLE-3 head, in place of a draft model."""
 
     def known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
         """Logits without the ids that only one of the models has."""
@@ -77,7 +77,7 @@ class Pair:
 
     @property
     def device(self) -> str:
-        """Where it runs, for example cuda:0."""
+        """Device of the target, for example cuda:0."""
         return str(self.target.device)
 
     @property

@@ -16,7 +16,7 @@ from decoder.models.known_config import Known, Number, decoded
 
 
 class TextTokenizer(Protocol):
-    """What the engine uses of a tokenizer; the library's own types are wider."""
+    """The interface of a tokenizer to the engine; the library's own types are wider."""
 
     chat_template: Any
 

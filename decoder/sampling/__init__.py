@@ -1,1 +1,1 @@
-"""How tokens are sampled: temperature and truncation, and noise that is the same for whoever asks."""
+"""Sampling: temperature, truncation, and noise that is a function of seed and position alone."""

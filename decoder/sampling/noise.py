@@ -18,13 +18,13 @@ from torch import Tensor
 Integers = TypeVar("Integers", NDArray[np.int64], Tensor)
 """int64 of either library, which both wrap around."""
 TokenNoise: TypeAlias = Callable[[int, Sequence[int]], Sequence[float]]
-"""(position, tokens) -> what coupled sampling adds to the logarithm of each token's probability there."""
+"""(position, tokens) -> noise that coupled sampling adds to each token's log-probability there."""
 BITS = 52
-"""Of a uniform. With one bit more, half a step under 1 would round to 1."""
+"""Bits of a uniform number. With one bit more, half a step under 1 would round to 1."""
 
 
 def signed(number: int) -> int:
-    """What the lowest 64 bits of a number are as int64."""
+    """The lowest 64 bits of a number as int64."""
     lowest = number % (1 << 64)
     return lowest - (1 << 64) if lowest >> 63 else lowest
 

@@ -1,14 +1,14 @@
 """The noise and settings of one text where a graph reads them: nothing is captured anew for other ones.
 
-What `decoder.sampling.perturbation` computes by position, here in tensors of fixed shape. Knows no models and no trees.
+What `decoder.sampling.gumbel_noise` computes by position, here in tensors of fixed shape. Knows no models and no trees.
 """
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from decoder.sampling.gumbel_noise import SHARPNESS, truncated
 from decoder.sampling.noise import gumbel_of, signed, streams
-from decoder.sampling.perturbation import SHARPNESS, truncated
 from decoder.sampling.settings import Schedule
 
 
@@ -19,7 +19,7 @@ class DeviceSampling:
         """Takes the number of positions."""
         self._positions = torch.arange(capacity, device=device)
         self._streams: Int[Tensor, S] = torch.zeros_like(self._positions)
-        """Of the seed's noise."""
+        """Noise streams of the seed, by position."""
         self._temperature: Float[Tensor, S] = torch.zeros(capacity, device=device)
         self._ranks: Float[Tensor, S] = torch.zeros(capacity, device=device)
         self._share: Float[Tensor, S] = torch.zeros(capacity, dtype=torch.float64, device=device)
@@ -45,7 +45,7 @@ class DeviceSampling:
         return noise * self._temperature.index_select(0, positions)[:, None]
 
     def sharpness(self, positions: Int[Tensor, "D"]) -> Float[Tensor, "D"]:
-        """What scores are multiplied by to be logits of chances; 1 where nothing is random."""
+        """Factor from perturbed scores to logits of probabilities; 1 where decoding is greedy."""
         return self._sharpness.index_select(0, positions)
 
     def kept(self, logits: Float[Tensor, "N V"], positions: Int[Tensor, "N"]) -> Bool[Tensor, "N V"]:

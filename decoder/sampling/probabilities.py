@@ -1,4 +1,4 @@
-"""What tokens are drawn from: softmax over the temperature, truncated and renormalised, one setting a row."""
+"""Sampling distributions: softmax over the temperature, truncated and renormalised, one setting a row."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.sampling.perturbation import kept
+from decoder.sampling.gumbel_noise import kept
 from decoder.sampling.settings import Sampling
 
 LEAST_TEMPERATURE = 1e-3

@@ -1,4 +1,4 @@
-"""How the target's tokens are chosen: temperature, top-k, top-p, and from which position on. Knows no models."""
+"""Sampling settings: temperature, top-k, top-p, and the positions from which they hold. Knows no models."""
 
 import math
 from bisect import bisect_right
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from decoder.errors import require
-from decoder.knobs import KnobInfo, Turnable
+from decoder.knobs import KnobInfo, TunableParameters
 
 SAMPLING = "sampling"
 """The parameter set that all methods share, beside their own."""
 HIGHEST_TEMPERATURE = 2.0
 LEAST_TOP_P = 0.05
-"""As far as the knob goes; the option may be smaller."""
+"""Lower end of the knob; the option may be smaller."""
 
 
 @dataclass(frozen=True)
-class Sampling(Turnable):
-    """What tokens are drawn from: softmax of the target's logits over the temperature, truncated, renormalised."""
+class Sampling(TunableParameters):
+    """Sampling distribution: softmax of the target's logits over the temperature, truncated, renormalised."""
 
     temperature: float = 0.0
     """0 is greedy: the most probable token."""
@@ -64,7 +64,7 @@ class Sampling(Turnable):
 
 
 class Schedule:
-    """Which settings are in force at which position of a text.
+    """Sampling settings by position of a text.
 
     All methods of a run share it. What the user turns is in force from one position on for all of them, those that have
     not come so far included: their texts stay the same.
@@ -79,7 +79,7 @@ class Schedule:
 
     @property
     def latest(self) -> Sampling:
-        """What was put in force last."""
+        """The settings put in force last."""
         return self._settings[-1]
 
     def greedy_from(self, position: int) -> bool:

@@ -13,13 +13,13 @@ from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.models.pair import Pair
-from decoder.sampling.chances import DraftChances
-from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.draft_probabilities import DraftProbabilities
+from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.session.host import HostRounds
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome
 from decoder.tree import TokenTree
-from decoder.tree_rules import Rules, TreeRule
+from decoder.tree_rules import Budget, Rules, TreeRule
 from decoder.verify.coupled import Coupled
 
 
@@ -34,12 +34,12 @@ class Algorithm1Session(HostRounds):
         prompt_ids: Sequence[int],
         max_new_tokens: int,
         rules: Rules,
-        perturbation: Perturbation,
-        chances: DraftChances,
+        noise: GumbelNoise,
+        probabilities: DraftProbabilities,
     ) -> None:
         self._parameters = KnobState(rules)
-        super().__init__(pair, prompt_ids, max_new_tokens, self._parameters, Coupled(perturbation))
-        self.drafter = ModelDrafter(DraftPasses(pair.draft_model, pair.vocabulary, self._longest), chances)
+        super().__init__(pair, prompt_ids, max_new_tokens, self._parameters, Coupled(noise))
+        self.drafter = ModelDrafter(DraftPasses(pair.draft_model, pair.vocabulary, self._longest), probabilities)
         self._reserve()
         self._next_choice = -1
         """The target's own token after the text."""
@@ -52,14 +52,14 @@ class Algorithm1Session(HostRounds):
         self._rebuild(self.text[-1:])
 
     def _reserve(self) -> None:
-        rows = self._longest + 2 + int(self._rule().n_max)
+        rows = self._longest + 2 + self._rule().budget.n_max
         self.target_cache.reserve(rows)
         self.drafter.reserve(rows)
 
-    def _rule(self) -> TreeRule[float]:
+    def _rule(self) -> TreeRule:
         # The root is a drafted node here and takes one place of the budget.
         rule = self._parameters.rule
-        return replace(rule, n_max=rule.n_max - 1, best=0)
+        return replace(rule, budget=Budget(rule.budget.n_max - 1))
 
     def _propose(self) -> Proposal:
         before = self.drafter.passes.count

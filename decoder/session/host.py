@@ -23,46 +23,30 @@ from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.forward.layer_states import LayerStates
 from decoder.models.pair import Pair
-from decoder.sampling.chances import DraftChances
-from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
-from decoder.verify.coupled import Coupled
-from decoder.verify.greedy import Greedy
 from decoder.verify.verifier import Verifier
 
 
-def model_session(
-    pair: Pair,
-    prompt_ids: Sequence[int],
-    max_new_tokens: int,
-    knobs: KnobState | None,
-    sizes: TreeSizeController | None = None,
-    perturbation: Perturbation | None = None,
-    chances: DraftChances | None = None,
-) -> "HostSession":
-    """A text that the pair's draft drafts for; without knobs nothing is drafted, without sizes rules decide.
+def with_drafter(
+    pair: Pair, longest: int, probabilities: DraftProbabilities, sizes: TreeSizeController | None
+) -> tuple[Pair, Proposer]:
+    """The draft for a text of at most `longest` tokens, and the pair whose target shows an EAGLE-3 head its states.
 
-    Greedy, or sampled under a perturbation, which the draft knows unless it goes by other chances.
+    It drafts by these probabilities, as many nodes as `sizes` chooses; None: as many as the rules allow.
     """
-    proposer: Proposer | None = None
-    if knobs:
-        pair, passes = _drafting(pair, len(prompt_ids) + max_new_tokens)
-        known = chances or perturbation
-        model = ModelDrafter(passes, known) if passes else None
-        proposer = AutoDrafter(sizes, model, known) if sizes else model or LookupDrafter(known)
-    verifier = Coupled(perturbation) if perturbation else Greedy()
-    return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, verifier)
-
-
-def _drafting(pair: Pair, longest: int) -> tuple[Pair, Passes | None]:
-    """What drafts beside the past of a text of so many tokens, and the pair whose target shows it what it must see."""
-    if pair.head:
-        states = LayerStates(pair.head.layers)
-        return replace(pair, target=pair.target.tapped(states)), Eagle3Passes(pair.head, longest, states)
-    return pair, DraftPasses(pair.draft, pair.vocabulary, longest) if pair.draft else None
+    passes: Passes | None = None
+    if head := pair.head:
+        states = LayerStates(head.layers)
+        pair = replace(pair, target=pair.target.tapped(states))
+        passes = Eagle3Passes(head, longest, states)
+    elif pair.draft:
+        passes = DraftPasses(pair.draft, pair.vocabulary, longest)
+    model = ModelDrafter(passes, probabilities) if passes else None
+    return pair, AutoDrafter(sizes, model, probabilities) if sizes else model or LookupDrafter(probabilities)
 
 
 class HostRounds(ABC):
@@ -155,11 +139,11 @@ class HostRounds(ABC):
 
     @abstractmethod
     def _read(self) -> None:
-        """Takes in the prompt."""
+        """Reads the prompt into the caches."""
 
     @abstractmethod
     def _reserve(self) -> None:
-        """Makes room for the text and a tree of the rules in force."""
+        """Reserves cache rows for the text and a tree of the rules in force."""
 
     @abstractmethod
     def _propose(self) -> Proposal:
@@ -167,11 +151,11 @@ class HostRounds(ABC):
 
     @abstractmethod
     def _accept(self, tree: TokenTree, path: list[int], bonus: int) -> tuple[list[int], list[int]]:
-        """The nodes that stay, and the tokens that the round brings, by what the verifier has said."""
+        """Accepted nodes and new tokens, from the verifier's path and bonus token."""
 
     @abstractmethod
     def _commit(self, outcome: Outcome) -> None:
-        """Makes the round's tokens text."""
+        """Commits the round's tokens to the caches and the text."""
 
 
 class HostSession(HostRounds):
@@ -199,7 +183,7 @@ class HostSession(HostRounds):
 
     def _reserve(self) -> None:
         # The draft makes more where it tries more.
-        rows = self._longest + 1 + int(self._knobs.rule.n_max if self._knobs else 0)
+        rows = self._longest + 1 + (self._knobs.rule.budget.n_max if self._knobs else 0)
         self.target_cache.reserve(rows)
         if self.proposer:
             self.proposer.reserve(rows)

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from decoder.events import Knobs
-from decoder.knobs import KnobName, Turnable
+from decoder.knobs import KnobName, TunableParameters
 from decoder.session.steering import Turn
 from decoder.tree_rules import Rules, TreeRule, adapted, used_depth
 
 NOTED_STEP = 0.01
 """History's tau_h is written as an event when it has moved this far."""
 
-R = TypeVar("R", bound=Turnable)
+R = TypeVar("R", bound=TunableParameters)
 
 
 @runtime_checkable
@@ -49,11 +49,11 @@ class KnobState:
         self._noted: dict[KnobName, float] = {}
         """The knobs that history moves, as events report them."""
         if isinstance(rules, MovedByHistory):
-            rule = rules.rule()
-            self._noted = {"d0": rule.d0, "tau_h": rule.tau_h}
+            growth = rules.rule().growth
+            self._noted = {"d0": growth.d0, "tau_h": growth.tau_h}
 
     @property
-    def rule(self) -> TreeRule[float]:
+    def rule(self) -> TreeRule:
         """How trees grow under the values in force."""
         if self._rule[0] is not self.rules:
             self._rule = self.rules, self.rules.rule()
@@ -62,8 +62,8 @@ class KnobState:
     @property
     def adaptive(self) -> Knobs | None:
         """The exact values in force, for an adaptive tree."""
-        rule = self.rule
-        return Knobs(rule.tau_h, rule.tau_l, rule.d0) if self._noted else None
+        growth = self.rule.growth
+        return Knobs(growth.tau_h, growth.tau_l, growth.d0) if self._noted else None
 
     def apply(self, turns: tuple[Turn, ...]) -> list[Turn]:
         """Puts the new ones of the user's turns in force, as far as these rules have such knobs, before a round."""
@@ -79,17 +79,17 @@ class KnobState:
         """
         if not isinstance(self.rules, MovedByHistory):
             return []
-        rule = self.rule
+        history = self.rule.history
         self._depth_acceptances.append(depth_acceptance)
-        latest = self._depth_acceptances[-int(rule.window) :]
-        if not rule.history or len(latest) < rule.window:
+        latest = self._depth_acceptances[-int(history.window) :]
+        if not history.enabled or len(latest) < history.window:
             return []
-        self.rules = self.rules.moved(*adapted(rule, math.fsum(latest) / rule.window))
+        self.rules = self.rules.moved(*adapted(self.rule.growth, history, math.fsum(latest) / history.window))
         turns = []
-        rule = self.rule
-        if used_depth(rule.d0) != used_depth(self._noted["d0"]):
+        growth = self.rule.growth
+        if used_depth(growth.d0) != used_depth(self._noted["d0"]):
             turns.append(self._note("d0"))
-        if abs(rule.tau_h - self._noted["tau_h"]) >= NOTED_STEP:
+        if abs(growth.tau_h - self._noted["tau_h"]) >= NOTED_STEP:
             turns.append(self._note("tau_h"))
         return turns
 

@@ -1,4 +1,4 @@
-"""What every decoding method gives the race: a session that decodes one text round by round, and what a round did."""
+"""The session protocol: a method decodes one text round by round and returns the outcome of each round."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ def _nothing() -> None:
 
 @dataclass
 class Outcome:
-    """What one round has done so far. None: not done yet, or this method cannot know."""
+    """Outcome of one round so far. None: not done yet, or unknown to this method."""
 
     tree: TokenTree
     accepted: list[int] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Outcome:
     draft_forwards: int | None = None
     knobs: Knobs | None = None
     rules: Rules | None = None
-    """Under which the tree was drafted; None for a method without a tree."""
+    """Rules that the tree was drafted under; None for a method without a tree."""
     room: int = 0
     """Levels that the context left room for."""
     turned_before: list[Turn] = field(default_factory=list)
@@ -42,9 +42,9 @@ class Outcome:
     stalled_s: float = 0.0
     """See `Round`; whoever asked for the round finds it out."""
     shape: DelayedTree | None = None
-    """As the tree was drawn; None of one that is not drawn."""
+    """Shape of a drawn tree; None for a deterministic one."""
     statistics: Callable[[], Verification | None] = _nothing
-    """What the distributions of a sampled round say of it: computed when asked, before the next round."""
+    """Statistics of a sampled round; computed on demand, before the next round."""
 
 
 AtStage = Callable[[Literal["drafted", "verified"], Outcome], float]
@@ -58,6 +58,10 @@ def go_on(_stage: str, _outcome: Outcome) -> float:
 
 class Session(Protocol):
     """One method decoding one text."""
+
+    @property
+    def text(self) -> Sequence[int]:
+        """Token ids of the prompt and of all committed tokens."""
 
     def prefill(self) -> float:
         """Reads the prompt; returns the seconds it took."""
@@ -95,7 +99,7 @@ class TokenLimit:
         self._left = max_new_tokens
 
     def cut(self, tokens: Sequence[int]) -> tuple[list[int], Reason | None]:
-        """The tokens that still belong to the text, and why it ends with them if it does."""
+        """The tokens up to the end of the text, and why it ends with them if it does."""
         kept = list(tokens[: self._left])
         end = next((index for index, token in enumerate(kept) if token in self._eos), None)
         if end is not None:

@@ -1,4 +1,4 @@
-"""How the processes of one target reach each other: torch.distributed, set up once for the whole process.
+"""Communication between the ranks of one target: torch.distributed, set up once for the whole process.
 
 Messages go over CPU memory on every device, through groups of their own, and wait as long as the user does. Knows
 nothing of what they say.
@@ -54,7 +54,7 @@ class Channel:
                 dist.broadcast(torch.from_numpy(part), 0, group=self._words)
 
     def receive(self) -> Words:
-        """What the leader tells next, however long it takes to; called by followers alone."""
+        """The leader's next message, however long it takes; called by followers alone."""
         frame = self._received(FRAME)
         return unframed(frame, self._received(left_over(frame)))
 

@@ -34,7 +34,7 @@ class Leader:
 
     def __init__(self, own: Forward, channel: Channel, devices: Sequence[str]) -> None:
         self.devices = devices
-        """Of each rank."""
+        """Device of each rank."""
         self._own = own
         self._channel = channel
         self._numbers = itertools.count()
@@ -84,7 +84,7 @@ class Leader:
         return self._together(ask)
 
     def _together(self, work: Callable[[], Result]) -> Result:
-        """Does what every rank takes part in; nothing more where that has failed once."""
+        """Runs work that every rank takes part in; none after a failure."""
         if self._fault:
             raise self._fault
         try:

@@ -1,4 +1,4 @@
-"""What the leader tells its followers, as 64-bit integers: pickled objects would take longer than a small pass.
+"""Messages of the leader to its followers, as 64-bit integers: pickling would take longer than a small pass.
 
 A pass is told with all that its cache must be before it, so that no operation on a cache is told by itself and none can
 be forgotten. Knows neither processes nor models.

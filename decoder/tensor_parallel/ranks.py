@@ -22,7 +22,7 @@ class Ranks:
     rank: int
     """0 leads."""
     count: int
-    """Of all machines."""
+    """Number of ranks on all machines."""
     local: int
     """Its number on this machine, and that of its device."""
     local_count: int
@@ -34,7 +34,7 @@ class Ranks:
         return self.rank == 0
 
     def variables(self) -> dict[str, str]:
-        """The same as torchrun would tell it."""
+        """Environment variables of this rank, as torchrun sets them."""
         told = (self.rank, self.count, self.local, self.local_count)
         return dict(zip(VARIABLES, map(str, told), strict=True))
 

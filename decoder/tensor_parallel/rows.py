@@ -35,7 +35,7 @@ class ToldCache(KvCache):
 
 
 def follow(cache: KvCache, capacity: int, used: int, moved: Sequence[tuple[int, int]]) -> None:
-    """Makes a follower's cache, as the previous pass left it, what the leader's is before the next."""
+    """Brings a follower's cache from its state after the previous pass to the leader's before the next."""
     cache.reserve(capacity)
     if moved:
         rows, origins = (torch.tensor(numbers, device=cache.store.device) for numbers in zip(*moved, strict=True))

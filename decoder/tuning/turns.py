@@ -32,7 +32,7 @@ class Turns:
         self._engine = engine
         self._config = config
         self._passages = passages
-        self._judge = Judge(engine.pair.target, engine.perturbation())
+        self._judge = Judge(engine.pair.target, engine.gumbel_noise())
         self._random = Random(config.seed)
         self._warm: set[Setting] = set()
         self._attempts = attempts

@@ -1,1 +1,1 @@
-"""Deciding which drafted tokens stay: pure functions of the tree and what the target says."""
+"""Verification of draft trees: pure functions of the tree and the target's logits."""

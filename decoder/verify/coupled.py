@@ -12,36 +12,36 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.events import Verification
+from decoder.sampling.gumbel_noise import OUTSIDE, GumbelNoise
 from decoder.sampling.on_device import DeviceSampling
-from decoder.sampling.perturbation import OUTSIDE, Perturbation
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
 from decoder.tree import TokenTree
 from decoder.verify.greedy import Greedy, accept
 from decoder.verify.statistics import of_tokens
-from decoder.verify.verifier import Chances, DeviceVerifier
+from decoder.verify.verifier import DeviceVerifier, Probabilities
 
 
 @dataclass(frozen=True)
 class Coupled:
     """A `Verifier` of one text."""
 
-    perturbation: Perturbation
+    noise: GumbelNoise
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """See `Verifier`."""
-        if self.perturbation.greedy_from(first):
+        if self.noise.greedy_from(first):
             return Greedy().verify(tree, logits, first)
-        return accept(tree, self.perturbation.chooser(logits, [first + depth for depth in tree.depths]))
+        return accept(tree, self.noise.chooser(logits, [first + depth for depth in tree.depths]))
 
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
     ) -> Verification | None:
         """See `Verifier`."""
-        if self.perturbation.greedy_from(first):
+        if self.noise.greedy_from(first):
             return None
         nodes = [0, *path][: len(committed)]
-        settings = [self.perturbation.sampling(first + tree.depths[node]) for node in nodes]
+        settings = [self.noise.sampling(first + tree.depths[node]) for node in nodes]
         return of_tokens(probabilities(logits[nodes], settings), committed)
 
 
@@ -59,7 +59,7 @@ class CoupledOnDevice:
         positions: Int[Tensor, "D"],
         levels: Int[Tensor, "N"],
     ) -> Int[Tensor, "N"]:
-        """See `DeviceVerifier`; in float32, as `Perturbation.choices`."""
+        """See `DeviceVerifier`; in float32, as `GumbelNoise.choices`."""
         rows, depths = logits.float(), (levels - 1).clamp(min=0)
         scores = rows + sampling.noise(positions, rows.shape[1]).index_select(0, depths)
         if self.truncates:
@@ -67,8 +67,8 @@ class CoupledOnDevice:
             scores = scores.masked_fill(~kept, -torch.inf)
         return scores.argmax(-1)
 
-    def chances(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> Chances:
-        """See `DeviceVerifier`, and `Perturbation.chances`."""
+    def probabilities(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> Probabilities:
+        """See `DeviceVerifier`, and `GumbelNoise.probabilities`."""
         noise, sharpness = sampling.noise(positions, vocabulary), sampling.sharpness(positions)
 
         def at_depth(logits: Float[Tensor, "W V"], depth: int) -> Float[Tensor, "W V"]:

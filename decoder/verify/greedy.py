@@ -28,7 +28,7 @@ class Greedy:
         del sampling, positions, levels
         return logits.argmax(-1)
 
-    def chances(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> None:
+    def probabilities(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> None:
         """See `DeviceVerifier`."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:

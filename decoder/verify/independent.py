@@ -22,7 +22,7 @@ from decoder.verify.statistics import of_tokens
 
 
 def unseen(_target_probs: Float[Tensor, "N V"], _node: int) -> None:
-    """Takes no note."""
+    """Records nothing."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Independent:
     """A `Verifier` of one text, of trees that were drawn."""
 
     verifier: Callable[[], str]
-    """The name of the one in force; it must be lossless with the trees of that round."""
+    """Name of the verifier in force; it must be lossless with the trees of that round."""
     schedule: Schedule
     coins: Coins
     seen: Callable[[Float[Tensor, "N V"], int], None] = unseen

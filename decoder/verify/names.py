@@ -1,7 +1,7 @@
-"""Which verifiers there are, how trees are drafted, and what goes together: what does not fit is refused.
+"""Names of verifiers and draftings, and which of them go together; other combinations are refused.
 
 By exact enumeration: over a deterministic tree every verifier but coupled sampling and nss is biased, by up to .7 in
-total variation, since all others judge a token by the chance with which it was drawn. Knows no verifier's code, so that
+total variation, since all others judge a token by its probability to be drawn. Knows no verifier's code, so that
 command lines are read without torch.
 """
 
@@ -10,13 +10,13 @@ from enum import StrEnum
 from decoder.errors import quoted, require
 
 COUPLED = "coupled"
-"""Gumbel noise that all methods share; every other verifier has coins of its own."""
+"""Coupled sampling: Gumbel noise that all methods share; every other verifier draws random numbers of its own."""
 VERIFIER_NAMES = ("nss", "naive", "naive_tree", "spectr", "specinfer", "khisti", "block", "traversal")
-"""Of `decoder.verify.lossless`."""
+"""Names of the verifiers in `decoder.verify.lossless`."""
 
 
 class Drafting(StrEnum):
-    """How a round's tree comes about."""
+    """How a round's tree is drafted."""
 
     TREE = "tree"
     """Deterministic: the most probable tokens, with or without knobs."""

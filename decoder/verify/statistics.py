@@ -1,4 +1,4 @@
-"""What the distributions of a sampled round say of it: for users who check a decoder while it runs. Decides nothing.
+"""Statistics of a sampled round, for users who check a decoder while it runs. Decides nothing.
 
 Both sums over committed tokens have mean 0 in any lossless decoder, whatever its text (a martingale), so far from 0
 they show a wrong one; that they are near 0 proves nothing.
@@ -17,7 +17,7 @@ _LEAST = 1e-30
 
 
 def of_tokens(target_probs: Float[Tensor, "D V"], tokens: Sequence[int]) -> Verification:
-    """Of the committed tokens alone, each with the distribution that it follows."""
+    """Statistics of the committed tokens alone, each with the target's distribution at its position."""
     rows = target_probs.double().cpu().numpy()
     logs = np.log(np.maximum(rows, _LEAST))
     entropies = -(rows * logs).sum(-1)

@@ -1,4 +1,4 @@
-"""What decides which drafted tokens stay, by the target's logits after each node of a tree."""
+"""Protocols of verifiers: which drafted tokens stay, by the target's logits after each node of a tree."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
@@ -10,12 +10,12 @@ from decoder.events import Verification
 from decoder.sampling.on_device import DeviceSampling
 from decoder.tree import TokenTree
 
-Chances: TypeAlias = Callable[[Float[Tensor, "W V"], int], Float[Tensor, "W V"]]
-"""(the draft's logits after nodes of one depth, that depth) -> logits of the chance that tokens are the target's."""
+Probabilities: TypeAlias = Callable[[Float[Tensor, "W V"], int], Float[Tensor, "W V"]]
+"""(the draft's logits after nodes of one depth, that depth) -> logits of the target's probabilities, as guessed."""
 
 
 class Verifier(Protocol):
-    """One way to decide; greedy is one."""
+    """A verification rule on the host; greedy is one."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """The accepted nodes below the root, which belongs to the text, in path order, and the token after them.
@@ -49,5 +49,7 @@ class DeviceVerifier(Protocol):
         that are no nodes, whose token is of no meaning.
         """
 
-    def chances(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> Chances | None:
+    def probabilities(
+        self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int
+    ) -> Probabilities | None:
         """What makes the draft guess this target's choices; None: the draft's logits are right as they are."""

@@ -14,7 +14,7 @@ from typer import Option
 
 from decoder.config import RunConfig
 from decoder.errors import ConfigError, quoted, require
-from decoder.knobs import Turnable
+from decoder.knobs import TunableParameters
 from decoder.methods import METHODS, options_of
 from decoder.models.names import require_both, require_model
 from decoder.sampling.settings import SAMPLING
@@ -236,10 +236,10 @@ def _runs(presets: str, rules: Given, **given: Any) -> dict[str, RunConfig]:
     }
 
 
-def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[str, Turnable]]:
+def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[str, TunableParameters]]:
     """What each method is measured with, by what tells these settings apart."""
     several, config = len(runs) > 1, next(iter(runs.values()))
-    found: dict[str, dict[str, Turnable]] = {
+    found: dict[str, dict[str, TunableParameters]] = {
         name: {preset if several else "": run.rules(name) for preset, run in runs.items()}
         for name, method in METHODS.items()
         if method.presets

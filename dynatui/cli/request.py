@@ -13,7 +13,7 @@ from typing import Any
 
 from decoder.config import RunConfig
 from decoder.errors import ConfigError, PromptError, shortened
-from decoder.knobs import Turnable
+from decoder.knobs import TunableParameters
 from decoder.methods import chosen, options_of
 from decoder.methods.option import LARGEST_WHOLE, Option
 from dynatui.cli import presets, settings
@@ -79,7 +79,7 @@ def _given(**values: object) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _parameters(usual: Turnable, options: Sequence[Option], given: Mapping[str, Any]) -> Turnable:
+def _parameters(usual: TunableParameters, options: Sequence[Option], given: Mapping[str, Any]) -> TunableParameters:
     """A method's parameters as they were given, all at once: one may be possible only beside another."""
     changes = dict[str, Any]()
     for option in options:

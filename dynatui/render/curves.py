@@ -33,7 +33,7 @@ def deepest(scene: Scene) -> float:
     """Levels that the watched method's trees may have."""
     rule = tree_rule(rules_in_force(scene.state))
     if rule is not None:
-        return float(rule.deepest)
+        return float(rule.growth.deepest)
     return max((curve.points[-1] for curve in (scene.state.lane.curves.depth,) if curve.points), default=1.0)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from decoder.knobs import KnobInfo, KnobName, Turnable
+from decoder.knobs import KnobInfo, KnobName, TunableParameters
 from dynatui.knobs import choices, info, rules_in_force, sampling_in_force
 from dynatui.render.ink import Ink, Row, Rows, best, column, fit, frame, inside, shortened
 from dynatui.render.scene import Scene
@@ -62,7 +62,7 @@ def shown(state: RunState) -> tuple[KnobName, ...]:
     return tuple(name for rules in _sets(state) for name in rules.ends())
 
 
-def _sets(state: RunState) -> list[Turnable]:
+def _sets(state: RunState) -> list[TunableParameters]:
     return [rules for rules in (rules_in_force(state), sampling_in_force(state)) if rules is not None]
 
 
@@ -83,7 +83,7 @@ def _track(name: KnobName, ends: Mapping[KnobName, tuple[float, float]], width: 
     return Track(_MARK + _SYMBOL, _columns(width)[0], min(scale), max(scale))
 
 
-def _row(scene: Scene, rules: Turnable, name: KnobName, width: int) -> Row:
+def _row(scene: Scene, rules: TunableParameters, name: KnobName, width: int) -> Row:
     knob, wanted, (_, for_bounds, for_meaning) = info(name), scene.wanted.get(name), _columns(width)
     chosen, all_ends = name == _chosen(scene, shown(scene.state)), rules.ends()
     value, ends = rules.knob(name), all_ends[name]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from decoder.errors import ConfigError
 from decoder.events import Knob, Run
-from decoder.knobs import KnobName, RulesName, Turnable
+from decoder.knobs import KnobName, RulesName, TunableParameters
 from decoder.methods import METHODS
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.sampling.settings import SAMPLING, Sampling
@@ -71,7 +71,7 @@ class KnobEditor:
         shared = {name: sampling.knob(name) for name in sampling.ends()}
         return own | {name: value for name, value in shared.items() if state.lane.settings.get(name, value) != value}
 
-    def rules(self, state: RunState) -> Turnable | None:
+    def rules(self, state: RunState) -> TunableParameters | None:
         """The watched method's rules as they are about to be in force."""
         of = self.of(state)
         return self._rules(of, state) if of else None
@@ -137,7 +137,7 @@ class KnobEditor:
         self._turn_to(of, (rules,), state)
         return name
 
-    def _rules(self, of: RulesName, state: RunState) -> Turnable:
+    def _rules(self, of: RulesName, state: RunState) -> TunableParameters:
         rules = self._controls.config.rules(of)
         lane = state.lane if rules_of(state.watched) == of else state.lanes.get(of)
         if isinstance(rules, AdaptiveTree) and lane is not None and lane.knobs is not None:
@@ -149,7 +149,7 @@ class KnobEditor:
                 rules = rules.turned(turn.name, turn.value)
         return rules
 
-    def _turn_to(self, of: RulesName, sets: Sequence[Turnable], state: RunState) -> bool:
+    def _turn_to(self, of: RulesName, sets: Sequence[TunableParameters], state: RunState) -> bool:
         """Twice over, since a knob may stand in the way of one that comes before it."""
         values = {name: rules.knob(name) for rules in sets for name in rules.ends()}
         return self._step(of, [(values, False), (values, False)], state)
@@ -174,7 +174,7 @@ class KnobEditor:
     def _settled(self, of: RulesName, values: Mapping[KnobName, float], state: RunState) -> dict[KnobName, float]:
         return {name: self._rules(owner(name, of), state).settled(name, value) for name, value in values.items()}
 
-    def _told(self, of: RulesName, name: KnobName, rules: Turnable) -> float:
+    def _told(self, of: RulesName, name: KnobName, rules: TunableParameters) -> float:
         """A knob's value as it was given, or on its grid where history moved it."""
         value = rules.knob(name)
         given = value == self._controls.config.rules(of).knob(name)

@@ -8,7 +8,7 @@ from decoder.events import Limit
 from decoder.knobs import HIGHEST_BRANCHING, KnobInfo
 from decoder.methods.method import Method
 from decoder.methods.option import Option
-from decoder.tree_rules import Rules, TreeRule, fixed_rule
+from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Burst(Rules):
     def __post_init__(self) -> None:
         require(1 <= self.width <= HIGHEST_BRANCHING, f"burst's width is {self.width}; give 1 to {HIGHEST_BRANCHING}")
 
-    def rule(self) -> TreeRule[float]:
-        return fixed_rule(1, 0, self.width, self.width)
+    def rule(self) -> TreeRule:
+        return TreeRule(fixed_growth(1, 0, self.width), Budget(self.width))
 
     def limit(self, depth: int, chance: float) -> Limit:  # noqa: ARG002 - one limit
         return "burst_width"

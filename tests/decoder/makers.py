@@ -157,7 +157,9 @@ def methods_of(pair: str) -> tuple[str, ...]:
 
 def host_session(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> HostSession:
     """A session that the host drives."""
-    return engine.host_session(prompt, limit, KnobState(rules) if rules else None)
+    session = replace(engine, slots=None).session(prompt, limit, KnobState(rules) if rules else None)
+    assert isinstance(session, HostSession)
+    return session
 
 
 def with_pair(engine: Engine, **changes: Any) -> Engine:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decoder.config import PRESETS, Auto, BestFirst, Delayed, DynaTree, Fixed, Linear, RunConfig, Sampling
 from decoder.errors import ConfigError, DecoderError
-from decoder.knobs import KNOB_GAP, MOST, KnobName, Turnable, bounds
+from decoder.knobs import KNOB_GAP, MOST, KnobName, TunableParameters, bounds
 from decoder.methods import all_knobs
 
 pytestmark = pytest.mark.slow
@@ -160,7 +160,7 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
 }
 
 
-def _with_knob(name: KnobName) -> Turnable:
+def _with_knob(name: KnobName) -> TunableParameters:
     return next(
         rules
         for rules in (DynaTree(), Auto(), Linear(), Fixed(), BestFirst(), Delayed().drawn(), Sampling())
@@ -185,7 +185,7 @@ def test_a_knob_can_be_turned_as_far_as_the_other_parameters_let_it(name: KnobNa
         (Fixed(n_max=4000), "n_max"),
     ],
 )
-def test_a_knob_that_began_beyond_its_usual_end_may_stay_there(rules: Turnable, name: KnobName) -> None:
+def test_a_knob_that_began_beyond_its_usual_end_may_stay_there(rules: TunableParameters, name: KnobName) -> None:
     assert bounds(rules, name)[1] == rules.knob(name)
     assert rules.turned(name, 1e6) == rules
 
@@ -237,7 +237,7 @@ def test_auto_has_wide_bounds_and_no_number_of_nodes() -> None:
 
 
 @pytest.mark.parametrize("rules", [DynaTree, Fixed])
-def test_no_number_of_nodes_is_refused(rules: Callable[..., Turnable]) -> None:
+def test_no_number_of_nodes_is_refused(rules: Callable[..., TunableParameters]) -> None:
     with pytest.raises(ConfigError, match="n_max is 0; give 1 or more"):
         rules(n_max=0)
 
@@ -311,7 +311,7 @@ def test_every_knob_belongs_to_some_parameters_and_has_a_value_in_a_run() -> Non
 
 @pytest.mark.parametrize("rules", [DynaTree(), Auto(), Linear(), Fixed(), Sampling()])
 @pytest.mark.parametrize("name", KNOBS)
-def test_a_knob_that_rules_do_not_have_is_refused(rules: Turnable, name: KnobName) -> None:
+def test_a_knob_that_rules_do_not_have_is_refused(rules: TunableParameters, name: KnobName) -> None:
     if rules.has(name):
         assert rules.turned(name, rules.knob(name)) == rules
         return
@@ -337,7 +337,7 @@ def test_beyond_all_numbers_a_knob_is_turned_to_its_end(name: KnobName) -> None:
 numbers = st.one_of(
     st.floats(allow_nan=False), st.floats(-0.2, 1.2), st.floats(0, 40), st.integers(-3, 40).map(float), st.just(0.5)
 )
-parameters: st.SearchStrategy[Turnable] = st.one_of(
+parameters: st.SearchStrategy[TunableParameters] = st.one_of(
     st.just(DynaTree()),
     st.just(DynaTree(tau_l=1e-9, tau_h=2e-9)),
     st.just(DynaTree(tau_l=0.9999, tau_h=1)),
@@ -349,7 +349,7 @@ parameters: st.SearchStrategy[Turnable] = st.one_of(
 
 @settings(max_examples=400, deadline=None, derandomize=True, database=None)
 @given(rules=parameters, turns=st.lists(st.tuples(st.sampled_from(KNOBS), numbers), max_size=12))
-def test_however_knobs_are_turned_the_rules_hold(rules: Turnable, turns: list[tuple[KnobName, float]]) -> None:
+def test_however_knobs_are_turned_the_rules_hold(rules: TunableParameters, turns: list[tuple[KnobName, float]]) -> None:
     """An invalid parameter would be refused when the rules are made."""
     names = [knob.name for knob in rules.knobs]
     for name, value in ((name, value) for name, value in turns if name in names):
@@ -375,7 +375,7 @@ def test_a_chain_of_nothing_is_refused() -> None:
         Linear(0)
 
 
-LARGE: dict[str, Callable[[int], Turnable]] = {
+LARGE: dict[str, Callable[[int], TunableParameters]] = {
     "d_max": lambda many: DynaTree(d_max=many),
     "the largest branching": lambda many: DynaTree(branching=(1, 2, many)),
     "window": lambda many: DynaTree(window=many),
@@ -388,7 +388,7 @@ LARGE: dict[str, Callable[[int], Turnable]] = {
 
 
 @pytest.mark.parametrize(("name", "rules"), LARGE.items(), ids=LARGE)
-def test_a_number_that_no_tree_could_use_is_refused(name: str, rules: Callable[[int], Turnable]) -> None:
+def test_a_number_that_no_tree_could_use_is_refused(name: str, rules: Callable[[int], TunableParameters]) -> None:
     rules(MOST)
     for many in (MOST + 1, 10**20):
         with pytest.raises(ConfigError, match=f"{name.partition(' of ')[0]} is {many}; give {MOST} or less"):

@@ -161,7 +161,7 @@ def test_sessions_go_the_way_that_is_told(
     graph_slots(engine).refused = refused
     monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
     monkeypatch.setattr("decoder.session.cuda_graph.session.GraphSession", lambda *_: "the device's")
-    monkeypatch.setattr("decoder.engine.model_session", lambda *_: "the host's")
+    monkeypatch.setattr("decoder.engine.HostSession", lambda *_: "the host's")
     opened: Any = methods.METHODS["ar"].open(engine, [1, 2], RunConfig())
     assert opened == ("the host's" if decoding_path(engine).name == "host" else "the device's")
     assert (opened == "the host's") is bool(exact or refused)

@@ -56,42 +56,44 @@ def children(rules: Rules, confidence: float) -> int:
 
 @pytest.mark.parametrize("rules", EVERY, ids=str)
 def test_the_rule_of_every_method_is_what_the_method_says(rules: Rules) -> None:
-    rule = rules.rule()
+    growth = rules.rule().growth
     for depth in range(14):
         for chance in (0.0, 0.04, 0.05, 0.1, 0.3, 0.5, 0.9, 1.0):
-            assert (chance >= least_probability(rule, depth)) == grows(rules, depth, chance)
-            assert breadth(rule, chance) == children(rules, chance)
+            assert (chance >= least_probability(growth, depth)) == grows(rules, depth, chance)
+            assert breadth(growth, chance) == children(rules, chance)
 
 
 @pytest.mark.parametrize("rules", EVERY, ids=str)
 def test_arrays_and_tensors_say_what_plain_numbers_say(rules: Rules) -> None:
-    rule, device = rules.rule(), DeviceRule(CPU)
-    device.turn(rule)
+    device = DeviceRule(CPU)
+    device.turn(rules.rule())
+    growth = rules.rule().growth
     depths, chances = range(14), [0.0, 0.05, 0.3, 0.4, 0.5, 0.9, 1.0]
-    least = [least_probability(rule, depth) for depth in depths]
-    wide = [breadth(rule, chance) for chance in chances]
-    assert least_probability(rule, np.array(depths), np).tolist() == least
-    assert breadth(rule, np.array(chances), np).tolist() == wide
-    assert least_probability(device.numbers, torch.arange(14, dtype=torch.float64), XP).tolist() == least
-    assert breadth(device.numbers, torch.tensor(chances, dtype=torch.float64), XP).tolist() == wide
+    least = [least_probability(growth, depth) for depth in depths]
+    wide = [breadth(growth, chance) for chance in chances]
+    assert least_probability(growth, np.array(depths), np).tolist() == least
+    assert breadth(growth, np.array(chances), np).tolist() == wide
+    assert least_probability(device.growth, torch.arange(14, dtype=torch.float64), XP).tolist() == least
+    assert breadth(device.growth, torch.tensor(chances, dtype=torch.float64), XP).tolist() == wide
 
 
 @pytest.mark.parametrize("rules", EVERY, ids=str)
 def test_the_rule_says_the_same_of_logarithms_and_nothing_impossible_grows(rules: Rules) -> None:
-    rule, device = rules.rule(), DeviceRule(CPU)
-    device.turn(rule)
+    device = DeviceRule(CPU)
+    device.turn(rules.rule())
+    growth = rules.rule().growth
     logs, depths = device.logarithmic(), torch.arange(14, dtype=torch.float64)
     least = least_probability(logs, depths, XP)
     for chance in (0.01, 0.05, 0.1, 0.3, 0.4, 0.5, 0.9, 1.0):
         log = torch.tensor([chance], dtype=torch.float64).log()
-        assert (log >= least).tolist() == [chance >= least_probability(rule, depth) for depth in range(14)]
-        assert float(breadth(logs, log, XP)) == breadth(rule, chance)
+        assert (log >= least).tolist() == [chance >= least_probability(growth, depth) for depth in range(14)]
+        assert float(breadth(logs, log, XP)) == breadth(growth, chance)
     assert not (torch.tensor(-math.inf) >= least).any()
 
 
 @pytest.mark.parametrize("rules", EVERY, ids=str)
 def test_a_deeper_node_needs_no_smaller_probability_to_grow(rules: Rules) -> None:
-    least = [least_probability(rules.rule(), depth) for depth in range(14)]
+    least = [least_probability(rules.rule().growth, depth) for depth in range(14)]
     assert least == sorted(least)
 
 
@@ -103,8 +105,8 @@ def test_history_moves_d0_and_tau_h_by_the_excess_within_their_bounds(d0: float,
         min(7.0, max(1.0, d0 + eta * excess)),
         min(1.0, max(rules.tau_l + 0.01, rules.tau_h - eta / 10 * excess)),
     )
-    device = DeviceRule(CPU)
-    device.turn(rules.rule())
-    moved = adapted(device.numbers, torch.tensor(share, dtype=torch.float64), XP)
-    assert adapted(rules.rule(), share) == expected
+    rule, device = rules.rule(), DeviceRule(CPU)
+    device.turn(rule)
+    moved = adapted(device.growth, device.history, torch.tensor(share, dtype=torch.float64), XP)
+    assert adapted(rule.growth, rule.history, share) == expected
     assert tuple(map(float, moved)) == expected

@@ -44,7 +44,7 @@ def turns(engine: Engine, asked: Asked, prompt: Sequence[int], took: Mapping[str
         DeviceError: There is no memory in which near ties could be judged.
     """
     ar = took[BASELINE]
-    judge = Judge(engine.pair.target, engine.perturbation())
+    judge = Judge(engine.pair.target, engine.gumbel_noise())
     return tuple(
         Turn(
             lane=lane.name,

@@ -13,7 +13,7 @@ import msgspec
 from decoder.bench.outside import ASSISTED, CACHES
 from decoder.bench.paper.asked import Lane
 from decoder.bench.sweep.spaces import SPACES, Values
-from decoder.knobs import RulesName, Turnable
+from decoder.knobs import RulesName, TunableParameters
 from decoder.methods import METHODS
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
@@ -77,7 +77,7 @@ def sensitivity(
     )
 
 
-def rules(lane: Lane) -> tuple[RulesName, Turnable] | None:
+def rules(lane: Lane) -> tuple[RulesName, TunableParameters] | None:
     """The parameters of a lane of the registry, by the name of the method that they belong to; None: it has none.
 
     Raises:
@@ -149,14 +149,20 @@ def _of_transformers(*, sampled: bool) -> Iterator[Lane]:
         )
 
 
-def _varied(name: str, space: str, base: Turnable, values: Values) -> Lane:
+def _varied(name: str, space: str, base: TunableParameters, values: Values) -> Lane:
     """One point of a space that is swept."""
     method = SPACES[space].method
     return _own(name, method, method, SPACES[space].rules(base, values))
 
 
 def _own(
-    name: str, method: str, family: str, rules: Turnable, paper_name: str | None = None, *, own_text: bool = False
+    name: str,
+    method: str,
+    family: str,
+    rules: TunableParameters,
+    paper_name: str | None = None,
+    *,
+    own_text: bool = False,
 ) -> Lane:
     """A lane of the registry; its parameters as JSON has them, so that a kept lane equals this one."""
     parameters = msgspec.json.decode(msgspec.json.encode(rules))

@@ -8,7 +8,7 @@ import msgspec
 from decoder.bench.on_pair import OnPair, pair_names
 from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.spaces import Axes, base_named, space_named
-from decoder.knobs import Turnable
+from decoder.knobs import TunableParameters
 
 if TYPE_CHECKING:
     from decoder.models.pair import Pair
@@ -27,7 +27,7 @@ class OnSettings(OnPair):
     seed: int = 0
 
     @property
-    def base(self) -> Turnable:
+    def base(self) -> TunableParameters:
         """The parameters off the axes."""
         return base_named(space_named(self.space), self.preset)
 

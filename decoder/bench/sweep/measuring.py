@@ -21,7 +21,7 @@ from decoder.bench.sweep.worker import Measure
 from decoder.engine import Engine
 from decoder.errors import DeviceError
 from decoder.forward.near_tie import Judge, Verdict
-from decoder.knobs import Turnable
+from decoder.knobs import TunableParameters
 from decoder.loading import load_pair
 from decoder.models.drafts import require_whole_draft
 from decoder.models.text import encode_prompts
@@ -60,7 +60,7 @@ def ready(job: OnSettings, note: Callable[[str], None]) -> Ready:
     return Ready(asked, machine, measure)
 
 
-def compared(engine: Engine, asked: Asked, base: Turnable, prompts: Prompts, setting: Setting) -> Result:
+def compared(engine: Engine, asked: Asked, base: TunableParameters, prompts: Prompts, setting: Setting) -> Result:
     """Measures one setting; refused where the device has no room for its trees, or where a text is not ar's for
     another reason than a near tie, or none is.
     """
@@ -111,7 +111,7 @@ def _middle(samples: Samples, figure: Figure) -> float | None:
 
 def _judge(engine: Engine, prompts: Prompts) -> Callable[[int, Sequence[int], tuple[int, int], bool], Verdict]:
     def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict:  # noqa: FBT001 - a `Judge`
-        score = Judge(engine.pair.target, engine.perturbation())
+        score = Judge(engine.pair.target, engine.gumbel_noise())
         return score([*prompts[prompt], *before], rivals, by_module=by_module)
 
     return judge

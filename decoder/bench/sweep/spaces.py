@@ -12,7 +12,7 @@ import msgspec
 
 from decoder.config import RunConfig
 from decoder.errors import ConfigError, quoted, require
-from decoder.knobs import Turnable
+from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
 
 Number: TypeAlias = int | float
@@ -77,7 +77,7 @@ class Space:
     possible: Callable[[Values], bool] = lambda _: True
 
     @property
-    def presets(self) -> Mapping[str, Turnable]:
+    def presets(self) -> Mapping[str, TunableParameters]:
         """What the parameters off the axes can be; none: only what is usual."""
         return METHODS[self.method].presets
 
@@ -96,7 +96,7 @@ class Space:
         require(bool(found), f"no setting of these axes is possible; {self.about}")
         return found
 
-    def config(self, base: Turnable, setting: Setting) -> RunConfig:
+    def config(self, base: TunableParameters, setting: Setting) -> RunConfig:
         """How a setting decodes.
 
         Raises:
@@ -104,7 +104,7 @@ class Space:
         """
         return self.plain_config(base, setting).with_rules(self.method, self.rules(base, setting.values))
 
-    def rules(self, base: Turnable, values: Values) -> Turnable:
+    def rules(self, base: TunableParameters, values: Values) -> TunableParameters:
         """The parameters of a method with these values.
 
         Raises:
@@ -112,7 +112,7 @@ class Space:
         """
         return replace(base, **self.changes(base, values))
 
-    def plain_config(self, base: Turnable, setting: Setting) -> RunConfig:
+    def plain_config(self, base: TunableParameters, setting: Setting) -> RunConfig:
         """How the reference decodes beside it: as many tokens, by the parameters that nothing was changed of."""
         return RunConfig((self.method,), setting.length).with_rules(self.method, base)
 
@@ -181,7 +181,7 @@ def space_named(name: str) -> Space:
     return SPACES[name]
 
 
-def base_named(space: Space, preset: str | None) -> Turnable:
+def base_named(space: Space, preset: str | None) -> TunableParameters:
     """The parameters off the axes: the paper's, unless a preset is named; raises a ConfigError where there is none."""
     if not space.presets:
         require(preset is None, f"--preset has no effect on {space.name}; leave it out")

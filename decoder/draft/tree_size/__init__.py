@@ -1,1 +1,1 @@
-"""How many nodes a round drafts and verifies: expected tokens against measured time."""
+"""Tree size: how many nodes a round drafts and verifies, by expected tokens against measured time."""

@@ -1,9 +1,9 @@
-"""How much a round drafts, and from what, so that most tokens a second are committed: the method `auto`.
+"""Tree size of the method `auto`: how much a round drafts, and from which source, for most committed tokens a second.
 
 Time has a price: the tokens that the run commits a second. A level is drafted and a node kept only where it is expected
 to bring more than its time is worth, and no round may lose more than the text has credit for (`loss_limit`). Guesses
 come from a draft model and from the text's own past (`lookup_guess`), which costs no draft pass. DynaTree's rules have
-cut the model's tree before. Knows chances and costs, and neither models nor clocks.
+cut the model's tree before. Knows probabilities and costs, and neither models nor clocks.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from decoder.draft.tree_size.loss_limit import CREDIT_OF_LOOKUPS, LONGEST_CHAIN,
 Way: TypeAlias = Literal["plain", "lookup", "draft"]
 """How a round drafts: not at all, by lookups alone, or by the draft model and lookups."""
 MOST_NODES = HIGHEST_ROWS - 1
-"""No round keeps more nodes."""
+"""Most nodes that a round keeps."""
 MOST_TRIED = 4 * MOST_NODES
 """Lookups add to no tree that has more nodes; the best are kept."""
 FORESIGHT = 0.9
@@ -31,7 +31,7 @@ _SLOPE_ROWS = 8
 
 
 class TreeSizeController:
-    """Decides for one text, round by round; learns from each round. A path's chance is that of all its nodes."""
+    """Decides for one text, round by round; learns from each round. A path's probability is that of all its nodes."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class TreeSizeController:
         """Of this text alone: one repeats itself and another does not."""
         self.credit = LossLimit(costs, acceptance)
         self.lookup_credit = LossLimit(costs, self.lookups, CREDIT_OF_LOOKUPS)
-        """What rounds may lose that draft by lookups alone."""
+        """Loss limit of rounds that draft by lookups alone."""
         self.costs = costs
         self._repeats = SuffixAutomaton(text[-REMEMBERED:])
         self._unread: list[int] = []
@@ -58,7 +58,7 @@ class TreeSizeController:
         self._round = DraftedRound([self._repeats.here])
 
     def way(self, behind: int | None, guess: LookupGuess | None) -> Way:
-        """How the next round drafts; called once a round.
+        """The way in which the next round drafts; called once a round.
 
         Args:
             behind: Rows that the draft has to catch up; None: there is no draft.
@@ -97,23 +97,27 @@ class TreeSizeController:
         costs, before = self.costs, self._round
         self._begin(self.lookup_credit)
         drafted = self._round
-        chances = guess.chain(drafted.row_price)
+        probabilities = guess.chain(drafted.row_price)
         added_s = costs.host.seconds(1) - costs.plain_s()
         more_s = [
-            seconds + added_s for seconds in costs.verify.by_rows(1 + len(chances))[2:] if seconds <= drafted.limit_s
+            seconds + added_s
+            for seconds in costs.verify.by_rows(1 + len(probabilities))[2:]
+            if seconds <= drafted.limit_s
         ]
-        drafted.alone = chain_gain(chances, drafted.price, more_s) > 0 and not self._draft_adds(behind, chances)
+        drafted.alone = chain_gain(probabilities, drafted.price, more_s) > 0 and not self._draft_adds(
+            behind, probabilities
+        )
         if not drafted.alone:
             self._round = before
         return drafted.alone
 
-    def _draft_adds(self, behind: int | None, chances: Sequence[float]) -> bool:
-        """Whether the draft is worth its time beside lookups of these chances."""
+    def _draft_adds(self, behind: int | None, probabilities: Sequence[float]) -> bool:
+        """Whether the draft is worth its time beside lookups with these acceptance probabilities."""
         if behind is None or not self.credit.may_draft:
             return False
         levels_s = chain([self.costs.catch_up.seconds(behind)], repeat(self.costs.draft.seconds(1), LONGEST_CHAIN - 1))
         first, _ = self.acceptance.usual
-        return draft_adds(chances, first, self._round.price, self._round.row_price, levels_s)
+        return draft_adds(probabilities, first, self._round.price, self._round.row_price, levels_s)
 
     def _begin(self, credit: LossLimit) -> None:
         """A round that risks this credit."""
@@ -127,9 +131,9 @@ class TreeSizeController:
         )
 
     @property
-    def chances(self) -> Sequence[float]:
-        """The chance of each of the round's nodes to be right."""
-        return self._round.chances
+    def probabilities(self) -> Sequence[float]:
+        """The probability of each of the round's nodes to be right."""
+        return self._round.probabilities
 
     @property
     def missed(self) -> int:
@@ -141,7 +145,7 @@ class TreeSizeController:
         return self.costs.verify.seconds(rows) + level_s + self._round.draft_s <= self._round.limit_s
 
     def probe_draft(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
-        """Takes note of what the draft would have guessed for the latest tokens of a text that went without it.
+        """Records the draft's guesses for the latest tokens of a text that were decoded without it.
 
         What was easy or hard long ago says little of what comes. A guess: best tokens, log-probabilities.
         """
@@ -155,12 +159,15 @@ class TreeSizeController:
         self.credit.probed(hits / len(text), paid)
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
-        """Those of a level's nodes that the draft gives children; none where that does not pay."""
+        """The nodes of a level that the draft gives children; none where that does not pay."""
         drafted, draft = self._round, self.costs.draft
         price, row_price = drafted.price * FORESIGHT, drafted.row_price * FORESIGHT
         first, second = self.acceptance.usual
-        chances = [drafted.chances[node] for node in parents]
-        gains = [max(0.0, chance * first - row_price) + max(0.0, chance * second - row_price) for chance in chances]
+        probabilities = [drafted.probabilities[node] for node in parents]
+        gains = [
+            max(0.0, probability * first - row_price) + max(0.0, probability * second - row_price)
+            for probability in probabilities
+        ]
         forwarded = [parents[index] for index in most_worth(gains, price, draft.by_rows(len(gains)))]
         level_s = draft.seconds(len(forwarded))
         if not forwarded or not self._affordable(len(drafted.calls) + 2, level_s):
@@ -174,23 +181,23 @@ class TreeSizeController:
         drafted, count = self._round, min(count, len(tokens))
         places, familiar = self._repeats.ahead(drafted.places[parent], tokens)
         shares = self.acceptance.shares(logprobs, familiar)
-        drafted.grown[parent] = Grown(tokens, logprobs, familiar, shares, len(drafted.chances), count)
-        chance = drafted.chances[parent]
+        drafted.grown[parent] = Grown(tokens, logprobs, familiar, shares, len(drafted.probabilities), count)
+        probability = drafted.probabilities[parent]
         drafted.places += places[:count]
-        drafted.chances += [chance * share for share in shares[:count]]
+        drafted.probabilities += [probability * share for share in shares[:count]]
         self.acceptance.see(shares, count)
 
     def looked_up(self, parent: int, guess: LookupGuess) -> tuple[list[int], list[float]]:
         """A node gets those of the past's guesses as children that it does not have and that may pay.
 
-        They are the newest nodes. Returns their tokens, and the chance of each after the node.
+        They are the newest nodes. Returns their tokens, and the probability of each after the node.
         """
         drafted, tokens, shares = self._round, list[int](), list[float]()
-        grown, above, first = drafted.grown.get(parent), drafted.chances[parent], len(drafted.chances)
+        grown, above, first = drafted.grown.get(parent), drafted.probabilities[parent], len(drafted.probabilities)
         beside = grown.beside(guess.tokens, guess.shares) if grown else guess.shares
         for token, share in zip(guess.tokens, beside, strict=False):
             there = grown is not None and token in grown.tokens[: grown.count]
-            # Where rows cost nothing all pay, but a chance of 0 has no logarithm.
+            # Where rows cost nothing all pay, but a probability of 0 has no logarithm.
             pays = share > 0 and above * share >= drafted.row_price
             if not there and pays and first <= MOST_TRIED:
                 tokens.append(token)
@@ -199,20 +206,20 @@ class TreeSizeController:
         # The draft may go on only after nodes whose parents it was asked about.
         place = drafted.places[parent]
         drafted.places += self._repeats.ahead(place, tokens)[0] if grown else [place] * len(tokens)
-        drafted.chances += [above * share for share in shares]
+        drafted.probabilities += [above * share for share in shares]
         return tokens, shares
 
     def keep(self) -> list[int]:
         """The root and the nodes that are worth verifying, in their order; parents are among them."""
         drafted, left_s = self._round, self._round.limit_s - self._round.draft_s
-        _, *verify_s = self.costs.verify.by_rows(len(drafted.chances))
+        _, *verify_s = self.costs.verify.by_rows(len(drafted.probabilities))
         while len(verify_s) > 1 and verify_s[-1] > left_s:
             verify_s.pop()
-        drafted.kept = [0, *(node + 1 for node in most_worth(drafted.chances[1:], drafted.price, verify_s))]
+        drafted.kept = [0, *(node + 1 for node in most_worth(drafted.probabilities[1:], drafted.price, verify_s))]
         return drafted.kept
 
     def learn(self, burst: Sequence[int]) -> None:
-        """Takes note of what the target chose from the root on: the accepted tokens and one more."""
+        """Records the target's choices from the root on: the accepted tokens and the bonus token."""
         self._unread += burst
         self._learn_guesses(burst)
         costs, drafted = self.costs, self._round
@@ -245,7 +252,7 @@ class TreeSizeController:
             node = following
 
     def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Takes note of what the round took."""
+        """Records the times of the round, in seconds."""
         costs, drafted = self.costs, self._round
         if not drafted.calls and not drafted.alone:
             costs.plain.learn([1], round_s)
@@ -270,5 +277,5 @@ class TreeSizeController:
 
 
 def _place(token: int, tokens: Sequence[int]) -> int | None:
-    """Where a token is among these; None where it is not."""
+    """Index of a token among these; None where it is absent."""
     return tokens.index(token) if token in tokens else None

@@ -1,4 +1,4 @@
-"""What a round costs on this machine: seconds of a draft level and of a verification, each by its rows.
+"""Cost model of a round on this machine: seconds of a draft level and of a verification, each by its rows.
 
 Begins with a few measured sizes and follows the rounds: their times move the whole curve quickly, as the text grows or
 the machine slows down, and its shape slowly. Pure: knows no models and reads no clock.
@@ -14,15 +14,15 @@ from decoder.draft.tree_size.plan import SIZES, Plan
 HIGHEST_ROWS = 65
 """No call of a budgeted round has more rows: the root and as many nodes as a tree may keep."""
 PACE_STEP = 0.1
-"""How far a whole curve follows one round."""
+"""Step of a whole curve towards one round's time."""
 SELDOM_STEP = 0.3
-"""The same for rounds of which there are few."""
+"""The same for rare rounds."""
 SHAPE_STEP = 0.02
 """How far the size next to the largest call follows a round."""
 RESHAPED_EVERY = 32
 """Calls after which the curve takes on its new shape."""
 SETTLED = 24
-"""Rounds that put right what was measured beforehand."""
+"""Rounds that correct the times measured beforehand."""
 CLIP = 1.25
 """Ratios of measured to expected time are clipped to [1/CLIP, CLIP], so that one slow call does not upset a time."""
 PLAN_STEP = 0.15
@@ -30,7 +30,7 @@ PLAN_STEP = 0.15
 
 
 class CostModel(Protocol):
-    """What decides whether drafting may pay knows of times."""
+    """The costs that decide whether drafting may pay."""
 
     def plain_s(self) -> float:
         """Expected time of a round without a draft; 0: not known yet."""
@@ -40,7 +40,7 @@ class CostModel(Protocol):
 
 
 def clipped_ratio(seconds: float, expected_s: float) -> float:
-    """How many times longer than expected something took, clipped."""
+    """Ratio of measured to expected time, clipped."""
     return min(CLIP, max(1 / CLIP, seconds / expected_s))
 
 
@@ -66,7 +66,7 @@ class Curve:
 
     @property
     def settled(self) -> bool:
-        """Whether what was measured beforehand has been put right by rounds."""
+        """Whether rounds have corrected the times measured beforehand."""
         return self._learnt >= SETTLED
 
     def by_rows(self, most: int = HIGHEST_ROWS) -> list[float]:
@@ -74,7 +74,7 @@ class Curve:
         return [self._pace * seconds for seconds in self._shape[: most + 1]]
 
     def learn(self, calls: Sequence[int], seconds: float) -> float:
-        """Takes note of what calls of so many rows took together; returns the factor by which all were scaled."""
+        """Records the time of calls of so many rows together; returns the factor by which all were scaled."""
         expected = sum(map(self.seconds, calls))
         if not expected or seconds <= 0:
             return 1.0
@@ -114,7 +114,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Costs:
-    """All that a round is made of; what is learnt from one text serves the next."""
+    """Costs of all parts of a round; kept from text to text."""
 
     plain: Curve
     """A verification of the root alone, after another such: a round of `ar`."""
@@ -147,7 +147,7 @@ class SizeTimes:
         self._seconds: dict[int, float] = {}
 
     def seconds(self, size: int = 1) -> float:
-        """How long it is expected to take; 0 before anything was seen."""
+        """Expected seconds; 0 before any round."""
         if size in self._seconds or not self._seconds:
             return self._seconds.get(size, 0.0)
         nearest = min(self._seconds, key=lambda seen: abs(seen - size))
@@ -163,13 +163,13 @@ class SizeTimes:
 
 
 class PlanCosts:
-    """What rounds of planned sizes are made of: a whole draft by its depth, a verification by its rows."""
+    """Costs of rounds of planned sizes: a whole draft by its depth, a verification by its rows."""
 
     def __init__(self) -> None:
         self._draft = SizeTimes(proportional=True)
         self._verify = SizeTimes()
         self._host = SizeTimes()
-        """What a round that drafts takes beside both."""
+        """Time of a drafting round besides both, in seconds."""
         self._plain = SizeTimes()
 
     @property
@@ -191,7 +191,7 @@ class PlanCosts:
             yield self.round_s(Plan(length, next((size for size in SIZES if size > length), SIZES[-1])))
 
     def learn(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Takes note of what a round took; None: one without a draft."""
+        """Records the times of a round; None: a round without a draft."""
         self._verify.learn(verify_s, plan.nodes if plan else 1)
         if plan is None:
             # The device may have worked on it before the round began.

@@ -1,4 +1,4 @@
-"""Measures what rounds cost, on the models themselves: draft and target by turns, as a round runs them.
+"""Cost profile: times passes of draft and target in turn, as a round runs them.
 
 One after the other matters: a draft that has just given way to the target runs slower than in a loop of its own. Takes
 well under two seconds; sizes that would take longer are left to be guessed from the smaller ones.
@@ -33,7 +33,7 @@ NOTHING = {1: 0.0}
 
 
 class Clock(Protocol):
-    """What times passes."""
+    """The clock of a measurement."""
 
     def now(self) -> float:
         """Seconds since some moment, when the device has done its work."""
@@ -41,7 +41,7 @@ class Clock(Protocol):
 
 @torch.inference_mode()
 def measured(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
-    """What rounds cost on a text of about so many tokens, by a clock, that of the device where none is given.
+    """Costs of rounds on a text of about so many tokens, by a clock; None: the device's.
 
     Without a draft model its passes cost nothing.
     """
@@ -77,7 +77,7 @@ def measured(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
 
 
 def _usual(times: Sequence[float]) -> float:
-    """What a call takes when nothing else is in its way: the second best, since disturbances only ever add."""
+    """Undisturbed time of a call: the second best, since disturbances only add time."""
     return sorted(times)[:2][-1]
 
 
@@ -91,7 +91,7 @@ class _Calls:
         self._timed(lambda: model.read(self._cache, [0])[None])
 
     def seconds(self, rows: int) -> float:
-        """How long a pass of `rows` siblings takes, until its most probable tokens are known."""
+        """Seconds of a pass of `rows` siblings, until its most probable tokens are known."""
         siblings = np.eye(rows, dtype=np.bool_)
         return self._timed(lambda: self._model.forward(self._cache, [0] * rows, [self._rows] * rows, siblings))
 

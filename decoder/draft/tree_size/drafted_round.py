@@ -1,4 +1,4 @@
-"""What one round of `auto` has drafted so far, and the choice of what is worth its time. Decides nothing else."""
+"""Drafted nodes of one round of `auto`, and the choice of nodes worth their time. Decides nothing else."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,29 +16,29 @@ class Grown:
     familiar: Sequence[int]
     """How familiar each of them is, and then the likeliest of all others."""
     shares: Sequence[float]
-    """Their chances, and then that of all others."""
+    """Their probabilities, and then that of all others."""
     first: int
     """Node of the most probable child."""
     count: int
     """Children in the tree."""
 
-    def beside(self, tokens: Sequence[int], chances: Sequence[float]) -> list[float]:
-        """What the chances of other guesses are beside the draft's: of a token that both know the draft's own.
+    def beside(self, tokens: Sequence[int], probabilities: Sequence[float]) -> list[float]:
+        """What the probabilities of other guesses are beside the draft's: of a token that both know the draft's own.
 
-        All others share what the draft leaves, in proportion to their chances where it guesses at none of those.
+        All others share what the draft leaves, in proportion to their probabilities where it guesses at none of those.
         """
-        guesses = list(zip(tokens, chances, strict=False))
+        guesses = list(zip(tokens, probabilities, strict=False))
         # Not 1 less the others: of a token that is nearly certain nothing would be left to divide by.
-        unknown = chances[-1] + sum(chance for token, chance in guesses if token not in self.tokens)
+        unknown = probabilities[-1] + sum(probability for token, probability in guesses if token not in self.tokens)
         return [
-            self.shares[self.tokens.index(token)] if token in self.tokens else self.shares[-1] * chance / unknown
-            for token, chance in guesses
+            self.shares[self.tokens.index(token)] if token in self.tokens else self.shares[-1] * probability / unknown
+            for token, probability in guesses
         ]
 
 
 @dataclass(slots=True)
 class LookedUp:
-    """What the past guesses after a node, and where the children are that it alone has brought."""
+    """Lookup guesses after a node, and the first of its children that only the lookup has guessed."""
 
     guess: LookupGuess
     first: int
@@ -47,12 +47,12 @@ class LookedUp:
 
 @dataclass
 class DraftedRound:
-    """What one round has drafted so far; lists by node."""
+    """Drafted nodes of one round so far; lists by node."""
 
     places: list[Place]
-    """Where in the text each path has been before."""
-    chances: list[float] = field(default_factory=lambda: [1.0])
-    """Of the path to be right."""
+    """Earlier occurrence of each path in the text."""
+    probabilities: list[float] = field(default_factory=lambda: [1.0])
+    """Acceptance probability of each node's path."""
     grown: dict[int, Grown] = field(default_factory=dict)
     looked_up: dict[int, LookedUp] = field(default_factory=dict)
     calls: list[int] = field(default_factory=list)
@@ -65,7 +65,7 @@ class DraftedRound:
     """Expected time of these passes."""
     kept: list[int] = field(default_factory=lambda: [0])
     limit_s: float = 0.0
-    """How long its models may take if all guesses may fail."""
+    """Most seconds that its passes may take if all guesses may fail."""
     price: float = 0.0
     """Tokens that a second is worth in this round."""
     row_price: float = 0.0

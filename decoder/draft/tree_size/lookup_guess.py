@@ -1,7 +1,7 @@
-"""What a text's own past guesses, with the chances that such guesses have lately had, and when a draft adds to them.
+"""Guesses by suffix lookup with their recent acceptance probabilities, and whether a draft is worth its time besides.
 
-A guess that follows a long end of the text, and has followed it each time, is likelier right; how much so is learnt
-from what the target chose. Knows neither trees nor models.
+A guess that followed a long suffix of the text each time is likelier right; how much so is learnt from the target's
+choices. Knows neither trees nor models.
 """
 
 import math
@@ -18,12 +18,12 @@ SIBLINGS = 4
 DEEPEST = 64
 """Levels that are looked ahead."""
 SHARPNESS, OTHERS = 1.0, 2.0
-"""What learning begins with: shares are taken as chances, and other tokens weigh over three times as much as
+"""What learning begins with: shares are taken as probabilities, and other tokens weigh over three times as much as
 one of the least familiar guesses."""
 
 
 def acceptance_of_lookups() -> AcceptanceModel:
-    """What is known of such guesses when a text begins."""
+    """Prior of an acceptance model for lookups at the start of a text."""
     return AcceptanceModel(SHARPNESS, OTHERS)
 
 
@@ -35,7 +35,7 @@ class LookupGuess:
     def __init__(
         self, ahead: Continuation, acceptance: AcceptanceModel, position: int = 0, noise: TokenNoise | None = None
     ) -> None:
-        """The best guesses for a position; `noise`: what is known of how the target samples, None: nothing."""
+        """The best guesses for a position; `noise`: the target's; None: unknown, or greedy decoding."""
         if noise:
             found = ranked(ahead, position, noise)[:SIBLINGS]
             tokens, logprobs = [token for token, _, _ in found], [score for _, _, score in found]
@@ -48,13 +48,13 @@ class LookupGuess:
         self.familiar = [KINDS[min(ahead.length + 1, LONGEST)]] * len(tokens) + [0]
         """As `AcceptanceModel` takes it: how long a piece of the past each token would lengthen."""
         self.shares = acceptance.shares(self.logprobs, self.familiar)
-        """Their chances, and then that of all others."""
+        """Their probabilities, and then that of all others."""
         self._ahead, self._acceptance = ahead, acceptance
         self._position, self._noise = position, noise
         self._after = dict[int, LookupGuess | None]()
 
     def after(self, token: int) -> "LookupGuess | None":
-        """What is guessed after one of these tokens; None where the past ends, or has not gone on so."""
+        """Guesses after one of these tokens; None where the past ends or continued otherwise."""
         if token not in self._after:
             ahead = self._ahead.after(token)
             self._after[token] = (
@@ -63,40 +63,40 @@ class LookupGuess:
         return self._after[token]
 
     def chain(self, least: float) -> list[float]:
-        """Chances of the path of the likeliest tokens, level by level, as long as they are `least` or more."""
-        found, chance = list[float](), 1.0
+        """Probabilities of the path of the likeliest tokens, level by level, as long as they are `least` or more."""
+        found, probability = list[float](), 1.0
         guess: LookupGuess | None = self
         while guess is not None and len(found) < DEEPEST:
-            chance *= guess.shares[0]
-            if chance < least:
+            probability *= guess.shares[0]
+            if probability < least:
                 break
-            found.append(chance)
+            found.append(probability)
             guess = guess.after(guess.tokens[0])
         return found
 
 
-def chain_gain(chances: Sequence[float], price: float, seconds: Iterable[float]) -> float:
+def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[float]) -> float:
     """Most tokens that a chain of some length brings beyond the worth of its time; 0 where none pays.
 
     Args:
-        chances: Of the path, level by level.
+        probabilities: Of the path, level by level.
         price: Tokens that a second is worth.
         seconds: How much longer than a plain round takes one with 1, 2, ... of these nodes.
     """
     best = tokens = 0.0
-    for chance, more_s in zip(chances, seconds, strict=False):
-        tokens += chance
+    for probability, more_s in zip(probabilities, seconds, strict=False):
+        tokens += probability
         best = max(best, tokens - price * more_s)
     return best
 
 
 def draft_adds(
-    chances: Sequence[float], first: float, price: float, row_price: float, levels_s: Iterable[float]
+    probabilities: Sequence[float], first: float, price: float, row_price: float, levels_s: Iterable[float]
 ) -> bool:
-    """Whether a draft is expected to bring more, where such a chain is wrong, than its passes and nodes are worth.
+    """Whether a draft is expected to gain more, where this chain is wrong, than its passes and nodes are worth.
 
     Args:
-        chances: Of the chain, level by level.
+        probabilities: Of the chain, level by level.
         first: How likely a draft's first guess is right.
         price: Tokens that a second is worth.
         row_price: Tokens that the verification of one more node is worth.
@@ -104,10 +104,10 @@ def draft_adds(
     """
     above, following, tokens, worth = 1.0, 0.0, 0.0, 0.0
     for level, level_s in enumerate(levels_s):
-        chance = chances[level] if level < len(chances) else 0.0
+        probability = probabilities[level] if level < len(probabilities) else 0.0
         # The draft goes on wherever the chain has come to its end, here or at a level before.
-        following = first * (following + above - chance)
-        above = chance
+        following = first * (following + above - probability)
+        above = probability
         tokens += following
         worth += price * level_s + row_price
         if tokens > worth:

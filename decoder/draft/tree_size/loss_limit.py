@@ -1,8 +1,8 @@
-"""Whether drafting is worth a try, and what time is worth: the price of a second, credit, and when to probe a draft.
+"""Loss limit: the price of a second in tokens, the credit for drafting at a loss, and when to probe a draft.
 
 A text begins with some credit; guesses that fail spend it and guesses that hold earn it. Without credit, or where
 guesses have become too poor, rounds go without a draft, and a probe decides now and then whether credit is given again.
-Knows chances and costs, neither trees nor clocks.
+Knows probabilities and costs, neither trees nor clocks.
 """
 
 from itertools import islice
@@ -19,9 +19,9 @@ TRUSTED = 0.625
 MUCH = 32.0
 """Tokens gained or lost by drafting in other texts at which that is certain."""
 CREDIT_A_TOKEN = 0.006
-"""What each token adds: on a text where nothing can be gained, drafting costs this share in the long run."""
+"""Credit added by each token: on a text where nothing can be gained, drafting costs this share in the long run."""
 MOST_CREDIT = 12.0
-"""What earlier rounds have gained is not staked again beyond this."""
+"""Most credit: gains of earlier rounds are not staked beyond it."""
 STAKE = 0.5
 """The share of the credit that one round may lose, so that a few bad guesses do not end all drafting."""
 LEAST_STAKE = 0.8
@@ -36,13 +36,13 @@ LONGEST_CHAIN = 8
 MEMORY = 0.98
 """Share of the running sums that a round leaves."""
 FIRST_TOKENS = 4.0
-"""Of plain rounds, with which these sums begin."""
+"""Plain rounds that these sums begin with."""
 PLAIN_EVERY = 64
 """So many rounds after the last plain one another is run, to know what it costs."""
 
 
 class LossLimit:
-    """Of one text."""
+    """Loss limit of one text."""
 
     def __init__(self, costs: CostModel, acceptance: AcceptanceModel, credit: float | None = None) -> None:
         """Begins a text, which adds to what other texts have shown of these guesses; without a credit, `CREDIT`."""
@@ -51,7 +51,7 @@ class LossLimit:
         self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))
         self._given = CREDIT if credit is None else credit
         self.tokens = self._given * (1 + TRUSTED * self._trust)
-        """That drafting may lose from here on."""
+        """Tokens that drafting may still lose."""
         self.patience = self._least_patience
         """The draft is tested when it has missed so many rows."""
         self.may_pay = self._chain_may_pay()
@@ -66,7 +66,7 @@ class LossLimit:
 
     @property
     def price(self) -> float:
-        """Tokens that a second is worth: those that the run commits a second."""
+        """Price of a second in tokens: those that the run commits a second."""
         return max(1 / self._costs.plain_s(), self._committed / self._time_s)
 
     @property
@@ -108,13 +108,13 @@ class LossLimit:
         self.tokens = min(MOST_CREDIT, self.tokens + gained + CREDIT_A_TOKEN * tokens)
         self.may_pay = self._chain_may_pay()
 
-    def probed(self, chance: float, paid: float = 0.0) -> None:
+    def probed(self, probability: float, paid: float = 0.0) -> None:
         """Takes note of a probe in which this share of the guesses was right; it is going to cost so many tokens.
 
         Where guesses that are right so often pay, drafting is given credit again; else it is tested less often.
         """
         self.may_pay = self._chain_may_pay()
-        if self._chain_pays(chance):
+        if self._chain_pays(probability):
             self.may_pay = True
             self.tokens = max(self.tokens, self._given * (1 + TRUSTED * max(0.0, self._trust)) + paid)
             self.patience = self._least_patience
@@ -132,11 +132,11 @@ class LossLimit:
     def _chain_may_pay(self) -> bool:
         return self._chain_pays(min(1.0, OPTIMISM * self._acceptance.usual[0]))
 
-    def _chain_pays(self, chance: float) -> bool:
+    def _chain_pays(self, probability: float) -> bool:
         """Whether a chain of some length brings more tokens than rounds of `ar` in its time, each guess as likely."""
         tokens, step = 1.0, 1.0
         for round_s in islice(self._costs.chains_s(), LONGEST_CHAIN):
-            step *= chance
+            step *= probability
             tokens += step
             if tokens * self._costs.plain_s() > round_s:
                 return True

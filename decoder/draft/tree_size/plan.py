@@ -16,13 +16,13 @@ DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SIZES = (2, 4, 8, 16, 32, 64)
 """Rows of a verification, the root among them."""
 FIRST_HIT = 0.6
-"""Prior chance of the most probable token."""
+"""Prior probability of the most probable token."""
 PRIOR_ROUNDS = 2.0
 """Rounds that the prior weighs as much as."""
 UNSEEN = 0.1
-"""Share of what is missing that twice as many nodes are expected to find."""
+"""Prior: share of the missing probability that twice as many nodes gain."""
 KEPT = 0.97
-"""Share of what was seen that a round leaves."""
+"""Decay factor of earlier observations, applied by each round."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Plan:
     """Rows of its verification, the root among them."""
 
 
-class PathChances:
-    """How often the target's path reaches a depth within the so many most probable nodes."""
+class PathProbabilities:
+    """Probability that the target's path reaches a depth within the so many most probable nodes."""
 
     def __init__(self) -> None:
         self._tried = np.zeros((DEPTHS[-1] + 1, len(SIZES)))
@@ -50,26 +50,26 @@ class PathChances:
             self._reached[depth, bisect_right(SIZES, rank) : known] += 1
 
     def fade(self, kept: float) -> None:
-        """Leaves this share of what was seen."""
+        """Multiplies earlier observations by this factor."""
         self._tried *= kept
         self._reached *= kept
 
     def expected(self, deepest: int) -> list[list[float]]:
         """Accepted tokens by depth, from 0 on, and size."""
         seen = np.stack([self._tried, self._reached], -1).tolist()
-        chances = [[1.0] * len(SIZES)]
+        probabilities = [[1.0] * len(SIZES)]
         totals = [[0.0] * len(SIZES)]
         for depth in range(1, deepest + 1):
-            above, found = chances[-1], list[float]()
+            above, found = probabilities[-1], list[float]()
             for index, (tried, reached) in enumerate(seen[depth]):
-                before = chances[-2][index] if depth > 1 else 1.0
+                before = probabilities[-2][index] if depth > 1 else 1.0
                 guess = above[index] * (above[index] / before if depth > 1 else FIRST_HIT)
                 fewer = found[-1] if found else 0.0
                 guess = max(guess, fewer + UNSEEN * (above[index] - fewer))
-                chance = (reached + PRIOR_ROUNDS * guess) / (tried + PRIOR_ROUNDS)
-                found.append(min(above[index], max(fewer, chance, 1e-9)))
-            chances.append(found)
-            totals.append([total + chance for total, chance in zip(totals[-1], found, strict=True)])
+                probability = (reached + PRIOR_ROUNDS * guess) / (tried + PRIOR_ROUNDS)
+                found.append(min(above[index], max(fewer, probability, 1e-9)))
+            probabilities.append(found)
+            totals.append([total + probability for total, probability in zip(totals[-1], found, strict=True)])
         return totals
 
 

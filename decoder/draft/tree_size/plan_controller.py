@@ -1,4 +1,4 @@
-"""The same decision where a whole round is planned ahead: the method `auto` on a device.
+"""Tree size of the method `auto` on a device, where a whole round is planned ahead.
 
 A captured graph drafts all levels at once, so a round is chosen from a grid of sizes by what such rounds have taken and
 brought so far. A probe is a small draft here. What a round has brought is known when the next but one is chosen.
@@ -34,7 +34,7 @@ class PlanController:
         self._probing = 0
         """Rounds of a probe that are still to be chosen."""
         self._awaited = self._hits = 0
-        """Rounds of a probe whose outcome is not known yet, and those that had a right guess."""
+        """Undecided rounds of the probe, and those with a right guess."""
         self._held: tuple[Plan, int] | None = None
         """The best size, and how many more rounds may take it."""
 
@@ -74,7 +74,7 @@ class PlanController:
         return best
 
     def learn(self, plan: Plan, ranks: Sequence[int]) -> None:
-        """Takes note of which nodes of a round of this size were accepted, by their ranks from 1."""
+        """Records which nodes of a round of this size were accepted, by their ranks from 1."""
         self.acceptance.paths.learn(plan, ranks)
         for right in [1.0] * len(ranks) + [0.0] * (len(ranks) < plan.depth):
             self.acceptance.see([right], 1)
@@ -88,7 +88,7 @@ class PlanController:
                 self.credit.probed(self._hits / PROBES)
 
     def timed(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Takes note of what a round took."""
+        """Records the times of a round, in seconds."""
         self.costs.learn(plan, draft_s, verify_s, round_s)
 
     def _most_worth(self, deepest: int) -> Plan | None:

@@ -1,1 +1,1 @@
-"""What --exact runs the target with: rows whose bits do not depend on what is computed beside them."""
+"""Batch-invariant passes of --exact: the bits of a row do not depend on the other rows of its pass."""

@@ -26,7 +26,7 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
 
 NAME = "dynatui_float64"
-"""Of this attention, as transformers knows it."""
+"""Name under which transformers knows this attention."""
 EXTRAS = ("softcap", "s_aux", "position_bias")
 """What some families ask of an attention besides the usual."""
 
@@ -106,7 +106,7 @@ def _of_module(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[Float[Tensor, "1 N GH D"], None]:
-    """What transformers calls; queries of one key-value head are stacked as further rows."""
+    """The attention function that transformers calls; queries of one key-value head are stacked as further rows."""
     if strange := [name for name in EXTRAS if others.get(name) is not None]:
         raise PairError(
             f"{type(module).__name__} asks for {', '.join(strange)}, which exact attention does not compute; "

@@ -33,7 +33,7 @@ class Head:
     layers: tuple[int, ...]
     """The layers of the target whose inputs it reads, rising."""
     weights: Mapping[str, Tensor] = field(repr=False)
-    """By the names of `shapes`."""
+    """Weights by the names of `shapes`."""
     embedding: Float[Tensor, "V X"] = field(repr=False)
     """Its own, or the target's."""
     tokens: Int[Tensor, "D"] | None = field(repr=False)
@@ -41,7 +41,7 @@ class Head:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of its passes."""
+        """Dtype of its passes."""
         return self.embedding.dtype
 
     def new_cache(self, capacity: int) -> KvCache:
@@ -85,7 +85,7 @@ class Head:
         return rows + self._mlp(self._normed(rows, f"{LAYER}.post_attention_layernorm"))
 
     def carried(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """What drafted rows are computed from that follow rows with these outputs."""
+        """Inputs of drafted rows that follow rows with these outputs."""
         return self._normed(outputs, "norm") if self.shape.norm_output else outputs
 
     def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:

@@ -1,4 +1,4 @@
-"""What is known of an EAGLE-3 head before its weights are read: sizes, switches, and the shape of every weight.
+"""Configuration of an EAGLE-3 head: sizes, switches, and the shape of every weight.
 
 Names of weights are those of published checkpoints. Source: EAGLE-3 (arXiv 2503.01840), section 3; later switches are
 those of EAGLE-3.1. Knows no files.
@@ -24,7 +24,7 @@ class HeadShape:
     draft_vocabulary: int
     """Tokens that it guesses among."""
     target_width: int
-    """Of a hidden row of the target."""
+    """Width of a hidden row of the target."""
     target_layers: tuple[int, ...] | None = None
     """The layers of the target whose inputs it reads, rising; None: `usual_layers`."""
     norm_before_residual: bool = False
@@ -51,12 +51,12 @@ class HeadShape:
 
 @dataclass(frozen=True)
 class TargetSizes:
-    """What a head must fit of its target."""
+    """Sizes of a target that a head must fit."""
 
     name: str
     vocabulary: int
     width: int
-    """Of a hidden row."""
+    """Width of a hidden row."""
     layers: int
 
 

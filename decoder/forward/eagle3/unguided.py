@@ -1,4 +1,4 @@
-"""A head as a `Forward` of tokens alone, for those who measure what its passes take: what it guesses is worth nothing.
+"""A head as a `Forward` of tokens alone, for timing its passes: its guesses are worthless.
 
 Knows no target: zeros stand for what was computed before each row.
 """

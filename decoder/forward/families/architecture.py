@@ -1,4 +1,4 @@
-"""What is known of a model before it runs: its architecture in the words of a configuration, its weights, its limits.
+"""Description of a model before it runs: architecture by the field names of configurations, weights, limits.
 
 Knows neither files nor modules, and imports no transformers.
 """
@@ -126,11 +126,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Traits:
-    """What is known of a model before it runs."""
+    """Description of a model before it runs."""
 
     layers: int
     width: int
-    """Of the logits; may exceed the vocabulary."""
+    """Width of the logits; may exceed the vocabulary."""
     context: int
     """Tokens that it can hold."""
     device: torch.device

@@ -1,4 +1,4 @@
-"""What all native families share: keys and values in one tensor, rotary positions, attention of a tree's rows.
+"""Shared by all native families: keys and values in one tensor, rotary positions, tree attention.
 
 Rotated pairs of dimensions lie side by side here, so that a rotation is one complex product; Hugging Face keeps a
 pair's halves apart. Queries and keys are ordered alike, so no score changes. Queries of one key-value head are stacked
@@ -69,7 +69,7 @@ class Place(Protocol):
 
 
 class Pass(NamedTuple):
-    """What all layers of one forward pass share."""
+    """State shared by all layers of one forward pass."""
 
     rotation: Complex[Tensor, "N 1 1 R"]
     new: Sequence[Place]

@@ -31,7 +31,7 @@ class LayerNorm:
     shape: tuple[int]
     epsilon: float
     parts = ("weight", "bias")
-    """Of the affine part."""
+    """Names of the weights of its affine part."""
 
     def __call__(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
         """Rows of mean 0 and variance 1."""
@@ -180,7 +180,7 @@ class NativeModel:
     head: Linear
     rotation: Rotation
     rows: torch.dtype
-    """Of everything but matrices."""
+    """Dtype of everything but matrices."""
     heads: Heads
     attention: Attention = gathered
     stored: torch.dtype | None = None

@@ -42,10 +42,10 @@ COPIES = 3
 
 @dataclass(frozen=True)
 class Family:
-    """What Hugging Face calls the parts of one of them, and what they compute."""
+    """Hugging Face's names for the parts of a family, and their operations."""
 
     name: str
-    """Of its class in transformers."""
+    """Name of its class in transformers."""
     body: str
     """All but the head."""
     embedding: str
@@ -123,7 +123,7 @@ class Arithmetic:
     rows: torch.dtype
     """Residual, norms, rotations, attention, keys and values."""
     weights: torch.dtype
-    """Of matrices."""
+    """Dtype of matrices."""
     pack: Maker = pack
     """Lays a matrix out for where it is used."""
 

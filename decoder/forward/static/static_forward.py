@@ -28,7 +28,7 @@ class StaticForward(Protocol):
         """Keys and values of all layers, zeros: after `empty`, a NaN in a masked slot would poison the output."""
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Tensor:
-        """What `computed` needs to know of these positions."""
+        """Rotations of these positions, for `computed`."""
 
     def computed(
         self,
@@ -94,7 +94,7 @@ def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> st
 
 @without_gradients()
 def _read(model: "LanguageModel", source: Source) -> NativeStatic:
-    # Norms are folded in float32; what is computed keeps the model's dtype.
+    # Norms are folded in float32; products keep the model's dtype.
     folded = torch.float32 if model.dtype in HALF else model.dtype
     return NativeStatic(native_model(source, Arithmetic(folded, model.dtype, PublicLinear)), model.context)
 

@@ -23,7 +23,7 @@ from decoder.models.checkpoints import display_name
 from decoder.models.known_checkpoint import weight_files
 
 UNUSED = re.compile(r"(^verifier_(norm|lm_head)\.weight|rotary_emb\.inv_freq)$")
-"""What training has left beside the weights."""
+"""Names of training leftovers beside the weights."""
 EMBEDDING = "embed_tokens.weight"
 NUMBERS = "d2t", "t2d"
 """All others hold real numbers."""
@@ -128,7 +128,7 @@ def _read(path: Path, shown: str) -> Iterator[tuple[str, Tensor]]:
             for there in file.keys():  # noqa: SIM118 - it is no mapping
                 key = there.removeprefix("model.").replace("midlayer.", f"{LAYER}.")
                 if not UNUSED.search(key):
-                    # A copy: what is read lies in the file, which somebody may change.
+                    # A copy: the tensor maps the file, which another process may change.
                     yield key, file.get_tensor(there).clone()
     except (SafetensorError, OSError) as error:
         raise ModelError(f"cannot read {path.name} of {shown}: {first_line(error)}; {AGAIN}") from error

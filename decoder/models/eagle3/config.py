@@ -24,7 +24,7 @@ REMEDY = "choose another --draft"
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """What tells an EAGLE-3 head from other checkpoints."""
+    """Fields that tell an EAGLE-3 head from other checkpoints."""
 
     architectures: list[str] | None = None
     speculators_model_type: str | None = None

@@ -35,7 +35,7 @@ TEXT = 100
 """Rows that are there before."""
 REPEATS = 30
 PAYS = 0.97
-"""Of the time: less is not worth that two forms of a model exist."""
+"""Largest share of the plain time: a smaller gain is not worth two forms of a model."""
 ROUNDING = 32.0
 """How many times a dtype's own rounding, of the largest logit, two ways of computing may differ by."""
 Report = Callable[[str], None]
@@ -94,7 +94,7 @@ class Compiled:
 
 
 def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """What a pass of so many rows is given in a slot whose text is so long."""
+    """Inputs of a pass of so many rows in a slot whose text is so long."""
     store = new_store(forward, slots(length + rows) + BEYOND)
     with without_gradients():
         tokens, positions, places = (torch.arange(rows, device=store.device) for _ in range(3))
@@ -104,12 +104,12 @@ def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Ten
 
 @dataclass(frozen=True)
 class Found:
-    """How a compiled form did beside the plain one."""
+    """Time and error of a compiled form relative to the plain one."""
 
     share: float
-    """Of the plain form's time."""
+    """Time as a share of the plain form's."""
     difference: float
-    """Of logits, as a share of the largest."""
+    """Error of logits, as a share of the largest."""
     allowed: float
 
     @property
@@ -136,7 +136,7 @@ def compile_pair(
     passes: Passes,
     compile_pass: Compile = by_torch,
 ) -> None:
-    """Compiles the draft's passes, then the target's, and leaves with the pair's slots what is faster.
+    """Compiles the draft's passes, then the target's, and leaves the faster forms with the pair's slots.
 
     Of each model's passes, the smallest and the largest are tried, and the others compiled where that pays. Where
     rounds of the compiled forms write another text than the host's, both are as before.
@@ -187,7 +187,7 @@ def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
 
 
 def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots) -> Found:
-    """How a form does beside the plain one in passes of these sizes."""
+    """Time and error of a form relative to the plain one in passes of these sizes."""
     both = [_Passes(each, sizes) for each in (plain, form)]
     device = both[0].logits[0].device
     seconds: tuple[list[float], list[float]] = [], []

@@ -16,12 +16,12 @@ from torch import Tensor
 from decoder.sampling.on_device import DeviceSampling
 from decoder.session.cuda_graph.static_shapes import DEEPEST, FIRST_ROWS, MOST_NODES, WINDOW
 from decoder.tree import TokenTree
-from decoder.tree_rules import TreeRule
+from decoder.tree_rules import Growth, History, TreeRule
 
 TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN = range(6)
 """Lines of `DeviceState.nodes`. LEVEL: 1 for the root, 0 where there is no node. ROW: which of the draft's rows a node
 was, of no meaning if it did not grow. LOGPROB, OWN: the bits of a float64; OWN, the draft's own logarithm where LOGPROB
-is that of a chance under noise, is of no meaning elsewhere."""
+is that of a probability under noise, is of no meaning elsewhere."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
 """Numbers that tell of a verification: how many tokens; by depth, the node of the path and the token after it."""
 REPORT = OUTCOME + (OWN + 1) * MOST_NODES
@@ -31,30 +31,35 @@ LEVELS = DEEPEST + 2
 BEFORE = FIRST_ROWS[-1]
 """Places before the end of a text that one draft reads at most."""
 LEAST = torch.finfo(torch.float64).min
-NUMBERS = [field.name for field in fields(TreeRule)]
+GROWTH, HISTORY = ([field.name for field in fields(part)] for part in (Growth, History))
 
 
 class DeviceRule:
     """A growth rule whose numbers are device tensors."""
 
     def __init__(self, device: torch.device) -> None:
-        self.vector: Float[Tensor, K] = torch.zeros(len(NUMBERS), dtype=torch.float64, device=device)
-        self.numbers: TreeRule[Float[Tensor, ""]] = TreeRule(*self.vector.unbind())
-        """Each in place."""
-        self.breadths: Float[Tensor, 3] = self.vector[NUMBERS.index("narrow") :][:3]
+        growing = len(GROWTH)
+        self.vector: Float[Tensor, K] = torch.zeros(growing + len(HISTORY) + 1, dtype=torch.float64, device=device)
+        """All numbers, of which the tensors below are views."""
+        self._growth: Float[Tensor, G] = self.vector[:growing]
+        self.growth: Growth[Float[Tensor, ""]] = Growth(*self._growth.unbind())
+        self.history: History[Float[Tensor, ""]] = History(*self.vector[growing:-1].unbind())
+        self.n_max: Float[Tensor, ""] = self.vector[-1]
+        self.breadths: Float[Tensor, 3] = self._growth[GROWTH.index("narrow") :][:3]
         """`narrow`, `middle` and `wide`."""
 
-    def turn(self, rule: TreeRule[float]) -> None:
+    def turn(self, rule: TreeRule) -> None:
         """Takes over all numbers."""
-        self.vector.copy_(torch.tensor(astuple(rule), dtype=torch.float64))
+        numbers = *astuple(rule.growth), *astuple(rule.history), rule.budget.n_max
+        self.vector.copy_(torch.tensor(numbers, dtype=torch.float64))
 
-    def logarithmic(self) -> TreeRule[Tensor]:
-        """The same rule for logarithms of probabilities: it only compares them with one another.
+    def logarithmic(self) -> Growth[Tensor]:
+        """The same growth for logarithms of probabilities: it only compares them with one another.
 
         They are finite, so that what is impossible is less than all of them.
         """
-        logs = dict(zip(NUMBERS, self.vector.log().clamp(min=LEAST)[:, None].unbind(), strict=True))
-        return replace(self.numbers, **{name: logs[name] for name in ("stop", "deep", "tau_h", "tau_l")})
+        logs = dict(zip(GROWTH, self._growth.log().clamp(min=LEAST)[:, None].unbind(), strict=True))
+        return replace(self.growth, **{name: logs[name] for name in ("stop", "deep", "tau_h", "tau_l")})
 
 
 class _OnDevice:
@@ -69,7 +74,7 @@ class _OnDevice:
 
 
 XP = _OnDevice()
-"""What `tree_rules` computes with where its numbers are tensors and constants are not."""
+"""Elementwise operations for `tree_rules` on tensors, with plain constants."""
 
 
 class DeviceState:
@@ -110,7 +115,7 @@ class DeviceState:
         """The numbers from `first`, which may be negative, up to `last`."""
         return self._steps[first + BEFORE : last + BEFORE]
 
-    def begin(self, text: Sequence[int], rule: TreeRule[float] | None) -> None:
+    def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
         """A new text."""
         for tensor in self._all():
             tensor.zero_()
@@ -121,7 +126,7 @@ class DeviceState:
             self.rule.turn(rule)
 
     def saved(self) -> Callable[[], None]:
-        """What puts the present state back."""
+        """A function that restores the present state."""
         pairs = [(tensor, tensor.clone()) for tensor in self._all()]
 
         def restore() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from decoder.forward.static.static_forward import StaticForward
 from decoder.session.cuda_graph.device_state import XP, DeviceState
 from decoder.session.cuda_graph.static_shapes import MOST_NODES, Shape
-from decoder.tree_rules import TreeRule, breadth, least_probability
+from decoder.tree_rules import Growth, breadth, least_probability
 from decoder.verify.verifier import DeviceVerifier
 
 PLACES = MOST_NODES - 1
@@ -44,7 +44,7 @@ class Side:
         return self.rotated_logits(tokens, self.rotation(places.clamp(0, self.context - 1)), slots, bias)
 
     def rotation(self, places: Int[Tensor, "N"]) -> Tensor:
-        """What `rotated_logits` needs to know of these places of the text."""
+        """Rotations of these places of the text, for `rotated_logits`."""
         return self.forward.rotation(self.store, places)
 
     def rotated_logits(
@@ -54,7 +54,7 @@ class Side:
         return self.forward.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
 
     def bias(self, visible: Bool[Tensor, "N M"]) -> Float[Tensor, "N M"]:
-        """What is added to the scores of what rows see and do not see."""
+        """Bias of attention scores: 0 where a row sees, the least number elsewhere."""
         return torch.where(visible, *self._biases)
 
 
@@ -74,7 +74,7 @@ class Layout:
         """Candidates of a row."""
         self.even = shape.even or self.children == 1
         self.parts = parts(vocabulary, self.children)
-        """Of the vocabulary, whose best tokens are among the best of each part."""
+        """Parts of the vocabulary; its best tokens are among the best of each part."""
         self.part_starts: Int[Tensor, "P 1"] = whole([*range(0, vocabulary, vocabulary // self.parts)])[:, None]
         self.widths = [1]
         for width in shape.widths[1:]:
@@ -95,7 +95,7 @@ class Layout:
         self.every_depth: Float[Tensor, D] = torch.arange(self.deepest, dtype=torch.float64, device=device)
         rows = whole([row for width in self.widths for row in range(width)] + [0] * padding)
         self.lines: Int[Tensor, "3 C"] = torch.stack((rows * 0, rows * 0, rows)).repeat_interleave(self.children, 1)
-        """Of candidates, before any is known: token, path as the bits of a float64, its row's place in the level."""
+        """Initial lines of candidates: token, path as the bits of a float64, its row's place in the level."""
         self.no_candidate: Int[Tensor, ""] = whole([self.lines.shape[1] - 1])[0]
 
     def candidates(self, depth: int) -> slice:
@@ -116,19 +116,19 @@ def parts(vocabulary: int, best: int) -> int:
 class _Rule:
     thresholds: Float[Tensor, "D"]
     """From where on nodes of depth 0, 1, 2, ... grow; never less for deeper ones, infinite where none may."""
-    breadths: TreeRule[Tensor] | None
+    breadths: Growth[Tensor] | None
     """Where numbers of children stand: for each rank, 0 or minus infinity; None where all have one."""
 
 
 @dataclass(frozen=True)
 class _Grown:
     lines: Int[Tensor, "3 C"]
-    """Of candidates, see `Layout`."""
+    """Lines of candidates, see `Layout`."""
     logprobs: Float[Tensor, "C"]
     own: Float[Tensor, "C"] | None
-    """The draft's own, where `logprobs` are of chances."""
+    """The draft's own log-probabilities, where `logprobs` are conditioned on noise."""
     paths: list[Float[Tensor, "W"]]
-    """Of the rows of each depth."""
+    """Path log-probabilities of the rows of each depth."""
     chosen: list[Int[Tensor, "W"]]
     """Which candidates of the depth above these are; the root is -1."""
 
@@ -143,16 +143,16 @@ def grow(side: Side, state: DeviceState, layout: Layout, slots: int, verifier: D
     own = around.remainder(side.store.shape[3])
     bias = side.bias(state.steps(0, slots) <= places[:first, None])
     rule = _rule(side, state, layout)
-    chances = verifier.chances(state.sampling, around[first : first + layout.deepest], side.vocabulary)
+    probabilities = verifier.probabilities(state.sampling, around[first : first + layout.deepest], side.vocabulary)
     lines = layout.lines.clone()
     logprobs = lines.new_empty(lines.shape[1], dtype=torch.float32)
-    own_logprobs = torch.empty_like(logprobs) if chances else None
+    own_logprobs = torch.empty_like(logprobs) if probabilities else None
     grown = _Grown(lines, logprobs, own_logprobs, [state.certain[None]], [layout.nowhere[:1]])
     rows = slice(0, first)
     for depth, width in enumerate(layout.widths):
         logits = side.rotated_logits(tokens, rotation[rows], own[rows], bias)[-width:]
         children = layout.candidates(depth)
-        _add_children(chances(logits, depth) if chances else logits, layout, rule.breadths, grown, children)
+        _add_children(probabilities(logits, depth) if probabilities else logits, layout, rule.breadths, grown, children)
         if grown.own is not None:
             _add_own(logits, grown.lines[0, children], grown.own[children])
         if depth + 1 < layout.deepest:
@@ -166,14 +166,14 @@ def grow(side: Side, state: DeviceState, layout: Layout, slots: int, verifier: D
 
 
 def _rule(side: Side, state: DeviceState, layout: Layout) -> _Rule:
-    rule = state.rule.logarithmic()
-    rule = replace(rule, deepest=torch.minimum(rule.deepest, side.context - state.length))
-    thresholds: Float[Tensor, D] = least_probability(rule, layout.every_depth, XP)
+    growth = state.rule.logarithmic()
+    growth = replace(growth, deepest=torch.minimum(growth.deepest, side.context - state.length))
+    thresholds: Float[Tensor, D] = least_probability(growth, layout.every_depth, XP)
     if layout.even:
         return _Rule(thresholds, None)
     has = state.steps(0, layout.children) < state.rule.breadths[:, None]
     narrow, middle, wide = torch.where(has, state.certain, state.impossible).unbind()
-    return _Rule(thresholds, replace(rule, narrow=narrow, middle=middle, wide=wide))
+    return _Rule(thresholds, replace(growth, narrow=narrow, middle=middle, wide=wide))
 
 
 def best_tokens(
@@ -193,7 +193,7 @@ def best_tokens(
 
 
 def _add_children(
-    logits: Float[Tensor, "W V"], layout: Layout, breadths: TreeRule[Tensor] | None, grown: _Grown, children: slice
+    logits: Float[Tensor, "W V"], layout: Layout, breadths: Growth[Tensor] | None, grown: _Grown, children: slice
 ) -> None:
     shape = len(logits), layout.children
     logprobs = grown.logprobs[children].view(shape)
@@ -230,7 +230,7 @@ def _pack(state: DeviceState, layout: Layout, rule: _Rule, grown: _Grown, places
     # In breadth-first order, and so in that of a stable sort, a node that is cut has only descendants that are cut too.
     ranked = (paths if layout.best else paths > state.impossible).sort(stable=True, descending=True)
     exist = ranked.values[:PLACES] > state.impossible if layout.best else ranked.values[:PLACES]
-    kept = exist & (state.steps(0, PLACES) < state.rule.numbers.n_max)
+    kept = exist & (state.steps(0, PLACES) < state.rule.n_max)
     nodes = torch.where(kept, ranked.indices[:PLACES], layout.no_candidate).sort().values
     tokens = grown.lines[0].index_select(0, nodes)
     parents = nodes.div(layout.children, rounding_mode="floor")

@@ -1,4 +1,4 @@
-"""What a session asks of its slot: work that is queued on the device, and the results that are copied to the host.
+"""Pending rounds of a session: work that is queued on the device, and results that are copied to the host.
 
 The only place where a round's work, its times and its one wait meet. Knows neither rules nor texts.
 """
@@ -16,7 +16,7 @@ from decoder.session.cuda_graph.static_shapes import Shape, bucket
 
 
 class Clock:
-    """The host's time in a round, without what is no part of decoding; it asks the device for nothing."""
+    """The host's time in a round, without pauses; reads no device clock."""
 
     def __init__(self) -> None:
         self._start_s = time.perf_counter()
@@ -26,7 +26,7 @@ class Clock:
         self._start_s += seconds
 
     def seconds(self) -> float:
-        """How long it has run."""
+        """Seconds so far."""
         return time.perf_counter() - self._start_s
 
 
@@ -39,7 +39,7 @@ class PendingRound:
 
     @property
     def seconds(self) -> float:
-        """What it took; known once it, or something later, was waited for."""
+        """Seconds on the device; known once it, or later work, was waited for."""
         return self.done.seconds_since(self.begun)
 
 
@@ -53,11 +53,11 @@ class PendingRounds:
     def draft(self, shape: Shape, length: int, clock: Clock, most: int | None = None) -> PendingRound:
         """Asks for a tree after a text of at most so many tokens; `most`: its nodes, where that is not the rules'."""
         if most is not None:
-            self._slot.state.rule.numbers.n_max.fill_(most)
+            self._slot.state.rule.n_max.fill_(most)
         return self._ask(lambda: self._slot.drafting(shape, length), clock)
 
     def verification(self, nodes: int, length: int, clock: Clock) -> PendingRound:
-        """Asks what becomes of a tree of so many nodes."""
+        """Queues the verification of a tree of so many nodes."""
         return self._ask(lambda: self._slot.verification(bucket(nodes), length), clock)
 
     def report(self) -> Mark:

@@ -1,4 +1,4 @@
-"""Whether rounds on this device are what rounds driven by the host are: tried before any user's text depends on them.
+"""Self-test: rounds on this device must equal rounds driven by the host before any user's text depends on them.
 
 Drivers, kernels and versions of torch differ in what they can capture. Where a few short texts fail, or differ by more
 than near ties, the pair goes on with rounds from the host, and says why.
@@ -23,17 +23,18 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import verdict
 from decoder.forward.static.static_forward import static_in_place
 from decoder.models.pair import Pair
-from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
 from decoder.session.cuda_graph.static_shapes import slots
-from decoder.session.host import model_session
+from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
 from decoder.tree_rules import Rules
-from decoder.verify.coupled import device_verifier
+from decoder.verify.coupled import Coupled
+from decoder.verify.greedy import Greedy
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """The next one is decoded where a text ended in a near tie, after which it says nothing."""
@@ -47,7 +48,7 @@ FAR, FAR_IN_HALF = 1e-3, 0.1
 
 @dataclass(frozen=True)
 class Reference:
-    """What the host's rounds write after a prompt, and what both models say of each token of it."""
+    """The host's text after a prompt, and both models' logits for each of its tokens."""
 
     prompt: Sequence[int]
     text: Sequence[int]
@@ -55,17 +56,17 @@ class Reference:
     """Logits after each token of both but the last."""
     draft: Float[Tensor, "P V"]
     sampling: Sampling
-    """How its tokens were chosen."""
+    """Sampling settings of its tokens."""
 
     @property
     def tokens(self) -> Sequence[int]:
-        """What the logits follow."""
+        """The tokens that the logits follow."""
         return [*self.prompt, *self.text[:-1]]
 
     def tie(self, found: Sequence[int], error: float) -> bool:
         """Whether the first token that differs is a near tie, for logits that may be off by `error`."""
         first, vocabulary = len(self.prompt), self.target.shape[1]
-        noise = Perturbation(SEED, Schedule(self.sampling), vocabulary, self.target.device)
+        noise = GumbelNoise(SEED, Schedule(self.sampling), vocabulary, self.target.device)
         for position, rivals in enumerate(zip(self.text, found, strict=False), first):
             if rivals[0] != rivals[1]:
                 return verdict(self.target[position - 1], rivals, error, position, noise).near_tie
@@ -98,13 +99,13 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
 
 @torch.inference_mode()
 def references(pair: Pair) -> list[Reference]:
-    """What the host's rounds write, as both models run now."""
+    """References from the host's rounds, by both models' present forward forms."""
     return [_reference(pair, prompt, sampling) for sampling in (Sampling(), SAMPLED) for prompt in PROMPTS]
 
 
 def _reference(pair: Pair, prompt: Sequence[int], sampling: Sampling) -> Reference:
-    noise = Perturbation(SEED, Schedule(sampling), pair.vocabulary, pair.target.device)
-    text = _text(model_session(pair, prompt, TOKENS, None, perturbation=noise))
+    noise = GumbelNoise(SEED, Schedule(sampling), pair.vocabulary, pair.target.device)
+    text = _text(HostSession(pair, prompt, TOKENS, None, None, Coupled(noise)))
     target, draft = (_logits(model, [*prompt, *text[:-1]], pair.vocabulary) for model in pair.models.values())
     return Reference(prompt, text, target, draft, sampling)
 
@@ -123,7 +124,7 @@ def refusal(
             wanted = [getattr(reference, role) for reference in right]
             errors[role], largest = _error(pair, graph_slots, model, right, wanted)
             allowed = largest * (FAR_IN_HALF if model.dtype in HALF else FAR)
-            if not errors[role] <= allowed:  # what is no number is not within it either
+            if not errors[role] <= allowed:  # NaN fails too
                 return f"the {role}'s logits differ by {errors[role]:.2g}, where the largest is {largest:.2g}"
             errors[role] = max(errors[role], largest * torch.finfo(model.dtype).eps)
         greedy = [each for each in right if each.sampling.greedy]
@@ -137,14 +138,14 @@ def refusal(
 def _differing(
     pair: Pair, graph_slots: GraphSlots, rules: Rules | None, right: Sequence[Reference], error: float
 ) -> str | None:
-    """How rounds on the device differ from what is right; None: they write it, but for near ties."""
+    """How rounds on the device differ from the references; None: not at all, but for near ties."""
     for reference in right:
         knobs = KnobState(rules) if rules else None
-        on_host = functools.partial(model_session, pair)
+        without_draft = functools.partial(HostSession, pair, proposer=None, verifier=Greedy())
         # What greedy rounds take is where texts begin; sampled ones take longer.
         costs = graph_slots.costs if reference.sampling.greedy else PlanCosts()
-        sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.by_cost else None
-        opened = pair, graph_slots, reference.prompt, TOKENS, knobs, on_host, device_verifier, sizes
+        sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.budget.by_cost else None
+        opened = pair, graph_slots, reference.prompt, TOKENS, knobs, without_draft, sizes
         found = _text(GraphSession(*opened, Schedule(reference.sampling), SEED))
         if found == reference.text:
             return None
@@ -161,7 +162,7 @@ def _error(
     right: Sequence[Reference],
     wanted: Sequence[Float[Tensor, "P V"]],
 ) -> tuple[float, float]:
-    """By how much logits on the device are off at most, and the largest of those that are right."""
+    """Largest error of logits on the device, and the largest right logit."""
     form = graph_slots.forward(model)
     found = []
     for tokens in (reference.tokens for reference in right):

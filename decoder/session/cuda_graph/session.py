@@ -1,7 +1,7 @@
 """A session whose rounds live on the device; the host waits for it once a round.
 
 While the device verifies one tree it is already asked for what follows: the draft of the next tree, or the next token.
-A knob that the user turns makes it draft again. Rules that outgrow fixed shapes hand the text over to `HostSession`.
+A knob that the user turns makes it draft again. Where rules outgrow fixed shapes, a session of the host goes on.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,17 +19,14 @@ from decoder.session.cuda_graph.device_state import drafted, drafted_under_noise
 from decoder.session.cuda_graph.pending_rounds import Clock, PendingRound, PendingRounds
 from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
 from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, first_rows, fits, shape
-from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
-from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
+from decoder.session.protocol import AtStage, Outcome, Session, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
-from decoder.verify.verifier import DeviceVerifier
+from decoder.verify.coupled import device_verifier
 
-Verifiers = Callable[[Schedule, int], DeviceVerifier]
-"""(how tokens are chosen, a position) -> what decides within graphs from there on."""
-OnHost = Callable[[Sequence[int], int, KnobState | None], HostSession]
-"""(text, tokens that may follow, rules in force) -> a session that the host drives."""
+Open = Callable[[Sequence[int], int, KnobState | None], Session]
+"""(text, tokens that may follow, rules in force) -> a session that decodes on."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class _Draft:
     plan: Plan | None
     """Its size, where that was chosen for this round."""
     read: Callable[[NDArray[np.float64], int], TokenTree]
-    """(report, root) -> what was drafted."""
+    """(report, root) -> the drafted tree."""
 
     @property
     def most(self) -> int | None:
@@ -50,9 +47,9 @@ class GraphSession:
     """Autoregressive, linear, fixed-tree and DynaTree decoding, as `HostSession` does it, on the device.
 
     A round's time holds the draft of its own tree, wherever that ran; its commit is part of the verification. It takes
-    a slot until the text ends. The rules must fit static shapes; `on_host` goes on with a text whose rules outgrow
-    them. `sizes` chooses the size of each round; without it the rules alone do. `sampling` says how tokens are chosen
-    at which position, `verifiers` what decides so within graphs; without it, they are chosen greedily.
+    a slot until the text ends. The rules must fit static shapes; `reopen` opens a session for the rest of a text whose
+    rules outgrow them. `sizes` chooses the size of each round; without it the rules alone do. `sampling` says how
+    tokens are chosen at which position; without it, they are chosen greedily.
     """
 
     def __init__(
@@ -62,8 +59,7 @@ class GraphSession:
         prompt_ids: Sequence[int],
         max_new_tokens: int,
         knobs: KnobState | None,
-        on_host: OnHost,
-        verifiers: Verifiers,
+        reopen: Open,
         sizes: PlanController | None = None,
         sampling: Schedule | None = None,
         seed: int = 0,
@@ -71,14 +67,13 @@ class GraphSession:
         self._text = list(prompt_ids)
         self._pair = pair
         self._slots = graph_slots
-        self._on_host = on_host
+        self._reopen = reopen
         self._knobs = knobs
         self._sizes = sizes
         self._sampling = sampling or Schedule()
         self._seed = seed
-        self._verifiers = verifiers
         self._followed: int | None = None
-        """Of the schedule's turns, those that the device was told of."""
+        """Number of the schedule's turns that the device was told of."""
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
         self._slot = graph_slots.take(pair, self._longest)
@@ -94,13 +89,13 @@ class GraphSession:
         self._told: tuple[Plan, list[int]] | None = None
         """The last tree's size and the ranks of what was accepted of it, unless that was learnt from."""
         self._draft_s, self._draft_forwards = 0.0, 0
-        """What drafts have cost that no round was charged for yet."""
+        """Costs of drafts that no round was charged for yet."""
         self._host_s = self._device_s = self._charged_s = 0.0
-        self._instead: HostSession | None = None
+        self._instead: Session | None = None
 
     @property
     def text(self) -> Sequence[int]:
-        """The prompt and what was committed."""
+        """Token ids of the prompt and of all committed tokens."""
         return self._instead.text if self._instead else self._text
 
     @property
@@ -124,7 +119,7 @@ class GraphSession:
 
     @without_gradients()
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Verify and commit the tree that is known, and ask for what follows meanwhile."""
+        """Verifies and commits the known tree, and queues the next draft or verification meanwhile."""
         if self._instead:
             return self._instead.step(turns, at_stage)
         self._slots.settle(self)
@@ -180,7 +175,7 @@ class GraphSession:
         if self._followed != self._sampling.turns:
             self._slot.state.sampling.follow(self._seed, self._sampling, end)
             self._followed = self._sampling.turns
-        self._slot.verifier = self._verifiers(self._sampling, end)
+        self._slot.verifier = device_verifier(self._sampling, end)
 
     def _turn(self, clock: Clock) -> None:
         """Tells the device of turned knobs; a tree that was drafted under the old ones is drafted anew."""
@@ -192,7 +187,7 @@ class GraphSession:
                 self._draft_again(self._draft, clock)
 
     def _next_draft(self, lacking: int) -> _Draft | None:
-        """What is drafted next, if anything, where the draft lacks at most so many tokens besides the last."""
+        """The next draft, if any, where the draft lacks at most so many tokens besides the last."""
         if self._knobs is None:
             return None
         rule = self._knobs.rule
@@ -203,7 +198,7 @@ class GraphSession:
         if self._told:
             self._sizes.learn(*self._told)
             self._told = None
-        plan = self._sizes.choose(int(rule.deepest))
+        plan = self._sizes.choose(int(rule.growth.deepest))
         return _Draft(replace(beam(rule, plan.depth), first=first), plan, read) if plan else None
 
     def _draft_again(self, draft: _Draft, clock: Clock) -> None:
@@ -215,7 +210,7 @@ class GraphSession:
         self._draft_forwards += draft.shape.deepest
 
     def _launch(self, outcome: Outcome, clock: Clock) -> float:
-        """Verifies and commits the tree, asks for what follows, waits once; the seconds in which that was drafted."""
+        """Verifies and commits the tree, queues the next work, waits once; returns the seconds of the next draft."""
         tree, draft = outcome.tree, self._draft
         pending = self._verification or self._pending.verification(len(tree), len(self._text), clock)
         length = len(self._text) + max(tree.depths) + 1
@@ -257,7 +252,7 @@ class GraphSession:
         self._draft_s, self._draft_forwards = 0.0, 0
 
     def _charge(self, host_s: float, device_s: float) -> float:
-        """What the round costs: while verifications are asked for ahead, the host's time or the device's, if longer."""
+        """Time of the round: while verifications are queued ahead, the longer of the host's and the device's."""
         self._host_s += host_s
         self._device_s += device_s
         before_s, self._charged_s = self._charged_s, max(self._host_s, self._device_s)
@@ -267,9 +262,9 @@ class GraphSession:
         return charged_s
 
     def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turn], at_stage: AtStage) -> Outcome:
-        """Goes on from the host, which reads the text anew; what history and the user have done so far stays."""
+        """Goes on in a session of the host, which reads the text anew; the knobs keep what moved them so far."""
         self.close()
-        self._instead = self._on_host(self._text, self._longest - len(self._text), self._knobs)
+        self._instead = self._reopen(self._text, self._longest - len(self._text), self._knobs)
         read_s = self._instead.prefill()
         outcome = self._instead.step(turns, at_stage)
         outcome.turned_before = turned

@@ -1,4 +1,4 @@
-"""Where one text at a time is decoded: caches and numbers at fixed addresses, and the graphs that go with them.
+"""Slots, each for one text at a time: caches and numbers at fixed addresses, and the graphs that use them.
 
 A session takes a slot and gives it back, so that graphs are captured once a pair and lane and not once a text. What
 several lanes at once need is as many slots; weights are shared.
@@ -68,12 +68,12 @@ class GraphSlot:
         alike = (self.target.forward, self.draft.forward) == models
         return alike and graphs == (self._graphs is not None) and min(rooms) - BEYOND - DEEPEST - 1 >= longest
 
-    def begin(self, text: Sequence[int], rule: TreeRule[float] | None) -> None:
+    def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
         """Reads a new text, all but its last token."""
         self._in_use.clear()
         self.state.begin(text, rule)
         for side in (self.target, self.draft) if rule else (self.target,):
-            # What another text has left there may be infinite, and poison what is masked.
+            # Rows left by another text may be infinite, and infinite values break masked attention.
             side.store.zero_()
             _read_all(side, text[:-1])
 
@@ -82,7 +82,7 @@ class GraphSlot:
         _read_all(self.draft, text, start)
 
     def drafting(self, shape: Shape, length: int) -> Work:
-        """What drafts a tree after a text of at most so many tokens and reports it."""
+        """A function that drafts a tree after a text of at most so many tokens and reports it."""
         visible = slots(length + shape.rows)
         self._in_use[shape] = None
         if shape not in self._layouts:
@@ -95,7 +95,7 @@ class GraphSlot:
         )
 
     def verification(self, nodes: int, length: int) -> Work:
-        """What verifies and commits a tree of at most so many nodes after a text of at most so many tokens."""
+        """A function that verifies and commits at most so many nodes after a text of at most so many tokens."""
         visible, draft = slots(length - 1 + nodes), self.draft if nodes > 1 else None
         verifier = self.verifier
         self._in_use[nodes] = None
@@ -191,14 +191,14 @@ def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Flo
 
 @dataclass
 class GraphSlots:
-    """A pair's slots that are free, and what all its slots share."""
+    """A pair's free slots, and the state that all its slots share."""
 
     graphs: bool = True
     """False: slots made from now on repeat nothing from a graph, they compute the same by plain calls."""
     refused: str | None = None
     """Why rounds do not run here, but from the host."""
     ahead: tuple[object, Mark] | None = None
-    """Who has asked the device for work ahead of its turn, and where that ends."""
+    """The session that queued work ahead of its turn, and the mark where that work ends."""
     costs: PlanCosts = field(default_factory=PlanCosts)
     _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
@@ -233,7 +233,7 @@ class GraphSlots:
         self._free.append(slot)
 
     def forward(self, model: LanguageModel) -> StaticForward:
-        """How a model runs here."""
+        """The forward form by which a model runs here, made on first use."""
         if model not in self._forwards:
             self._forwards[model] = static_forward(model)
         return self._forwards[model]
@@ -244,7 +244,7 @@ class GraphSlots:
         return GraphSlots(refused=self.refused, _forwards=forms)
 
     def form(self, model: LanguageModel) -> StaticForward | None:
-        """How a model runs here; None: that was not settled yet."""
+        """The forward form by which a model runs here; None: none was made yet."""
         return self._forwards.get(model)
 
     def forget(self) -> None:
@@ -258,7 +258,7 @@ class GraphSlots:
         self._forwards[model] = forward
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """What does again some work that undoes itself, as slots repeat theirs.
+        """A function that repeats work which undoes itself, as slots repeat theirs.
 
         Raises:
             NotCapturableError: A graph cannot do it.

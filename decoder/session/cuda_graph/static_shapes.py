@@ -1,4 +1,4 @@
-"""How large a device's tensors are under a growth rule: whatever else the rule says is numbers that a device reads.
+"""Tensor sizes of a draft under a growth rule; everything else in the rule is numbers that a device reads.
 
 Pure; knows neither tensors nor models. A level's width is fixed and still exact: the probabilities of a level's paths
 sum to 1 at most, so no more than 1 / stop of them reach `stop` and grow.
@@ -17,7 +17,7 @@ MOST_ROWS = 1024
 BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 264)
 """Rows of a verification; the last holds 256 nodes and their root."""
 MOST_NODES = BUCKETS[-1]
-"""Of a tree, the root among them."""
+"""Most nodes of a tree, its root included."""
 DEEPEST = 32
 WINDOW = 63
 """Longest window of history: as many shares as add up without rounding in 64 bits."""
@@ -47,7 +47,7 @@ class Shape:
 
     @property
     def deepest(self) -> int:
-        """No node is deeper."""
+        """Depth of the deepest nodes."""
         return len(self.widths)
 
     @cached_property
@@ -56,44 +56,45 @@ class Shape:
         return sum(self.widths[1:])
 
 
-def shape(rule: TreeRule[float]) -> Shape:
+def shape(rule: TreeRule) -> Shape:
     """The shape of a rule's drafts; knobs that leave it alone may be turned at no cost."""
-    return _shape(rule, int(rule.deepest), 1 << (_growing(rule) - 1).bit_length(), best=bool(rule.best))
+    return _shape(rule, int(rule.growth.deepest), 1 << (_growing(rule) - 1).bit_length(), best=rule.budget.best)
 
 
-def beam(rule: TreeRule[float], depth: int) -> Shape:
+def beam(rule: TreeRule, depth: int) -> Shape:
     """The shape of a draft of so many levels, whose most probable nodes stay."""
     return _shape(rule, depth, BEAM, best=True)
 
 
-def _shape(rule: TreeRule[float], depth: int, most: int, *, best: bool) -> Shape:
-    widest, widths = int(rule.wide), [1]
+def _shape(rule: TreeRule, depth: int, most: int, *, best: bool) -> Shape:
+    widest, widths = int(rule.growth.wide), [1]
     while len(widths) < depth:
         widths.append(min(widths[-1] * widest, most))
-    return Shape(widest, tuple(widths), best, even=rule.narrow == rule.wide)
+    return Shape(widest, tuple(widths), best, even=rule.growth.narrow == rule.growth.wide)
 
 
-def _growing(rule: TreeRule[float]) -> int:
+def _growing(rule: TreeRule) -> int:
     """Most nodes of one level that grow."""
-    return int(rule.n_max if rule.stop == 0 else min(rule.n_max, math.floor((1 + SLACK) / rule.stop)))
+    n_max, stop = rule.budget.n_max, rule.growth.stop
+    return n_max if stop == 0 else min(n_max, math.floor((1 + SLACK) / stop))
 
 
-def most_nodes(rule: TreeRule[float]) -> int:
+def most_nodes(rule: TreeRule) -> int:
     """The largest tree of a rule, its root included."""
     width, nodes = 1, 0
-    for _ in range(int(rule.deepest)):
-        nodes += width * int(rule.wide)
-        width = min(width * int(rule.wide), _growing(rule))
-    return 1 + min(nodes, int(rule.n_max))
+    for _ in range(int(rule.growth.deepest)):
+        nodes += width * int(rule.growth.wide)
+        width = min(width * int(rule.growth.wide), _growing(rule))
+    return 1 + min(nodes, rule.budget.n_max)
 
 
-def fits(rule: TreeRule[float] | None) -> bool:
+def fits(rule: TreeRule | None) -> bool:
     """Whether rounds of this rule, or without a draft, are best drafted in tensors of fixed size."""
     if rule is None:
         return True
-    if rule.deepest > DEEPEST or rule.window > WINDOW:
+    if rule.growth.deepest > DEEPEST or rule.history.window > WINDOW:
         return False
-    return bool(rule.by_cost) or (most_nodes(rule) <= MOST_NODES and shape(rule).rows <= MOST_ROWS)
+    return rule.budget.by_cost or (most_nodes(rule) <= MOST_NODES and shape(rule).rows <= MOST_ROWS)
 
 
 def first_rows(lacking: int) -> int:
@@ -127,31 +128,31 @@ class Passes:
     target: tuple[int, ...]
 
 
-def passes(rules: Iterable[TreeRule[float] | None]) -> Passes:
+def passes(rules: Iterable[TreeRule | None]) -> Passes:
     """The passes of rounds that run on the device under these rules; None drafts nothing."""
     fitting = [each for each in rules if each is not None and fits(each)]
     return of_sizes(fitting, (rows for each in fitting for rows in _verified(each)))
 
 
-def of_sizes(rules: Iterable[TreeRule[float]], verified: Iterable[int]) -> Passes:
+def of_sizes(rules: Iterable[TreeRule], verified: Iterable[int]) -> Passes:
     """The passes of plain rounds, of drafts under these rules, and of verifications of trees of so many rows."""
     drafted = {rows for each in rules for size in _shapes(each) for rows in (size.first, *size.widths[1:])}
     return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))
 
 
-def _shapes(rule: TreeRule[float]) -> Iterator[Shape]:
-    if rule.by_cost:
-        deepest = int(rule.deepest)
+def _shapes(rule: TreeRule) -> Iterator[Shape]:
+    if rule.budget.by_cost:
+        deepest = int(rule.growth.deepest)
         yield from (beam(rule, depth) for depth in {*DEPTHS, deepest} if depth <= deepest)
     else:
         yield shape(rule)
 
 
-def _verified(rule: TreeRule[float]) -> Iterator[int]:
+def _verified(rule: TreeRule) -> Iterator[int]:
     """Rows of the trees that a rule grows."""
-    if rule.by_cost:
+    if rule.budget.by_cost:
         yield from SIZES
-    elif rule.wide == 1:
+    elif rule.growth.wide == 1:
         yield most_nodes(rule)
     else:
         yield from (rows for rows in BUCKETS if rows <= min(bucket(most_nodes(rule)), MOST_USUAL))

@@ -1,4 +1,4 @@
-"""A whole verification as one function of device tensors: the target's pass, what it accepts, and its commit.
+"""A whole verification as one function of device tensors: the target's pass, acceptance, commit.
 
 The tree's rows lie in the target's slots from the root's place on; afterwards those of the accepted path follow the
 text without gaps, in both models, and the text is longer by that path and one token more.
@@ -80,11 +80,11 @@ def _commit(state: DeviceState, path: Int[Tensor, "D"], tokens: Int[Tensor, "D"]
 
 def _learn(state: DeviceState, level: Int[Tensor, ""]) -> None:
     """History's step, where the deepest node is of this level: the same numbers as the host's, to the last bit."""
-    rule = state.rule.numbers
+    growth, history = state.rule.growth, state.rule.history
     share = state.share_of.index_select(0, torch.add(state.committed, level, alpha=LEVELS)[None])
-    state.shares.index_copy_(0, (state.rounds % rule.window).long()[None], share)
+    state.shares.index_copy_(0, (state.rounds % history.window).long()[None], share)
     state.rounds.add_(1)
-    mean = state.shares.sum() / (rule.window * 2.0**SHARE_BITS)
-    acts = state.rounds * rule.history >= rule.window
-    for now, after in zip((rule.d0, rule.tau_h), adapted(rule, mean, XP), strict=True):
+    mean = state.shares.sum() / (history.window * 2.0**SHARE_BITS)
+    acts = state.rounds * history.enabled >= history.window
+    for now, after in zip((growth.d0, growth.tau_h), adapted(growth, history, mean, XP), strict=True):
         torch.where(acts, after, now, out=now)

@@ -54,7 +54,7 @@ class World(ModelDrafter):
     def round(self, rules: DynaTree, left: int = 99, room: int = 99) -> Round:
         """What one round does under these rules, with so many tokens left and so much room in the context."""
         rule = rules.rule()
-        tree = self.grow(TokenTree([0]), rule, self.children([], int(rule.wide)), deepest=room)
+        tree = self.grow(TokenTree([0]), rule, self.children([], int(rule.growth.wide)), deepest=room)
         accepted, bonus = accept(tree, lambda node: self.choice(_path(tree, node)))
         return Round(
             method="dynatree",

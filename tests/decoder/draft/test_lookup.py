@@ -12,8 +12,8 @@ from decoder.config import BestFirst, DynaTree, Fixed, Linear, Sampling
 from decoder.draft import lookup
 from decoder.draft.lookup import Past
 from decoder.draft.lookup_drafter import LookupDrafter
-from decoder.sampling.chances import DraftChances, OwnProbabilities
-from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.draft_probabilities import DraftProbabilities, OwnProbabilities
+from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Schedule
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
@@ -34,7 +34,7 @@ BY_RULES: list[tuple[Rules, Callable[[], reference.Rules]]] = [
 ]  # fmt: skip
 
 
-def chain(text: Sequence[int], count: int, chances: DraftChances | None = None) -> list[int]:
+def chain(text: Sequence[int], count: int, chances: DraftProbabilities | None = None) -> list[int]:
     """What a chain of so many tokens drafts after a text."""
     return LookupDrafter(chances).propose(text, Linear(count).rule(), 100).tree.tokens[1:]
 
@@ -44,8 +44,8 @@ def paths(tree: TokenTree) -> list[reference.Path]:
     return [tuple(tree.tokens[above] for above in reversed(tree.ancestors(node)[:-1])) for node in range(len(tree))]
 
 
-def noisy(seed: int, schedule: Schedule | None = None) -> Perturbation:
-    return Perturbation(seed, schedule or Schedule(Sampling(0.7)), 10, torch.device("cpu"))
+def noisy(seed: int, schedule: Schedule | None = None) -> GumbelNoise:
+    return GumbelNoise(seed, schedule or Schedule(Sampling(0.7)), 10, torch.device("cpu"))
 
 
 @examples(60)

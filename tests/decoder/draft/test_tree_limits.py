@@ -102,7 +102,7 @@ def test_no_rule_but_the_named_one_can_let_the_leaf_grow(seed: int) -> None:
     )
     named, depth, chance = limited_by(rules, tree, FAR), tree.depths[-1], tree.path_probability(len(tree) - 1)
     if named == "n_max":
-        assert chance >= least_probability(rules.rule(), depth)
+        assert chance >= least_probability(rules.rule().growth, depth)
         return
     others: dict[str, Any] = {}
     for other, values in YIELDING.items():
@@ -112,8 +112,8 @@ def test_no_rule_but_the_named_one_can_let_the_leaf_grow(seed: int) -> None:
     if named == "d0":  # which that is part of
         others["rho_deep"] = rules.rho_deep
     yielded = replace(rules, **others)
-    assert not chance >= least_probability(yielded.rule(), depth)
-    assert chance >= least_probability(replace(yielded, **YIELDING[named]).rule(), depth)
+    assert not chance >= least_probability(yielded.rule().growth, depth)
+    assert chance >= least_probability(replace(yielded, **YIELDING[named]).rule().growth, depth)
 
 
 def test_every_round_of_a_method_with_a_tree_says_what_limited_it(tiny_models: TinyModels) -> None:

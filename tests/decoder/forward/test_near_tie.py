@@ -14,7 +14,7 @@ from decoder.events import Summary
 from decoder.forward import near_tie as neartie
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge, in_float32_by_layer
-from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.gumbel_noise import GumbelNoise
 from tests.decoder.family_models import laid_out_anew
 from tests.decoder.makers import TinyModels
 from tests.decoder.session.cuda_graph.stand_in_device import META
@@ -249,9 +249,9 @@ def test_all_differences_of_a_run_share_one_judge(tiny_models: TinyModels, monke
     made: list[LanguageModel] = []
 
     class Counted(Judge):
-        def __init__(self, model: LanguageModel, perturbation: Perturbation) -> None:
+        def __init__(self, model: LanguageModel, noise: GumbelNoise) -> None:
             made.append(model)
-            super().__init__(model, perturbation)
+            super().__init__(model, noise)
 
     monkeypatch.setattr(race, "Judge", Counted)
     engine = tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16")

@@ -5,7 +5,7 @@ import torch
 
 from decoder.config import Sampling
 from decoder.forward.near_tie import Judge, _at_edge
-from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Schedule
 from tests.decoder.makers import TinyModels
 
@@ -16,7 +16,7 @@ PROMPT = "The tree grows where the draft is sure"
 
 def test_the_gap_is_that_of_logits_with_noise(tiny_models: TinyModels) -> None:
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float32").sampled(4, Schedule(Sampling(1.1)))
-    pair, noise = engine.pair, engine.perturbation()
+    pair, noise = engine.pair, engine.gumbel_noise()
     prefix = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     with torch.inference_mode():
         logits = pair.known(pair.target.module(torch.tensor([prefix])).logits[0, -1:])
@@ -31,7 +31,7 @@ def test_the_gap_is_that_of_logits_with_noise(tiny_models: TinyModels) -> None:
 def test_greedy_tokens_are_judged_without_noise(tiny_models: TinyModels) -> None:
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     prefix = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
-    assert Judge(engine.pair.target, engine.perturbation())(prefix, (3, 4)) == Judge(engine.pair.target)(prefix, (3, 4))
+    assert Judge(engine.pair.target, engine.gumbel_noise())(prefix, (3, 4)) == Judge(engine.pair.target)(prefix, (3, 4))
 
 
 LOGITS = torch.tensor([4.0, 3.0, 2.0, 1.0])
@@ -71,7 +71,7 @@ def test_a_choice_that_truncation_decides_by_an_error_is_a_near_tie(tiny_models:
     top_p = float((logits.double() / 0.9).softmax(-1)[order[:3]].sum())
     fourth, first = int(order[3]), int(order[0])
     verdicts = [
-        Judge(pair.target, Perturbation(1, Schedule(Sampling(0.9, 0, top_p + shift)), pair.vocabulary, logits.device))(
+        Judge(pair.target, GumbelNoise(1, Schedule(Sampling(0.9, 0, top_p + shift)), pair.vocabulary, logits.device))(
             prefix, (first, fourth)
         )
         for shift in (0.0, 0.02)

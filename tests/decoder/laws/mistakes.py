@@ -20,7 +20,7 @@ from decoder.draft import delayed as drawing
 from decoder.draft import drawn_drafter
 from decoder.forward.kv_cache import KvCache
 from decoder.methods import delayed as method
-from decoder.sampling.perturbation import kept
+from decoder.sampling.gumbel_noise import kept
 from decoder.sampling.probabilities import probabilities
 from decoder.session.host import HostSession
 from decoder.session.protocol import Outcome

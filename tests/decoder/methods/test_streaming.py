@@ -62,7 +62,7 @@ def must_be_ars(rules: Streaming, prompt_tokens: int) -> int:
 def one_by_one(engine: Engine, prompt: Sequence[int], count: int, rules: Streaming) -> list[int]:
     """Plain decoding, a token a round, with the same cache."""
     plain = replace(engine, pair=engine.pair.streaming(rules.sinks, rules.window))
-    session, text = plain.host_session(prompt, count, None), list[int]()
+    session, text = plain.session(prompt, count, None), list[int]()
     session.prefill()
     while len(text) < count:
         text += session.step(()).committed

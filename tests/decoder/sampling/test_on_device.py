@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from decoder.device import Graphs
+from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.noise import BITS, gumbel, gumbel_on_device, random_bits, signed
 from decoder.sampling.on_device import DeviceSampling
-from decoder.sampling.perturbation import Perturbation
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.verify.coupled import CoupledOnDevice
 from tests.decoder.session.cuda_graph.on_gpu import gpu
@@ -142,7 +142,7 @@ def test_choices_are_those_of_the_host(seed: int, first: int, deepest: int, sche
     """Each row's token by the settings and the noise of its own depth; rows of no node are ignored."""
     depths = [row % (deepest + 1) for row in range(9)]
     logits = some_logits(seed % 1000, len(depths) + 1, 40)
-    right = Perturbation(seed, schedule, 40, CPU).choices(logits[:-1], [first + depth for depth in depths])
+    right = GumbelNoise(seed, schedule, 40, CPU).choices(logits[:-1], [first + depth for depth in depths])
     verifier = CoupledOnDevice(truncates=schedule.truncates_from(first))
     positions, levels = torch.arange(first, first + deepest + 1), torch.tensor([depth + 1 for depth in depths] + [0])
     found = verifier.choose(logits, device_sampling(seed, schedule), positions, levels)
@@ -152,19 +152,19 @@ def test_choices_are_those_of_the_host(seed: int, first: int, deepest: int, sche
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 9), st.integers(1, 6), schedules())
 def test_chances_are_those_of_the_host(seed: int, first: int, deepest: int, schedule: Schedule) -> None:
-    noise = Perturbation(seed, schedule, 40, CPU)
+    noise = GumbelNoise(seed, schedule, 40, CPU)
     verifier = CoupledOnDevice(truncates=schedule.truncates_from(first))
-    chances = verifier.chances(device_sampling(seed, schedule), torch.arange(first, first + deepest), 40)
+    chances = verifier.probabilities(device_sampling(seed, schedule), torch.arange(first, first + deepest), 40)
     for depth in range(deepest):
         logits = some_logits(seed % 1000 + depth, 5, 40)
-        found, right = chances(logits, depth), noise.chances(logits, [first + depth] * 5)
+        found, right = chances(logits, depth), noise.probabilities(logits, [first + depth] * 5)
         torch.testing.assert_close(found, right, rtol=1e-6, atol=1e-6)
 
 
 def test_what_is_greedy_adds_nothing_to_logits() -> None:
     sampling, logits = device_sampling(3, Schedule(Sampling(0.0, top_k=2, top_p=0.1))), some_logits(1, 4, 40)
     for truncates in (False, True):
-        chances = CoupledOnDevice(truncates=truncates).chances(sampling, torch.arange(4), 40)
+        chances = CoupledOnDevice(truncates=truncates).probabilities(sampling, torch.arange(4), 40)
         assert torch.equal(chances(logits, 2), logits)
 
 
@@ -214,8 +214,8 @@ def test_the_host_chooses_on_a_gpu_as_on_a_cpu(seed: int) -> None:
     schedule.turn(6, Sampling(1.0, top_k=4))
     schedule.turn(9, Sampling())
     logits, places = torch.randn(12, VOCABULARY, generator=torch.Generator().manual_seed(1)), range(12)
-    on_cpu, on_gpu = (Perturbation(seed, schedule, VOCABULARY, torch.device(name)) for name in ("cpu", "cuda"))
+    on_cpu, on_gpu = (GumbelNoise(seed, schedule, VOCABULARY, torch.device(name)) for name in ("cpu", "cuda"))
     assert on_gpu.choices(logits.cuda(), places) == on_cpu.choices(logits, places)
-    found, right = on_gpu.chances(logits.cuda(), places).cpu(), on_cpu.chances(logits, places)
+    found, right = on_gpu.probabilities(logits.cuda(), places).cpu(), on_cpu.probabilities(logits, places)
     torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-5)
     assert on_gpu.known(logits).device.type == "cuda"

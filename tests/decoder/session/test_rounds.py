@@ -140,9 +140,9 @@ def counted(model: Any) -> Iterator[list[int]]:
         passes.append(len(tokens))
         return right.read(cache, tokens)
 
-    model._forward = SimpleNamespace(forward=forward, read=read, new_cache=right.new_cache)
+    model.runs_by = SimpleNamespace(forward=forward, read=read, new_cache=right.new_cache)
     yield passes
-    model._forward = right
+    model.runs_by = right
 
 
 @pytest.mark.parametrize("method", ["ar", *TREES])

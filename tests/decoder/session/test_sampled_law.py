@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from decoder.config import Sampling
-from decoder.sampling import noise, perturbation
+from decoder.sampling import gumbel_noise, noise
 from tests.decoder.laws.cases import deterministic
 from tests.decoder.laws.joint_law import compare
 from tests.decoder.laws.toy import Setting, sampled, texts
@@ -53,6 +53,6 @@ def every_other_position_alike(gumbel: Callable[..., Any], seed: int, positions:
 
 @pytest.mark.parametrize("wrong", [everywhere_alike, few_seeds, every_other_position_alike])
 def test_noise_that_repeats_is_found(wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(perturbation, "gumbel", partial(wrong, noise.gumbel))
+    monkeypatch.setattr(gumbel_noise, "gumbel", partial(wrong, noise.gumbel))
     setting = SETTINGS["a chain, T 2"]
     assert not compare(texts(setting, range(TEXTS)), setting.law).fits

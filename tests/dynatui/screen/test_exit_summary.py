@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from decoder.config import PRESETS, Auto, Linear
 from decoder.events import Event, Figures, Knob, Knobs, Round, Run, Start, Summary
-from decoder.knobs import KnobName, Turnable
+from decoder.knobs import KnobName, TunableParameters
 from dynatui.record.reader import read
 from dynatui.screen.exit_summary import lines, options
 from dynatui.sources.playback import TraceSource
@@ -158,7 +158,7 @@ def test_turns_of_other_methods_leave_the_setting_alone() -> None:
 
 
 def test_the_options_of_a_setting_are_those_that_differ_from_what_holds_without() -> None:
-    def setting(method: str, rules: Turnable) -> Setting:
+    def setting(method: str, rules: TunableParameters) -> Setting:
         return Setting(method, tuple((name, rules.knob(name)) for name in rules.ends()))
 
     assert options(setting("dynatree", PRESETS["paper"])) == "--preset paper"

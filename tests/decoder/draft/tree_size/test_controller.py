@@ -180,7 +180,7 @@ def test_of_all_subtrees_the_kept_one_brings_most_beyond_the_price_of_its_time(d
         logprobs = sorted(data.draw(st.lists(st.floats(-6, -0.1), min_size=3, max_size=3)), reverse=True)
         budget.grown(node, range(3), logprobs, 3)
         parents += [node] * 3
-    chances, verify = budget.chances, budget.costs.verify
+    chances, verify = budget.probabilities, budget.costs.verify
 
     def worth(nodes: Sequence[int]) -> float:
         return sum(chances[node] for node in nodes) - budget.credit.price * verify.seconds(1 + len(nodes))
@@ -346,7 +346,7 @@ def test_a_path_s_chance_is_that_of_all_its_nodes() -> None:
     budget.grown(0, (5, 6), (-1.0, -1.3), 2)
     budget.grown(1, (7, 8), (-1.0, -1.3), 2)
     first, second, _ = budget.acceptance.shares((-1.0, -1.3))
-    assert budget.chances == pytest.approx([1, first, second, first * first, first * second])
+    assert budget.probabilities == pytest.approx([1, first, second, first * first, first * second])
 
 
 def drafted_after(text: Sequence[int], *levels: Sequence[int]) -> list[float]:
@@ -355,7 +355,7 @@ def drafted_after(text: Sequence[int], *levels: Sequence[int]) -> list[float]:
     budget.drafts(1)
     for level in levels:
         budget.grown(2 * len(chances), level, (-1.0, -1.3), 2)
-        chances.append(budget.chances[-1])
+        chances.append(budget.probabilities[-1])
     return chances
 
 
@@ -376,7 +376,7 @@ def test_what_was_committed_can_be_said_again() -> None:
     for _ in range(2):
         budget.drafts(1)
         budget.grown(0, (4, 9), (-1.0, -1.3), 2)
-        chances.append(budget.chances[1])
+        chances.append(budget.probabilities[1])
         budget.keep()
         budget.learn([4, 5, 6, 1, 2, 3])
     assert chances[1] > 1.2 * chances[0]

@@ -45,7 +45,7 @@ def chance_after(text: Sequence[int], token: int) -> float:
     budget = TreeSizeController(costs(), AcceptanceModel(), text)
     budget.drafts(1)
     budget.grown(0, (-1, token), (-1.0, -1.3), 2)
-    return budget.chances[-1]
+    return budget.probabilities[-1]
 
 
 def filler(count: int) -> range:

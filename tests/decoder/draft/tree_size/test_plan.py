@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 
-from decoder.draft.tree_size.plan import SIZES, PathChances, Plan, ranks
+from decoder.draft.tree_size.plan import SIZES, PathProbabilities, Plan, ranks
 
 
 def test_what_a_smaller_size_would_have_brought_is_learnt_from_a_larger_one() -> None:
-    paths = PathChances()
+    paths = PathProbabilities()
     for _ in range(200):
         paths.learn(Plan(4, 16), [1, 5, 9])
     expected = paths.expected(4)
@@ -21,7 +21,7 @@ def test_what_a_smaller_size_would_have_brought_is_learnt_from_a_larger_one() ->
 
 
 def test_more_depth_and_more_nodes_never_promise_less() -> None:
-    paths, luck = PathChances(), random.Random(3)
+    paths, luck = PathProbabilities(), random.Random(3)
     for _ in range(60):
         found = sorted(luck.sample(range(1, 40), luck.randint(0, 5)))
         paths.learn(Plan(luck.choice((2, 5, 9)), luck.choice(SIZES)), found)

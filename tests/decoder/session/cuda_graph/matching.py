@@ -27,7 +27,6 @@ from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, Session
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
-from decoder.verify.coupled import device_verifier
 from tests.decoder.makers import graph_slots, host_session
 from tests.decoder.session.cuda_graph.operations import Recorded
 
@@ -64,8 +63,14 @@ def graph_session(
     engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None, sizes: PlanController | None = None
 ) -> GraphSession:
     """A session on the device; `sizes`: what chooses the size of its rounds, where that is not the engine's."""
-    knobs = KnobState(rules) if rules else None
-    if knobs and knobs.rule.by_cost and sizes is None:
+    return on_device(engine, prompt, limit, KnobState(rules) if rules else None, sizes)
+
+
+def on_device(
+    engine: Engine, prompt: Sequence[int], limit: int, knobs: KnobState | None, sizes: PlanController | None = None
+) -> GraphSession:
+    """The same under knobs that may have been turned."""
+    if knobs and knobs.rule.budget.by_cost and sizes is None:
         sizes = PlanController(graph_slots(engine).costs, engine.acceptance)
     return GraphSession(
         engine.pair,
@@ -73,12 +78,19 @@ def graph_session(
         prompt,
         limit,
         knobs,
-        engine.host_session,
-        device_verifier,
+        replace(engine, slots=None).session,
         sizes,
         engine.sampling,
         engine.seed,
     )
+
+
+_opened = Engine.session
+
+
+def opened_on_device(engine: Engine, prompt: Sequence[int], limit: int, knobs: KnobState | None) -> Session:
+    """`Engine.session` as on CUDA: a text is decoded on the device wherever the engine has slots."""
+    return on_device(engine, prompt, limit, knobs) if engine.slots else _opened(engine, prompt, limit, knobs)
 
 
 def match(
@@ -128,8 +140,8 @@ def _check_knobs(session: GraphSession) -> None:
     """History has moved the device's knobs as it has moved the host's, to the last bit."""
     rules = session._knobs.rules if session._knobs else None
     if isinstance(rules, AdaptiveTree) and not session._instead:
-        numbers = session._slot.state.rule.numbers
-        assert (float(numbers.d0), float(numbers.tau_h)) == (rules.d0, rules.tau_h)
+        growth = session._slot.state.rule.growth
+        assert (float(growth.d0), float(growth.tau_h)) == (rules.d0, rules.tau_h)
 
 
 def check(outcome: Outcome, expected: Outcome) -> None:

@@ -329,7 +329,7 @@ def test_history_moves_the_knobs_as_on_the_host_to_the_last_bit(
         learn(state, accepted, levels)
         now = controller.rules
         assert isinstance(now, DynaTree)
-        assert (float(state.rule.numbers.d0), float(state.rule.numbers.tau_h)) == (now.d0, now.tau_h)
+        assert (float(state.rule.growth.d0), float(state.rule.growth.tau_h)) == (now.d0, now.tau_h)
 
 
 def test_a_round_without_a_tree_teaches_history_nothing() -> None:
@@ -338,7 +338,7 @@ def test_a_round_without_a_tree_teaches_history_nothing() -> None:
     verify(Side(target, target.new_store(600), VOCABULARY, 500), None, state, 1, 0, 256, Greedy().choose)
     assert state.text[:3].tolist() == [1, 3, 5]
     assert int(state.rounds) == 0
-    assert float(state.rule.numbers.tau_h) == DynaTree().tau_h
+    assert float(state.rule.growth.tau_h) == DynaTree().tau_h
 
 
 def test_history_keeps_the_knobs_within_their_bounds() -> None:
@@ -346,10 +346,10 @@ def test_history_keeps_the_knobs_within_their_bounds() -> None:
     state = DeviceState(CPU, 600)
     state.begin([1, 2], rules.rule())
     learn(state, 4, 4)
-    assert float(state.rule.numbers.d0) == rules.d_max - 1
-    assert float(state.rule.numbers.tau_h) == rules.tau_l + KNOB_GAP
+    assert float(state.rule.growth.d0) == rules.d_max - 1
+    assert float(state.rule.growth.tau_h) == rules.tau_l + KNOB_GAP
     learn(state, 0, 4)
-    assert (float(state.rule.numbers.d0), float(state.rule.numbers.tau_h)) == (1, 1)
+    assert (float(state.rule.growth.d0), float(state.rule.growth.tau_h)) == (1, 1)
 
 
 def test_what_was_tried_out_is_undone() -> None:

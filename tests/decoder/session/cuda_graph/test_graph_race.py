@@ -15,8 +15,9 @@ from decoder.engine import Engine
 from decoder.events import Event, Round
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
-from tests.decoder.makers import METHODS, Played, TinyModels, graph_slots, host_session
-from tests.decoder.session.cuda_graph.matching import graph_session, recorded, with_slots
+from decoder.session.knob_state import KnobState
+from tests.decoder.makers import METHODS, Played, TinyModels, graph_slots
+from tests.decoder.session.cuda_graph.matching import opened_on_device, recorded, with_slots
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +27,7 @@ PROMPT = "The tree grows"
 @pytest.fixture
 def _on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on CUDA, but on a CPU."""
-    monkeypatch.setattr(Engine, "session", graph_session)
+    monkeypatch.setattr(Engine, "session", opened_on_device)
 
 
 @pytest.mark.usefixtures("_on_the_device")
@@ -99,11 +100,12 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees
     kind: str,
 ) -> None:
     monkeypatch.setattr("decoder.session.cuda_graph.session.GraphSession", lambda *_: "resident")
-    monkeypatch.setattr("decoder.engine.model_session", lambda *_: "tree")
+    monkeypatch.setattr("decoder.engine.with_drafter", lambda *_: (None, None))
+    monkeypatch.setattr("decoder.engine.HostSession", lambda *_: "tree")
     target = SimpleNamespace(device=torch.device(device))
     pair: Any = SimpleNamespace(target=target, draft=target, vocabulary=7)
     engine = Engine(pair, exact=exact, slots=GraphSlots() if device == "cuda" else None, costs={2: cast("Costs", None)})
-    opened: object = engine.session([1], 8, rules)
+    opened: object = engine.session([1], 8, KnobState(rules) if rules else None)
     assert opened == kind
 
 
@@ -114,20 +116,17 @@ def test_on_a_cpu_the_registry_opens_the_host_s_session(tiny_models: TinyModels)
     assert isinstance(session, HostSession)
 
 
-@pytest.mark.usefixtures("_on_the_device")
 def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(tiny_models: TinyModels) -> None:
     pair = tiny_models.pair("neox")
     config = RunConfig(("dynatree",), 40, dynatree=replace(DynaTree(), window=2, eta_d=2, target_acceptance=0.4))
     told = []
     for hosted in (False, True):
-        steering, events = Steering(), list[Event]()
-        loaded = with_slots(tiny_models.loaded(pair, "float64"))
-        if hosted:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Engine, "session", host_session)
-                events = list(_turning(loaded, config, steering))
-        else:
-            events = list(_turning(loaded, config, steering))
+        steering = Steering()
+        engine = with_slots(tiny_models.loaded(pair, "float64"))
+        with pytest.MonkeyPatch.context() as patch:
+            if not hosted:
+                patch.setattr(Engine, "session", opened_on_device)
+            events = list(_turning(engine, config, steering))
         told.append([event for event in events if type(event).__name__ == "Knob"])
     assert told[0] == told[1]
     assert len(told[0]) > 2

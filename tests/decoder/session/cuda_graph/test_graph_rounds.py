@@ -17,6 +17,7 @@ from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import NativeStatic
 from decoder.knobs import KnobName
+from decoder.session.cuda_graph import session as session_module
 from decoder.session.cuda_graph import slots as slots_module
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import BUCKETS, fits
@@ -357,20 +358,13 @@ class Worst(Greedy):
         return logits.argmin(-1)
 
 
-def test_the_choice_in_a_graph_is_the_verifier_s(tiny_models: TinyModels) -> None:
+def test_the_choice_in_a_graph_is_the_verifier_s(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the slot holds the graphs of another verifier."""
     engine, prompt = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64")), [1, 2, 3]
     texts = []
     for verifier in (Greedy(), Worst(), Greedy()):
-        session = GraphSession(
-            engine.pair,
-            graph_slots(engine),
-            prompt,
-            8,
-            None,
-            engine.host_session,
-            lambda *_, verifier=verifier: verifier,
-        )
+        monkeypatch.setattr(session_module, "device_verifier", lambda *_, verifier=verifier: verifier)
+        session = GraphSession(engine.pair, graph_slots(engine), prompt, 8, None, engine.session)
         session.prefill()
         while not session.step(()).finished:
             pass

@@ -16,11 +16,12 @@ from decoder.events import Round
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import Shape
+from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, Session
 from decoder.verify.coupled import CoupledOnDevice, device_verifier
 from decoder.verify.greedy import Greedy
 from tests.decoder.makers import Played, TinyModels, graph_slots, host_session, with_pair
-from tests.decoder.session.cuda_graph.matching import graph_session, match, recorded, records
+from tests.decoder.session.cuda_graph.matching import graph_session, match, opened_on_device, recorded, records
 from tests.decoder.session.cuda_graph.on_gpu import gpu, no_hidden_waits, on_gpu
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
@@ -128,7 +129,7 @@ def test_a_session_that_the_engine_opens_is_sampled_by_its_seed_and_settings(
 ) -> None:
     prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     engine = recordings("neox").sampled(11, Schedule(Sampling(1.0, top_p=0.9)))
-    session = engine.session(prompt, 30, LIVELY)
+    session = engine.session(prompt, 30, KnobState(LIVELY))
     assert isinstance(session, GraphSession)
     assert committed(finished(session)) == committed(finished(host_session(engine, prompt, 30, None)))
 
@@ -192,7 +193,7 @@ def test_settings_are_turned_at_the_same_token_as_on_the_host_and_the_text_stays
 def test_the_temperature_is_turned_up_and_down_in_a_race_whose_methods_write_one_text(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Engine, "session", graph_session)
+    monkeypatch.setattr(Engine, "session", opened_on_device)
     engine, steering = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64")), Steering()
     names = ("dynatree", "ar", "linear", "alg1")
     events = []
@@ -272,14 +273,15 @@ def test_a_verifier_is_as_plain_as_the_settings_in_force_allow() -> None:
 def test_graphs_give_the_sampled_rounds_of_the_host_and_the_text_of_the_cpu(
     tiny_models: TinyModels, sampling: Sampling, method: str
 ) -> None:
-    """The host's rounds there take their noise from a `Perturbation` on the device."""
+    """The host's rounds there take their noise from a `GumbelNoise` on the device."""
     pair = tiny_models.pair("neox")
     prompt = tiny_models.prompt_tokens(pair, PROMPT)
     for seed in (0, HUGE_SEED):
         engine = on_gpu(tiny_models, "neox", "float64").sampled(seed, Schedule(sampling))
         rounds = match(engine, prompt, 100, METHODS[method])
         on_cpu = tiny_models.loaded(pair, "float64").sampled(seed, Schedule(sampling))
-        assert isinstance(engine.session(prompt, 9, METHODS[method]), GraphSession)
+        rules = METHODS[method]
+        assert isinstance(engine.session(prompt, 9, KnobState(rules) if rules else None), GraphSession)
         text = [token for outcome in finished(host_session(on_cpu, prompt, 100, None)) for token in outcome.committed]
         assert text[: len(committed(rounds))] == committed(rounds)
         assert committed(finished(host_session(engine, prompt, 100, None))) == text

@@ -13,16 +13,16 @@ from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.engine import Engine
 from decoder.forward.static.layers import NativeStatic
 from decoder.models.pair import Pair
+from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.on_device import DeviceSampling
-from decoder.sampling.perturbation import Perturbation
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph import device_state as state
 from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph import session
 from decoder.session.cuda_graph.slots import GraphSlot, GraphSlots
-from decoder.session.host import model_session
+from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
-from decoder.verify.coupled import CoupledOnDevice
+from decoder.verify.coupled import Coupled, CoupledOnDevice
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import recorded, records, refused
 
@@ -49,8 +49,8 @@ def test_every_kind_of_round_is_tried_greedily_and_sampled_by_all_that_a_graph_c
     ) -> Any:
         *_, sampling, seed = others
         tried.append((knobs.rules if knobs else None, sampling.latest))
-        noise = Perturbation(seed, sampling, engine.vocabulary, engine.target.device)
-        return model_session(engine, prompt, limit, knobs, perturbation=noise)
+        noise = GumbelNoise(seed, sampling, engine.vocabulary, engine.target.device)
+        return HostSession(engine, prompt, limit, None, None, Coupled(noise))
 
     monkeypatch.setattr(trial, "GraphSession", open_session)
     assert refused(engine) is None
@@ -117,7 +117,7 @@ def test_a_refused_device_leaves_the_rounds_to_the_host(engine: Engine, monkeypa
     assert "the host" in told[-1]
     assert "it does not" in told[-1]
     monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
-    monkeypatch.setattr("decoder.engine.model_session", lambda *_: "the host's")
+    monkeypatch.setattr("decoder.engine.HostSession", lambda *_: "the host's")
     opened = methods.METHODS["ar"].open(engine, [1], RunConfig())
     assert cast("object", opened) == "the host's"
 
@@ -153,7 +153,7 @@ def test_another_truncation_than_the_host_s_is_noticed(engine: Engine, monkeypat
 
 @pytest.mark.parametrize(("sampling", "tie"), [(Sampling(), False), (Sampling(1.0), True)], ids=["greedy", "sampled"])
 def test_a_near_tie_is_one_of_the_scores_under_the_noise_of_its_position(sampling: Sampling, *, tie: bool) -> None:
-    noise = Perturbation(trial.SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])
+    noise = GumbelNoise(trial.SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])
     logits = torch.zeros(4, 4)
     logits[2] = -noise[0] + torch.tensor([1e-4, 0.0, -5.0, -5.0])
     reference = trial.Reference([1, 2, 3], [0, 1], logits, logits, sampling)
@@ -163,7 +163,7 @@ def test_a_near_tie_is_one_of_the_scores_under_the_noise_of_its_position(samplin
 
 def test_a_token_that_truncation_may_drop_by_an_error_is_a_near_tie() -> None:
     """Its score is far above the other's: only whether it is kept is open."""
-    noise = Perturbation(trial.SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])
+    noise = GumbelNoise(trial.SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])
     first = int(noise.argmax())
     second = (first + 1) % 4
     logits = torch.full((4, 4), -9.0)

@@ -1,4 +1,4 @@
-"""What a draft takes for the chance that the target chooses a token, when sampling."""
+"""The draft's estimate of the target's choice when sampling: with the target's noise, or without it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -6,31 +6,31 @@ from typing import Protocol
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.sampling.gumbel_noise import OUTSIDE, kept
 from decoder.sampling.noise import TokenNoise
-from decoder.sampling.perturbation import OUTSIDE, kept
 from decoder.sampling.probabilities import LEAST_TEMPERATURE
 from decoder.sampling.settings import Schedule
 
 
-class DraftChances(Protocol):
-    """What trees grow by; `Perturbation` is one: the draft knows the noise of the target."""
+class DraftProbabilities(Protocol):
+    """Probabilities that trees grow by; `GumbelNoise` gives them to a draft that knows the target's noise."""
 
     @property
     def noisy(self) -> bool:
-        """Whether chances are others than the draft's own probabilities."""
+        """Whether probabilities are others than the draft's own probabilities."""
 
     def greedy_from(self, position: int) -> bool:
         """Whether it leaves logits as they are, from a position on."""
 
-    def chances(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits of the chances, from the draft's logits for tokens at these positions."""
+    def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
+        """Logits of the probabilities, from the draft's logits for tokens at these positions."""
 
     def noise_from(self, position: int) -> TokenNoise | None:
         """The noise from a position on; None where nothing is random, or nothing is known of it."""
 
 
 class OwnProbabilities:
-    """`DraftChances` of a draft that does not know the noise: its probabilities at the target's temperature."""
+    """`DraftProbabilities` of a draft that does not know the noise: its probabilities at the target's temperature."""
 
     noisy = False
 
@@ -38,11 +38,11 @@ class OwnProbabilities:
         self._schedule = schedule
 
     def greedy_from(self, position: int) -> bool:
-        """See `DraftChances`."""
+        """See `DraftProbabilities`."""
         return self._schedule.greedy_from(position)
 
-    def chances(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """See `DraftChances`."""
+    def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
+        """See `DraftProbabilities`."""
         rows = logits.float().clone()
         for place, position in enumerate(positions):
             sampling = self._schedule.at(position)
@@ -53,4 +53,4 @@ class OwnProbabilities:
         return rows
 
     def noise_from(self, position: int) -> None:
-        """See `DraftChances`."""
+        """See `DraftProbabilities`."""

@@ -18,7 +18,7 @@ from decoder.sampling.noise import TokenNoise, gumbel, gumbel_on_device, signed
 from decoder.sampling.settings import Sampling, Schedule
 
 SHARPNESS = 2.0
-"""Softmax of perturbed draft logits times this is taken as the chance that the target chooses a token.
+"""Softmax of perturbed draft logits times this is taken as the probability that the target chooses a token.
 
 Log loss of the first token on the embedded pair, uncalibrated, at temperatures of .3, .6, .8, 1: .51, .50, .53, .59. Of
 softmax of the scores over the temperature: .52, .55, .66, .73; of the draft's own probability: 1.1, 1.5, 1.9, 2.1.
@@ -34,8 +34,8 @@ MADE_AT_ONCE, MOST_NUMBERS = 16, 1 << 16
 """Positions whose noise is made together, fewer where the vocabulary is large: so many numbers at most."""
 
 
-class Perturbation:
-    """The noise of one text, and what it makes of logits. A position's is computed once."""
+class GumbelNoise:
+    """Gumbel noise of one text, added to logits. Each position's noise is computed once."""
 
     noisy = True
 
@@ -45,7 +45,7 @@ class Perturbation:
         self._vocabulary = vocabulary
         self._device = device
         self._rows: dict[int, tuple[float, Float[Tensor, V]]] = {}
-        """By position: a temperature, and the noise times it."""
+        """By position: the temperature, and the noise multiplied by it."""
 
     def greedy_from(self, position: int) -> bool:
         """Whether it leaves logits as they are, from a position on."""
@@ -56,7 +56,7 @@ class Perturbation:
         return self._schedule.at(position)
 
     def known(self, logits: Float[Tensor, "*N W"]) -> Float[Tensor, "*N V"]:
-        """Logits of the ids that have noise: those that both models know."""
+        """Logits of the ids that both models know, which alone have noise."""
         return logits[..., : self._vocabulary].to(self._device)
 
     def scores(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
@@ -90,8 +90,8 @@ class Perturbation:
         # numpy's argmax costs a tenth of torch's on a CPU.
         return int(scores.argmax())
 
-    def chances(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits of the chance that the draft's tokens are the target's choice at these positions."""
+    def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
+        """Logits of the probability that the draft's tokens are the target's choice at these positions."""
         settings = [self._schedule.at(position) for position in positions]
         scores = self.scores(logits, positions)
         if not any(sampling.truncates or sampling.greedy for sampling in settings):
@@ -104,11 +104,11 @@ class Perturbation:
         return scores
 
     def noise_from(self, position: int) -> TokenNoise | None:
-        """See `DraftChances`."""
+        """See `DraftProbabilities`."""
         return None if self.greedy_from(position) else self.noise_of
 
     def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:
-        """What the noise adds to the logarithm of each token's probability; nothing where the choice is greedy."""
+        """Noise added to each token's log-probability; 0 where the choice is greedy."""
         sampling = self._schedule.at(position)
         if sampling.greedy:
             return [0.0] * len(tokens)
@@ -129,7 +129,7 @@ class Perturbation:
         return self._rows[position][1]
 
     def _make(self, position: int) -> None:
-        """The noise of a position, and of those after it: made together they take a third of the time."""
+        """Noise of a position and the following ones: made together they take a third of the time."""
         if len(self._rows) > KEPT:
             self._rows = {place: row for place, row in self._rows.items() if place >= position - KEPT // 2}
         places = range(position, position + max(1, min(MADE_AT_ONCE, MOST_NUMBERS // self._vocabulary)))
@@ -145,7 +145,7 @@ class Perturbation:
 
 
 def kept(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"]:
-    """Which tokens truncation leaves: temperature first, then top-k, then top-p of what top-k has left.
+    """Mask of the tokens that truncation keeps: temperature first, then top-k, then top-p of the top-k.
 
     Of equals the lower ids are kept; the most probable token always is.
     """

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from decoder.config import Sampling
-from decoder.sampling.chances import DraftChances, OwnProbabilities
-from decoder.sampling.perturbation import KEPT, MADE_AT_ONCE, SHARPNESS, Perturbation, kept, truncated
+from decoder.sampling.draft_probabilities import DraftProbabilities, OwnProbabilities
+from decoder.sampling.gumbel_noise import KEPT, MADE_AT_ONCE, SHARPNESS, GumbelNoise, kept, truncated
 from decoder.sampling.settings import Schedule
 from tests import sampled_reference
 
@@ -30,15 +30,15 @@ def rows(count: int, seed: int, vocabulary: int = VOCABULARY) -> torch.Tensor:
     return 3 * torch.randn((count, vocabulary), generator=torch.Generator().manual_seed(seed))
 
 
-def perturbation(sampling: Sampling, seed: int = 5, vocabulary: int = VOCABULARY) -> Perturbation:
-    return Perturbation(seed, Schedule(sampling), vocabulary, CPU)
+def gumbel_noise(sampling: Sampling, seed: int = 5, vocabulary: int = VOCABULARY) -> GumbelNoise:
+    return GumbelNoise(seed, Schedule(sampling), vocabulary, CPU)
 
 
 @pytest.mark.parametrize("sampling", SETTINGS)
 def test_the_choice_is_the_largest_kept_logit_under_noise(sampling: Sampling) -> None:
     positions = [3, 4, 4, 90, 7, 3, 1000, 12]
     logits = rows(len(positions), 1)
-    found = perturbation(sampling).choices(logits, positions)
+    found = gumbel_noise(sampling).choices(logits, positions)
     for row, position, token in zip(logits, positions, found, strict=True):
         noise = torch.tensor([sampled_reference.gumbel(5, position, each) for each in range(VOCABULARY)])
         scores = row.double() + sampling.temperature * noise
@@ -66,9 +66,9 @@ def test_without_an_order_truncation_is_that_of_the_device(sampling: Sampling, d
 def test_of_equal_logits_the_lower_ids_are_kept_and_chosen_alike_without_sorting(sampling: Sampling) -> None:
     logits = rows(300, 3).round()
     stays, positions = kept(logits, sampling), list(range(300))
-    scores = perturbation(sampling).scores(logits, positions)
+    scores = gumbel_noise(sampling).scores(logits, positions)
     expected = scores.masked_fill(~stays, -torch.inf).argmax(-1).tolist()
-    assert perturbation(sampling).choices(logits, positions) == expected
+    assert gumbel_noise(sampling).choices(logits, positions) == expected
     for row, keeps in zip(logits, stays, strict=True):
         least = row[keeps].min()
         ids = [token for token in range(VOCABULARY) if row[token] == least]
@@ -79,7 +79,7 @@ def test_over_seeds_choices_follow_the_target_s_distribution() -> None:
     logits, sampling, draws = rows(1, 4, 8), Sampling(0.8, 6, 0.95), 4000
     counts = np.zeros(8)
     for seed in range(draws):
-        counts[perturbation(sampling, seed, 8).choices(logits, [17])[0]] += 1
+        counts[gumbel_noise(sampling, seed, 8).choices(logits, [17])[0]] += 1
     weights = (logits[0].double() / 0.8).softmax(-1) * sampled_reference.kept(logits[0], sampling)
     expected = draws * (weights / weights.sum()).numpy()
     assert not counts[expected == 0].any()
@@ -91,9 +91,9 @@ def test_over_seeds_choices_follow_the_target_s_distribution() -> None:
 def test_drafts_rank_kept_tokens_by_their_score_and_others_behind_them() -> None:
     sampling, logits = Sampling(0.9, 0, 0.6), rows(20, 6)
     positions = list(range(20))
-    chances = perturbation(sampling).chances(logits, positions)
+    chances = gumbel_noise(sampling).probabilities(logits, positions)
     stays = kept(logits, sampling)
-    scores = SHARPNESS * perturbation(sampling).scores(logits, positions)
+    scores = SHARPNESS * gumbel_noise(sampling).scores(logits, positions)
     assert torch.allclose(chances[stays], scores[stays])
     assert all(row[keeps].min() > row[~keeps].max() for row, keeps in zip(chances, stays, strict=True))
     assert chances.isfinite().all()
@@ -101,24 +101,24 @@ def test_drafts_rank_kept_tokens_by_their_score_and_others_behind_them() -> None
 
 def test_at_temperature_0_logits_are_as_they_were() -> None:
     logits = rows(3, 7)
-    assert torch.equal(perturbation(Sampling(0.0, 3, 0.5)).chances(logits, [1, 2, 3]), logits)
-    assert perturbation(Sampling(0.0, 3, 0.5)).choices(logits, [1, 2, 3]) == logits.argmax(-1).tolist()
+    assert torch.equal(gumbel_noise(Sampling(0.0, 3, 0.5)).probabilities(logits, [1, 2, 3]), logits)
+    assert gumbel_noise(Sampling(0.0, 3, 0.5)).choices(logits, [1, 2, 3]) == logits.argmax(-1).tolist()
 
 
 def test_a_token_s_noise_is_what_its_score_has_beyond_its_logit_in_temperatures() -> None:
-    made, tokens = perturbation(Sampling(0.7)), [3, 41, 7]
+    made, tokens = gumbel_noise(Sampling(0.7)), [3, 41, 7]
     scores = made.scores(torch.zeros((1, VOCABULARY)), [12])[0]
     assert made.noise_of(12, tokens) == pytest.approx([float(scores[token]) / 0.7 for token in tokens])
-    assert perturbation(Sampling(0.0)).noise_of(12, tokens) == [0.0, 0.0, 0.0]
+    assert gumbel_noise(Sampling(0.0)).noise_of(12, tokens) == [0.0, 0.0, 0.0]
 
 
 def test_noise_is_known_from_a_position_on_where_something_is_random_there() -> None:
     schedule = Schedule(Sampling(0.0))
     schedule.turn(5, Sampling(0.7))
     schedule.turn(9, Sampling(0.0))
-    sampled = [Perturbation(5, schedule, VOCABULARY, CPU).noise_from(position) is not None for position in (2, 8, 9)]
+    sampled = [GumbelNoise(5, schedule, VOCABULARY, CPU).noise_from(position) is not None for position in (2, 8, 9)]
     assert sampled == [True, True, False]
-    unknown: DraftChances = OwnProbabilities(schedule)
+    unknown: DraftProbabilities = OwnProbabilities(schedule)
     assert unknown.noise_from(8) is None
 
 
@@ -126,23 +126,23 @@ def test_each_position_obeys_the_settings_in_force_there() -> None:
     schedule = Schedule(Sampling(1.5))
     schedule.turn(5, Sampling(0.0))
     logits = rows(1, 8).expand(2, -1)
-    found = Perturbation(5, schedule, VOCABULARY, CPU).choices(logits, [4, 5])
-    assert found == [perturbation(Sampling(1.5)).choices(logits[:1], [4])[0], int(logits[0].argmax())]
+    found = GumbelNoise(5, schedule, VOCABULARY, CPU).choices(logits, [4, 5])
+    assert found == [gumbel_noise(Sampling(1.5)).choices(logits[:1], [4])[0], int(logits[0].argmax())]
 
 
 def test_a_setting_that_changes_before_its_position_was_chosen_counts() -> None:
     schedule = Schedule(Sampling(0.5))
-    both, logits = Perturbation(5, schedule, VOCABULARY, CPU), rows(40, 9)
+    both, logits = GumbelNoise(5, schedule, VOCABULARY, CPU), rows(40, 9)
     positions = list(range(40))
     both.choices(logits, positions)
     schedule.turn(10, Sampling(1.9))
-    expected = perturbation(Sampling(1.9)).choices(logits, positions)
+    expected = gumbel_noise(Sampling(1.9)).choices(logits, positions)
     assert both.choices(logits, positions)[10:] == expected[10:]
 
 
 def test_the_noise_of_a_position_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    whole = perturbation(Sampling(0.5))
+    whole = gumbel_noise(Sampling(0.5))
     made = whole._made
 
     def count(positions: list[int]) -> torch.Tensor:
@@ -152,7 +152,7 @@ def test_the_noise_of_a_position_is_made_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(whole, "_made", count)
     for start in range(300):
         window = list(range(start, start + 6))
-        whole.chances(rows(6, start), window)
+        whole.probabilities(rows(6, start), window)
         whole.choices(rows(6, start), window)
     assert asked == list(range(len(asked)))
     assert 305 <= len(asked) < 305 + MADE_AT_ONCE
