@@ -15,6 +15,8 @@ from decoder.methods import METHODS
 
 Mode: TypeAlias = Literal["watch", "inspect", "search", "knobs", "compare", "attach"]
 """What the keys act on: the run, a token of the text, a hit of a search, a slider, two recordings, or a server."""
+FIRST_MODES: frozenset[Mode] = frozenset(("watch", "compare", "attach"))
+"""The first mode of each app, which all other modes lead back to."""
 LEFT_OUT = 999
 """The rank of a key that the footer leaves to the help."""
 _ALWAYS_QUITS = "ctrl+c"

@@ -10,7 +10,7 @@ from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, Keymap, Mode, PanelName
 from dynatui.number_format import nth
-from dynatui.session import Symbols
+from dynatui.session import SYMBOLS, Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import RunState
 from dynatui.state.session_log import Results
@@ -120,6 +120,11 @@ class Scene:
     """How busy each device is, by its number, where it says so."""
     note: str = ""
     """What the last key did, where nothing else shows it; cleaned."""
+
+    @property
+    def next_symbols(self) -> Symbols:
+        """The set of signs after the present one."""
+        return SYMBOLS[(SYMBOLS.index(self.symbols) + 1) % len(SYMBOLS)]
 
     @property
     def held(self) -> Stage | None:

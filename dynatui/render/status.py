@@ -13,7 +13,7 @@ from decoder.errors import shortened
 from decoder.events import arithmetic
 from decoder.session.steering import StageName
 from dynatui.clean import clean_line
-from dynatui.keymap import LEFT_OUT, PANELS, Key, PanelName
+from dynatui.keymap import FIRST_MODES, LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import short
 from dynatui.render.drawn import drawing_words
 from dynatui.render.gpu_words import gpu_wordings
@@ -242,14 +242,14 @@ def _tab(scene: Scene, name: PanelName, before: str, after: str) -> Row:
 def footer(scene: Scene, width: int, _height: int) -> Rows:
     """The mode, what the last key did, and as many keys as fit, the most needed first."""
     head: Row = ()
-    if scene.mode != "watch" or scene.maximised:
-        name = "expanded" if scene.mode == "watch" else scene.mode
+    if scene.mode not in FIRST_MODES or scene.maximised:
+        name = "expanded" if scene.mode in FIRST_MODES else scene.mode
         head = ((f" {name.upper()} ", "tab"), (f" {scene.keys.cap('back')} ", "key"), ("back ", "dim"))
     if scene.mode == "search":
         head = (*head, *_hit(scene))
     if scene.note:
         head = (*head, (f" {scene.note} ", "strong"))
-    known = [key for key in scene.keys.keys if scene.mode in key.modes and not (head and "back" in key.actions)]
+    known = [key for key in scene.keys.every if scene.mode in key.modes and not (head and "back" in key.actions)]
     return [fit((*head, *keys(known, width - width_of(head), in_words=scene.symbols == "ascii")), width)]
 
 

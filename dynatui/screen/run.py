@@ -5,7 +5,6 @@ import gc
 import logging
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,6 +25,7 @@ from dynatui.screen.app import DynaApp
 from dynatui.screen.compare import CompareApp
 from dynatui.screen.exit_summary import lines
 from dynatui.screen.film import Screenplay, film
+from dynatui.screen.panel_app import HUNG_UP
 from dynatui.screen.server_app import ServerApp
 from dynatui.session import Session, View
 from dynatui.sources.engine import EngineSource, load_engine
@@ -45,7 +45,6 @@ _ASIDE_S = 0.4
 """An export that was begun just before is waited for so long."""
 _FAULT = 1
 """Textual's exit code after an exception."""
-_HUNG_UP = 128 + signal.SIGHUP
 
 
 def watch(session: Session) -> int:
@@ -134,7 +133,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
             gc.freeze()  # what is imported by now stays; collecting it would delay a frame
             app.run(mouse=mouse)
             gone = output.lost
-        code = app.return_code or (_HUNG_UP if gone else 0)
+        code = app.return_code or (HUNG_UP if gone else 0)
         shutdown.begin(code)
         yield app, code, log, gone
 

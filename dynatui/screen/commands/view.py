@@ -1,7 +1,7 @@
 """How the work is looked at: the cursor in the text, panels, colours and symbols."""
 
 import sys
-from typing import Any, get_args
+from typing import Any
 
 from dynatui.keymap import CURSOR, PANELS, PanelName
 from dynatui.render.rounds import round_number
@@ -9,10 +9,8 @@ from dynatui.render.scene import HEATS
 from dynatui.render.words import WHY_ALONE, is_alone
 from dynatui.screen.pages.help import HelpScreen
 from dynatui.screen.protocol import Screen
-from dynatui.session import Symbols
 from dynatui.state.tokens import entry_of
 
-_SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
 _HEAT_NAMES = {
     "origin": "origin of the token",
     "probability": "how probable the draft found it",
@@ -130,7 +128,7 @@ def back(screen: Screen) -> None:
 
 def symbols(screen: Screen) -> None:
     """The next set of signs."""
-    name = _SYMBOLS[(_SYMBOLS.index(screen.scene.symbols) + 1) % len(_SYMBOLS)]
+    name = screen.scene.next_symbols
     screen.change_view(symbols=name)
     screen.show_note(f"symbols: {name}")
 
