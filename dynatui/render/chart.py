@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from dynatui.number_format import short
-from dynatui.render.ink import Ink, Row, Rows, Span, fit, merged, share
+from dynatui.render.ink import Ink, Row, Rows, Span, fit, joined, merged, share
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 
@@ -37,7 +37,9 @@ _GRIDS: dict[Symbols, _Grid] = {
     "ascii": _Grid(((2,),), " .**", faint=1),
 }
 Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
-"""Series differ by it as well as by ink; sparse are those that lie behind, of an earlier measurement."""
+"""Series differ by it as well as by ink; sparse: curves of an earlier measurement, behind the others."""
+_SIGNS: dict[Stroke, str] = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
+"""Strokes in a legend."""
 _DRAWN: dict[Stroke, tuple[bool, ...]] = {
     "solid": (True,) * 6,
     "dotted": (True, True, False) * 2,
@@ -77,6 +79,14 @@ class Axis:
     cursor: int | None = None
     unit: str = "token"
     """What is counted along the axis."""
+
+
+def legend(lines: Sequence[Line], names: Sequence[str]) -> Row:
+    """The name of each line with its stroke."""
+    parts: list[Row] = [
+        ((f"  {name}", "title"), (f" {_SIGNS[line.stroke]}", line.ink)) for name, line in zip(names, lines, strict=True)
+    ]
+    return ((names[0], "title"), parts[0][1], *joined(parts[1:], ()))
 
 
 def window(longest: int, newest: int) -> tuple[int, int]:

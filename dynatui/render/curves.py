@@ -13,7 +13,7 @@ from dataclasses import replace
 from decoder.append_only import SharedList
 from decoder.tree_rules import tree_rule
 from dynatui.knobs import info, rules_in_force
-from dynatui.render.chart import Axis, Flag, Line, chart, window
+from dynatui.render.chart import Axis, Flag, Line, chart, legend, window
 from dynatui.render.ink import Row, Rows, fit, frame, inside, joined, trend, width_of
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.words import written
@@ -100,18 +100,10 @@ def looked_at(scene: Scene) -> int | None:
 def _title(scene: Scene, width: int, lines: Sequence[Line], wordings: Sequence[tuple[Sequence[str], str]]) -> Row:
     """Which line is which and a note, in the first wording that fits, A before the note where both do."""
     a: Row = (("  A", "title"), (" ┄┄", "ghost")) if scene.pinned is not None else ()
-    made: list[tuple[Row, Row]] = [(_named(lines, names), ((f" ─ {note}", "dim"),)) for names, note in wordings]
+    made: list[tuple[Row, Row]] = [(legend(lines, names), ((f" ─ {note}", "dim"),)) for names, note in wordings]
     fitting: list[Row] = [(*named, *ghost, *note) for ghost in (a, ()) for named, note in made]
     fitting += [made[-1][0], made[-1][0][:2]]
     return next((row for row in fitting if width_of(row) <= max(0, width - 6)), fitting[-1])
-
-
-def _named(lines: Sequence[Line], names: Sequence[str]) -> Row:
-    signs = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
-    parts: list[Row] = [
-        ((f"  {name}", "title"), (f" {signs[line.stroke]}", line.ink)) for name, line in zip(names, lines, strict=True)
-    ]
-    return ((names[0], "title"), parts[0][1], *joined(parts[1:], ()))
 
 
 def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, int], *, labelled: bool) -> Rows:

@@ -5,7 +5,7 @@ in every curve. Foreign text passes `clean_line` here.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from statistics import fmean
@@ -15,7 +15,7 @@ from decoder.append_only import SharedList
 from dynatui.attach.events import Figures, Gap
 from dynatui.clean import clean_line
 from dynatui.number_format import count, percent, short
-from dynatui.render.chart import Axis, Line, chart
+from dynatui.render.chart import Axis, Line, chart, legend
 from dynatui.render.ink import (
     Ink,
     Row,
@@ -164,8 +164,7 @@ def lengths(state: ServerState, look: Look, size: Size) -> Rows:
     length, rate = (series(state, card.figure) for card in _CARDS[:2])
     left = Line(length, 1.0, _top(_finite(length), _LEAST_LENGTH), "first")
     right = Line(rate, 0.0, 1.0, "second", "dotted")
-    title: Row = (("L-bar", "title"), (" ━━", "first"), ("  acceptance", "title"), (" ┅┅", "second"))
-    return frame(title, chart(left, right, (), _axis(state), inside(size), look.symbols), size)
+    return _curves(state, look, size, {"L-bar": left, "acceptance": right})
 
 
 def speeds(state: ServerState, look: Look, size: Size) -> Rows:
@@ -174,7 +173,12 @@ def speeds(state: ServerState, look: Look, size: Size) -> Rows:
     top = _top([*_finite(generated), *_finite(accepted)], _LEAST_SPEED)
     left = Line(generated, 0.0, top, "first", digits=0)
     right = Line(accepted, 0.0, top, "second", "dotted", digits=0)
-    title: Row = (("tokens/s", "title"), (" ━━", "first"), ("  accepted/s", "title"), (" ┅┅", "second"))
+    return _curves(state, look, size, {"tokens/s": left, "accepted/s": right})
+
+
+def _curves(state: ServerState, look: Look, size: Size, lines: Mapping[str, Line]) -> Rows:
+    left, right = lines.values()
+    title = legend((left, right), tuple(lines))
     return frame(title, chart(left, right, (), _axis(state), inside(size), look.symbols), size)
 
 
