@@ -1,6 +1,6 @@
-"""The line that tells what the last turn of knobs has brought, and which other rule hides a knob.
+"""One line on the effect of the last turned knobs, and on the rule that keeps a knob from having one.
 
-Knows no panel: whoever has a row for it says how wide that is.
+Knows no panel: the caller gives the width.
 """
 
 from collections import Counter
@@ -20,18 +20,18 @@ from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
 _MOST_KNOBS = 2
-"""So many turned knobs are told by their values."""
+"""Most turned knobs that are named with their values."""
 _SAME = 0.05
-"""Trees have the same size where the means differ by this share at most."""
+"""Relative difference of mean sizes up to which trees count as of the same size."""
 _TOLD = ("tokens_per_round", "tokens_per_second")
 _BREADTH: dict[KnobName, tuple[KnobName, KnobName]] = {"tau_h": ("b_min", "b_mid"), "tau_l": ("b_mid", "b_max")}
-"""The numbers of guesses that a threshold stands between."""
+"""For each threshold, the knobs for the number of children above and below it."""
 _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
-"""Limits on whole trees, breadth included; the others only end paths."""
+"""Limits on whole trees, including breadth; all other limits only end paths."""
 
 
 def consequence_line(scene: Scene, width: int) -> Row:
-    """The knobs that were turned last, how trees, L-bar and speed differ since, and what hides a knob."""
+    """The last turned knobs, the change of trees, L-bar and speed since then, and the rule that hides a knob."""
     found = consequence(scene.state.lane)
     if found is None:
         return ()
@@ -44,12 +44,12 @@ def consequence_line(scene: Scene, width: int) -> Row:
 
 
 def hidden_by(state: RunState, found: Consequence) -> tuple[str, KnobName | Limit] | None:
-    """Of the turned knobs the first that another rule hides: the rule in words, and the knob or limit that frees it."""
+    """For the first turned knob that a rule hides: the rule in words, and the knob or limit to change."""
     return next((rule for mark in found.marks for rule in _rules_hiding(state, mark.name, found)), None)
 
 
 def _parts(scene: Scene, found: Consequence) -> list[Row]:
-    """What was turned, how large the trees were and are, and what hides it."""
+    """Parts of the line: the turned knobs, the size of trees before and after, and the rule that hides a knob."""
     knobs = [f"{info(mark.name).symbol} {' → '.join(_ends(mark.name, mark.old, mark.new))}" for mark in found.marks]
     head = ", ".join(knobs) if len(knobs) <= _MOST_KNOBS else f"{len(knobs)} knobs turned"
     told: list[Row] = [((head, "title"),)]
@@ -70,12 +70,12 @@ def _mean(nodes: float) -> str:
 
 
 def _differences(found: Sequence[Difference], intervals: int) -> list[Row]:
-    """So many of them with their intervals."""
+    """Differences of L-bar and speed, the first `intervals` with their confidence intervals."""
     return [((", ", "plain"), *_difference(one, interval=place < intervals)) for place, one in enumerate(found)]
 
 
 def _difference(found: Difference, *, interval: bool) -> Row:
-    """L-bar +.40 (+.05 to +.75), or tokens/s -20 % (-31 to -9 %)."""
+    """A difference as text: L-bar +.40 (+.05 to +.75), or tokens/s -20 % (-31 to -9 %)."""
     share = found.figure == "tokens_per_second" and found.a > 0
     factor, digits, unit = (100 / found.a, 0, " %") if share else (1.0, 2, "")
     value, low, high = (signed(factor * one, digits) for one in (found.difference, found.low, found.high))
@@ -92,7 +92,7 @@ def _counted(found: Consequence) -> Row:
 
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
-    """The key that takes away what hides a knob; nothing where what is shown is decoded elsewhere, or was."""
+    """The key that lifts the hiding rule; empty for a recording, which no key can change."""
     if scene.replaying or scene.following:
         return ()
     actions: tuple[str, ...]
@@ -125,7 +125,7 @@ def _rules_hiding(state: RunState, name: KnobName, found: Consequence) -> Iterat
 
 
 def _moved(lane: LaneState, name: KnobName, found: Consequence) -> bool:
-    """Whether history has moved a knob on from where it was turned to, in the rounds that are told of."""
+    """Whether history has changed a turned knob again within the compared rounds."""
     turned = next(mark.new for mark in found.marks if mark.name == name)
     last = found.rounds[-1].knobs if found.rounds else None
     now = getattr(last, name, None)
@@ -133,7 +133,7 @@ def _moved(lane: LaneState, name: KnobName, found: Consequence) -> bool:
 
 
 def _ending(name: KnobName, found: Consequence) -> Limit | None:
-    """What ended most trees, where that is another rule and trees stay as large as they were; None elsewhere."""
+    """The limit that ended most trees, where another rule sets it and the size of trees is the same; else None."""
     limits = Counter(event.limited_by for event in found.rounds if event.limited_by)
     if not (found.complete and found.nodes and limits):
         return None

@@ -1,6 +1,7 @@
-"""What a watched server has answered to a request of ours: its rounds as columns, their sums and the text.
+"""Answer of a watched server to our request: its rounds as columns, their sums and the text.
 
-What the server does not tell is left out, and why there are no rounds is said. Foreign text passes `clean_line` here.
+Figures that the server does not tell are left out; without rounds, the reason is named. Foreign text
+passes `clean_line` here.
 """
 
 from dynatui.attach.events import Answer
@@ -19,7 +20,7 @@ _TITLE: Row = (
 
 
 def answer(state: ServerState, size: Size) -> Rows:
-    """What a request of ours has brought: its rounds, a column each as high as its share of accepted tokens."""
+    """The answer to our request: a column for each round, its height the share of accepted tokens."""
     found, room = state.answer, inside(size)[1]
     width = max(1, inside(size)[0])
     if found is None:
@@ -34,7 +35,7 @@ def answer(state: ServerState, size: Size) -> Rows:
 
 
 def _waiting(state: ServerState, width: int) -> Rows:
-    """What was asked, and for how long there is no answer to it."""
+    """The unanswered request, and the seconds since then."""
     if state.asked is None:
         return []
     told = wrapped([(f"no answer for {time_text(state.t - state.asked.t)} to:", "strong")], width)
@@ -42,7 +43,7 @@ def _waiting(state: ServerState, width: int) -> Rows:
 
 
 def _summary(found: Answer) -> str:
-    """What is known of it."""
+    """Figures of the answer in one sentence."""
     told = (
         (found.rounds, f"{count(found.rounds)} rounds"),
         (found.tokens_per_round, f"L-bar {short(found.tokens_per_round)}"),
@@ -53,7 +54,7 @@ def _summary(found: Answer) -> str:
 
 
 def _not_told(state: ServerState) -> str:
-    """Why there are no rounds to be drawn."""
+    """The reason why there are no rounds to draw."""
     if state.kind is not None and state.kind.name == "vllm":
         return "vLLM tells each round where it is started with --per-request-spec-decode-metrics detailed"
     return f"{state.kind.title if state.kind else 'the server'} does not tell rounds one by one"

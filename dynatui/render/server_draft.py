@@ -1,4 +1,4 @@
-"""How a watched server drafts at the moment, where it tells that and not what was accepted at each place."""
+"""The present drafting of a watched server, for servers that report it instead of acceptance by position."""
 
 from dynatui.attach.events import Drafting
 from dynatui.number_format import count, short
@@ -12,7 +12,7 @@ _WITH_OWN = "the target's own token is counted in all but the steps; acceptance 
 
 
 def drafting(found: Drafting, size: Size) -> Rows:
-    """Steps and tokens of a round, and where not all tokens are verified, how many are and what all would bring."""
+    """Steps and tokens of a round; where only some tokens are verified, their number and the length for all."""
     width = max(1, inside(size)[0])
     told = (
         (found.steps, count(found.steps), ("steps of the draft in a round", "steps")),

@@ -1,6 +1,6 @@
-"""Two recordings against each other: which is which, where the playback is, and the figures of both with their ratio.
+"""Two recordings in comparison: their headings, the place of the playback, and the figures of both with their ratio.
 
-Everything is about the watched methods at equal decode time. Knows neither files nor the app.
+Figures are those of the watched methods at equal decode time. Knows neither files nor the app.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,12 +28,12 @@ _LEAST_FRAMED = 7
 
 @dataclass(frozen=True)
 class Moment:
-    """Where the playback is."""
+    """Place of the playback."""
 
     played_s: float
     seconds: float
     number: int
-    """Of the pair of runs, from 1."""
+    """Number of the pair of runs, from 1."""
     pairs: int
     speed: float
     paused: bool
@@ -57,17 +57,17 @@ _COLUMNS = (
     _Column("distinct", lambda found: found.distinct_8grams, short),
     _Column("x ar", lambda found: found.speedup, short),
 )
-"""In the order in which they give way in a narrow terminal, the last first."""
+"""Columns; in a narrow terminal the last are left out first."""
 
 
 def _round_ms(found: Figures) -> float | None:
-    """Of the rounds that rates are of."""
+    """Mean ms of the rounds that are not left out of rates."""
     rounds = found.rounds - found.left_out_rounds
     return 1000 * (found.decode_s - found.left_out_s) / rounds if rounds else None
 
 
 def moment(now: Moment, width: int) -> Row:
-    """The first line: what is played, and how far it is."""
+    """The first line: the played runs and the progress."""
     word, ink = _doing(now)
     parts: list[Row] = [((" dynatui ", "logo"),), ((word, ink),)]
     if now.pairs > 1:
@@ -92,7 +92,7 @@ def _doing(now: Moment) -> tuple[str, Ink]:
 
 
 def heading(side: int, name: str, state: RunState, width: int) -> Row:
-    """One recording: its letter, its file, its watched method and how many tokens it has."""
+    """One recording: its letter, file, watched method and number of tokens."""
     run, found = state.run, state.figures().get(state.watched)
     most, tokens = (run.max_new_tokens if run else 0), (found.committed if found else 0)
     filled: Row = ((f" {tokens:>4}/{most} ", "plain"),)
@@ -127,7 +127,7 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
 
 
 def verdict(left: RunState, right: RunState) -> Row:
-    """Whether both wrote the same, as far as both have come."""
+    """Whether the texts are equal, as far as both have come."""
     if left.run is None or right.run is None:
         return ()
     if left.run.prompt_tokens != right.run.prompt_tokens:
