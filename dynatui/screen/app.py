@@ -1,7 +1,7 @@
-"""The app: reads new records on a timer, folds them, and hands each panel what it shows; turns keys into commands.
+"""The monitor: folds new records on a timer, hands each panel its scene, and turns keys into commands.
 
-All drawing is in `dynatui.render`, all decoding behind `dynatui.sources`, what keys do in `dynatui.screen.commands`.
-`tick` is the only thing that moves, so a test that calls it needs no clock.
+All drawing is in `dynatui.render`, all decoding in `dynatui.sources`, the keys' commands in `dynatui.screen.commands`.
+Time passes in `tick` alone, so a test that calls it needs no clock.
 """
 
 from collections.abc import Callable, Iterable
@@ -51,11 +51,11 @@ from dynatui.sources.source import Source
 
 _NOTE_S = 6.0
 _LOW = 40
-"""Rows below which curves and race give some of theirs to the text."""
+"""Rows below which curves and race are smaller, in favour of the text."""
 _TALL, _BROAD = 45, 160
-"""Rows, or columns, from which the race has a row for the heads of more columns."""
+"""Rows, or columns, from which the race has more columns, with headings."""
 _FEW = 4
-"""Methods that the race has room for without taking some from the text."""
+"""Most methods of the race before it takes rows from the text."""
 
 
 class DynaApp(PanelApp):
@@ -93,7 +93,7 @@ class DynaApp(PanelApp):
         self._tour = Tour(source, source.controls) if view.tour and source.controls else None
 
     def compose(self) -> ComposeResult:
-        """All panels; `arranged` says which are shown."""
+        """All panels; `arrange` hides those without room."""
         yield Canvas(status.status, panel="status")
         yield Canvas(status.essentials, panel="essentials", flowing=True)
         yield Canvas(cards.cards, panel="cards")
@@ -126,12 +126,12 @@ class DynaApp(PanelApp):
         self.source.start()
 
     def advance(self, now: float) -> None:
-        """Lets the work go on, and folds the records that are new."""
+        """Advances the source, and folds its new records."""
         self.source.advance(now)
         self.read_events()
 
     def read_events(self) -> None:
-        """Folds the records that are new."""
+        """Folds the source's new records."""
         news = self.event_reader.read()
         self._all_due |= news.important or (news.any and self.source.paused)
         if news.failed:
@@ -139,7 +139,7 @@ class DynaApp(PanelApp):
             self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
 
     def draw(self, *, everything: bool = False) -> None:
-        """Hands the scene to each panel whose time has come."""
+        """Hands the scene to each panel that is due."""
         now, stage = self._clock(), self.scene.stage
         if self._tour:
             self._guide(self._tour, now)
@@ -149,7 +149,7 @@ class DynaApp(PanelApp):
         self.paint(lambda _: self.scene, now, everything=everything or stepped)
 
     def _guide(self, tour: Tour, now: float) -> None:
-        """Lets the tour go on; where one panel is shown at a time, its tree, until the tour is over."""
+        """Advances the tour; where one panel is shown at a time, shows the tree until the tour is over."""
         state = self.viewpoint.work.state
         if state.failure:
             tour.end()
@@ -162,7 +162,7 @@ class DynaApp(PanelApp):
         self.scene = replace(self.scene, touring=tour.running, panel=panel)
 
     def change_view(self, **changes: Any) -> None:
-        """Changes how the user looks at the work, and shows it."""
+        """Changes fields of the scene, and draws it."""
         self.scene = replace(self.scene, **changes)
         self._shared = shared_place(self.scene.panel, self._shared)
         self._update_scene(self._clock())
@@ -170,7 +170,7 @@ class DynaApp(PanelApp):
         self.draw(everything=True)
 
     def watch_method(self, method: str) -> None:
-        """Text, tree, curves and knob keys are this method's from now on."""
+        """Shows text, tree and curves of a method, and lets the knob keys turn its knobs."""
         self.viewpoint.choose(method)
         if self.source.controls is not None:
             self.source.controls.watch(method)
@@ -185,7 +185,7 @@ class DynaApp(PanelApp):
         self.change_view(note=clean_line(note))
 
     def screenplay(self) -> Screenplay:
-        """The panels as they lie on the main screen, and what they show."""
+        """The panels of the main screen, with their places and their scene."""
         canvases = self.screen_stack[0].query(Canvas)
         return Screenplay([each.still() for each in canvases if each.region.area], self.size, self.scene)
 

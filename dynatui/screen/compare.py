@@ -23,15 +23,15 @@ from dynatui.sources.playback import Lockstep
 from dynatui.state.timeline import Place
 
 _TALL, _TALLEST = 30, 50
-"""Heights from which two panels, and all three, stand above each other."""
+"""Heights from which two panels, or all three, are stacked."""
 _FLAT = 16
-"""Lower than this, the table has no frame."""
+"""Height below which the table has no frame."""
 _WIDE = 166
-"""Width from which both columns have room for whole cards."""
+"""Width from which both columns have whole cards."""
 
 
 def panels(height: int, chosen: PanelName) -> tuple[PanelName, ...]:
-    """The panels of a column that a terminal of some height has room for."""
+    """The panels of a column that fit in a terminal of this height."""
     if height >= _TALLEST:
         return ALWAYS
     if height >= _TALL:
@@ -51,7 +51,7 @@ class CompareApp(PanelApp):
         self._states = lockstep.states()
 
     def compose(self) -> ComposeResult:
-        """Both columns; `arrange` hides what has no room."""
+        """Both columns; `arrange` hides panels without room."""
         yield Canvas(self._moment, panel="moment")
         with Container(id="columns"):
             for side, letter in enumerate(versus.LETTERS):
@@ -91,7 +91,7 @@ class CompareApp(PanelApp):
         self.lockstep.set_speed(self.lockstep.speed * 2.0**direction)
 
     def action_step(self, rounds: int) -> None:
-        """Pauses some rounds farther."""
+        """Goes `rounds` rounds on, or back, and pauses."""
         self.lockstep.paused = True
         self.lockstep.step(rounds)
 
@@ -104,7 +104,7 @@ class CompareApp(PanelApp):
         self.lockstep.go(step)
 
     def action_panel(self, name: PanelName) -> None:
-        """Chooses what a column shows."""
+        """Chooses the panel of both columns."""
         self.chosen = name
         self.rearrange()
 

@@ -1,7 +1,7 @@
-"""What is printed when the app has ended: results, the best knobs seen, and the command line that repeats them.
+"""The summary after the app has ended: results, the best knobs, and the command line that repeats them.
 
-Text made of a session's totals; all of it is clean, and none of it is longer than the terminal is wide, unless it is
-there to be copied. Prints nothing itself.
+Text from a session's totals, cleaned; no line is longer than the width of the terminal, except those to copy. Prints
+nothing itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ from dynatui.render.words import ALONE, BY_DESIGN, WHY_ALONE, WHY_BY_DESIGN, sam
 from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
 
 _WIDTHS = (7, 7, 6, 11, 9, 9, 11)
-"""Cells of the columns beside the first."""
+"""Widths of the columns after the first."""
 _LEAST_NAME = 10
 
 
 def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", width: int = 80) -> list[str]:
-    """The lines: `written` are the files and folders that were written, `command` is what gives the settings again.
+    """Lines of the summary: `written` are the written files and folders, `command` the command line of the settings.
 
     Only a path and the command may be longer than `width`, so that they can be copied.
     """
@@ -90,7 +90,7 @@ def _best(log: SessionLog) -> Iterator[str]:
 
 
 def options(setting: Setting) -> str:
-    """The options of the command line that give a setting; a recording may claim one that cannot be."""
+    """Command-line options of a setting; a recording may hold an impossible one."""
     config, of = RunConfig(), rules_of(setting.method)
     if of is None:
         return ""

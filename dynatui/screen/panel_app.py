@@ -1,8 +1,8 @@
 """The app under the monitor, the comparison of recordings and the watch of a server: canvases, ticks, keys, its end.
 
-A subclass composes its canvases and says what is new (`advance`), what has room (`arrange`) and what each canvas shows
-(`draw`). Canvases that nothing covers are patched past Textual's compositor; the others are left to it. Knows no panel
-by name.
+A subclass composes its canvases, reads new events (`advance`), hides the canvases without room (`arrange`) and gives
+each canvas its scene (`draw`). Uncovered canvases are patched past Textual's compositor; the others are left to it.
+Knows no panel by name.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from dynatui.terminal.shutdown import Shutdown
 
 FPS, FPS_OVER_SSH = 10, 5
 TOGETHER_S = 0.3
-"""Least time between two pictures of all panels: terminals behind slow lines pay for each."""
+"""Least time between two pictures of all panels: each costs bytes on a slow line."""
 HUNG_UP = 128 + signal.SIGHUP
 """Exit code after the terminal was closed."""
 _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
@@ -97,12 +97,12 @@ class PanelApp(App[None], inherit_bindings=False):
         """Whether all canvases are to be drawn at the next frame, due or not."""
         self._inks: Mapping[Ink, Style] = {}
         self._canvases: list[Canvas] = []
-        """Of the main screen, which keeps them for good."""
+        """Canvases of the main screen, which never change."""
         self._drawn = float("-inf")
-        """When all of them were drawn."""
+        """Time of the last picture of all canvases."""
 
     def advance(self, now: float) -> None:
-        """Takes in what is new."""
+        """Reads new events, at `now` seconds of the clock."""
 
     def arrange(self) -> None:
         """Shows the canvases that there is room for."""
@@ -201,7 +201,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.screen.refresh()
 
     def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
-        """Hands the canvases their scenes, all of them when it is time, and none while the output is busy."""
+        """Hands the canvases their scenes: all of them when due, none while the output is busy."""
         self._all_due |= everything or now - self._drawn >= TOGETHER_S
         if self.output.busy:
             return

@@ -1,4 +1,4 @@
-"""Runs an app with the terminal guarded, and prints the summary afterwards: what the command line starts."""
+"""Entry points of the command line: each runs an app with the terminal guarded, then prints a summary."""
 
 import asyncio
 import gc
@@ -40,9 +40,9 @@ A = TypeVar("A", bound=App[Any])
 Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
 
 _WAIT_S = 1.0
-"""A terminal that is lost must not hold up the program for longer than two seconds, all in all."""
+"""Seconds to wait for the end of the work: a lost terminal must not delay the program's end beyond two seconds."""
 _ASIDE_S = 0.4
-"""An export that was begun just before is waited for so long."""
+"""Seconds to wait for an unfinished export."""
 _FAULT = 1
 """Textual's exit code after an exception."""
 
@@ -67,7 +67,7 @@ def follow(path: Path, view: View) -> int:
 
 
 def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
-    """The asciicast of a recorded run in a terminal of so many columns and lines, which nobody needs to have."""
+    """The asciicast of a recorded run for a terminal of this size, which need not exist."""
     source = TraceSource([run])
     source.seek(source.played_s[1])
     app = DynaApp(source, ticking=False)

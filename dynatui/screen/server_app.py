@@ -1,4 +1,4 @@
-"""The app that watches a server: reads new events on a timer, folds them, and hands its panels what they show.
+"""The app that watches a server: folds new events on a timer and draws its panels.
 
 An app of its own: it has no engine, nothing to steer and one mode. `dynatui.sources.server` asks the server, and
 `dynatui.render.server` draws it.
@@ -24,20 +24,20 @@ from dynatui.sources.server import ServerSource
 from dynatui.state.server_state import ServerState, fold
 
 _LOW = 16
-"""Lower than this, notes and cards have a line each, and there is nothing below the curves."""
+"""Height below which notes and cards have a line each, and nothing is below the curves."""
 _NARROW = 60
-"""Narrower than this, one chart and one panel below it."""
+"""Width below which there is one chart, and one panel below it."""
 
 DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 
 
 def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
-    """What was counted, unless there is a request of ours."""
+    """Totals; with a request of ours, its answer."""
     return server_answer.answer(state, size) if state.asked or state.answer else panels.totals(state, size)
 
 
 def _positions(state: ServerState, _look: Look, size: Size) -> Rows:
-    """What was accepted at each place, unless the server tells only how it drafts."""
+    """Acceptance by position; for a server that reports only its drafting, that."""
     reading = state.reading
     if reading is not None and reading.drafting is not None and not reading.session.acceptance_by_position:
         return server_draft.drafting(reading.drafting, size)
@@ -53,14 +53,14 @@ class ServerApp(PanelApp):
         super().__init__(view or View(), "attach", **surroundings)
         self.source = source
         self.state = ServerState()
-        """What is known."""
+        """The newest state."""
         self.held: ServerState | None = None
-        """What is shown while the view is paused."""
+        """The shown state while the view is paused."""
         self.failure: DecoderError | None = None
-        """What ended the work, for whoever started the app."""
+        """The error that ended the work, for the caller."""
 
     def compose(self) -> ComposeResult:
-        """All panels; `arrange` hides what has no room."""
+        """All panels; `arrange` hides those without room."""
         yield Canvas(lambda _, width, __: [panels.status(self.shown, self.look, width)], panel="status")
         yield self._sized("note", panels.note)
         yield Canvas(lambda _, width, height: panels.cards(self.shown, width, height), panel="cards")
@@ -74,12 +74,12 @@ class ServerApp(PanelApp):
 
     @property
     def shown(self) -> ServerState:
-        """What the panels draw."""
+        """The shown state."""
         return self.held or self.state
 
     @property
     def look(self) -> Look:
-        """How they draw it."""
+        """The user's view."""
         return Look(
             paused=self.held is not None,
             recording=self.source.recording,

@@ -1,7 +1,7 @@
-"""Conditions that stop the decoder for the user: a pure fold over the events of one run.
+"""Break conditions of the user: a pure fold over the events of one run.
 
-The engine's thread asks after every event, so each question costs only what the event itself holds. Knows neither
-threads nor the screen; who asks decides what stopping means.
+The engine's thread asks after every event, so the cost of a question depends on that event alone. Knows neither threads
+nor the screen; the caller does the stopping.
 """
 
 import math
@@ -36,23 +36,23 @@ EXPLANATIONS: Mapping[Break, str] = {
     "difference": "the watched text and that of ar differ for the first time",
 }
 LIMIT = 0.3
-"""The x of that label unless the user gives another."""
+"""Default of x in the label."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What the user wants to be stopped at."""
+    """The break conditions that are on."""
 
     on: frozenset[Break] = frozenset()
     limit: float = LIMIT
-    """The x of the label that has one."""
+    """The x of the label with one."""
 
     def toggled(self, name: Break) -> "Conditions":
-        """The same with one condition on instead of off, or off instead of on."""
+        """The conditions with one of them switched."""
         return replace(self, on=self.on ^ {name})
 
     def moved(self, distance: float) -> "Conditions":
-        """The same with another limit, between 0 and 1."""
+        """The conditions with the limit moved, within 0 to 1."""
         return replace(self, limit=min(1.0, max(0.0, round(self.limit + distance, 2))))
 
     def label(self, name: Break) -> str:
@@ -62,33 +62,33 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Watch:
-    """What the conditions need to know of the events so far: the watched method's and ar's, of one run."""
+    """State of the conditions: folded events of the watched method and of ar, of one run."""
 
     chosen: str = ""
-    """The method that the user has chosen to watch; the first of a run where there is none."""
+    """The user's watched method; empty: the first of a run."""
     watched: str = ""
     n_max: int | None = None
-    """None: there is no number that a tree could be full with."""
+    """Nodes of a full tree; None: no limit."""
     d_max: int | None = None
     window: int = 10
     shares: tuple[float, ...] = ()
-    """Depth acceptance of the newest rounds that drafted, a window of them: what history goes by."""
+    """Depth acceptance of history's window: the newest rounds that drafted."""
     d0: float | None = None
     raced: bool = False
-    """Whether ar takes part, so that there is a text to compare with."""
+    """Whether ar takes part, with whose text the watched one is compared."""
     same_until: int = WHOLE
-    """So many first tokens must be ar's."""
+    """Number of first tokens that must equal ar's."""
     ahead: tuple[int, ...] = ()
-    """Tokens of the method that is ahead of the other and that the other has not reached yet."""
+    """Tokens of the method ahead that the other has not reached yet."""
     leader: str = ""
-    """The method they belong to."""
+    """The method ahead."""
     common: int = 0
-    """Tokens that both have."""
+    """Number of tokens that both have."""
     differs_at: int | None = None
     """Index of the first token that differs from ar's."""
 
     def after(self, event: Event) -> "Watch":
-        """What is known after one more event; a run begins anew."""
+        """The state after one more event; a new run resets it."""
         if isinstance(event, Run):
             return _begun(event, self.chosen)
         if isinstance(event, Knob) and event.name == "temperature":
@@ -108,7 +108,7 @@ class Watch:
 
     @property
     def bound(self) -> int | None:
-        """The used base depth where it can go no further one way, else None."""
+        """The base depth in use at one of its bounds, else None."""
         if self.d0 is None or self.d_max is None:
             return None
         used = used_depth(self.d0)
@@ -125,7 +125,7 @@ class Watch:
         return replace(seen, shares=shares, d0=d0)
 
     def _compared(self, event: Round) -> "Watch":
-        """The lead of one method over the other after one more round, and where the two first differ."""
+        """The state after one more round of either method: the lead, and the first difference."""
         if self.differs_at is not None:
             return self
         if event.method == self.leader or not self.ahead:
@@ -144,7 +144,7 @@ class Watch:
 
 
 def met(conditions: Conditions, before: Watch, event: Event) -> str | None:
-    """Why to stop after this event, in words; None to go on. The next call needs `before.after(event)`."""
+    """The met condition in words; None to go on. The next call needs `before.after(event)`."""
     if not conditions.on or not isinstance(event, Round):
         return None
     after = before.after(event)
@@ -180,7 +180,7 @@ def _reason(name: Break, conditions: Conditions, before: Watch, after: Watch, ev
 def _begun(run: Run, chosen: str) -> Watch:
     watched = chosen if chosen in run.methods else next(iter(run.methods), "")
     own = run.methods.get(watched, {})
-    # Of a method without history, such as streaming, a window is no number of rounds.
+    # For a method without history, such as streaming, a window is no number of rounds.
     window = _whole(own.get("window")) if "history" in own else None
     until = compared_until(run, watched, sampled=run.temperature > 0)
     return Watch(

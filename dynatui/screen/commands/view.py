@@ -1,4 +1,4 @@
-"""How the work is looked at: the cursor in the text, panels, colours and symbols."""
+"""The view: cursor in the text, panels, colours and symbols."""
 
 import sys
 from typing import Any
@@ -20,7 +20,7 @@ _HEAT_NAMES = {
 
 
 def inspect(screen: Screen) -> None:
-    """Puts the cursor on the newest token, or takes it away."""
+    """Puts the cursor on the newest token, or removes it."""
     if screen.scene.mode in CURSOR:
         back(screen)
         return
@@ -33,7 +33,7 @@ def inspect(screen: Screen) -> None:
 
 
 def look_at_token(screen: Screen, place: int, **changes: Any) -> None:
-    """Puts the cursor on a token, or the nearest that there is; every panel shows the round that brought it."""
+    """Puts the cursor on a token, or the nearest existing one; every panel shows its round."""
     tokens = screen.viewpoint.whole.lane.tokens
     place = min(max(0, place), len(tokens) - 1)
     if screen.source.playback:
@@ -83,14 +83,14 @@ def difference(screen: Screen) -> None:
 
 
 def heat(screen: Screen) -> None:
-    """The next meaning of the text's colours."""
+    """Colours the text by the next property."""
     name = HEATS[(HEATS.index(screen.scene.heat) + 1) % len(HEATS)]
     screen.change_view(heat=name)
     screen.show_note(f"colours of the text: {_HEAT_NAMES[name]}")
 
 
 def mask(screen: Screen) -> None:
-    """The tree as a matrix, or as a tree again."""
+    """Shows the tree as its attention mask, or as a tree again."""
     screen.change_view(mask=not screen.scene.mask)
 
 
@@ -110,7 +110,7 @@ def maximise(screen: Screen) -> None:
 
 
 def back(screen: Screen) -> None:
-    """One thing less: the slider, the cursor, what was chosen of the prompts, the single panel, the look back."""
+    """Leaves, one a press: the sliders, the cursor, the choice among prompts, the single panel, the look back."""
     scene = screen.scene
     if scene.mode == "knobs":
         screen.change_view(mode="watch", typed="")
@@ -127,7 +127,7 @@ def back(screen: Screen) -> None:
 
 
 def symbols(screen: Screen) -> None:
-    """The next set of signs."""
+    """Draws with the next set of symbols."""
     name = screen.scene.next_symbols
     screen.change_view(symbols=name)
     screen.show_note(f"symbols: {name}")
