@@ -168,8 +168,8 @@ def _flags(axis: Axis, width: int) -> Row:
     """Ends of the axis and a mark for each flag; its label where there is room before the next mark."""
     plot = width - 2 * _AXIS
     cells: list[Span] = [(" ", "plain")] * width
-    found = [(_column(flag.token, axis, plot), flag) for flag in axis.flags]
-    places = [(_AXIS + column, flag) for column, flag in found if column is not None]
+    marks = [(_column(flag.token, axis, plot), flag) for flag in axis.flags]
+    places = [(_AXIS + column, flag) for column, flag in marks if column is not None]
     for index, (x, flag) in enumerate(places):
         text = f"▲{flag.label}"
         end = places[index + 1][0] if index + 1 < len(places) else width

@@ -51,7 +51,7 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     if not 0 <= place < min(listed, len(names)):
         return None
     place += _first(scene, names, listed)
-    ends = next(found for rules in _sets(scene.state) if names[place] in (found := rules.ends()))
+    ends = next(bounds for rules in _sets(scene.state) if names[place] in (bounds := rules.ends()))
     track = _track(names[place], ends, inner)
     asked = track.asked(x - left, info(names[place])) if 0 <= x - left < inner else None
     return None if asked is None else (names[place], asked)
@@ -149,7 +149,7 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Rows:
 
 def _choices(scene: Scene, knob: KnobInfo) -> str:
     """Meaning of the knob and its present values, each with the number to type."""
-    ends = next(found[knob.name] for rules in _sets(scene.state) if knob.name in (found := rules.ends()))
+    ends = next(bounds[knob.name] for rules in _sets(scene.state) if knob.name in (bounds := rules.ends()))
     numbered = ", ".join(f"{place} {name}" for place, name in choices(knob, ends).items())
     return f"{knob.meaning}; {_both(scene, 'nudge')} turn it, or type the number: {numbered}"
 

@@ -73,15 +73,15 @@ def _passes(entry: Figures) -> tuple[Row, ...]:
     return _inked("strong", f"{tokens} in {count} {one if count == 1 else more}", f"{entry.committed} in {count}")
 
 
-def _difference(found: Figures) -> tuple[Row, ...]:
-    token, gap = found.first_difference, found.first_difference_gap
+def _difference(figures: Figures) -> tuple[Row, ...]:
+    token, gap = figures.first_difference, figures.first_difference_gap
     where = "somewhere" if token is None else f"from token {token}"
-    if differs_by_design(found):
+    if differs_by_design(figures):
         return _inked("dim", f"differs {BY_DESIGN} {where}", f"differs {BY_DESIGN}")
-    if found.near_tie is False:
+    if figures.near_tie is False:
         return _inked("bad", f"! text differs {where}", "! differs")
     told = "" if gap is None else f", gap {short(gap, 3)}"
-    verdict = f" (near tie{told})" if found.near_tie else ""
+    verdict = f" (near tie{told})" if figures.near_tie else ""
     return _inked("warn", f"~ text differs {where}{verdict}", f"~ differs {where}", "~ differs")
 
 

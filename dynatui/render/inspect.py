@@ -68,10 +68,10 @@ def rivals(event: Round, token: Token) -> list[int]:
         parent = event.accepted[-1]
     else:
         parent = -1 if root_is_drafted(event.method) else 0
-    found = [node for node in range(len(event.parents)) if event.parents[node] == parent and node not in (own, 0)]
+    siblings = [node for node in range(len(event.parents)) if event.parents[node] == parent and node not in (own, 0)]
     if parent == -1 and own is None:
-        found = [0]
-    return sorted(found, key=lambda node: (-event.logprobs[node], node))
+        siblings = [0]
+    return sorted(siblings, key=lambda node: (-event.logprobs[node], node))
 
 
 def node_of(event: Round, token: Token) -> int | None:
@@ -130,8 +130,8 @@ def _who(token: Token, event: Round | None = None) -> list[Row]:
     match token.origin:
         case "accepted":
             own = node_of(event, token) if event else None
-            found = event is not None and own is not None and looked_up(event, own)
-            guess = "looked up in the text" if found else "a guess of the draft"
+            from_lookup = event is not None and own is not None and looked_up(event, own)
+            guess = "looked up in the text" if from_lookup else "a guess of the draft"
             return [
                 (*name, (f"{guess}, accepted", "accepted")),
                 _said(f"round {nth(token.round)}, depth {token.depth}"),

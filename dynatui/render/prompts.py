@@ -90,10 +90,10 @@ def _title(scene: Scene, count: int, width: int) -> Row:
     cap = scene.keys.cap
     choose = f" ─ {cap('scroll(-1)')} {cap('scroll(1)')} choose, {cap('enter')} opens"
     if scene.prompt_filter:
-        found = f' "{shortened(clean_line(scene.prompt_filter))}" {count} listed'
+        filtered = f' "{shortened(clean_line(scene.prompt_filter))}" {count} listed'
         back = f"{cap('back')} lists all"
-        keys = best(width - width_of(((found, "warn"),)), f"{choose}, {back}", f" ─ {back}", "")
-        return (("Prompts", "title"), (found, "warn"), (keys, "dim"))
+        keys = best(width - width_of(((filtered, "warn"),)), f"{choose}, {back}", f" ─ {back}", "")
+        return (("Prompts", "title"), (filtered, "warn"), (keys, "dim"))
     keys, figures = f"{choose}, {cap('search')} filters", " ─ figures of whole runs"
     others = f"{cap('prompt(1)')} next, {cap('prompt(-1)')} previous, {cap('prompt(0)')} again, {cap('edit')} edit"
     told = best(width, f"{figures}{keys}, {others}", f"{figures}{keys}", keys, figures, "")

@@ -81,10 +81,10 @@ def bonus_of(scene: Scene, event: Round) -> Token | None:
 
 def path_logprobs(event: Round) -> list[float]:
     """The draft's log-probability of the path to each node; never above its parent's."""
-    found = [min(0.0, logprob) for logprob in event.logprobs]
-    for node in range(1, len(found)):
-        found[node] += found[event.parents[node]]
-    return found
+    logprobs = [min(0.0, logprob) for logprob in event.logprobs]
+    for node in range(1, len(logprobs)):
+        logprobs[node] += logprobs[event.parents[node]]
+    return logprobs
 
 
 def ranked(event: Round, paths: Sequence[float]) -> list[int]:
@@ -107,11 +107,11 @@ def before(scene: Scene, event: Round) -> Sequence[int]:
 
 def path_to(event: Round, node: int) -> list[int]:
     """The nodes from the root to a node, both included."""
-    found = list[int]()
+    path = list[int]()
     while node >= 0:
-        found.append(node)
+        path.append(node)
         node = event.parents[node]
-    return found[::-1]
+    return path[::-1]
 
 
 def is_drawn(event: Round) -> bool:

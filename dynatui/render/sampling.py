@@ -133,13 +133,13 @@ def _way(mean: float, unit: str) -> tuple[str, ...]:
     return f"{told} than the target's probabilities say", f"{told} than expected", told
 
 
-def _sum(name: str, found: Deviation, told: tuple[str, ...], width: int) -> Row:
-    row: Row = (*_z(f"{name:<{_NAME}}", found), ("   ", "plain"))
+def _sum(name: str, deviation: Deviation, told: tuple[str, ...], width: int) -> Row:
+    row: Row = (*_z(f"{name:<{_NAME}}", deviation), ("   ", "plain"))
     return (*row, (best(max(0, width - width_of(row)), *told), "dim"))
 
 
-def _z(name: str, found: Deviation) -> Row:
-    z = found.z
+def _z(name: str, deviation: Deviation) -> Row:
+    z = deviation.z
     if z is None:
         return ((name, "plain"), ("z -   ", "dim"))
     ink = INKS[colour(z)]
@@ -149,8 +149,8 @@ def _z(name: str, found: Deviation) -> Row:
     )
 
 
-def _mean(found: Deviation) -> float:
-    return found.total / found.count if found.count else 0.0
+def _mean(deviation: Deviation) -> float:
+    return deviation.total / deviation.count if deviation.count else 0.0
 
 
 def _depths(levels: tuple[AtDepth, ...], last_turn: int, width: int, room: int) -> Rows:

@@ -221,14 +221,16 @@ def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:
     if pinned is None:
         return ()
     now = pinned.since(state)
-    found = compared(pinned.samples, now)
+    comparison = compared(pinned.samples, now)
     head: Row = (("A/B ", "title"),)
-    if found is None:
+    if comparison is None:
         a, b = len(pinned.samples), len(now)
         told = f"too few rounds yet: A has {a}, B has {b}; each needs {LEAST}"
         return (*head, (best(width - 4, told, f"too few rounds yet: {a}, {b} of {LEAST}"), "dim"))
-    clear = next((f"{LABELS[one.figure]}: {verdict(one)}" for one in found if one.clear), "no clear difference so far")
-    parts: list[Row] = [((f"  {sentence(one)}", "dim"),) for one in found]
+    clear = next(
+        (f"{LABELS[one.figure]}: {verdict(one)}" for one in comparison if one.clear), "no clear difference so far"
+    )
+    parts: list[Row] = [((f"  {sentence(one)}", "dim"),) for one in comparison]
     return fitting([(*head, (clear, "strong")), *parts, (("  95 % intervals", "dim"),)], width)
 
 

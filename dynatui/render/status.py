@@ -212,8 +212,8 @@ def named_at(row: Row, x: int) -> PanelName | None:
     """The panel whose number and name ("6 what if") stand at a column of a title."""
     text = "".join(text for text, _ in row)
     for number, name in enumerate(PANELS, 1):
-        before, found, _ = text.partition(f" {number} {_SHORT.get(name, name).lower()}")
-        if found and 0 < x - cell_len(before) < cell_len(found):
+        before, label, _ = text.partition(f" {number} {_SHORT.get(name, name).lower()}")
+        if label and 0 < x - cell_len(before) < cell_len(label):
             return name
     return None
 

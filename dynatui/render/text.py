@@ -78,8 +78,8 @@ class TextPanel:
         line = self._top + y - top - self._head
         if not (0 <= x - left < inner and self._head <= y - top < self._height and line < len(self._flow.lines)):
             return None
-        found = _tag_at(self._flow.lines[line], x - left)
-        return found if found is not None and 0 <= found < len(self._done) else None
+        tag = _tag_at(self._flow.lines[line], x - left)
+        return tag if tag is not None and 0 <= tag < len(self._done) else None
 
     def moved(self, cursor: int, lines: int) -> int:
         """The token `lines` below the cursor, or in the last line there."""
@@ -89,8 +89,8 @@ class TextPanel:
         for line in range(max(0, min(home + lines, len(self._flow.lines) - 1)), home, step):
             tags = [tag for _, tag in self._flow.lines[line] if tag != _PROMPT]
             if tags:
-                found = _tag_at(self._flow.lines[line], column)
-                return tags[-1] if found is None else max(found, tags[0])
+                tag = _tag_at(self._flow.lines[line], column)
+                return tags[-1] if tag is None else max(tag, tags[0])
         return cursor
 
     def _page(self, scene: Scene, width: int, height: int) -> Rows:
@@ -103,12 +103,12 @@ class TextPanel:
         self._head = int(len(lines) > height >= _ROOM_FOR_PROMPT)
         height -= self._head
         self._scroll(home, height)
-        by_heat, found = inks(scene.heat, tokens), frozenset(chain.from_iterable(scene.hits))
+        by_heat, hits = inks(scene.heat, tokens), frozenset(chain.from_iterable(scene.hits))
 
         def ink_of(text: str, tag: int) -> Ink:
             if tag == cursor:
                 return "caret"
-            if tag in found:
+            if tag in hits:
                 return "hit"
             if is_gap(text) and (tag == _PROMPT or scene.heat != "round"):
                 return "plain"

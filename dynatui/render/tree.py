@@ -61,8 +61,8 @@ def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
     """Meaning of the signs; for a sampled tree, also its shape and its figures."""
     arrow = ["→1: goes on at 1→."] * ("arrow" in signs)
     if rounds.is_drawn(event):
-        found = event.verification
-        told = [] if found is None or found.predicted_tokens is None else [_expected(event, found.predicted_tokens)]
+        expected = event.verification.predicted_tokens if event.verification else None
+        told = [] if expected is None else [_expected(event, expected)]
         shape = [f"{words}." for words in told_shape(scene.state, event)[:1]]
         return [*shape, *told, _drawn(signs), *arrow]
     return [*([_sampled(signs)] if event.draft_logprobs else []), *arrow]

@@ -67,19 +67,19 @@ def laid_out(
     """
     width, height = size
     depth = _depths(parents, ranked)
-    found, look = levels(_widest(depth, labels), looks, width, len(str(max(1, height))) + 1)
-    shown = _chosen(parents, ranked, depth, found, height)
-    end = max((level.end for level in found[1:]), default=0)
-    return Layout(_placed(parents, shown, accepted, found), frozenset(shown), look, end)
+    placed_levels, look = levels(_widest(depth, labels), looks, width, len(str(max(1, height))) + 1)
+    shown = _chosen(parents, ranked, depth, placed_levels, height)
+    end = max((level.end for level in placed_levels[1:]), default=0)
+    return Layout(_placed(parents, shown, accepted, placed_levels), frozenset(shown), look, end)
 
 
 def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
     """Depth of each node of `ranked`; a node before its parent has none."""
-    found = {0: 0}
+    depths = {0: 0}
     for node in ranked:
-        if node > 0 and parents[node] in found:
-            found[node] = found[parents[node]] + 1
-    return found
+        if node > 0 and parents[node] in depths:
+            depths[node] = depths[parents[node]] + 1
+    return depths
 
 
 def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
@@ -92,11 +92,11 @@ def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
 
 
 def _chosen(
-    parents: Sequence[int], ranked: Sequence[int], depth: Mapping[int, int], found: Sequence[Level], height: int
+    parents: Sequence[int], ranked: Sequence[int], depth: Mapping[int, int], levels: Sequence[Level], height: int
 ) -> set[int]:
     """The nodes that fit in this number of rows: all, or as many as leave one row free."""
-    rest = [node for node in ranked if 0 < depth.get(node, 0) < len(found)]
-    beside = {number for number, level in enumerate(found) if level.beside}
+    rest = [node for node in ranked if 0 < depth.get(node, 0) < len(levels)]
+    beside = {number for number, level in enumerate(levels) if level.beside}
     continued = {parents[node] for node in rest if depth[node] in beside}
     if 1 + len(rest) == len(parents) and len(parents) - len(continued) <= height:
         return {0, *rest}
@@ -125,21 +125,21 @@ class _Place(NamedTuple):
 
 
 def _placed(
-    parents: Sequence[int], shown: set[int], accepted: Sequence[int], found: Sequence[Level]
+    parents: Sequence[int], shown: set[int], accepted: Sequence[int], levels: Sequence[Level]
 ) -> list[PlacedRow]:
     """Rows of the shown nodes, depth first; each part of the picture follows the part that leads to it."""
     first, children = set(accepted), dict[int, list[int]]()
     for node in sorted(shown - {0}, key=lambda node: (node not in first, node)):
         children.setdefault(parents[node], []).append(node)
-    parts: list[list[PlacedRow]] = [[[Slot(0, found[0].room)]]]
+    parts: list[list[PlacedRow]] = [[[Slot(0, levels[0].room)]]]
     waiting = _places(children.get(0, []), 1, 0, "", joins=False)
     while waiting:
         place = waiting.pop()
-        level, rows, nodes = found[place.depth], parts[place.part], children.get(place.node)
-        _add(rows, place, level, found[place.depth - 1])
+        level, rows, nodes = levels[place.depth], parts[place.part], children.get(place.node)
+        _add(rows, place, level, levels[place.depth - 1])
         if not nodes:
             continue
-        after, part = found[place.depth + 1], place.part
+        after, part = levels[place.depth + 1], place.part
         before = place.before + (" " if place.last else "│")
         if after.band > level.band:
             part, before = len(parts), ""

@@ -75,29 +75,29 @@ def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int)
 
 def _columns(rooms: Sequence[int], width: int, look: Look, arrow: int) -> list[Level]:
     """Columns for labels of these widths, as many in a band as fit."""
-    found = [Level(0, 0, 0, width)]
+    levels = [Level(0, 0, 0, width)]
     for depth, room in enumerate(rooms, 1):
-        last, after = found[-1], (arrow + 1) * (depth < len(rooms))
+        last, after = levels[-1], (arrow + 1) * (depth < len(rooms))
         line = last.end + look.gap
         beside = depth > 1 and line + 1 + look.lead + room + after <= width
         if not beside:
             line = arrow * (depth > 1)
         label = line + 1 + look.lead
         band = last.band + (depth > 1 and not beside)
-        found.append(Level(band, line, label, min(room, width - label - after), beside))
-    return found
+        levels.append(Level(band, line, label, min(room, width - label - after), beside))
+    return levels
 
 
 def _indents(depth: int, width: int, arrow: int) -> list[Level]:
     """Indents, as many in a band as leave labels half of the width; empty where half is too little for any label."""
-    found, least = [Level(0, 0, 0, width)], min(_ENOUGH, width // 2 - _STEP)
+    levels, least = [Level(0, 0, 0, width)], min(_ENOUGH, width // 2 - _STEP)
     arrows = arrow if depth * _STEP + least > width else 0
     after = arrows + (arrows > 0)
     if least < _LEAST_LABEL or arrows + _STEP + least + after > width:
-        return found
+        return levels
     for _ in range(depth):
-        last = found[-1]
-        turns = len(found) > 1 and last.label + _STEP + least + after > width
+        last = levels[-1]
+        turns = len(levels) > 1 and last.label + _STEP + least + after > width
         line = arrow if turns else last.label
-        found.append(Level(last.band + turns, line, line + _STEP, width - line - _STEP - after))
-    return found
+        levels.append(Level(last.band + turns, line, line + _STEP, width - line - _STEP - after))
+    return levels

@@ -38,20 +38,20 @@ def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
 
 def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
     """The accepted paths of as many rounds as fit; of the first ones the whole trees, where these fit."""
-    found, free = list[Rows](), height
+    pictures, free = list[Rows](), height
     for event in events:
         path = _headed(event, drawn_path(event, width, free), width)
         if not 0 < len(path) <= free:
             break
-        found.append(path)
+        pictures.append(path)
         free -= len(path)
-    for place, path in enumerate(found):
+    for place, path in enumerate(pictures):
         room = free + len(path)
         tree = _headed(events[place], drawn_tree(events[place], width, room), width)
         if not 0 < len(tree) <= room:
             break
-        found[place], free = tree, room - len(tree)
-    return found
+        pictures[place], free = tree, room - len(tree)
+    return pictures
 
 
 def _headed(event: Round, drawing: Drawing, width: int) -> Rows:

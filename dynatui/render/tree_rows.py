@@ -106,14 +106,14 @@ def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: S
 
     A path that repeats the text is often accepted though the draft finds it improbable; so `auto` keeps it.
     """
-    found = {}
+    copies = {}
     for leaf in shown.difference(event.parents):
         path = [node for node in rounds.path_to(event, leaf) if rounds.is_drafted(event, node)]
         if _LEAST_COPY <= len(path) <= len(text) and rounds.probability(paths[leaf]) < rounds.LEAST_SHOWN:
             length = repeated_length(text, [event.tokens[node] for node in path])
             if length >= len(path):
-                found[leaf] = length
-    return found
+                copies[leaf] = length
+    return copies
 
 
 def _looks(names: Labels) -> list[Look]:

@@ -32,13 +32,13 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
     """The tables that fit, a sentence on the best cell, and the size of the sample."""
     size = (width, height)
     inner, room = inside(size)
-    found = scene.whatif
-    if found is None:
+    estimate = scene.whatif
+    if estimate is None:
         return frame((("What if", "title"),), _wrapped(inner, _nothing_yet(scene), "dim"), size)
-    title: Row = (("What if", "title"), (f" ─ {_share(found, inner - 12)}", "dim"))
-    said = _wrapped(inner, _sentence(found), "strong")
-    signs = _wrapped(inner, f"{_SIGNS} {_BY_COSTS}" if found.by_costs else _SIGNS, "dim")
-    tables = _tables(found, inner, room - len(said) - len(signs)) or _tables(found, inner, room)
+    title: Row = (("What if", "title"), (f" ─ {_share(estimate, inner - 12)}", "dim"))
+    said = _wrapped(inner, _sentence(estimate), "strong")
+    signs = _wrapped(inner, f"{_SIGNS} {_BY_COSTS}" if estimate.by_costs else _SIGNS, "dim")
+    tables = _tables(estimate, inner, room - len(said) - len(signs)) or _tables(estimate, inner, room)
     return frame(title, [*tables, *said, *signs], size)
 
 
@@ -48,19 +48,19 @@ def _nothing_yet(scene: Scene) -> str:
     return "what other values of τh, τl and D0 would have done comes with the first rounds"
 
 
-def _tables(found: WhatIf, width: int, height: int) -> Rows:
+def _tables(estimate: WhatIf, width: int, height: int) -> Rows:
     """Both tables, side by side or stacked, or the first alone, or none."""
-    known = [cell.tokens for cell in found.cells if cell.known]
+    known = [cell.tokens for cell in estimate.cells if cell.known]
     scale = min(known, default=0.0), max(known, default=0.0)
-    rows = max(len(grid.rows) for grid in found.grids) + 2
+    rows = max(len(grid.rows) for grid in estimate.grids) + 2
     for cell in (_CELL_DRAFTED, _CELL):
-        widths = [_LABEL + len(grid.columns) * cell for grid in found.grids]
+        widths = [_LABEL + len(grid.columns) * cell for grid in estimate.grids]
         if width >= sum(widths) + _GAP and height >= rows:
-            return _beside([_table(grid, each, cell, scale) for grid, each in zip(found.grids, widths, strict=True)])
+            return _beside([_table(grid, each, cell, scale) for grid, each in zip(estimate.grids, widths, strict=True)])
         if width >= max(widths) and height >= 2 * rows:
-            return [row for grid in found.grids for row in _table(grid, width, cell, scale)]
-    cell = _CELL_DRAFTED if width >= _LABEL + len(found.breadth.columns) * _CELL_DRAFTED else _CELL
-    table = _table(found.breadth, width, cell, scale)
+            return [row for grid in estimate.grids for row in _table(grid, width, cell, scale)]
+    cell = _CELL_DRAFTED if width >= _LABEL + len(estimate.breadth.columns) * _CELL_DRAFTED else _CELL
+    table = _table(estimate.breadth, width, cell, scale)
     return table[max(0, len(table) - height) :] if height >= len(table) - 1 else []
 
 
@@ -124,9 +124,9 @@ def _plus(*, exact: bool) -> str:
     return "" if exact else "+"
 
 
-def _sentence(found: WhatIf) -> str:
+def _sentence(estimate: WhatIf) -> str:
     """The best known cell, in plain words."""
-    place, here = found.best(), found.breadth.here
+    place, here = estimate.best(), estimate.breadth.here
     if place is None or not here.known:
         return "The record cannot tell yet what other knobs would have done."
     grid, row, column = place
@@ -153,15 +153,15 @@ def _least(*, exact: bool) -> str:
     return "" if exact else "at least "
 
 
-def _share(found: WhatIf, width: int) -> str:
+def _share(estimate: WhatIf, width: int) -> str:
     """Number of rounds behind the tables, and the judged share of them."""
-    shares = [cell.share for cell in found.cells]
+    shares = [cell.share for cell in estimate.cells]
     low, high = percent(min(shares)), percent(max(shares))
     judged = f"{low} judged" if low == high else f"{low[:-1]}-{high} judged"
     return best(
         width,
-        f"estimate: the last {found.rounds} rounds under other knobs, {judged}",
-        f"estimate, {found.rounds} rounds, {judged}",
+        f"estimate: the last {estimate.rounds} rounds under other knobs, {judged}",
+        f"estimate, {estimate.rounds} rounds, {judged}",
         f"estimate, {judged}",
         judged,
     )

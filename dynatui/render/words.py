@@ -90,9 +90,9 @@ def limits(lane: LaneState) -> list[tuple[str, float]]:
 
 def limited(lane: LaneState) -> tuple[str, ...]:
     """The same in wordings from the longest to the shortest; none where nothing is known."""
-    found = [f"{name} {100 * share:.0f} %" for name, share in limits(lane)]
-    long = [f"limited by {', '.join(found[:count])}" for count in range(len(found), 0, -1)]
-    return (*long, *(f"by {one}" for one in found[:1]), *found[:1])
+    named = [f"{name} {100 * share:.0f} %" for name, share in limits(lane)]
+    long = [f"limited by {', '.join(named[:count])}" for count in range(len(named), 0, -1)]
+    return (*long, *(f"by {one}" for one in named[:1]), *named[:1])
 
 
 def moved_back(lane: LaneState) -> Change | None:

@@ -248,8 +248,8 @@ class DynaApp(PanelApp):
         mouse.wheel(self, 1)
 
     def _point(self, event: events.MouseEvent, act: Callable[["DynaApp", mouse.Press], None]) -> None:
-        if len(self.screen_stack) == 1 and (found := mouse.press_at(self.screen, event)):
-            act(self, found)
+        if len(self.screen_stack) == 1 and (press := mouse.press_at(self.screen, event)):
+            act(self, press)
 
     def _command(self, action: str) -> Callable[[], Any]:
         command = commands.find(action)

@@ -44,11 +44,11 @@ class EventReader:
 
     def read(self) -> News:
         """Folds the records that are new."""
-        records, found, failed, important = self._source.records, False, False, False
+        records, any_new, failed, important = self._source.records, False, False, False
         while self._cursor < len(records):
             record = records[self._cursor]
             self._cursor += 1
-            found = True
+            any_new = True
             important |= not isinstance(record, Round | Knob)
             failed = isinstance(record, Failure) or (failed and not isinstance(record, Run))
             if isinstance(record, Prompt):
@@ -66,7 +66,7 @@ class EventReader:
                 self._note_result()
         if playback := self._source.playback:
             self.viewpoint.foresee(playback.events, Prompt(playback.number + 1, playback.count), _FORESEEN)
-        return News(failed, found, important)
+        return News(failed, any_new, important)
 
     def _pin(self, method: str) -> None:
         """Pins the settings until a turned knob as A; B begins with the turn."""

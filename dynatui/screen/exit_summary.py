@@ -61,27 +61,27 @@ def _row(name: str, cells: Sequence[str]) -> str:
     return "".join([name, *(cell.rjust(wide) for cell, wide in zip(cells, _WIDTHS, strict=True))])
 
 
-def _same(method: str, found: Figures) -> str:
-    return same_as_ar(method, found, f"to {found.first_difference}")
+def _same(method: str, figures: Figures) -> str:
+    return same_as_ar(method, figures, f"to {figures.first_difference}")
 
 
-def _cells(method: str, found: Figures) -> tuple[str, ...]:
+def _cells(method: str, figures: Figures) -> tuple[str, ...]:
     return (
-        str(found.rounds),
-        str(found.committed),
-        short(found.tokens_per_round),
-        percent(found.acceptance_rate),
-        short(found.tokens_per_second, 1),
-        short(found.speedup),
-        _same(method, found),
+        str(figures.rounds),
+        str(figures.committed),
+        short(figures.tokens_per_round),
+        percent(figures.acceptance_rate),
+        short(figures.tokens_per_second, 1),
+        short(figures.speedup),
+        _same(method, figures),
     )
 
 
 def _best(log: SessionLog) -> Iterator[str]:
-    found = log.best()
-    if found is None:
+    best = log.best()
+    if best is None:
         return
-    setting, tried = found
+    setting, tried = best
     count = len(log.judged())
     compared = f"of {count} settings seen" if count > 1 else "the only setting seen"
     yield f"best knobs seen of {setting.method}: {options(setting)}"

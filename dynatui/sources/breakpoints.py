@@ -149,9 +149,9 @@ def met(conditions: Conditions, before: Watch, event: Event) -> str | None:
         return None
     after = before.after(event)
     reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]
-    found = "; ".join(reason for reason in reasons if reason)
+    told = "; ".join(reason for reason in reasons if reason)
     whose = "" if event.method == after.watched else f" of {event.method}"
-    return f"{found}, round {nth(event.round)}{whose}" if found else None
+    return f"{told}, round {nth(event.round)}{whose}" if told else None
 
 
 def _reason(name: Break, conditions: Conditions, before: Watch, after: Watch, event: Round) -> str | None:

@@ -44,7 +44,7 @@ def indexed(events: Sequence[Event]) -> IndexedRun:
         if isinstance(event, Round):
             places[clean_line(event.method)].append(place)
     due_s = list(accumulate((event.wall_s if isinstance(event, Round) else 0.0 for event in events), max))
-    return IndexedRun(events, due_s, {method: tuple(found) for method, found in places.items()})
+    return IndexedRun(events, due_s, {method: tuple(rounds) for method, rounds in places.items()})
 
 
 class TraceSource:

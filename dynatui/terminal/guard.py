@@ -96,9 +96,9 @@ def _open_log(path: Path) -> int:
     """Makes the file if need be, for its owner only; its size in bytes. Refuses pipes, which could block loggers."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
-        found = os.fstat(descriptor)
-        if stat.S_ISFIFO(found.st_mode):
+        status = os.fstat(descriptor)
+        if stat.S_ISFIFO(status.st_mode):
             raise OSError(errno.EINVAL, "it is a pipe")
-        return found.st_size
+        return status.st_size
     finally:
         os.close(descriptor)

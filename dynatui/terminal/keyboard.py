@@ -87,8 +87,8 @@ class Keyboard:
     def _cut(self) -> tuple[str | None, bytes] | None:
         """Kind and length of the next piece; None while it is not complete."""
         if not self._pasting:
-            found = _PIECE.match(self._held)
-            return (found.lastgroup, found[0]) if found else None
+            match = _PIECE.match(self._held)
+            return (match.lastgroup, match[0]) if match else None
         end = self._held.find(_PASTE_END, self._searched)
         if end >= 0:
             return "pasted", bytes(self._held[: end + len(_PASTE_END)])

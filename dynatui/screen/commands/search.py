@@ -32,14 +32,14 @@ def search(screen: Screen) -> None:
 
 def hit(screen: Screen, step: int) -> None:
     """Goes to the next or previous hit; after the last one of a recording's run, to its next run."""
-    found, cursor = screen.scene.hits, screen.scene.cursor or 0
-    ahead = [each for each in found if (each.start > cursor if step > 0 else each.stop <= cursor)]
+    places, cursor = screen.scene.hits, screen.scene.cursor or 0
+    ahead = [each for each in places if (each.start > cursor if step > 0 else each.stop <= cursor)]
     if ahead:
         look_at_token(screen, ahead[0 if step > 0 else -1].start)
     elif (playback := screen.source.playback) and (away := _run_with(screen.scene.query, screen, playback, step)):
         _show(screen, screen.scene.query, away=away, place=0 if step > 0 else -1)
-    elif found:
-        look_at_token(screen, found[0 if step > 0 else -1].start)
+    elif places:
+        look_at_token(screen, places[0 if step > 0 else -1].start)
         screen.show_note("from the beginning again" if step > 0 else "from the end again")
 
 
@@ -76,7 +76,7 @@ def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
         screen.viewpoint.follow()
     if screen.source.playback:
         screen.viewpoint.look_at(sys.maxsize)  # so that all of the text is known
-    found = hits(query, [token.text for token in screen.viewpoint.whole.lane.tokens])
+    places = hits(query, [token.text for token in screen.viewpoint.whole.lane.tokens])
     cursor = screen.scene.cursor if screen.scene.mode == "inspect" else None
-    ahead = [each for each in found if cursor is not None and each.stop > cursor] or found
+    ahead = [each for each in places if cursor is not None and each.stop > cursor] or places
     look_at_token(screen, ahead[place].start, mode="search", query=query, panel="text")

@@ -106,15 +106,15 @@ def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
         (figures, [(Text(figure.label, _STRONG), _meaning(figure)) for figure in FIGURES], _TERMS),
         ("This run", _about(run) if run else [], _TERMS),
     ]
-    found = [
+    shown = [
         (title, [(first, second) for first, second in lines if holds(f"{first.plain} {second.plain}", words)], width)
         for title, lines, width in sections
     ]
     return Lines(
-        _head(keys, words, sum(len(lines) for _, lines, _ in found)),
+        _head(keys, words, sum(len(lines) for _, lines, _ in shown)),
         *(
             part
-            for title, lines, width in found
+            for title, lines, width in shown
             if lines
             for part in (_heading(title), hanging(lines, width, "right" if width == _KEYS else "left"))
         ),
