@@ -95,8 +95,6 @@ def inside(pairs: int, notes: Path) -> None:
     class Observed(app.DynaApp):
         """The app, which stands still when the trial says so."""
 
-        CSS_PATH = str(Path(app.__file__).with_name("dynatui.tcss"))
-
         def _timed_tick(self) -> None:
             if trial.done:
                 self.action_leave()

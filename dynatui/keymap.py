@@ -14,9 +14,11 @@ from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS
 
 Mode: TypeAlias = Literal["watch", "inspect", "search", "knobs", "compare", "attach"]
-"""What the keys act on: the run, a token of the text, a hit of a search, a slider, two recordings, or a server."""
+"""The object of the keys: the run, a token of the text, a hit of a search, a slider, two recordings, or a server."""
+FIRST_MODES: frozenset[Mode] = frozenset(("watch", "compare", "attach"))
+"""The mode in which each app starts."""
 LEFT_OUT = 999
-"""The rank of a key that the footer leaves to the help."""
+"""Rank of a key that the footer never shows."""
 _ALWAYS_QUITS = "ctrl+c"
 _GLYPHS = {
     "left": "←",
@@ -40,27 +42,27 @@ _NAMED = frozenset(
 
 @dataclass(frozen=True)
 class Key:
-    """One line of the help, which may stand for several keys that belong together."""
+    """One line of the help: a key, or several keys of related actions."""
 
     caps: tuple[str, ...]
-    """The keys as Textual names them, or as they are typed."""
+    """Keys: Textual's name, or the character itself."""
     actions: tuple[str, ...]
     label: str
     """One or two words for the footer and the palette."""
     help: str
     modes: tuple[Mode, ...]
     rank: int = LEFT_OUT
-    """Place in the footer: the lowest come first, and the highest give way in a narrow terminal."""
+    """Priority in the footer: where there is no room for all, the keys of the highest ranks are left out."""
     words: tuple[str, ...] = ("down", "up")
-    """What tells the actions of a pair from each other in the palette."""
+    """The word for each action of a pair in the palette."""
     names: tuple[str, ...] = ()
-    """What each action is called in the settings, where label and words make no good name."""
+    """Name of each action in the settings; empty: made from label and words."""
     does: tuple[str, ...] = ()
-    """Every action once, those too that no key does any more; empty where each has a key."""
+    """Every action once, those without a key included; empty where each has a key."""
     also: str = ""
-    """Other words that it is looked for by in the palette."""
+    """Search words of the palette beside label and help."""
     fixed: bool = False
-    """Whether the keys stay where they are: digits, which type values and number the panels."""
+    """Whether the keys cannot be bound anew: digits, which type values and number the panels."""
 
     @property
     def different(self) -> tuple[str, ...]:
@@ -69,7 +71,7 @@ class Key:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What the palette calls each action."""
+        """Name of each action in the palette."""
         return (self.label,) if len(self.different) == 1 else tuple(f"{self.label}: {word}" for word in self.words)
 
     @property
@@ -86,11 +88,11 @@ class Key:
         return tuple(_GLYPHS.get(cap, cap) for cap in self.caps)
 
     def shown_for(self, action: str) -> str:
-        """The keys that do something, as they are written."""
+        """The keys of an action, as the footer writes them."""
         return " ".join(_GLYPHS.get(cap, cap) for cap in self.caps_of(action))
 
     def caps_of(self, action: str) -> tuple[str, ...]:
-        """The keys that do something."""
+        """The keys of an action."""
         return tuple(cap for cap, does in zip(self.caps, self.actions, strict=True) if does == action)
 
 
@@ -114,42 +116,42 @@ class Keymap:
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """Those of the monitor, in the order of the help."""
+        """Keys of the monitor, in the order of the help."""
         return tuple(key for group in self.groups for key in group.keys)
 
     @property
     def commands(self) -> Iterator[tuple[str, str, Key]]:
-        """What can be done while the run is watched: its title in the palette, its action, and the line of the map."""
+        """Commands while the run is watched: name in the palette, action, and line of the map."""
         for key in self.keys:
             if "watch" in key.modes:
                 yield from ((title, action, key) for title, action in zip(key.titles, key.different, strict=True))
 
     @property
     def every(self) -> Iterator[Key]:
-        """All."""
+        """Keys of all three apps."""
         yield from self.keys
         yield from self.attached.keys
         yield from self.side_by_side.keys
 
     def action_for(self, cap: str, mode: Mode) -> str | None:
-        """What a key does in a mode; None where it does nothing."""
+        """The action of a key in a mode; None where it has none."""
         for key in self.every:
             if mode in key.modes and cap in key.caps:
                 return key.actions[key.caps.index(cap)]
         return None
 
     def all_for(self, action: str) -> frozenset[str]:
-        """Every key that does something, in whatever mode."""
+        """The keys of an action in all modes."""
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """The key that hints name for an action; of one that no key does, its place in the palette."""
-        found = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
+        """The key of an action as hints name it; without one, the key of the palette, which lists the action."""
+        cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
-        return _GLYPHS.get(found, found) if found else palette
+        return _GLYPHS.get(cap, cap) if cap else palette
 
     def settings(self) -> dict[str, tuple[str, ...]]:
-        """The keys of everything that can be bound anew, by its name."""
+        """The keys of each action that can be bound anew, by its name in the settings."""
         named = dict[str, tuple[str, ...]]()
         for key in self.every:
             for name, action in key.settings.items():
@@ -157,7 +159,7 @@ class Keymap:
         return named
 
     def rebound(self, changes: Mapping[str, Sequence[str]]) -> "Keymap":
-        """The map with other keys for some names; raises a ConfigError for what is no name, no key, or used twice."""
+        """The map with other keys for some names; raises a ConfigError for an unknown name, or a key used twice."""
         known = self.settings()
         for name, caps in changes.items():
             if name not in known:
@@ -167,9 +169,9 @@ class Keymap:
                 _check(name, cap)
         groups = tuple(replace(group, keys=_rebound(group.keys, changes)) for group in self.groups)
         others = (replace(group, keys=_rebound(group.keys, changes)) for group in (self.side_by_side, self.attached))
-        found = Keymap(groups, *others)
-        found._refuse_double_meaning(changes)
-        return found
+        keymap = Keymap(groups, *others)
+        keymap._refuse_double_meaning(changes)
+        return keymap
 
     def _refuse_double_meaning(self, changes: Mapping[str, Sequence[str]]) -> None:
         meanings = dict[tuple[Mode, str], str]()
@@ -187,7 +189,7 @@ class Keymap:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """A question about the nearest of the names that there are; nothing where none is near."""
+    """'did you mean' with the most similar known name; empty where none is similar."""
     return "".join(f"did you mean {each}? " for each in difflib.get_close_matches(name, known, 1))
 
 
@@ -209,7 +211,7 @@ def _with(key: Key, changes: Mapping[str, Sequence[str]]) -> Key:
 
 
 def _check(name: str, cap: str) -> None:
-    """Refuses what no terminal sends, and the one key that always quits."""
+    """Refuses a key that no terminal sends, and the one key that always quits."""
     base = _MODIFIER.sub("", cap, count=1)
     if not (base in _NAMED or (len(base) == 1 and base.isprintable() and base != " ")):
         raise ConfigError(f'{name} is {quoted(cap)}; give a character, or a key such as "f5", "ctrl+s" or "pageup"')
@@ -235,12 +237,12 @@ _BACK_ON, _FIRST_LAST, _ABOVE_BELOW = ("back", "on"), ("first", "last"), ("above
 
 
 def _pair(back: str, on: str) -> tuple[str, str, str, str]:
-    """The actions of an arrow key and its opposite, and of the letters that do the same."""
+    """Actions of an arrow key, its opposite, and the two letters with the same meaning."""
     return back, on, back, on
 
 
 def _turned_by(keys: str) -> str:
-    """What two keys turn, method by method."""
+    """Help text of two keys: the knob that they turn, by method."""
     knobs = [knob for method in METHODS.values() for knob in method.knobs if knob.keys == keys]
     first, *others = dict.fromkeys(knob.key_help for knob in knobs if knob.key_help)
     return "; ".join(filter(None, (first, ", ".join(others))))
@@ -370,4 +372,4 @@ ATTACHED = Group(
 )  # fmt: skip
 
 KEYMAP = Keymap(GROUPS, SIDE_BY_SIDE, ATTACHED)
-"""What the keys mean unless the settings say otherwise."""
+"""The default keys."""

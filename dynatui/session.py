@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 from decoder.config import RunConfig
 from dynatui.keymap import KEYMAP, Keymap
 
-Symbols = Literal["braille", "block", "ascii"]
+Symbols: TypeAlias = Literal["braille", "block", "ascii"]
+SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
 EMBEDDED_TEMPERATURE = 0.6
 """At which the screen shows the embedded pair where none is given: greedy, so small a model repeats itself."""
 EMBEDDED_SEED = 7

@@ -44,11 +44,6 @@ class DelayedTree:
         return DelayedTree(self.k, l1, min(self.l2, levels - l1))
 
 
-def rollouts(k: int, length: int) -> DelayedTree:
-    """Independent rollouts from the root."""
-    return DelayedTree(k, 0, length)
-
-
 def distinct_shapes(most_k: int, most_l1: int, most_l2: int) -> list[DelayedTree]:
     """All canonical shapes up to these numbers; 233 of 324 for K up to 4 and lengths up to 8 (appendix E)."""
     shapes = product(range(1, most_k + 1), range(most_l1 + 1), range(most_l2 + 1))

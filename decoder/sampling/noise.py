@@ -42,26 +42,21 @@ def mixed(counters: Integers) -> Integers:
     return found ^ _shifted(found, 31)
 
 
-def random_bits(seed: Integers, positions: Integers, tokens: Integers) -> Integers:
-    """`BITS` random bits for each position and token.
+def streams(seed: Integers, positions: Integers) -> Integers:
+    """The start of each position's stream of bits: seed of shape (1,), positions from 0, of shape (N,)."""
+    return mixed(mixed(seed + GOLDEN) + (positions + 1) * GOLDEN)
+
+
+def random_bits(starts: Integers, tokens: Integers) -> Integers:
+    """`BITS` random bits for each position, by its stream, and token.
 
     Args:
-        seed: Shape (1,).
-        positions: Shape (N,), from 0.
+        starts: `streams`, shape (N,).
         tokens: Ids, shape (V,).
 
     Returns:
         Shape (N, V), from 0 to 2 ** BITS - 1.
     """
-    return _bits(streams(seed, positions), tokens)
-
-
-def streams(seed: Integers, positions: Integers) -> Integers:
-    """What the bits of each position, whatever the token, begin with; see `random_bits`."""
-    return mixed(mixed(seed + GOLDEN) + (positions + 1) * GOLDEN)
-
-
-def _bits(starts: Integers, tokens: Integers) -> Integers:
     return _shifted(mixed(starts[:, None] + (tokens + 1) * GOLDEN), 64 - BITS)
 
 
@@ -117,4 +112,4 @@ def gumbel_on_device(
 
 def gumbel_of(starts: Int[Tensor, "N"], tokens: Int[Tensor, "V"]) -> Float[Tensor, "N V"]:
     """The same for `streams` that are known, so that a graph holds half as many operations."""
-    return -((_bits(starts, tokens).to(torch.float64) + 0.5) * 2.0**-BITS).log().neg().log()
+    return -((random_bits(starts, tokens).to(torch.float64) + 0.5) * 2.0**-BITS).log().neg().log()

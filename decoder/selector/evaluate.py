@@ -29,9 +29,8 @@ class Predicted:
     roots: int
     static: DelayedTree
     """The best of all shapes for all training roots."""
-    plain_rate: float
-    """Tokens a second without drafts."""
     static_rate: float
+    """Tokens a second, as is the next."""
     selected_rate: float
     static_tokens: float
     """A round."""
@@ -74,7 +73,6 @@ def _predicted(policy: Policy, verifier: str, roots: Roots, sampling: Sampling, 
         sampling=sampling,
         roots=len(roots),
         static=ACTIONS[base],
-        plain_rate=rate(tokens, seconds, torch.zeros_like(static)),
         static_rate=rate(tokens, seconds, static),
         selected_rate=rate(tokens, seconds, actions),
         static_tokens=float(tokens.gather(1, static[:, None]).mean()),

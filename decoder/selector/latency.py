@@ -53,11 +53,6 @@ def counts() -> Float[NDArray[np.float64], "A S"]:
     return found
 
 
-def round_seconds(latency: Float[NDArray[np.float64], "S"]) -> Float[NDArray[np.float64], "A"]:
-    """Seconds of a round of each action; rollouts are taken to share no nodes."""
-    return counts() @ latency
-
-
 def passes(costs: Costs) -> Float[NDArray[np.float64], "S"]:
     """The measured passes of a pair; nothing between them."""
     found = np.zeros(SIZE)

@@ -1,4 +1,4 @@
-"""What a newcomer is told beside the text: the idea, until there is a round, and each stage of a round that is held."""
+"""Explanations beside the text in the tour: the idea before the first round, then each stage of a held round."""
 
 from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.events import Round
@@ -12,11 +12,11 @@ IDEA = (
     "keeps the path that it would have written itself: the same text, sooner."
 )
 _LEAST_BESIDE = 2
-"""Rows that a panel keeps for itself."""
+"""Rows of a panel that a caption never takes."""
 
 
 def caption(scene: Scene, width: int, room: int) -> Rows:
-    """The caption in rows, with a blank one before; nothing where there is none, or no room for it."""
+    """Rows of the caption after a blank one; empty without a caption, or without room for it."""
     told = _told(scene)
     rows = [(), *wrapped(((told, "strong"),), width)] if told else []
     return rows if len(rows) + _LEAST_BESIDE <= room else []

@@ -1,4 +1,4 @@
-"""The figures that matter most, one column each: title, value with its trend, what it means."""
+"""The most important figures, one column each: title, value with its trend, note."""
 
 import math
 from dataclasses import dataclass, replace
@@ -19,10 +19,10 @@ _LONGEST_TREND = 24
 
 @dataclass(frozen=True)
 class _Card:
-    """Its titles and its notes are wordings, the longest first."""
+    """One figure. Titles and notes are wordings of one text, the longest first."""
 
     room: int
-    """Cells that the shortest wording takes."""
+    """Cells that the shortest wordings need."""
     titles: tuple[str, ...]
     value: str
     notes: tuple[str, ...]
@@ -31,7 +31,7 @@ class _Card:
     low: float = 0.0
     high: float = 1.0
     brief: str = ""
-    """The value where it does not fit."""
+    """A shorter form of the value, for a card with too little room."""
 
 
 def cards(scene: Scene, width: int, height: int) -> Rows:
@@ -102,7 +102,7 @@ def _outcome(scene: Scene) -> list[_Card]:
 
 
 def _policy(scene: Scene) -> list[_Card]:
-    """The depth of the trees with what limits it, and the thresholds, where the method has such knobs."""
+    """Depth of the trees with its limit, and the thresholds, where the method has these knobs."""
     lane, most = scene.state.lane, deepest(scene)
     drafted = lane.depths[-1] if lane.depths else 0
     limits = limited(lane) or ("",)
@@ -135,7 +135,7 @@ def _policy(scene: Scene) -> list[_Card]:
 
 
 def _verifier(scene: Scene) -> _Card | None:
-    """What verifies trees that are drawn, and their shape."""
+    """Verifier and shape of sampled trees; None where trees are not sampled."""
     rules, shape = drawing(scene.state), shape_of(scene.state)
     if rules is None:
         return None
@@ -157,7 +157,7 @@ def _timing(scene: Scene) -> _Card:
 
 
 def _around(curve: Curve) -> tuple[float, float]:
-    """A scale on which the newest values differ visibly, but not their noise."""
+    """Low and high end of a scale that spans at least 30 % of the highest value, so that noise stays small."""
     shown = curve.points[-_LONGEST_TREND:] or (1.0,)
     low, high = min(shown), max(shown)
     margin = max(0.0, 0.3 * high - (high - low))

@@ -1,7 +1,7 @@
 """Line charts of dots: a grid of cells, each with 2 x 4 dots in braille, 1 x 2 in blocks, one in ASCII.
 
-The x axis counts tokens of the text. Its window has one size for a whole run, and so have the scales: a new point
-changes only the rows at the pen, unless the text has outgrown the window, which then rolls.
+The x axis counts tokens of the text. Its window and the scales keep their size for a whole run: a new point changes
+only the cells at its place, until the text is longer than the window, which then moves.
 """
 
 import math
@@ -11,24 +11,24 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from dynatui.number_format import short
-from dynatui.render.ink import Ink, Row, Rows, Span, fit, merged, share
+from dynatui.render.ink import Ink, Row, Rows, Span, fit, joined, merged, share
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 
 LONGEST_WINDOW = 512
-"""Tokens; a longer text rolls through it."""
+"""Tokens; of a longer text the newest are shown."""
 _AXIS = 5
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """The dots of a cell."""
+    """How dots of a cell become a sign."""
 
     bits: tuple[tuple[int, ...], ...]
-    """By column and row; together they are the place of the cell's sign."""
+    """Bit of each dot, by column and row; the sum of the bits is the index into `signs`."""
     signs: str
     faint: int = 0
-    """What a dot of a line that is not solid counts, where that is told apart."""
+    """Bits of a dot of any stroke but solid; 0: as those of a solid line."""
 
 
 _GRIDS: dict[Symbols, _Grid] = {
@@ -37,7 +37,9 @@ _GRIDS: dict[Symbols, _Grid] = {
     "ascii": _Grid(((2,),), " .**", faint=1),
 }
 Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
-"""Series differ by it as well as by ink; sparse are those that lie behind, of an earlier measurement."""
+"""Series differ by it as well as by ink; sparse: curves of an earlier measurement, behind the others."""
+_SIGNS: dict[Stroke, str] = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
+"""Strokes in a legend."""
 _DRAWN: dict[Stroke, tuple[bool, ...]] = {
     "solid": (True,) * 6,
     "dotted": (True, True, False) * 2,
@@ -60,7 +62,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Flag:
-    """A place in the text that is pointed at, and why."""
+    """A marked token of the text, with its label."""
 
     token: int
     label: str
@@ -69,24 +71,32 @@ class Flag:
 
 @dataclass(frozen=True)
 class Axis:
-    """The tokens that a chart shows, and what is pointed at."""
+    """Range of tokens of a chart, and its marks."""
 
     first: int
     span: int
     flags: Sequence[Flag] = ()
     cursor: int | None = None
     unit: str = "token"
-    """What is counted along the axis."""
+    """The unit of the axis."""
+
+
+def legend(lines: Sequence[Line], names: Sequence[str]) -> Row:
+    """The name of each line with its stroke."""
+    parts: list[Row] = [
+        ((f"  {name}", "title"), (f" {_SIGNS[line.stroke]}", line.ink)) for name, line in zip(names, lines, strict=True)
+    ]
+    return ((names[0], "title"), parts[0][1], *joined(parts[1:], ()))
 
 
 def window(longest: int, newest: int) -> tuple[int, int]:
-    """First token and number of tokens of the window on a text of at most `longest` tokens that has `newest` now."""
+    """First token and number of tokens of the window: the text has `newest` tokens now and `longest` at most."""
     span = min(LONGEST_WINDOW, max(1, longest))
     return max(0, newest - span), span
 
 
 def chart(left: Line, right: Line, others: Sequence[Line], axis: Axis, size: tuple[int, int], symbols: Symbols) -> Rows:
-    """All series over the window, the scales of the first two at either side, flags below; `others` lie behind."""
+    """All series over the window: `left` and `right` with their scales, `others` behind them, flags below."""
     width, height = size
     plot = (width - 2 * _AXIS, height - 1)
     if plot[0] < _AXIS or plot[1] < 1:
@@ -136,7 +146,7 @@ def _draw(lines: Sequence[Line], axis: Axis, plot: tuple[int, int], symbols: Sym
 
 
 def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int]]:
-    """Every dot of a series, neighbours joined by upright strokes; none where a point is no number."""
+    """Dots of a series, neighbours joined by vertical strokes; a gap at NaN."""
     points, ends = line.curve.points[:], line.curve.ends[:]
     dots, last, drawn = list[tuple[int, int]](), -1, _DRAWN[line.stroke]
     for x in range(columns):
@@ -155,11 +165,11 @@ def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int
 
 
 def _flags(axis: Axis, width: int) -> Row:
-    """The axis' ends, with a pointer at each flag; a label where the next pointer leaves room."""
+    """Ends of the axis and a mark for each flag; its label where there is room before the next mark."""
     plot = width - 2 * _AXIS
     cells: list[Span] = [(" ", "plain")] * width
-    found = [(_column(flag.token, axis, plot), flag) for flag in axis.flags]
-    places = [(_AXIS + column, flag) for column, flag in found if column is not None]
+    marks = [(_column(flag.token, axis, plot), flag) for flag in axis.flags]
+    places = [(_AXIS + column, flag) for column, flag in marks if column is not None]
     for index, (x, flag) in enumerate(places):
         text = f"▲{flag.label}"
         end = places[index + 1][0] if index + 1 < len(places) else width

@@ -1,8 +1,7 @@
-"""What is drawn over the text: how well the draft guesses, what that yields, and how knobs and trees follow.
+"""Charts over the tokens of the text: acceptance, tokens a round, knobs, depth of the trees.
 
-Behind the curves of the run stand those that were pinned as A, and from their end on what A came to: its mean, its
-knobs. What comes after the place that is shown is dimmed. Scales are those of the rules, so that they do not move with
-the figures.
+Behind the curves of the run lie those of the pinned measurement A, continued at A's means and knobs after its end.
+Curves beyond the shown round are dimmed. Scales come from the rules, not from the figures, so they do not move.
 """
 
 import math
@@ -13,7 +12,7 @@ from dataclasses import replace
 from decoder.append_only import SharedList
 from decoder.tree_rules import tree_rule
 from dynatui.knobs import info, rules_in_force
-from dynatui.render.chart import Axis, Flag, Line, chart, window
+from dynatui.render.chart import Axis, Flag, Line, chart, legend, window
 from dynatui.render.ink import Row, Rows, fit, frame, inside, joined, trend, width_of
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.words import written
@@ -22,7 +21,7 @@ from dynatui.state.lane import Change, Curve, Curves
 
 
 def scale_of(scene: Scene) -> Scale:
-    """What the rules and the length limit of the watched method allow, or what a screen of two runs has settled."""
+    """Axes from the rules and the length limit of the watched method, or those that two compared runs share."""
     if scene.scale is not None:
         return scene.scale
     run = scene.state.run
@@ -30,7 +29,7 @@ def scale_of(scene: Scene) -> Scale:
 
 
 def deepest(scene: Scene) -> float:
-    """Levels that the watched method's trees may have."""
+    """Most levels of the watched method's trees."""
     rule = tree_rule(rules_in_force(scene.state))
     if rule is not None:
         return float(rule.growth.deepest)
@@ -49,7 +48,7 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
 
 
 def depth(scene: Scene, width: int, height: int) -> Rows:
-    """The base depth and the thresholds that history and the user move, and the depth that was really drafted."""
+    """Base depth and thresholds, which history and the user change, and the depth drafted."""
     curves, most = scene.state.lane.curves, scale_of(scene).deepest
     drafted = Line(curves.depth, 0.0, most, "third", "dashed", digits=0)
     if not curves.d0.points:
@@ -71,7 +70,7 @@ def depth(scene: Scene, width: int, height: int) -> Rows:
 
 
 def trends(scene: Scene, width: int, _height: int) -> Rows:
-    """The same on a single line, for small terminals."""
+    """The curves on a single line, for small terminals."""
     curves, scale, head = scene.state.lane.curves, scale_of(scene), f" {_last(scene)}: "
     room = max(0, (width - 36 - len(head)) // 3)
     parts: list[Row] = [
@@ -83,7 +82,7 @@ def trends(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def recent(scene: Scene) -> str:
-    """What the curves are means of."""
+    """The window of the moving means, in words."""
     return f"last {scene.state.lane.window} rounds"
 
 
@@ -92,26 +91,18 @@ def _last(scene: Scene) -> str:
 
 
 def looked_at(scene: Scene) -> int | None:
-    """The token where the round begins that the user looks at; None where the picture follows the work."""
+    """First token of the round that the user looks at; None while the newest round is shown."""
     newest = scene.state.lane.newest
     return None if scene.place.live or newest is None else newest.position
 
 
 def _title(scene: Scene, width: int, lines: Sequence[Line], wordings: Sequence[tuple[Sequence[str], str]]) -> Row:
-    """Which line is which and a note, in the first wording that fits, A before the note where both do."""
+    """Legend and a note, in the first wording that fits; where both fit, A's stroke before the note."""
     a: Row = (("  A", "title"), (" ┄┄", "ghost")) if scene.pinned is not None else ()
-    made: list[tuple[Row, Row]] = [(_named(lines, names), ((f" ─ {note}", "dim"),)) for names, note in wordings]
+    made: list[tuple[Row, Row]] = [(legend(lines, names), ((f" ─ {note}", "dim"),)) for names, note in wordings]
     fitting: list[Row] = [(*named, *ghost, *note) for ghost in (a, ()) for named, note in made]
     fitting += [made[-1][0], made[-1][0][:2]]
     return next((row for row in fitting if width_of(row) <= max(0, width - 6)), fitting[-1])
-
-
-def _named(lines: Sequence[Line], names: Sequence[str]) -> Row:
-    signs = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
-    parts: list[Row] = [
-        ((f"  {name}", "title"), (f" {signs[line.stroke]}", line.ink)) for name, line in zip(names, lines, strict=True)
-    ]
-    return ((names[0], "title"), parts[0][1], *joined(parts[1:], ()))
 
 
 def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, int], *, labelled: bool) -> Rows:
@@ -126,14 +117,14 @@ def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, 
 
 
 def _behind(scene: Scene, **lines: Line) -> list[Line]:
-    """For lines by the names of their curves: those of A, and what comes after the place that is shown."""
+    """For each line, by the name of its curve: A's curve, and the part after the shown round."""
     of_a = _curves_of_a(scene)
     ghosts = [Line(getattr(of_a, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items()]
     return [*ghosts, *(later for name, line in lines.items() for later in _later(scene, line, name))]
 
 
 def _later(scene: Scene, line: Line, name: str) -> list[Line]:
-    """A line from the place that is shown on, as far as that is known."""
+    """The known part of a line after the shown round."""
     end = scene.state.lane.committed
     whole: Curve = getattr(scene.known.lane.curves, name)
     first = bisect_right(whole.ends[:], end)
@@ -144,7 +135,7 @@ def _later(scene: Scene, line: Line, name: str) -> list[Line]:
 
 
 def _curves_of_a(scene: Scene) -> Curves:
-    """A's curves, each carried on at the level that A came to."""
+    """A's curves, each continued at A's mean."""
     pin, end = scene.pinned, scene.state.lane.committed
     if pin is None:
         return Curves()
@@ -164,7 +155,7 @@ def _in_force(pin: Pin, name: str) -> float:
 
 
 def _carried(curve: Curve, level: float, end: int) -> Curve:
-    """A level from a curve's end on to `end`."""
+    """A curve continued at a level to token `end`."""
     if not curve.points or end <= curve.ends[-1]:
         return curve
     return Curve(curve.points.plus([level]), curve.ends.plus([end]), curve.stride)

@@ -1,4 +1,4 @@
-"""The drawer: every knob of the watched method as a slider of one row; `hit` is drawing the other way round."""
+"""The drawer: every knob of the watched method as a slider of one row; `hit` finds the knob under a click."""
 
 from collections.abc import Mapping
 
@@ -17,13 +17,13 @@ _LEAST_TRACK, _MOST_TRACK = 6, 48
 _MEANING = 41
 _LEAST_HELP = 3
 _PAIR = 2
-"""Values that a switch has; of more, the names take the room of the bounds too."""
+"""Values of a switch; names of more values also take the room of the bounds."""
 _NOTES = 2
-"""Rows for the comparison of A and B, and for what the last turn has brought."""
+"""Rows for the comparison of A and B, and for the effect of the last turn."""
 
 
 def drawer(scene: Scene, width: int, height: int) -> Rows:
-    """Sliders with the chosen one marked, a line on how to set it, and what turning has brought."""
+    """Sliders with the chosen one marked, a line on how to set it, and the effect of the last turn."""
     inner, room = inside((width, height))
     sets = _sets(scene.state)
     names = shown(scene.state)
@@ -43,7 +43,7 @@ def drawer(scene: Scene, width: int, height: int) -> Rows:
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
-    """The knob and the value that a click or a drag at a cell of the panel asks for."""
+    """Knob and value at a clicked cell of the panel; None elsewhere."""
     inner, room = inside((width, height))
     left, top = (width - inner) // 2, (height - room) // 2
     names = shown(scene.state)
@@ -51,7 +51,7 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     if not 0 <= place < min(listed, len(names)):
         return None
     place += _first(scene, names, listed)
-    ends = next(found for rules in _sets(scene.state) if names[place] in (found := rules.ends()))
+    ends = next(bounds for rules in _sets(scene.state) if names[place] in (bounds := rules.ends()))
     track = _track(names[place], ends, inner)
     asked = track.asked(x - left, info(names[place])) if 0 <= x - left < inner else None
     return None if asked is None else (names[place], asked)
@@ -113,19 +113,19 @@ def _row(scene: Scene, rules: TunableParameters, name: KnobName, width: int) -> 
 
 
 def _listed(room: int, knobs: int) -> int:
-    """Rows for sliders; of those below, the first tells how to set the chosen one."""
+    """Number of rows for sliders; the row below them tells how to set the chosen one."""
     if room < _LEAST_HELP:
         return max(0, room)
     return min(room - 1, max(knobs, room - 1 - _NOTES))
 
 
 def _chosen(scene: Scene, names: tuple[KnobName, ...]) -> KnobName:
-    """The slider that keys turn: the one that was chosen, where the watched method has it."""
+    """The slider that keys turn: the user's choice, where the watched method has that knob."""
     return scene.slider if scene.slider in names else names[0]
 
 
 def _first(scene: Scene, names: tuple[KnobName, ...], listed: int) -> int:
-    """The first slider that is shown, so that the chosen one is."""
+    """Index of the first shown slider, so that the chosen one is visible."""
     chosen = names.index(_chosen(scene, names)) if names else 0
     return max(0, min(chosen - listed // 2, len(names) - listed))
 
@@ -148,8 +148,8 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Rows:
 
 
 def _choices(scene: Scene, knob: KnobInfo) -> str:
-    """What the knob is, and the values that it can be turned to now, with the number that is typed for each."""
-    ends = next(found[knob.name] for rules in _sets(scene.state) if knob.name in (found := rules.ends()))
+    """Meaning of the knob and its present values, each with the number to type."""
+    ends = next(bounds[knob.name] for rules in _sets(scene.state) if knob.name in (bounds := rules.ends()))
     numbered = ", ".join(f"{place} {name}" for place, name in choices(knob, ends).items())
     return f"{knob.meaning}; {_both(scene, 'nudge')} turn it, or type the number: {numbered}"
 
@@ -161,5 +161,5 @@ def _title(scene: Scene, width: int) -> Row:
 
 
 def _both(scene: Scene, action: str) -> str:
-    """The keys for one back and one on."""
+    """The two keys of a pair of actions."""
     return f"{scene.keys.cap(f'{action}(-1)')} {scene.keys.cap(f'{action}(1)')}"

@@ -1,4 +1,4 @@
-"""What several panels say of trees that are drawn: what verifies them, how they are drawn, in which shape."""
+"""Words of several panels for sampled trees: verifier, drafting, shape."""
 
 from collections.abc import Mapping
 
@@ -14,13 +14,13 @@ from dynatui.state.run_state import RunState
 
 
 def drawing(state: RunState) -> Delayed | None:
-    """How the watched method draws its trees; None where it draws none."""
+    """Rules by which the watched method samples its trees; None where it does not."""
     rules = rules_in_force(state)
     return rules if isinstance(rules, Delayed) and rules.draws else None
 
 
 def shape_of(state: RunState) -> tuple[int, int, int] | None:
-    """(K, L1, L2) of the watched method's trees: as knobs say, or of the last round where a selector chooses it."""
+    """(K, L1, L2) of the watched method's trees: from the knobs, or of the last round where a selector chooses it."""
     rules, newest = drawing(state), state.lane.newest
     if rules is None:
         return None
@@ -30,12 +30,12 @@ def shape_of(state: RunState) -> tuple[int, int, int] | None:
 
 
 def shape_written(shape: tuple[int, int, int]) -> str:
-    """(2, 1, 2)."""
+    """A shape as text: (2, 1, 2)."""
     return f"({', '.join(map(str, shape))})"
 
 
 def shape_words(shape: tuple[int, int, int]) -> str:
-    """What is drawn, in plain words."""
+    """A shape in plain words."""
     k, l1, l2 = shape
     if k <= 1 or l2 == 0:
         return f"one path of {_draws(l1 + l2)}"
@@ -44,7 +44,7 @@ def shape_words(shape: tuple[int, int, int]) -> str:
 
 
 def told_shape(state: RunState, event: Round) -> tuple[str, ...]:
-    """The shape of a round's drawn tree and what it means, in wordings; none where it is not known."""
+    """Shape of a round's sampled tree with its meaning, in wordings; empty where unknown."""
     if event.shape is None:
         return ()
     place, written_as = state.lane.setting("drafting", event.round), shape_written(event.shape)
@@ -54,9 +54,9 @@ def told_shape(state: RunState, event: Round) -> tuple[str, ...]:
 
 
 def drawing_words(state: RunState, wanted: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
-    """Verifier, drafting and shape of the watched method, in wordings; none where it draws no trees.
+    """Verifier, drafting and shape of the watched method, in wordings; empty where it samples no trees.
 
-    Of deterministic trees the verifier is told where it is not the usual one.
+    For deterministic trees: the verifier, where it is not the default.
     """
     rules, shape = drawing(state), shape_of(state)
     if rules is None:
@@ -69,7 +69,7 @@ def drawing_words(state: RunState, wanted: Mapping[KnobName, float] | None = Non
 
 
 def drawing_line(scene: Scene, width: int) -> Row:
-    """The keys of verifier and drafting beside their values, and what is drawn in plain words."""
+    """Verifier and drafting with their keys, and the shape in plain words."""
     rules, shape = drawing(scene.state), shape_of(scene.state)
     if rules is None:
         return ()
@@ -83,7 +83,7 @@ def drawing_line(scene: Scene, width: int) -> Row:
 
 
 def _turning(name: KnobName, state: RunState, wanted: Mapping[KnobName, float]) -> str:
-    """A knob's value, and the one that was asked for and is not in force yet."""
+    """A knob's value, and its next value where that is not in force yet."""
     knob, now = info(name), state.lane.settings.get(name, 0.0)
     return f"{written(knob, now)}{f'→{written(knob, wanted[name])}' if name in wanted else ''}"
 

@@ -1,6 +1,6 @@
-"""GPUs in words, as far as the driver tells of them: one in full, each of several by load and memory.
+"""Readings of GPUs in words: of one GPU all that the driver tells, of several load and memory of each.
 
-Pure; from the longest wording to the shortest, for lines with more room or less.
+Pure; wordings from the longest to the shortest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from dynatui.number_format import percent
 
 
 def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
-    """What is known of GPUs by their numbers; of several in few words, the least and the most of all."""
+    """Readings of GPUs, by device number, in wordings; the shortest for several GPUs give lowest and highest."""
     if len(gpus) == 1:
         (gpu,) = gpus.values()
         return _shortened(" ".join(["GPU", *_load(gpu)]), *_memory(gpu), *_power(gpu))
@@ -22,7 +22,7 @@ def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
 
 
 def _shortened(*parts: str) -> tuple[str, ...]:
-    """All parts, then without the last, and so on to the first alone."""
+    """Wordings: all parts, then one fewer each, to the first alone."""
     return tuple(" ".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 
@@ -38,13 +38,13 @@ def _memory(gpu: GpuLoad) -> list[str]:
 
 
 def _power(gpu: GpuLoad) -> list[str]:
-    """What it draws, and how hot it is."""
+    """Power and temperature of a GPU."""
     watts = [] if gpu.power_w is None else [f"{gpu.power_w:.0f} W"]
     return watts if gpu.temperature_c is None else [*watts, f"{gpu.temperature_c} C"]
 
 
 def _range(values: Sequence[float], unit: str, *, digits: int) -> list[str]:
-    """The least and the most; nothing where there is no value."""
+    """Lowest and highest value as text; empty without values."""
     if not values:
         return []
     least, most = (f"{value:.{digits}f}" for value in (min(values), max(values)))

@@ -1,4 +1,4 @@
-"""How to read the screen and its figures, for terminals that have the room; the help page shows all of it."""
+"""Explanations of the screen and its figures: a panel of large terminals, and part of the help page."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -68,13 +68,13 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("What if", "What other knobs would have drafted and accepted in past rounds, where the record can tell: an "
      "estimate."),
 )  # fmt: skip
-"""Terms in plain words, those first that a newcomer needs most."""
+"""Terms in plain words, the most needed by a new user first."""
 _NAME, _LEAST = 18, 12
 _BY_KEY = {figure.key: figure for figure in FIGURES}
 
 
 def guide(_scene: Scene, width: int, height: int) -> Rows:
-    """As many of the terms as there is room for."""
+    """The first terms, as many as fit."""
     return _page(width, height)
 
 
@@ -94,7 +94,7 @@ def _page(width: int, height: int) -> Rows:
 
 
 def explained(keys: Iterable[str], width: int, height: int) -> Rows:
-    """The figures under a blank row, as many as there is room for."""
+    """A blank row and the figures, as many as fit."""
     rows: Rows = [()]
     for key in keys:
         told = _rows(_BY_KEY[key], width)
@@ -105,13 +105,13 @@ def explained(keys: Iterable[str], width: int, height: int) -> Rows:
 
 
 def led_by(keys: Iterable[str]) -> list[str]:
-    """The keys first, then those of all other figures."""
+    """All figures, those of the given keys first."""
     first = list(keys)
     return [*first, *(key for key in _BY_KEY if key not in first)]
 
 
 def _rows(figure: Figure, width: int) -> Rows:
-    """Name and formula, and in the same row, if it fits, what other engines call it."""
+    """Name and formula, and in the same row, if it fits, the name in other engines."""
     row: Row = ((column(figure.label, _NAME), "strong"), (f"= {figure.formula}", "plain"))
     if not figure.elsewhere:
         return [row]

@@ -1,6 +1,6 @@
 """The run in one sentence: how much faster than plain decoding, in how many passes, and whether the text is the same.
 
-Knows neither panels nor widths: it gives wordings, and the line it stands in chooses.
+Knows neither panels nor widths: the caller chooses among its wordings.
 """
 
 from decoder.analysis.metrics import differs_by_design
@@ -11,14 +11,14 @@ from dynatui.render.words import ALONE, BY_DESIGN, is_alone
 from dynatui.state.run_state import RunState
 
 WARM_UP_TOKENS = 30
-"""Fewer tokens of a method say nothing about its rate: first calls, caches and threads are still cold."""
+"""Warm-up: tokens of a method before its rate is shown; first calls, caches and threads are still cold."""
 _SLOWER, _FASTER = 0.995, 1.005
-"""Relative speeds that are written as 1.00x lie between them."""
+"""Bounds of the relative speeds that round to 1.00x."""
 _DOT: Row = ((" · ", "dim"),)
 
 
 def headline(state: RunState) -> tuple[Row, ...]:
-    """The sentence in wordings, the longest first; nothing before there is text."""
+    """The sentence in wordings, the longest first; empty before the first token."""
     entry = state.figures().get(state.watched)
     if entry is None or not entry.committed:
         return ()
@@ -31,7 +31,7 @@ def headline(state: RunState) -> tuple[Row, ...]:
 
 
 def compared(state: RunState) -> tuple[Row, ...]:
-    """Whether the text is that of plain decoding, as far as that has come; in wordings, none where unknown."""
+    """Whether the text equals that of plain decoding so far, in wordings; empty where unknown."""
     figures = state.figures()
     entry, ar = figures.get(state.watched), figures.get("ar")
     if entry is None or ar is None or state.watched == "ar" or not entry.committed:
@@ -47,13 +47,13 @@ def compared(state: RunState) -> tuple[Row, ...]:
 
 
 def is_warm(state: RunState, method: str) -> bool:
-    """Whether a method's rate means something: after its first tokens, or when it has no more to come."""
+    """Whether a method's rate is shown: after its warm-up, or at its end."""
     entry = state.figures().get(method)
     return entry is not None and (entry.committed >= WARM_UP_TOKENS or method in state.ends)
 
 
 def _speed(state: RunState, entry: Figures) -> tuple[Row, ...]:
-    """Relative to plain decoding of the same prompt; nothing where that is not known yet."""
+    """Speed relative to plain decoding of the same prompt; empty while unknown."""
     if state.watched == "ar":
         return ((("plain decoding", "plain"),),)
     if entry.speedup is None or not (is_warm(state, state.watched) and is_warm(state, "ar")):
@@ -73,15 +73,15 @@ def _passes(entry: Figures) -> tuple[Row, ...]:
     return _inked("strong", f"{tokens} in {count} {one if count == 1 else more}", f"{entry.committed} in {count}")
 
 
-def _difference(found: Figures) -> tuple[Row, ...]:
-    token, gap = found.first_difference, found.first_difference_gap
+def _difference(figures: Figures) -> tuple[Row, ...]:
+    token, gap = figures.first_difference, figures.first_difference_gap
     where = "somewhere" if token is None else f"from token {token}"
-    if differs_by_design(found):
+    if differs_by_design(figures):
         return _inked("dim", f"differs {BY_DESIGN} {where}", f"differs {BY_DESIGN}")
-    if found.near_tie is False:
+    if figures.near_tie is False:
         return _inked("bad", f"! text differs {where}", "! differs")
     told = "" if gap is None else f", gap {short(gap, 3)}"
-    verdict = f" (near tie{told})" if found.near_tie else ""
+    verdict = f" (near tie{told})" if figures.near_tie else ""
     return _inked("warn", f"~ text differs {where}{verdict}", f"~ differs {where}", "~ differs")
 
 

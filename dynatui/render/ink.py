@@ -1,4 +1,4 @@
-"""Rows of inked text: what every panel is made of before it meets a terminal.
+"""Rows of inked text, of which every panel is made.
 
 A row is a tuple of spans, a span a text and the name of its ink. Rows compare by value, so the screen redraws only
 those that changed, and a test reads them as text. `dynatui.render.palette` says how an ink looks.
@@ -29,7 +29,7 @@ _MIN_FRAME = (8, 3)
 
 
 def width_of(row: Row) -> int:
-    """Terminal cells that the row takes."""
+    """Width of a row in terminal cells."""
     return sum(cell_len(text) for text, _ in row)
 
 
@@ -47,7 +47,7 @@ def fit(row: Row, width: int) -> Row:
 
 
 def shortened(row: Row, width: int) -> Row:
-    """The row as far as there is room; where it is cut, an ellipsis says so."""
+    """The row, cut to the width with an ellipsis where it is longer."""
     room, spans = width, list[Span]()
     for text, ink in row:
         spans.append((text, ink) if cell_len(text) <= room else (column(text, room), ink))
@@ -58,14 +58,14 @@ def shortened(row: Row, width: int) -> Row:
 
 
 def column(text: str, width: int) -> str:
-    """A text cut or filled to `width` cells; a cut one ends in an ellipsis."""
+    """A text cut, with an ellipsis, or filled to `width` cells."""
     if width > 1 and cell_len(text) > width:
         return set_cell_size(text, width - 1) + "…"
     return set_cell_size(text, max(0, width))
 
 
 def best(width: int, *texts: str) -> str:
-    """The first of several wordings that fits; the last one cut when none does."""
+    """The first wording that fits; the last one, cut, where none does."""
     return next((text for text in texts if cell_len(text) <= width), column(texts[-1], width))
 
 
@@ -109,14 +109,14 @@ def frame(title: Row, body: Sequence[Row], size: tuple[int, int]) -> Rows:
 
 
 def inside(size: tuple[int, int]) -> tuple[int, int]:
-    """Width and height that `frame` leaves to its body."""
+    """Width and height of the body within a `frame`."""
     width, height = size
     small = width < _MIN_FRAME[0] or height < _MIN_FRAME[1]
     return (width, height) if small else (width - 4, height - 2)
 
 
 def share(part: float, whole: float) -> float:
-    """`part / whole` within 0 and 1, whatever a recording claims."""
+    """`part / whole`, clipped to 0 to 1; recordings may hold any numbers."""
     ratio = part / whole if whole > 0 else 0.0
     return min(1.0, max(0.0, ratio)) if math.isfinite(ratio) else 0.0
 
@@ -134,5 +134,5 @@ def trend(values: Sequence[float], width: int, low: float, high: float) -> str:
 
 
 def in_ascii(rows: Rows) -> Rows:
-    """The same picture for a terminal or font that knows no other signs."""
+    """The same rows in ASCII signs."""
     return [tuple((text.translate(_ASCII), ink) for text, ink in row) for row in rows]

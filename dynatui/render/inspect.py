@@ -1,6 +1,6 @@
-"""Why the token under the cursor is there: who proposed it, what else was proposed, what its round cost.
+"""Facts on the token under the cursor: its proposer, the other candidates, the cost of its round.
 
-The less room, the fewer facts; the order is what a reader asks first.
+The less room, the fewer facts; the most asked for come first.
 """
 
 import math
@@ -31,14 +31,14 @@ from dynatui.state.run_state import RunState
 from dynatui.state.tokens import Token
 
 _ALL = 7
-"""Rows from which on each fact has a row of its own."""
+"""Rows from which each fact has its own row."""
 _LABEL = 8
 _TENTH_MS = 1e-4
 _DOT: Row = ((" · ", "dim"),)
 
 
 def inspect(scene: Scene, width: int, height: int) -> Rows:
-    """What is known about one token, in a frame."""
+    """Facts on one token, in a frame."""
     token = scene.inspected
     inner, room = inside((width, height))
     if token is None:
@@ -53,12 +53,12 @@ def inspect(scene: Scene, width: int, height: int) -> Rows:
 
 
 def position(event: Round, token: Token) -> int:
-    """How many tokens were generated before it."""
+    """Number of tokens generated before it."""
     return event.position + token.depth - 1
 
 
 def rivals(event: Round, token: Token) -> list[int]:
-    """The nodes that were guessed in the token's place and lost, the most probable first."""
+    """The rejected nodes in the token's place, the most probable first."""
     own = node_of(event, token)
     if token.origin == "plain":
         return []
@@ -68,19 +68,19 @@ def rivals(event: Round, token: Token) -> list[int]:
         parent = event.accepted[-1]
     else:
         parent = -1 if root_is_drafted(event.method) else 0
-    found = [node for node in range(len(event.parents)) if event.parents[node] == parent and node not in (own, 0)]
+    siblings = [node for node in range(len(event.parents)) if event.parents[node] == parent and node not in (own, 0)]
     if parent == -1 and own is None:
-        found = [0]
-    return sorted(found, key=lambda node: (-event.logprobs[node], node))
+        siblings = [0]
+    return sorted(siblings, key=lambda node: (-event.logprobs[node], node))
 
 
 def node_of(event: Round, token: Token) -> int | None:
-    """The token's node in the round's tree, where it has one."""
+    """The token's node in the round's tree; None where it was not drafted."""
     return token.node if token.node is not None and token.node < len(event.tokens) else None
 
 
 def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str, list[Row]]:
-    """What each row says, in parts that are left out from the end where a row has no room for them."""
+    """The parts of each row, the most important first; the last are left out in a narrow panel."""
     target, lost = _target(scene.known, event, token), [_named(event, node) for node in rivals(event, token)]
     cost, use = _cost(event, token), _use(event)
     facts = {"token": _who(token, event), "draft": _drew(event, token) if is_drawn(event) else _draft(event, token)}
@@ -101,7 +101,7 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
 
 
 def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
-    """A row for each fact; what is left of the room goes to those that need more, from the first on."""
+    """A row for each fact; spare rows go to the facts that need more, from the first on."""
     rows: Rows = []
     spare = room - len(facts)
     for label, parts in facts.items():
@@ -115,7 +115,7 @@ def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
 
 
 def _cut(parts: Sequence[Row], width: int) -> Row:
-    """As many whole parts as fit; where not even the first does, it ends in an ellipsis."""
+    """As many whole parts as fit; the first, cut with an ellipsis, where none fits."""
     if width_of(parts[0]) > width:
         return (*fit(parts[0], width - 1), ("…", "dim"))
     return fitting([parts[0], *((*_DOT, *part) for part in parts[1:])], width)
@@ -130,8 +130,8 @@ def _who(token: Token, event: Round | None = None) -> list[Row]:
     match token.origin:
         case "accepted":
             own = node_of(event, token) if event else None
-            found = event is not None and own is not None and looked_up(event, own)
-            guess = "looked up in the text" if found else "a guess of the draft"
+            from_lookup = event is not None and own is not None and looked_up(event, own)
+            guess = "looked up in the text" if from_lookup else "a guess of the draft"
             return [
                 (*name, (f"{guess}, accepted", "accepted")),
                 _said(f"round {nth(token.round)}, depth {token.depth}"),
@@ -144,7 +144,7 @@ def _who(token: Token, event: Round | None = None) -> list[Row]:
 
 
 def _draft(event: Round, token: Token) -> list[Row]:
-    """The probability and the rank that the draft gave the token."""
+    """Probability and rank of the token in the draft."""
     if event.draft_forwards is None:
         return [_said("this method does not show its draft")]
     if drafted_nodes(event) == 0:
@@ -166,7 +166,7 @@ def _draft(event: Round, token: Token) -> list[Row]:
 
 
 def _drew(event: Round, token: Token) -> list[Row]:
-    """How often the draft drew the token, and by which probability."""
+    """How often the draft sampled the token, and its probability."""
     own, here = node_of(event, token), draws_after(event, token.depth - 1)
     if own is None:
         others = here.count if here else len(rivals(event, token))
@@ -179,7 +179,7 @@ def _drew(event: Round, token: Token) -> list[Row]:
 
 
 def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
-    """What the verifier did with the draws in the token's place, and how well draft and target agree there."""
+    """The verifier's choice among the draws in the token's place, and the agreement of draft and target there."""
     own, here, name = node_of(event, token), draws_after(event, token.depth - 1), _verifier(state, event)
     if own is not None:
         chance = kept_chance(event, own)
@@ -202,13 +202,13 @@ def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
 
 
 def _verifier(state: RunState, event: Round) -> str:
-    """Its name in a round."""
+    """Name of the verifier of a round."""
     place = state.lane.setting("verifier", event.round)
     return "the verifier" if place is None else written(info("verifier"), place)
 
 
 def _target(state: RunState, event: Round, token: Token) -> list[Row]:
-    """What the target wanted, and whether ar has the same."""
+    """The target's own choice, and whether ar has the same token."""
     heat = state.lane.setting("temperature", event.round)
     said = f"sampled this at T {written(info('temperature'), heat)}" if heat else "chose exactly this"
     if is_alone(state, state.watched):
@@ -232,7 +232,7 @@ def _compared(state: RunState, event: Round, token: Token, said: str) -> list[Ro
 
 
 def _noise(state: RunState, event: Round) -> dict[str, list[Row]]:
-    """What the chances of a sampled round are."""
+    """The meaning of `chance` in a sampled round."""
     if not event.draft_logprobs or state.run is None:
         return {}
     told = f"seed {state.run.seed} and the position in the text decide it"
@@ -244,7 +244,7 @@ def _named(event: Round, node: int) -> Row:
 
 
 def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
-    """The values in force, and what they made of the draft's confidence here; of a drawn tree, its shape."""
+    """Values of the knobs, and the children that the draft's confidence brought here; for a sampled tree, its shape."""
     if event.knobs is None:
         return [_said(next(iter(told_shape(state, event)), "no τh, τl, D0 in this method"))]
     knobs = event.knobs

@@ -1,10 +1,10 @@
-"""Which panels are shown: by the room that a terminal has, and by where the user looks; the style sheet places them.
+"""The shown panels, by the size of the terminal and the user's choice; the style sheet places them.
 
-- roomy: everything, and a column of its own that tells how to read the screen or why a token is where it is.
+- roomy: everything, with a column for the guide to the screen or the facts on a token.
 - full: text, tree and curves side by side; race, work, what if, prompts, log and sampling share one place.
 - tabbed: one panel at a time under a line of tabs, with cards, trends and sliders.
 - small: one panel at a time, and the most needed figures on one line.
-- line: one line with the essentials; what rows are left over show the end of the text.
+- line: one line with the essentials; other rows show the end of the text.
 """
 
 from typing import Literal, TypeAlias
@@ -22,29 +22,29 @@ _LEAST: dict[Layout, tuple[int, int]] = {
     "line": (0, 0),
 }
 LAYOUTS: tuple[Layout, ...] = tuple(_LEAST)
-"""The richest first."""
+"""Layouts, the largest first."""
 _CONTAINERS: dict[str, tuple[str, ...]] = {
     "main": ("left", "tree", "column"),
     "left": ("text", "race", "work", "whatif", "prompts", "log", "sampling", "inspect", "drawer"),
     "column": ("side", "guide"),
     "curves": ("acceptance", "depth"),
 }
-"""By the names of widgets."""
+"""Widgets of each container, by name."""
 
 
 def layout(width: int, height: int) -> Layout:
-    """The richest layout that fits."""
+    """The largest layout that fits."""
     return next((name for name, (w, h) in _LEAST.items() if width >= w and height >= h), "line")
 
 
 def least(name: Layout) -> str:
-    """The smallest terminal that has room for a layout, as it is written."""
+    """The smallest terminal for a layout, as text."""
     width, height = _LEAST[name]
     return f"{width}x{height}"
 
 
 def arranged(room: Layout, scene: Scene, shared: PanelName) -> frozenset[str]:
-    """The widgets that are shown, containers included; `shared` is the panel in the place that several share."""
+    """Names of the shown widgets, containers included; `shared` is the panel in the place that several share."""
     panels = _panels(room, scene, shared)
     for container in reversed(_CONTAINERS):
         if panels.intersection(_CONTAINERS[container]):
@@ -76,5 +76,5 @@ def _of(panel: PanelName) -> tuple[str, ...]:
 
 
 def shared_place(panel: PanelName, before: PanelName) -> PanelName:
-    """The panel in the shared place once another was chosen."""
+    """The panel in the shared place after a panel was chosen."""
     return before if panel in ALWAYS else panel

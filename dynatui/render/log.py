@@ -1,7 +1,7 @@
-"""The log: who turned which knob, why and to what effect, and what else happened to the run, in words, the newest last.
+"""The log: turned knobs with cause and effect, and the other events of the run, in words, the newest last.
 
-The user's turns of one knob in a row are one line, as they are one mark on the curves. The turns with which A and B
-began say so, and are told however many came after them.
+Successive turns of one knob by the user are one line, as they are one mark on the curves. Turns at which A or B began
+are marked, and never left out.
 """
 
 import math
@@ -26,9 +26,9 @@ from dynatui.state.tokens import entry_of
 Reason: TypeAlias = Literal["length", "eos", "stopped", "error"]
 _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10
 _LONGEST = 500
-"""Characters of an error; no row has room for more."""
+"""Most characters of an error message."""
 _NARROW = 44
-"""Cells under which a line leaves out the word round and cuts names."""
+"""Width in cells below which a line leaves out the word round and cuts names."""
 _ENDS: dict[Reason, str] = {
     "length": "done: as many tokens as asked for",
     "eos": "done: the text ended",
@@ -42,16 +42,16 @@ class Entry:
     """One line of the log."""
 
     rounds: tuple[int, int] | None
-    """First and last round of the watched method; None before the first and after the last."""
+    """First and last round of the watched method; None: before the first or after the last."""
     who: str
     what: str
     why: tuple[str, ...] = ()
-    """Wordings, the longest first."""
+    """Cause, in wordings, the longest first."""
     ink: Ink = "plain"
 
 
 def log(scene: Scene, width: int, height: int) -> Rows:
-    """As many of the newest lines as there is room for."""
+    """The newest lines, as many as fit."""
     inner, room = inside((width, height))
     lines = entries(scene.state, scene.pinned, scene.keys)
     below = min(scene.log_end, max(0, len(lines) - 1))
@@ -67,7 +67,7 @@ def log(scene: Scene, width: int, height: int) -> Rows:
 
 
 def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -> list[Entry]:
-    """All that happened, the newest last; `pinned` is A of the watched method."""
+    """All lines, the newest last; `pinned` is A of the watched method."""
     loaded = [Entry(None, "loading", step.step, ink="dim") for step in state.loading]
     ended = [
         Entry(None, end.method, _ENDS[end.reason], (end.error or "",), "bad" if end.reason == "error" else "good")
@@ -81,7 +81,7 @@ def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -
 
 
 def _by_history(lane: LaneState) -> Iterator[Entry]:
-    """History's moves; small steps in one direction are told as one."""
+    """Changes by history; successive ones in one direction are one line."""
     told = list[tuple[int, Change]]()
     for change in lane.changes:
         if told and continues(change, told[-1][1]):
@@ -95,14 +95,14 @@ def _by_history(lane: LaneState) -> Iterator[Entry]:
 
 
 def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entry]:
-    """The user's turns, each with what came of it."""
+    """The user's turns, each with its effect."""
     lane = state.lane
     of_a = pinned.turns if pinned and pinned.of_run(state) else ()
     lost = [turn for turn in of_a if not any(_holds(other, turn) for other in lane.turns)]
     turns = [*lost, *lane.turns]
     for turn, following in zip_longest(turns, turns[1:]):
         sides = _sides(turn, state, pinned)
-        # Which turns came right after one that is no longer known is not known either.
+        # Without the turn before it, a turn cannot be joined with it.
         effect = () if turn in lost else _moved_back(turn, lane, keys) or _effect(turn, following, lane)
         presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
         why = tuple("; ".join(filter(None, (sides, words))) for words in (*effect, ""))
@@ -115,12 +115,12 @@ def _pinned_by_hand(state: RunState, pinned: Pin | None) -> Iterator[Entry]:
 
 
 def _holds(turn: Change, other: Change) -> bool:
-    """Whether a turn is one of those that another stands for."""
+    """Whether a line of several turns includes this turn."""
     return turn.name == other.name and turn.first <= other.round <= turn.round
 
 
 def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
-    """Which sides of the comparison began with a turn."""
+    """The sides of the comparison, A or B, that began with a turn."""
     if pinned is None:
         return ""
     here = pinned.of_run(state)
@@ -132,7 +132,7 @@ def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
 
 
 def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
-    """That history has hidden a turn, in wordings; none where it has not."""
+    """Message, in wordings, that history has changed a turned knob; empty where it has not."""
     moved = moved_back(lane)
     latest = next((other for other in reversed(lane.turns) if moved and other.name == moved.name), None)
     if moved is None or latest is not turn:
@@ -143,7 +143,7 @@ def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
 
 
 def _effect(turn: Change, following: Change | None, lane: LaneState) -> tuple[str, ...]:
-    """What the rounds before a turn have yielded and as many after it, up to the next turn, in wordings."""
+    """L-bar in the rounds before a turn and in as many after it, up to the next turn, in wordings."""
     before = lane.past[max(0, turn.first - lane.window) : turn.first]
     end = turn.round + (len(before) or lane.window)
     after = lane.past[turn.round : min(end, following.first) if following else end]
@@ -165,7 +165,7 @@ def _counted(rounds: Sequence[Round]) -> str:
 
 
 def _difference(state: RunState) -> list[Entry]:
-    """The first token that is not ar's."""
+    """The first token that differs from ar's."""
     entry = state.figures().get(state.watched)
     if entry is None or entry.first_difference is None or state.watched == "ar":
         return []

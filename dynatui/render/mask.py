@@ -1,4 +1,4 @@
-"""The tree as the matrix of who sees whom: the attention mask with which one pass of the target checks every guess.
+"""The tree as its attention mask, with which one pass of the target verifies all nodes.
 
 Rows and columns are the nodes in the order of the pass. Where there are more nodes than rows, two rows share a cell.
 """
@@ -32,13 +32,13 @@ class _Matrix:
     """For each shown node, itself and its ancestors."""
     marked: int | None
     wide: int
-    """Cells of a column."""
+    """Width of a column in cells."""
     name: int
-    """Cells of a row's label."""
+    """Width of a row's label in cells."""
 
 
 def mask(scene: Scene, width: int, height: int) -> Rows:
-    """The ancestor matrix of the round that the tree panel shows, in a frame."""
+    """The attention mask of the round in the tree panel, in a frame."""
     event, size = shown_round(scene), (width, height)
     inner, room = inside(size)
     if event is None:
@@ -58,7 +58,7 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _plan(total: int, width: int, room: int, *, may_halve: bool) -> tuple[Rows, bool]:
-    """The longest explanation beside which every node has a row, or else half a row; else the shortest."""
+    """The longest explanation with which every node still has a row, or half a row; else the shortest."""
     notes = [rows for note in _NOTES if 3 * len(rows := wrapped([(note, "dim")], width)) <= room]
     for halves in (False, True)[: 1 + may_halve]:
         for rows in notes:
@@ -84,7 +84,7 @@ def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool)
 
 
 def _heading(matrix: _Matrix) -> Row:
-    """Which columns are accepted."""
+    """Heading with the accepted columns."""
     marks = [(mark(matrix.event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.shown]
     return ((" " * (matrix.name + (matrix.name > 0)), "plain"), *merged(marks))
 
@@ -101,7 +101,7 @@ def _rows(matrix: _Matrix) -> Rows:
 
 
 def _halved(matrix: _Matrix) -> Rows:
-    """A row for every two nodes."""
+    """Rows joined in pairs, one for two nodes."""
     rows: Rows = []
     for place in range(0, len(matrix.shown), 2):
         pair, seen = matrix.shown[place : place + 2], matrix.seen[place : place + 2]

@@ -1,7 +1,7 @@
 """How each ink looks, taken from the theme's colours.
 
-Every ink that carries meaning has an attribute of its own (bold, underline, italic, reverse) besides its colour, so
-that nothing is lost without colours.
+Every ink with a meaning has an attribute (bold, underline, italic, reverse) besides its colour, so it can be told
+without colours.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ THEME = Theme(
 )
 
 _BRIGHT, _DARKER = 0.5, 0.4
-"""On a bright background a theme's colours are blended with its text, or they could hardly be read."""
+"""Luminance of a bright background, on which a theme's colours are blended with its text, and the share of the text."""
 _ATTRIBUTES: dict[Ink, tuple[str, str]] = {
     "plain": ("foreground", ""),
     "dim": ("muted", ""),

@@ -1,4 +1,4 @@
-"""All prompts: what became of each, as a row of figures of its newest run, a cursor, and what all of them come to."""
+"""The list of prompts: a row of figures for the newest run of each, a cursor, and totals."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ _TITLE = len("╭─ Prompts  ─╮")
 _NUMBER = 5
 _LEAST_OPENING = 12
 _LEAST_TOTALS = 4
-"""Rows from which there is one for the totals."""
+"""Rows from which the list has a row for the totals."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class _Line:
 
 
 def prompts(scene: Scene, width: int, height: int) -> Rows:
-    """The list, scrolled to its cursor, which follows the prompt that is shown until it is moved."""
+    """The list, scrolled to its cursor; a cursor that was never moved is on the shown prompt."""
     inner, room = inside((width, height))
     lines = _lines(scene)
     title = _title(scene, len(lines), width - _TITLE)
@@ -60,18 +60,18 @@ def prompts(scene: Scene, width: int, height: int) -> Rows:
 
 
 def listed(scene: Scene) -> list[int]:
-    """Numbers of all prompts that are known, or of those that hold the words of the filter."""
+    """Numbers of the known prompts that contain the words of the filter."""
     return [line.number for line in _lines(scene)]
 
 
 def chosen(scene: Scene, numbers: Sequence[int]) -> int | None:
-    """The listed prompt that the cursor is on: the nearest to the wanted one; None where none is listed."""
+    """The prompt under the cursor: the listed one nearest to the wanted one; None in an empty list."""
     wanted = _present(scene) if scene.chosen_prompt is None else scene.chosen_prompt
     return min(numbers, key=lambda number: abs(number - wanted), default=None)
 
 
 def _lines(scene: Scene) -> list[_Line]:
-    """A line for each prompt that holds the words of the filter; of those that ran, as they ran."""
+    """A line for each prompt that contains the words of the filter, with its result where it ran."""
     results, words = noted(scene.results, scene.state), scene.prompt_filter.casefold()
     openings = dict(enumerate(scene.openings, 1)) | {number: result.opening for number, result in results.items()}
     return [
@@ -86,14 +86,14 @@ def _present(scene: Scene) -> int:
 
 
 def _title(scene: Scene, count: int, width: int) -> Row:
-    """The filter, or else what the figures are; then the keys."""
+    """The filter, or the meaning of the figures; then the keys."""
     cap = scene.keys.cap
     choose = f" ─ {cap('scroll(-1)')} {cap('scroll(1)')} choose, {cap('enter')} opens"
     if scene.prompt_filter:
-        found = f' "{shortened(clean_line(scene.prompt_filter))}" {count} listed'
+        filtered = f' "{shortened(clean_line(scene.prompt_filter))}" {count} listed'
         back = f"{cap('back')} lists all"
-        keys = best(width - width_of(((found, "warn"),)), f"{choose}, {back}", f" ─ {back}", "")
-        return (("Prompts", "title"), (found, "warn"), (keys, "dim"))
+        keys = best(width - width_of(((filtered, "warn"),)), f"{choose}, {back}", f" ─ {back}", "")
+        return (("Prompts", "title"), (filtered, "warn"), (keys, "dim"))
     keys, figures = f"{choose}, {cap('search')} filters", " ─ figures of whole runs"
     others = f"{cap('prompt(1)')} next, {cap('prompt(-1)')} previous, {cap('prompt(0)')} again, {cap('edit')} edit"
     told = best(width, f"{figures}{keys}, {others}", f"{figures}{keys}", keys, figures, "")
@@ -107,7 +107,7 @@ def _why_none(scene: Scene) -> str:
 
 
 def _columns(width: int) -> list[_Column]:
-    """As many columns as leave room for how the prompt begins, the most telling first."""
+    """The columns, the most important first, as many as leave room for the beginning of the prompt."""
     chosen, free = list[int](), width - _NUMBER - _LEAST_OPENING
     for place in _RANKED:
         if _COLUMNS[place].cells > free:
@@ -123,7 +123,7 @@ def _heads(columns: Sequence[_Column], opening: int) -> Row:
 
 
 def _row(scene: Scene, line: _Line, columns: Sequence[_Column], opening: int, *, at_cursor: bool) -> Row:
-    """A prompt with the figures of its newest run, or a word on why it has none."""
+    """A prompt with the figures of its newest run, or the reason why it has none."""
     result, now = line.result, line.number == _present(scene)
     ink: Ink = "strong" if now else "plain" if result is not None and result.done else "dim"
     mark: Span = ("▸", "key") if at_cursor else ("●" if now else " ", ink)
@@ -142,7 +142,7 @@ def _without_figures(scene: Scene, *, now: bool) -> str:
 
 
 def _totals(results: Sequence[Result], count: int, columns: Sequence[_Column], opening: int) -> Row:
-    """What the prompts that ran come to: totals, means by prompt, and rates of the totals."""
+    """Totals of the prompts that ran, means by prompt, and rates of the totals."""
     figures = [result.figures for result in results]
     cells = "".join(f"{one.total(figures):>{one.cells}}" for one in columns)
     together = f" all {count} together" if len(results) == count else f" {len(results)} that ran"
@@ -155,13 +155,13 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def _weighted(figures: Sequence[Figures]) -> float | None:
-    """Depth acceptance of all rounds of all prompts."""
+    """Depth acceptance over all rounds of all prompts."""
     known = [(one.depth_acceptance, one.rounds) for one in figures if one.depth_acceptance is not None]
     return _ratio(sum(share * rounds for share, rounds in known), sum(rounds for _, rounds in known))
 
 
 def _rate(figures: Sequence[Figures]) -> float | None:
-    """Tokens a second over all prompts: tokens that decode time was counted for, by that time."""
+    """Tokens a second over all prompts: timed tokens over their decode time."""
     timed = [
         (one.tokens_per_second, one.decode_s - one.left_out_s) for one in figures if one.tokens_per_second is not None
     ]
@@ -197,5 +197,5 @@ _COLUMNS = (
     _Column("same as ar", 12, _same, _agreed),
 )
 _RANKED = (3, 1, 4, 5, 2, 0)
-"""Columns, the most telling first."""
+"""Columns, the most important first."""
 _TOLD = ("tokens_per_round", "depth_acceptance", "tokens_per_second", "speedup", "identical_to_ar")

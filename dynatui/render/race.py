@@ -17,18 +17,18 @@ from dynatui.render.scene import Scene
 from dynatui.render.words import WHY_ALONE, is_alone, same_as_ar, tie_words
 
 _SHORTEST_NAME, _LONGEST_NAME = 8, 9
-"""Cells that names of methods are given."""
+"""Least and most cells for names of methods."""
 _NUMBERS = 15
 _TITLE = len("╭─ Race  ─╮")
 _WIDE = 52
 _LONGEST = 500
-"""Characters of an error; no row has room for more."""
+"""Most characters of an error message."""
 _OTHERS = "5 work 6 what if 7 prompts 8 log 9 sampling"
-"""Panels that share its place."""
+"""Panels in the same place."""
 
 
 def race(scene: Scene, width: int, height: int) -> Rows:
-    """One row a method, in the order of the run."""
+    """One row for each method, in the order of the run."""
     inner, room = inside((width, height))
     figures = scene.state.figures()
     fastest = max((_rate(scene, name, entry) or 0.0 for name, entry in figures.items()), default=0.0)
@@ -48,7 +48,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _title(figures: Mapping[str, Figures], width: int) -> Row:
-    """What the bars are, what they leave out, and the panels in the same place."""
+    """Meaning of the bars, rounds left out, and the panels in the same place."""
     note = "tokens/s, equal time each"
     wordings = f" ─ {note} ─ {_OTHERS}", f" ─ tokens/s ─ {_OTHERS}", f" ─ {note}"
     stalled = told(figures.values())
@@ -69,7 +69,7 @@ class _Column:
 
 
 def _recent(scene: Scene, name: str, _: Figures) -> str:
-    """Tokens a round over the last rounds, by small columns; all methods share the scale."""
+    """Tokens a round in the last rounds as small columns, on one scale for all methods."""
     return f"{trend(scene.state.lanes[name].curves.tokens.points, _TREND, 1.0, scale_of(scene).top):>{_TREND}}"
 
 
@@ -81,13 +81,13 @@ _BESIDE = (
     _Column("L-bar, recent", _TREND + 3, _recent),
 )
 _LEAST_BAR = 8
-"""Cells of a bar that columns leave."""
+"""Least width of a bar beside columns."""
 _SPARE = 3
-"""Rows beside those of the methods: heads, verdict, limit."""
+"""Rows beside those of the methods: headings, verdict, limit."""
 
 
 def _beside(scene: Scene, figures: Mapping[str, Figures], width: int, room: int) -> tuple[_Column, ...]:
-    """As many columns as there is room for, where there is a row for their heads too."""
+    """As many columns as fit; none without a row for their headings."""
     if not figures or room < len(figures) + _SPARE:
         return ()
     free = _bar_width(scene, figures, width) - _LEAST_BAR
@@ -96,13 +96,13 @@ def _beside(scene: Scene, figures: Mapping[str, Figures], width: int, room: int)
 
 
 def _bar_width(scene: Scene, figures: Mapping[str, Figures], width: int) -> int:
-    """Cells that name, rate and progress of the rows leave."""
+    """Width of the bars: cells beside name, rate and progress."""
     longest = max(len(_progress(scene, name, entry)) for name, entry in figures.items()) if width >= _WIDE else 0
     return width - _name_width(figures) - _NUMBERS - longest
 
 
 def _heads(scene: Scene, beside: Sequence[_Column], figures: Mapping[str, Figures], width: int) -> Row:
-    """Names of the columns, above them."""
+    """Headings of the columns."""
     heads = "".join(f"{each.head:>{each.cells}}" for each in beside)
     before = _name_width(figures) + _bar_width(scene, figures, width) - len(heads)
     return ((f"{'':{before}}{'tokens/s   x ar':>{_NUMBERS}}{heads}", "dim"),)
@@ -138,7 +138,7 @@ def _row(
 
 
 def _name_width(figures: Mapping[str, Figures]) -> int:
-    """Cells of the names, with one behind the longest."""
+    """Width of the names, with one blank after the longest."""
     return 1 + min(_LONGEST_NAME, max(_SHORTEST_NAME, *map(len, figures)))
 
 
@@ -153,7 +153,7 @@ def _table(
     width: int,
     known: Sequence[tuple[str, Callable[[str, Figures], str]]],
 ) -> Rows:
-    """How each method comes to its rate, where there is height to spare."""
+    """A table of further figures of each method, in spare rows."""
     names = _name_width(figures)
     columns = known[: max(0, (width - names) // _CELLS)]
     rows: Rows = [((column("whole run", names), "dim"), *((f"{head:>{_CELLS}}", "dim") for head, _ in columns))]
@@ -181,9 +181,9 @@ _COLUMNS: tuple[tuple[str, Callable[[str, Figures], str]], ...] = (
     ("peak MB", lambda _, one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
 )
 _TOLD_BESIDE = 2
-"""Of these columns, the first that stand beside the bars, where there are any."""
+"""The first columns, left out of the table where they stand beside the bars."""
 _TOLD = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
-"""Figures that are explained first, where there is still more height."""
+"""Figures explained first, in further spare rows."""
 
 
 def _progress(scene: Scene, name: str, entry: Figures) -> str:
@@ -194,7 +194,7 @@ def _progress(scene: Scene, name: str, entry: Figures) -> str:
 
 
 def _limit(scene: Scene, width: int) -> Rows:
-    """What limits the watched method most and what would help, in one row; none where too little is known."""
+    """The strongest limit of the watched method and its remedy, in one row; empty where unknown."""
     watched = scene.state.watched
     wordings = headline(of_method(scene.state.race, watched), watched)
     return [((best(width, *wordings), "plain"),)] if wordings else []
@@ -206,7 +206,7 @@ def _error(scene: Scene) -> Row:
 
 
 def _verdict(scene: Scene, figures: Mapping[str, Figures], width: int) -> Row:
-    """Whether the watched text is ar's, and whose cannot be compared."""
+    """Whether the watched text equals ar's, and the methods that cannot be compared."""
     watched = scene.state.watched
     entry = figures.get(watched)
     alone = [name for name in figures if is_alone(scene.state, name)]
@@ -226,7 +226,7 @@ def _verdict(scene: Scene, figures: Mapping[str, Figures], width: int) -> Row:
 
 
 def lane_at(scene: Scene, size: tuple[int, int], y: int) -> str | None:
-    """The method whose lane a click on a row of the panel meets."""
+    """The method of a clicked row."""
     top = (size[1] - inside(size)[1]) // 2
     figures = scene.state.figures()
     heads = bool(_beside(scene, figures, *inside(size)))

@@ -1,7 +1,7 @@
-"""Which round a picture is of, which of its nodes there is room for, what it continues, and how a node is called.
+"""The shown round, the order in which its nodes are shown, the text before it, and the labels of nodes.
 
-A tree may have more nodes than a panel has rows. Then the accepted path stays with the rejected guesses beside it,
-and of the rest the most probable nodes: their ancestors are never less probable, so what is shown is always a tree.
+A tree may have more nodes than a panel has rows. Then the accepted path is shown with the rejected guesses beside it,
+and the most probable other nodes: an ancestor is never less probable, so the shown nodes are always a tree.
 """
 
 import math
@@ -20,11 +20,11 @@ from dynatui.state.run_state import RunState
 from dynatui.state.tokens import FARTHEST, Token
 
 LEAST_SHOWN = 0.005
-"""Least probability that does not round to 0 %."""
+"""Lowest probability that does not round to 0 %."""
 
 
 def shown_round(scene: Scene) -> Round | None:
-    """The round that the tree and the mask are drawn from."""
+    """The round of the tree and the mask."""
     token, stage = scene.inspected, scene.held
     if token is not None:
         return round_of(scene.known, token)
@@ -35,7 +35,7 @@ def shown_round(scene: Scene) -> Round | None:
 
 
 def earlier(scene: Scene, most: int) -> list[Round]:
-    """The rounds before the one that is shown, where there is one; the newest first."""
+    """The rounds before the shown one, the newest first."""
     token, stage = scene.inspected, scene.held
     if token is not None:
         state, end = scene.known, _place_of(scene.known, token)
@@ -47,18 +47,18 @@ def earlier(scene: Scene, most: int) -> list[Round]:
 
 
 def round_number(state: RunState, token: Token) -> int:
-    """Rounds of the watched method until a token was there, its own included."""
+    """Number of the round, from 1, that brought a token of the watched method."""
     return _place_of(state, token) + 1
 
 
 def round_of(state: RunState, token: Token) -> Round | None:
-    """The round that a token came out of."""
+    """The round that brought a token."""
     place = _place_of(state, token)
     return with_origins(state.run, state.lane.past[place]) if place >= 0 else None
 
 
 def _place_of(state: RunState, token: Token) -> int:
-    """The place of a token's round, -1 for none; a recording may number its rounds as it likes."""
+    """Index of a token's round, -1 for none; rounds of a recording may have any numbers."""
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
     if place == len(past) or past[place].round != token.round:
@@ -67,7 +67,7 @@ def _place_of(state: RunState, token: Token) -> int:
 
 
 def bonus_of(scene: Scene, event: Round) -> Token | None:
-    """The token that the target itself added to a round, if it is text already."""
+    """The target's own token after the accepted path of a round; None until it is committed."""
     stage = scene.held
     if stage is not None and stage.name != "committed":
         return None
@@ -80,17 +80,17 @@ def bonus_of(scene: Scene, event: Round) -> Token | None:
 
 
 def path_logprobs(event: Round) -> list[float]:
-    """Log-probability of the path to each node, as the draft saw it; never above its parent's."""
-    found = [min(0.0, logprob) for logprob in event.logprobs]
-    for node in range(1, len(found)):
-        found[node] += found[event.parents[node]]
-    return found
+    """The draft's log-probability of the path to each node; never above its parent's."""
+    logprobs = [min(0.0, logprob) for logprob in event.logprobs]
+    for node in range(1, len(logprobs)):
+        logprobs[node] += logprobs[event.parents[node]]
+    return logprobs
 
 
 def ranked(event: Round, paths: Sequence[float]) -> list[int]:
-    """The nodes in the order in which they are shown where there is not room for all: each after its parent.
+    """Nodes by priority, for panels without room for all: each after its parent.
 
-    The root and the accepted path come first, then what else was guessed along it, then the most probable.
+    The root and the accepted path come first, then the other children along it, then the most probable nodes.
     """
     path = dict.fromkeys((0, *event.accepted))
     rest = (node for node in range(len(paths)) if node not in path)
@@ -98,7 +98,7 @@ def ranked(event: Round, paths: Sequence[float]) -> list[int]:
 
 
 def before(scene: Scene, event: Round) -> Sequence[int]:
-    """The newest tokens of the text that a round continues, those of the prompt included."""
+    """The newest tokens before a round, those of the prompt included."""
     state = scene.state
     tally, prompt = state.race.tallies.get(event.method), state.run.prompt_tokens if state.run else []
     written = tally.tokens[max(0, event.position - FARTHEST) : event.position] if tally else ()
@@ -107,47 +107,47 @@ def before(scene: Scene, event: Round) -> Sequence[int]:
 
 def path_to(event: Round, node: int) -> list[int]:
     """The nodes from the root to a node, both included."""
-    found = list[int]()
+    path = list[int]()
     while node >= 0:
-        found.append(node)
+        path.append(node)
         node = event.parents[node]
-    return found[::-1]
+    return path[::-1]
 
 
 def is_drawn(event: Round) -> bool:
-    """Whether the tree was drawn from the draft, as `delayed` draws it, and not chosen by its probabilities."""
+    """Whether the tree was sampled from the draft, as `delayed` does, and not chosen by its probabilities."""
     return event.shape is not None or bool(event.drawn)
 
 
 def times_drawn(event: Round, node: int) -> int | None:
-    """How often a node of a drawn tree was drawn; None where a recording does not tell."""
+    """How often a node of a sampled tree was drawn; None where a recording does not tell."""
     return event.drawn[node] if node < len(event.drawn) else None
 
 
 def kept_chance(event: Round, node: int) -> float | None:
-    """The chance that the verifier accepts a node of a drawn tree, given the tree; None where that is not told."""
+    """Probability that the verifier accepts a node of a sampled tree, given the tree; None where not recorded."""
     reach = event.verification.reach if event.verification else []
     return share(reach[node], 1.0) if node < len(reach) else None
 
 
 def draws_after(event: Round, depth: int) -> Draws | None:
-    """The draws between which the verifier chose at a depth of the accepted path, from 0; None where there are none."""
+    """The verifier's draws at a depth, from 0, of the accepted path; None where there are none."""
     path = event.verification.path if event.verification else []
     return path[depth] if depth < len(path) else None
 
 
 def is_drafted(event: Round, node: int) -> bool:
-    """Whether the node is a guess: the root is the last committed token, unless the method drafts that too."""
+    """Whether the node is drafted: the root is the last committed token, unless the method drafts it too."""
     return node > 0 or root_is_drafted(event.method)
 
 
 def looked_up(event: Round, node: int) -> bool:
-    """Whether the node is a guess of the text's own past."""
+    """Whether the node was looked up in the text before."""
     return bool(event.origins) and event.origins[node] == "lookup"
 
 
 def mark(event: Round, node: int) -> str:
-    """What stands before a guess: whether it was accepted, and whether it was looked up; nothing before others."""
+    """Mark before a drafted node: accepted or not, looked up or not; empty for other nodes."""
     if not is_drafted(event, node):
         return ""
     accepted, rejected = ("◆", "◇") if looked_up(event, node) else ("●", "○")
@@ -155,12 +155,12 @@ def mark(event: Round, node: int) -> str:
 
 
 def probability(logprob: float) -> float:
-    """The probability, whatever a recording claims."""
+    """Probability of a log-probability, clipped to 0 to 1; recordings may hold any numbers."""
     return math.exp(min(0.0, logprob))
 
 
 def piece_text(piece: str) -> str:
-    """A token's text for a narrow column: blanks made visible, a dash before what continues a word."""
+    """A token's text for a narrow column: blanks made visible, a dash before the continuation of a word."""
     visible = piece.replace("\n", "⏎").replace("\u240a", "⏎")
     if not visible.strip(" "):
         return "␣" * len(visible) or "∅"

@@ -1,5 +1,5 @@
-"""Whether sampled text keeps to the target's probabilities, whether drawn trees bring what was expected of them, and
-how much a better verifier could still bring.
+"""Whether sampled text follows the target's probabilities and sampled trees bring the expected tokens, and the most
+that another verifier could bring.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from dynatui.render.wrap import wrapped
 from dynatui.state.run_state import RunState
 
 _AIRY = 10
-"""Rows from which on each sum has one of its own."""
+"""Rows from which each sum has its own row."""
 _NAME = 16
 _BEFORE_BAR = 46
 _LEAST_BAR, _LONGEST_BAR = 10, 24
@@ -52,7 +52,7 @@ _DEPTHS = (
 
 
 def sampling(scene: Scene, width: int, height: int) -> Rows:
-    """The losslessness light with what it goes by; of drawn trees, what was expected of them, and each depth."""
+    """The losslessness light with its sums; for sampled trees, the expected tokens and a row for each depth."""
     size = width, height
     inner, room = inside(size)
     lane = scene.state.lane
@@ -70,14 +70,14 @@ def sampling(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _explained(wordings: tuple[str, ...], width: int, room: int) -> Rows:
-    """The first of the wordings for which there is room, under a blank row if that fits too."""
+    """The first wording that fits, under a blank row if that fits too."""
     told = (wrapped(((words, "dim"),), width) for words in wordings)
     rows = next((rows for rows in told if len(rows) <= room), [])
     return [(), *rows] if rows and len(rows) < room else rows
 
 
 def light_words(state: RunState) -> tuple[Row, ...]:
-    """The light for the first line; nothing before a sampled token."""
+    """The light for the first line; empty before the first sampled token."""
     evidence = state.lane.evidence
     if evidence.surprise.count == 0:
         return ()
@@ -85,7 +85,7 @@ def light_words(state: RunState) -> tuple[Row, ...]:
 
 
 def _nothing(scene: Scene) -> str:
-    """Why there is no light."""
+    """The reason why there is no light."""
     state = scene.state
     if state.lane.newest is None:
         return "a light that tells whether sampled text keeps to the target's probabilities, once there is text"
@@ -110,7 +110,7 @@ def _lit(evidence: Evidence, width: int) -> Row:
 
 
 def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
-    """The sums behind the light, and the tokens that trees were expected to bring."""
+    """The sums behind the light, and the expected tokens of trees."""
     surprise, top1, prediction = evidence.surprise, evidence.top1, evidence.prediction
     rows: Rows = []
     if airy:
@@ -128,18 +128,18 @@ def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
 
 
 def _way(mean: float, unit: str) -> tuple[str, ...]:
-    """How far a mean is off, and in which way, in wordings."""
+    """Deviation of a mean and its direction, in wordings."""
     told = f"{short(abs(mean))} {unit} {'more' if mean > 0 else 'less'}"
     return f"{told} than the target's probabilities say", f"{told} than expected", told
 
 
-def _sum(name: str, found: Deviation, told: tuple[str, ...], width: int) -> Row:
-    row: Row = (*_z(f"{name:<{_NAME}}", found), ("   ", "plain"))
+def _sum(name: str, deviation: Deviation, told: tuple[str, ...], width: int) -> Row:
+    row: Row = (*_z(f"{name:<{_NAME}}", deviation), ("   ", "plain"))
     return (*row, (best(max(0, width - width_of(row)), *told), "dim"))
 
 
-def _z(name: str, found: Deviation) -> Row:
-    z = found.z
+def _z(name: str, deviation: Deviation) -> Row:
+    z = deviation.z
     if z is None:
         return ((name, "plain"), ("z -   ", "dim"))
     ink = INKS[colour(z)]
@@ -149,12 +149,12 @@ def _z(name: str, found: Deviation) -> Row:
     )
 
 
-def _mean(found: Deviation) -> float:
-    return found.total / found.count if found.count else 0.0
+def _mean(deviation: Deviation) -> float:
+    return deviation.total / deviation.count if deviation.count else 0.0
 
 
 def _depths(levels: tuple[AtDepth, ...], last_turn: int, width: int, room: int) -> Rows:
-    """A row for each depth of drawn trees, as many as there is room for."""
+    """A row for each depth of sampled trees, as many as fit."""
     if room < 2:
         return []
     length = min(_LONGEST_BAR, width - _BEFORE_BAR - 2)

@@ -1,4 +1,4 @@
-"""Everything that the panels are drawn from, in one value: a picture is a function of it and of a size."""
+"""The input of all panels in one value: a picture is a function of a scene and a size."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, Keymap, Mode, PanelName
 from dynatui.number_format import nth
-from dynatui.session import Symbols
+from dynatui.session import SYMBOLS, Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import RunState
 from dynatui.state.session_log import Results
@@ -18,87 +18,87 @@ from dynatui.state.timeline import Place
 from dynatui.state.tokens import Token
 
 Heat: TypeAlias = Literal["origin", "probability", "round", "time"]
-"""What the text's inks stand for."""
+"""The meaning of the text's colours."""
 HEATS: tuple[Heat, ...] = get_args(Heat)
 LEAST_TOP = 4.0
-"""Tokens a round that every scale reaches."""
+"""Least upper end of a scale of tokens a round."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What the axes of a run's charts reach; two runs side by side share the larger of both."""
+    """Upper ends of the axes of a run's charts; two runs side by side share the larger."""
 
     tokens: int
-    """Of the text."""
+    """Most tokens of the text."""
     deepest: float
-    """Levels of a tree."""
+    """Most levels of a tree."""
     newest: int = 0
-    """Tokens that the text has so far: a window that rolls ends there."""
+    """Tokens of the text so far, where a moving window ends."""
 
     @property
     def top(self) -> float:
-        """Tokens a round."""
+        """Upper end of the scale of tokens a round."""
         return max(LEAST_TOP, self.deepest + 1)
 
     def joined(self, other: "Scale") -> "Scale":
-        """Axes that hold both."""
+        """The larger ends of both."""
         return Scale(max(self.tokens, other.tokens), max(self.deepest, other.deepest), max(self.newest, other.newest))
 
 
 @dataclass(frozen=True)
 class Meters:
-    """What the screen itself costs."""
+    """The cost of the screen itself."""
 
     fps: float = 0.0
-    """Frames a second that the terminal keeps up with."""
+    """Frames a second that the terminal can take."""
     slow_line: bool = False
-    """Whether frames were left out because the terminal does not keep up."""
+    """Whether frames were skipped for a slow terminal."""
     ui_share: float | None = None
-    """Share of one core that the screen takes."""
+    """CPU time of the screen as a share of one core."""
     bytes_per_s: float | None = None
-    """Written to the terminal."""
+    """Bytes written to the terminal a second."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What is known about the work, and how the user looks at it."""
+    """State of the run, and the user's view of it."""
 
     state: RunState = field(default_factory=RunState)
     whole: RunState | None = None
-    """All that is known of the run, where that is more than what is shown of it."""
+    """The newest state of the run; None: `state` is the newest."""
     panel: PanelName = "text"
     maximised: bool = False
     mode: Mode = "watch"
     heat: Heat = "origin"
     mask: bool = False
-    """Whether the tree is drawn as the matrix of who sees whom."""
+    """Whether the tree is drawn as its attention mask."""
     cursor: int | None = None
-    """Index into the tokens of all that is known, while the text is inspected."""
+    """Index into the tokens of the newest state, while the text is inspected."""
     query: str = ""
-    """What was searched for, while its hits are shown."""
+    """The search words, while hits are shown."""
     hits: tuple[range, ...] = ()
-    """Where it stands: places in these tokens."""
+    """Hits: ranges of these tokens."""
     log_end: int = 0
-    """Lines of the log that are below what is shown of it."""
+    """Lines of the log below the shown ones."""
     openings: Sequence[str] = ()
-    """How each prompt begins, cleaned, from the first on, as far as that is known; filled where prompts are listed."""
+    """Beginning of each prompt, cleaned, from the first on, as far as known; filled while prompts are listed."""
     chosen_prompt: int | None = None
-    """Number of the prompt that the cursor of the list is on; None: it follows the one that is shown."""
+    """Number of the prompt under the list's cursor; None: the shown prompt."""
     prompt_filter: str = ""
-    """Words that the listed prompts begin with or hold near their beginning; empty: all are listed."""
+    """Words that the beginnings of the listed prompts contain; empty: all are listed."""
     symbols: Symbols = "braille"
     keys: Keymap = field(default=KEYMAP, repr=False)
     waited_s: float = 0.0
-    """Since the start, while there is no run to show."""
+    """Seconds since the start, while there is no run to show."""
     speed: float = 1.0
     frozen: bool = False
     paused: bool = False
     recording: bool = False
     replaying: bool = False
     following: bool = False
-    """Whether another process writes what is shown."""
+    """Whether the recording is still being written by another process."""
     wanted: Mapping[KnobName, float] = field(default_factory=dict)
-    """Knobs that were turned and are not in force yet."""
+    """Turned knobs that are not in force yet, with their next values."""
     slider: KnobName = "tau_h"
     """The chosen slider in the drawer."""
     typed: str = ""
@@ -106,36 +106,41 @@ class Scene:
     meters: Meters = field(default_factory=Meters)
     results: Results = field(default_factory=dict)
     stage: Stage | None = None
-    """Where in a round decoding is held, while it is stepped."""
+    """The stage of a round at which decoding is held, while it is stepped."""
     touring: bool = False
     """Whether one of the first rounds is shown slowly, and any key goes on."""
     broke: str = ""
     """Why decoding paused by itself; cleaned."""
     pinned: Pin | None = None
     scale: Scale | None = None
-    """Axes that are settled for all charts; None: those of the watched method."""
+    """Axes of all charts; None: those of the watched method."""
     whatif: WhatIf | None = None
-    """What other knobs would have done, when that is shown."""
+    """Estimates for other knobs, while they are shown."""
     gpus: Mapping[int, GpuLoad] = field(default_factory=dict)
-    """How busy each device is, by its number, where it says so."""
+    """Load of each GPU that reports it, by device number."""
     note: str = ""
-    """What the last key did, where nothing else shows it; cleaned."""
+    """Result of the last key, where nothing else shows it; cleaned."""
+
+    @property
+    def next_symbols(self) -> Symbols:
+        """The next set of symbols."""
+        return SYMBOLS[(SYMBOLS.index(self.symbols) + 1) % len(SYMBOLS)]
 
     @property
     def held(self) -> Stage | None:
-        """The stage in the middle of a round at which decoding is held and which is shown."""
+        """The shown stage at which decoding is held; None where a token is inspected."""
         return self.stage if self.inspected is None else None
 
     @property
     def number(self) -> int | None:
-        """The round that the picture is of, counted from 1; None before the first."""
+        """Number of the shown round, from 1; None before the first."""
         if self.held is not None:
             return nth(self.held.event.round)
         return self.place.round or None
 
     @property
     def known(self) -> RunState:
-        """All that is known of the run, beyond the place that is shown too."""
+        """The newest state of the run, beyond the shown round."""
         return self.state if self.whole is None else self.whole
 
     @property

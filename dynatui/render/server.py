@@ -1,11 +1,11 @@
-"""A server that is watched: who it is and whether it answers, its figures as cards, curves and bars, and totals.
+"""Panels of a watched server: its name and state, figures as cards, curves and bars, and totals.
 
 Pure functions from its state to rows. A figure that the server does not tell is a dash; a time without answers is a gap
 in every curve. Foreign text passes `clean_line` here.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from statistics import fmean
@@ -15,7 +15,7 @@ from decoder.append_only import SharedList
 from dynatui.attach.events import Figures, Gap
 from dynatui.clean import clean_line
 from dynatui.number_format import count, percent, short
-from dynatui.render.chart import Axis, Line, chart
+from dynatui.render.chart import Axis, Line, chart, legend
 from dynatui.render.ink import (
     Ink,
     Row,
@@ -37,14 +37,14 @@ from dynatui.state.lane import Curve
 from dynatui.state.server_state import ServerState, remark
 
 WINDOW = 300
-"""Polls that the curves show."""
+"""Polls in the window of the curves."""
 _LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
-"""Tokens a round and tokens a second that the scales reach at least."""
+"""Least upper ends of the scales: tokens a round, tokens a second."""
 _LONGEST_BAR, _LONGEST_NAME = 40, 64
 _CARD_ROWS = 3
 _TOTAL_NAME = len("generated tokens")
 _STAGES = (1, 2, 5)
-"""What the window of the curves holds, in fifths: a session that is young is seen too, and seldom drawn anew."""
+"""Sizes of the window, in fifths of the largest: small for a young session, and seldom changed."""
 
 Figure: TypeAlias = Callable[[Figures], float | None]
 Size: TypeAlias = tuple[int, int]
@@ -53,7 +53,7 @@ Size: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class Look:
-    """How a user looks at a server."""
+    """The user's view of a server."""
 
     paused: bool = False
     recording: bool = False
@@ -65,7 +65,7 @@ class Look:
 @dataclass(frozen=True)
 class _Card:
     titles: tuple[str, ...]
-    """Wordings, the longest first."""
+    """Titles, the longest first."""
     figure: Figure
     digits: int = 2
 
@@ -80,7 +80,7 @@ _CARDS = (
 
 
 def status(state: ServerState, look: Look, width: int) -> Row:
-    """The state, what the server is, its models and its URL; what stands last gives way first."""
+    """State, kind of server, models, URL; the last are left out first."""
     return fitting([*_head(state, look), *_names(state)], width)
 
 
@@ -92,7 +92,7 @@ def _head(state: ServerState, look: Look) -> list[Row]:
 
 
 def _names(state: ServerState) -> list[Row]:
-    """The models and the URL, as far as names go."""
+    """The models and the URL, cut to the longest name."""
     server, opening = state.server, state.opening
     url = server.url if server else opening.url if opening else ""
     named: tuple[tuple[str, Ink], ...] = ((", ".join(server.models) if server else "", "plain"), (url, "dim"))
@@ -114,7 +114,7 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
 
 
 def note(state: ServerState, look: Look, size: Size) -> Rows:
-    """Why nothing comes, that drafts are wasted, what to know of figures, or what the first line has no room for."""
+    """Reason for a gap, warning of wasted drafts, remark on figures, or names without room in the first line."""
     (width, height), names = size, _names(state)
     room, (said, ink) = max(1, width - 2), _said(state)
     fits = width_of(joined([*_head(state, look), *names], ())) <= width
@@ -124,7 +124,7 @@ def note(state: ServerState, look: Look, size: Size) -> Rows:
 
 
 def _said(state: ServerState) -> tuple[tuple[str, ...], Ink]:
-    """What there is to say, in wordings from the longest to the shortest."""
+    """The message, in wordings, the longest first."""
     if state.wasted is not None and state.gap is None:
         return wasted(state.wasted, state.t), "bad"
     text = clean_line(remark(state))
@@ -132,7 +132,7 @@ def _said(state: ServerState) -> tuple[tuple[str, ...], Ink]:
 
 
 def cards(state: ServerState, width: int, height: int) -> Rows:
-    """The figures of the last interval over those of the session, side by side; the former alone on a single line."""
+    """Figures of the last interval above those of the session; on a single line, those of the interval alone."""
     reading = None if state.gap else state.reading
     now = [_written(card, reading.interval if reading else None) for card in _CARDS]
     if height < _CARD_ROWS:
@@ -164,8 +164,7 @@ def lengths(state: ServerState, look: Look, size: Size) -> Rows:
     length, rate = (series(state, card.figure) for card in _CARDS[:2])
     left = Line(length, 1.0, _top(_finite(length), _LEAST_LENGTH), "first")
     right = Line(rate, 0.0, 1.0, "second", "dotted")
-    title: Row = (("L-bar", "title"), (" ━━", "first"), ("  acceptance", "title"), (" ┅┅", "second"))
-    return frame(title, chart(left, right, (), _axis(state), inside(size), look.symbols), size)
+    return _curves(state, look, size, {"L-bar": left, "acceptance": right})
 
 
 def speeds(state: ServerState, look: Look, size: Size) -> Rows:
@@ -174,12 +173,17 @@ def speeds(state: ServerState, look: Look, size: Size) -> Rows:
     top = _top([*_finite(generated), *_finite(accepted)], _LEAST_SPEED)
     left = Line(generated, 0.0, top, "first", digits=0)
     right = Line(accepted, 0.0, top, "second", "dotted", digits=0)
-    title: Row = (("tokens/s", "title"), (" ━━", "first"), ("  accepted/s", "title"), (" ┅┅", "second"))
+    return _curves(state, look, size, {"tokens/s": left, "accepted/s": right})
+
+
+def _curves(state: ServerState, look: Look, size: Size, lines: Mapping[str, Line]) -> Rows:
+    left, right = lines.values()
+    title = legend((left, right), tuple(lines))
     return frame(title, chart(left, right, (), _axis(state), inside(size), look.symbols), size)
 
 
 def series(state: ServerState, figure: Figure) -> Curve:
-    """A figure by the second in which its interval ended, the mean of several; no number where it is not known."""
+    """A figure by the second in which its interval ended, the mean of several; NaN where unknown."""
     seconds = dict[int, list[float]]()
     for poll in state.past[-WINDOW:]:
         value = None if isinstance(poll, Gap) else figure(poll.interval)
@@ -188,7 +192,7 @@ def series(state: ServerState, figure: Figure) -> Curve:
 
 
 def _axis(state: ServerState) -> Axis:
-    """The window of time: it grows, and when it is full it moves by a tenth of itself: most readings redraw little."""
+    """The window of time: it grows, then moves by a tenth of its size, so that most readings redraw little."""
     fifth = round(WINDOW * (state.opening.interval_s if state.opening else 1.0)) // 5
     span = max(10, next((stage * fifth for stage in _STAGES if state.t <= stage * fifth), fifth * _STAGES[-1]))
     step = span // 10
@@ -200,14 +204,14 @@ def _finite(curve: Curve) -> list[float]:
 
 
 def _top(values: Sequence[float], least: float) -> float:
-    """The end of a scale: the next of 1, 2, 5 times a power of ten, so that it seldom moves."""
+    """Upper end of a scale: the next round number, so that it seldom changes."""
     most = max((least, *values))
     power = 10.0 ** math.floor(math.log10(most))
     return next(step * power for step in (1, 2, 4, 5, 10) if step * power >= most)
 
 
 def positions(state: ServerState, size: Size) -> Rows:
-    """A bar for each place of the draft: the share of rounds in which the token there was accepted."""
+    """Acceptance by position: for each position of the draft, the share of rounds that accepted its token, as a bar."""
     title: Row = (("Acceptance by position", "title"), (" ─ share of rounds", "dim"))
     width, room = inside(size)
     reading = state.reading
@@ -238,7 +242,7 @@ def _position(number: int, share: float | None, now: float | None, length: int) 
 
 
 def totals(state: ServerState, size: Size) -> Rows:
-    """What was counted since the server is watched, and in the last interval; how long, with which gaps."""
+    """Counts of the session and of the last interval; duration and gaps."""
     reading = state.reading
     both = (reading.session, reading.interval) if reading else (None, None)
     counted: tuple[tuple[str, Figure], ...] = (

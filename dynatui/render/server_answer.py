@@ -1,6 +1,7 @@
-"""What a watched server has answered to a request of ours: its rounds as columns, their sums and the text.
+"""Answer of a watched server to our request: its rounds as columns, their sums and the text.
 
-What the server does not tell is left out, and why there are no rounds is said. Foreign text passes `clean_line` here.
+Figures that the server does not tell are left out; without rounds, the reason is named. Foreign text
+passes `clean_line` here.
 """
 
 from dynatui.attach.events import Answer
@@ -19,50 +20,50 @@ _TITLE: Row = (
 
 
 def answer(state: ServerState, size: Size) -> Rows:
-    """What a request of ours has brought: its rounds, a column each as high as its share of accepted tokens."""
-    found, room = state.answer, inside(size)[1]
+    """The answer to our request: a column for each round, its height the share of accepted tokens."""
+    answered, room = state.answer, inside(size)[1]
     width = max(1, inside(size)[0])
-    if found is None:
+    if answered is None:
         return frame(_TITLE[:1], _waiting(state, width), size)
-    if found.error:
-        return frame(_TITLE[:1], wrapped([(clean_line(found.error), "warn")], width), size)
-    told = wrapped([(_summary(found), "strong")], width)
-    columns = _rounds(found, width)
+    if answered.error:
+        return frame(_TITLE[:1], wrapped([(clean_line(answered.error), "warn")], width), size)
+    told = wrapped([(_summary(answered), "strong")], width)
+    columns = _rounds(answered, width)
     title, rounds = (_TITLE, columns) if columns else (_TITLE[:1], wrapped([(_not_told(state), "dim")], width))
-    text = wrapped([(clean_line(found.text), "plain")], width)
+    text = wrapped([(clean_line(answered.text), "plain")], width)
     return frame(title, [*told, *rounds[: max(1, room - len(told) - 1)], *text][: max(0, room)], size)
 
 
 def _waiting(state: ServerState, width: int) -> Rows:
-    """What was asked, and for how long there is no answer to it."""
+    """The unanswered request, and the seconds since then."""
     if state.asked is None:
         return []
     told = wrapped([(f"no answer for {time_text(state.t - state.asked.t)} to:", "strong")], width)
     return [*told, *wrapped([(clean_line(state.asked.prompt), "dim")], width)]
 
 
-def _summary(found: Answer) -> str:
-    """What is known of it."""
+def _summary(answered: Answer) -> str:
+    """Figures of the answer in one sentence."""
     told = (
-        (found.rounds, f"{count(found.rounds)} rounds"),
-        (found.tokens_per_round, f"L-bar {short(found.tokens_per_round)}"),
-        (found.acceptance_rate, f"{percent(found.acceptance_rate)} accepted"),
-        (found.seconds, f"{count(found.generated)} tokens in {short(found.seconds, 1)} s"),
+        (answered.rounds, f"{count(answered.rounds)} rounds"),
+        (answered.tokens_per_round, f"L-bar {short(answered.tokens_per_round)}"),
+        (answered.acceptance_rate, f"{percent(answered.acceptance_rate)} accepted"),
+        (answered.seconds, f"{count(answered.generated)} tokens in {short(answered.seconds, 1)} s"),
     )
     return ", ".join(text for figure, text in told if figure is not None)
 
 
 def _not_told(state: ServerState) -> str:
-    """Why there are no rounds to be drawn."""
+    """The reason why there are no rounds to draw."""
     if state.kind is not None and state.kind.name == "vllm":
         return "vLLM tells each round where it is started with --per-request-spec-decode-metrics detailed"
     return f"{state.kind.title if state.kind else 'the server'} does not tell rounds one by one"
 
 
-def _rounds(found: Answer, width: int) -> Rows:
-    most = max((1, *found.drafted_by_round))
+def _rounds(answered: Answer, width: int) -> Rows:
+    most = max((1, *answered.drafted_by_round))
     cells: list[Span] = [
         (trend([accepted], 1, 0.0, most) if accepted else "·", "accepted" if accepted == drafted else "bar")
-        for accepted, drafted in zip(found.accepted_by_round, found.drafted_by_round, strict=True)
+        for accepted, drafted in zip(answered.accepted_by_round, answered.drafted_by_round, strict=True)
     ]
     return [merged(cells[start : start + width]) for start in range(0, len(cells), width)]

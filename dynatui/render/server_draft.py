@@ -1,4 +1,4 @@
-"""How a watched server drafts at the moment, where it tells that and not what was accepted at each place."""
+"""The present drafting of a watched server, for servers that report it instead of acceptance by position."""
 
 from dynatui.attach.events import Drafting
 from dynatui.number_format import count, short
@@ -11,14 +11,14 @@ _LONGEST_NAME, _LONGEST_VALUE = 32, 10
 _WITH_OWN = "the target's own token is counted in all but the steps; acceptance by position is not told"
 
 
-def drafting(found: Drafting, size: Size) -> Rows:
-    """Steps and tokens of a round, and where not all tokens are verified, how many are and what all would bring."""
+def drafting(drafts: Drafting, size: Size) -> Rows:
+    """Steps and tokens of a round; where only some tokens are verified, their number and the length for all."""
     width = max(1, inside(size)[0])
     told = (
-        (found.steps, count(found.steps), ("steps of the draft in a round", "steps")),
-        (found.draft_tokens, count(found.draft_tokens), ("tokens that a round may verify", "tokens")),
-        (found.cap_length, short(found.cap_length), ("tokens that it verifies, mean", "verified")),
-        (found.block_accept_length, short(found.block_accept_length), ("acceptance length if all were", "uncapped")),
+        (drafts.steps, count(drafts.steps), ("steps of the draft in a round", "steps")),
+        (drafts.draft_tokens, count(drafts.draft_tokens), ("tokens that a round may verify", "tokens")),
+        (drafts.cap_length, short(drafts.cap_length), ("tokens that it verifies, mean", "verified")),
+        (drafts.block_accept_length, short(drafts.block_accept_length), ("acceptance length if all were", "uncapped")),
     )
     room = max(1, min(_LONGEST_NAME, width - _LONGEST_VALUE))
     rows: Rows = [

@@ -1,4 +1,4 @@
-"""What is said of a server in a sentence: that its drafts are wasted, what came of a session that is over, and times.
+"""Sentences on a server: the warning of wasted drafts, the summary of a session, durations.
 
 Foreign text passes `clean_line` here. Knows no panel.
 """
@@ -9,13 +9,14 @@ from dynatui.number_format import count, percent, short
 from dynatui.state.server_state import ServerState
 
 
-def wasted(found: Wasted, t: float) -> tuple[str, ...]:
-    """That drafts are wasted, since when, and what follows: wordings, the longest first.
+def wasted(waste: Wasted, t: float) -> tuple[str, ...]:
+    """The warning of wasted drafts, with its duration and the bound on the gain: wordings, the longest first.
 
-    A round takes at least the time of a plain pass, so tokens a round bound the gain; what drafting costs is not known.
+    A round takes at least the time of a plain pass, so the speed-up is at most tokens a round; the cost of drafting is
+    unknown.
     """
-    lasting, share, length = time_text(t - found.since), percent(found.acceptance_rate), short(found.tokens_per_round)
-    of_drafted = f"{share} of {count(found.drafted)} drafted tokens accepted"
+    lasting, share, length = time_text(t - waste.since), percent(waste.acceptance_rate), short(waste.tokens_per_round)
+    of_drafted = f"{share} of {count(waste.drafted)} drafted tokens accepted"
     bound = f"{length} tokens a round, so at most {length} times as fast as without drafts, if they cost nothing"
     return (
         f"drafts wasted for {lasting}: {of_drafted}, {bound}; likely slower",
@@ -27,18 +28,18 @@ def wasted(found: Wasted, t: float) -> tuple[str, ...]:
 
 
 def summary(state: ServerState) -> str:
-    """What there is to say of a session that is over, in a line; nothing where no page was read."""
+    """Summary of an ended session in one line; empty where no page was read."""
     if state.reading is None or state.server is None:
         return ""
-    found, title = state.reading.session, state.kind.title if state.kind else state.server.kind
-    figures = f"L-bar {short(found.tokens_per_round)}, acceptance rate {short(found.acceptance_rate)}"
-    speed = f"{short(found.tokens_per_second, 1)} tokens/s"
+    session, title = state.reading.session, state.kind.title if state.kind else state.server.kind
+    figures = f"L-bar {short(session.tokens_per_round)}, acceptance rate {short(session.acceptance_rate)}"
+    speed = f"{short(session.tokens_per_second, 1)} tokens/s"
     alarm = f"; {wasted(state.wasted, state.t)[-3]}" if state.wasted else ""
     return clean_line(f"{title} at {state.server.url}, for {time_text(state.t)}: {figures}, {speed}{alarm}")
 
 
 def time_text(seconds: float) -> str:
-    """A time in its two largest units: 12 s, 3 min 4 s, 5 h 6 min."""
+    """A duration in its two largest units: 12 s, 3 min 4 s, 5 h 6 min."""
     whole = int(min(seconds, 1e9))
     if whole < 60:
         return f"{whole} s"

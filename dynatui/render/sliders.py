@@ -1,4 +1,4 @@
-"""The knobs that matter most as sliders, what limits trees, why history moves knobs, and what a turn has brought."""
+"""The most important knobs as sliders, the limit of trees, the reasons of history, the effect of a turn."""
 
 import math
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ _TAIL = 14
 """Cells of the switch for history at the right end."""
 _FIGURE = 6
 _LONG = 30
-"""Cells from which a slider says what it means."""
+"""Width from which a slider shows its meaning."""
 _SHORT = 18
-"""Cells from which it names its keys."""
+"""Width from which a slider shows its keys."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Track:
     high: float
 
     def cell(self, value: float) -> int:
-        """The cell, counted from the track's first, that shows a value."""
+        """The cell of a value, counted from the first of the track."""
         return round(share(value - self.low, self.high - self.low) * (self.cells - 1))
 
     def asked(self, x: int, info: KnobInfo) -> float | None:
-        """The value, in whole steps of its knob, that a click at column `x` asks for; None beside the track."""
+        """The value under a click at column `x`, in whole steps of its knob; None beside the track."""
         if not self.x <= x < self.x + self.cells:
             return None
         exact = self.low + (self.high - self.low) * (x - self.x) / max(1, self.cells - 1)
@@ -48,7 +48,7 @@ class Track:
         return round(min(self.high, max(self.low, stepped)), KNOB_DIGITS)
 
     def drawn(self, value: float, *, wanted: float | None, start: float | None, ends: tuple[float, float]) -> Row:
-        """The value in force as ●, a pending one as ○, ┼ where the run began, and the bounds of the moment."""
+        """The track: ● value in force, ○ pending value, ┼ value at the start of the run, and the present bounds."""
         if self.cells < 1:
             return ()
         first, last = self.cell(ends[0]), self.cell(ends[1])
@@ -65,7 +65,7 @@ class Track:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a slider is in its row."""
+    """Position of a slider in its row."""
 
     knob: KnobInfo
     value: float
@@ -76,7 +76,7 @@ class _Place:
 
 
 def knobs(scene: Scene, width: int, height: int) -> Rows:
-    """Sliders in a row, history's reasoning and the comparison below; framed where there is height for it."""
+    """Sliders in a row, below them history's reasons and the comparison; in a frame where there is height."""
     framed, window = height > _BORDER, scene.state.lane.window
     inner, room = inside((width, height)) if framed else (width - 1, height)
     body = [_sliders(scene, inner), *notes(scene, inner, room - 1)]
@@ -88,10 +88,10 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
 
 
 def notes(scene: Scene, width: int, room: int) -> Rows:
-    """What history does, what verifies drawn trees, how A and B compare, what the last turn has brought.
+    """Lines on history, on the verifier of sampled trees, on A against B, and on the effect of the last turn.
 
-    Where there is no room for all, the first give way, unless history has moved a knob back; of the last two, the one
-    that the user asked for by hand stays longer.
+    Without room for all, the first are left out, unless history has changed a turned knob; of the last two, the one
+    that the user requested stays longer.
     """
     lane = scene.state.lane
     since_turn = [compared_line(scene.pinned, scene.state, width), consequence_line(scene, width)]
@@ -108,7 +108,7 @@ def notes(scene: Scene, width: int, room: int) -> Rows:
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
-    """The knob and the value that a click or a drag at a cell asks for: drawing the other way round."""
+    """Knob and value at a clicked cell; None elsewhere."""
     framed = height > _BORDER
     inner = inside((width, height))[0] if framed else width - 1
     left, top = (2, 1) if framed and inner < width - 1 else (0 if framed else 1, 0)
@@ -125,7 +125,7 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
 
 
 def knobs_title(scene: Scene, name: Row, keys: str, when: str, width: int) -> Row:
-    """Whose knobs these are, and what limits its trees; the words on how to turn them give way."""
+    """Title: the method of the knobs, the limit of its trees, and, with room, how to turn them."""
     how, limits = "as recorded" if scene.replaying or scene.following else keys, limited(scene.state.lane)
     wordings = [f" ─ {limit}{when} ─ {how}" for limit in limits[:1]] + [f" ─ {limit}" for limit in limits]
     return (*name, (best(width - width_of(name), *wordings, f" ─ {how}"), "dim"))
@@ -175,7 +175,7 @@ def _sliders(scene: Scene, width: int) -> Row:
 
 
 def _value(lane: LaneState, name: KnobName) -> float:
-    """The value in force: the exact one where rounds tell it."""
+    """The value in force; where rounds record it, theirs."""
     exact = getattr(lane.knobs, name, None) if lane.knobs is not None else None
     return float(lane.settings.get(name, 0.0) if exact is None else exact)
 
@@ -185,7 +185,7 @@ def _written(knob: KnobInfo, value: float) -> str:
 
 
 def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
-    """What history did last with the knobs and what it does now, each with its reason."""
+    """The last change by history and its present direction, each with the reason."""
     if lane.history is None:
         return ()
     if not lane.history:
@@ -205,7 +205,7 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
 
 
 def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
-    """History has moved what a hand has set, and the key that puts it back for good."""
+    """Message that history has changed a turned knob, with the key that holds the knob."""
     knob = info(change.name)
     own, now = written(knob, change.old), written(knob, change.new)
     what = f"history moves {knob.symbol} back: you set {own}, now {now}"
@@ -217,30 +217,32 @@ def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
 
 
 def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:
-    """What the pinned settings, A, and those in force, B, yield, with intervals."""
+    """Figures of the pinned settings, A, and of the present ones, B, with confidence intervals."""
     if pinned is None:
         return ()
     now = pinned.since(state)
-    found = compared(pinned.samples, now)
+    comparison = compared(pinned.samples, now)
     head: Row = (("A/B ", "title"),)
-    if found is None:
+    if comparison is None:
         a, b = len(pinned.samples), len(now)
         told = f"too few rounds yet: A has {a}, B has {b}; each needs {LEAST}"
         return (*head, (best(width - 4, told, f"too few rounds yet: {a}, {b} of {LEAST}"), "dim"))
-    clear = next((f"{LABELS[one.figure]}: {verdict(one)}" for one in found if one.clear), "no clear difference so far")
-    parts: list[Row] = [((f"  {sentence(one)}", "dim"),) for one in found]
+    clear = next(
+        (f"{LABELS[one.figure]}: {verdict(one)}" for one in comparison if one.clear), "no clear difference so far"
+    )
+    parts: list[Row] = [((f"  {sentence(one)}", "dim"),) for one in comparison]
     return fitting([(*head, (clear, "strong")), *parts, (("  95 % intervals", "dim"),)], width)
 
 
 def _last(lane: LaneState) -> Change | None:
-    """What history did last; of two knobs at once, the base depth."""
+    """The last change by history; of two knobs at once, that of the base depth."""
     own = [change for change in lane.changes if not change.by_user]
     newest = [change for change in own if change.round == own[-1].round]
     return next((change for change in newest if change.name == "d0"), own[-1] if own else None)
 
 
 def _now(lane: LaneState, width: int) -> Row:
-    """Where history is going."""
+    """The present direction of history."""
     mean, aim = lane.ruled_acceptance or 0.0, target(lane)
     verdict = sign(mean, aim)
     steps = {"=": "holds", ">": "D0 up, τh down", "<": "D0 down, τh up"}[verdict]

@@ -1,6 +1,6 @@
 """The first line (what runs, where, in which state), the tab line and the last line (keys).
 
-Each gives way part by part in a narrow terminal: what is dropped first has the highest rank.
+In a narrow terminal, parts of the highest ranks are left out first.
 """
 
 import math
@@ -13,7 +13,7 @@ from decoder.errors import shortened
 from decoder.events import arithmetic
 from decoder.session.steering import StageName
 from dynatui.clean import clean_line
-from dynatui.keymap import LEFT_OUT, PANELS, Key, PanelName
+from dynatui.keymap import FIRST_MODES, LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import short
 from dynatui.render.drawn import drawing_words
 from dynatui.render.gpu_words import gpu_wordings
@@ -28,7 +28,7 @@ _GAP: Row = (("  ", "plain"),)
 _ARROWS = str.maketrans({"←": "left", "→": "right", "↑": "up", "↓": "down"})
 _NARROW = 40
 _NEEDED = 2
-"""The rank of what must not be missed: the work's state, and whether it is recorded."""
+"""Up to this rank a part is always shown: the state of the run, and whether it is recorded."""
 _FEW = 4
 _HELD: dict[StageName, str] = {"drafted": "tree drafted", "verified": "tree verified", "committed": "path committed"}
 _SHORT: dict[PanelName, str] = {"whatif": "What if"}
@@ -36,17 +36,17 @@ _HINTS = (
     f"  press 1-{len(PANELS)} for more; at {least('full')} they stand side by side",
     f"  side by side at {least('full')}",
 )
-"""Where the other panels are, for terminals that show one at a time."""
+"""Hints to the other panels, for terminals that show one at a time."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Something for the first line."""
+    """One part of the first line."""
 
     rank: int
-    """The lowest stay longest."""
+    """The highest ranks are left out first."""
     wordings: tuple[Row, ...]
-    """The longest first."""
+    """Wordings, the longest first."""
     right: bool = False
 
 
@@ -57,7 +57,7 @@ def speed_text(speed: float) -> str:
 
 
 def activity(scene: Scene) -> Row:
-    """The state of the work in a few words, and the key that goes on."""
+    """State of the run in a few words, and the key to go on."""
     state = scene.state
     if state.failure:
         return (("ERROR", "bad"),)
@@ -75,7 +75,7 @@ def activity(scene: Scene) -> Row:
 
 
 def _held(scene: Scene) -> Row:
-    """Why what is shown stands still, if it does, and the key that goes on."""
+    """The reason why the picture stands still, and the key to go on; empty while it moves."""
     number, last = scene.number, scene.place.rounds
     steps: Row = ((f" {scene.keys.cap('step')} goes on", "dim"), (f", {scene.keys.cap('pause')} lets it run", "dim"))
     if scene.touring:
@@ -94,7 +94,7 @@ def _held(scene: Scene) -> Row:
 
 
 def status(scene: Scene, width: int, height: int) -> Rows:
-    """Program, state, prompt, badge at the left; models, device and costs at the right; else what matters most."""
+    """Program, state, prompt, badge at the left; models, device, costs at the right; or the essentials."""
     if width < _NARROW:
         return essentials(scene, width, height)
     parts = [*_left(scene), *_right(scene)]
@@ -107,8 +107,8 @@ def status(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _chosen(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
-    """What fits, in the order of the line: of the first in rank as much as leaves room for what must not be missed, of
-    the rest as many as possible, then in longer words.
+    """The parts that fit, in the order of the line: the first in rank in the longest wording that leaves room for the
+    needed ones, then as many others as possible, then longer wordings.
     """
     worded = dict[int, Row]()
     free = width + width_of(_GAP)
@@ -143,7 +143,7 @@ def _left(scene: Scene) -> Iterator[_Part]:
 
 
 def _right(scene: Scene) -> Iterator[_Part]:
-    """The models, where and how rounds are decoded, what the device does, and what the screen itself takes."""
+    """Models, device and arithmetic, sampling, load of the GPUs, and cost of the screen."""
     run, meters = scene.state.run, scene.meters
     if run is not None:
         long: Row = ((run.target, "strong"), (" ← drafted by ", "dim"), (run.draft, "strong"))
@@ -156,7 +156,7 @@ def _right(scene: Scene) -> Iterator[_Part]:
         if drawing := drawing_words(scene.state, scene.wanted):
             yield _at_right(3, "warn" if "→" in drawing[0] else "dim", *drawing)
     if run is not None and run.device.startswith("cuda") and run.path not in ("", "cuda graphs"):
-        # On a GPU anything but CUDA graphs of the fast families is slower than it might be.
+        # On a GPU, every path but CUDA graphs of the fast families is slower than need be.
         reason = (f"path: {run.path}, {run.path_reason}",) if run.path_reason else ()
         yield _at_right(5, "warn", *reason, f"path: {run.path}")
     if scene.gpus:
@@ -176,7 +176,7 @@ def _at_right(rank: int, ink: Ink, *wordings: str) -> _Part:
 
 
 def essentials(scene: Scene, width: int, _height: int) -> Rows:
-    """All that matters on one line, for terminals that have room for nothing else; at first what the last key did."""
+    """The essentials on one line, for the smallest terminals; after a key, its result."""
     if scene.note:
         return [fit(((scene.note, "strong"),), width)]
     state = scene.state
@@ -192,14 +192,14 @@ def essentials(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def tabs(scene: Scene, width: int, _height: int) -> Rows:
-    """Which panel is shown where they share one place, and how to see more of them at once."""
+    """The tabs of panels that share one place, and a hint how to see them side by side."""
     row = joined(_tabs(scene, width), ())
     hint = next((words for words in _HINTS if width_of(row) + len(words) <= width), "")
     return [fit((*row, (hint, "dim")), width)]
 
 
 def tab_at(scene: Scene, width: int, x: int) -> PanelName | None:
-    """The panel whose tab a click at a column meets."""
+    """The panel of a clicked tab."""
     end = 0
     for name, tab in zip(PANELS, _tabs(scene, width), strict=True):
         start, end = end, end + width_of(tab)
@@ -209,17 +209,17 @@ def tab_at(scene: Scene, width: int, x: int) -> PanelName | None:
 
 
 def named_at(row: Row, x: int) -> PanelName | None:
-    """The panel whose number and name, as titles write them ("6 what if"), stand at a column of a row."""
+    """The panel whose number and name ("6 what if") stand at a column of a title."""
     text = "".join(text for text, _ in row)
     for number, name in enumerate(PANELS, 1):
-        before, found, _ = text.partition(f" {number} {_SHORT.get(name, name).lower()}")
-        if found and 0 < x - cell_len(before) < cell_len(found):
+        before, label, _ = text.partition(f" {number} {_SHORT.get(name, name).lower()}")
+        if label and 0 < x - cell_len(before) < cell_len(label):
             return name
     return None
 
 
 def _tabs(scene: Scene, width: int) -> list[Row]:
-    """A tab a panel; in a narrow terminal without gaps, then the names of the others give way."""
+    """One tab for each panel; in a narrow terminal without gaps, then without the names of the other panels."""
     for before, after in ((" ", " "), ("", " "), ("", "")):
         named = [_tab(scene, name, before, after) for name in PANELS]
         if width_of(joined(named, ())) <= width:
@@ -240,28 +240,28 @@ def _tab(scene: Scene, name: PanelName, before: str, after: str) -> Row:
 
 
 def footer(scene: Scene, width: int, _height: int) -> Rows:
-    """The mode, what the last key did, and as many keys as fit, the most needed first."""
+    """The mode, the result of the last key, and as many keys as fit, the most needed first."""
     head: Row = ()
-    if scene.mode != "watch" or scene.maximised:
-        name = "expanded" if scene.mode == "watch" else scene.mode
+    if scene.mode not in FIRST_MODES or scene.maximised:
+        name = "expanded" if scene.mode in FIRST_MODES else scene.mode
         head = ((f" {name.upper()} ", "tab"), (f" {scene.keys.cap('back')} ", "key"), ("back ", "dim"))
     if scene.mode == "search":
         head = (*head, *_hit(scene))
     if scene.note:
         head = (*head, (f" {scene.note} ", "strong"))
-    known = [key for key in scene.keys.keys if scene.mode in key.modes and not (head and "back" in key.actions)]
+    known = [key for key in scene.keys.every if scene.mode in key.modes and not (head and "back" in key.actions)]
     return [fit((*head, *keys(known, width - width_of(head), in_words=scene.symbols == "ascii")), width)]
 
 
 def _hit(scene: Scene) -> Row:
-    """What was searched for, and which of its places the cursor is on."""
+    """The search words, and the number of the hit under the cursor."""
     number = next((place for place, hit in enumerate(scene.hits, 1) if scene.cursor in hit), None)
     where = f"{number} of {len(scene.hits)}" if number else f"{len(scene.hits)} found"
     return ((f' "{shortened(clean_line(scene.query))}" ', "strong"), (f"{where} ", "dim"))
 
 
 def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
-    """As many keys as fit, the most needed first; in words where there are no arrows to draw."""
+    """As many keys as fit, the most needed first; `in_words`: arrow keys by their names."""
     room, chosen = width, list[tuple[int, Row]]()
     ranked = [(place, key) for place, key in enumerate(table) if key.rank < LEFT_OUT and key.caps]
     for place, key in sorted(ranked, key=lambda item: item[1].rank):
@@ -274,9 +274,9 @@ def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
 
 
 def caps(key: Key, *, in_words: bool = False) -> str:
-    """The keys in as few cells as tell them: the first and last of many, one of those that do the same.
+    """The keys in few cells: first and last of many, and one of those with the same action.
 
-    In words where there are no arrows: `<` and `>` are keys themselves.
+    `in_words` names arrow keys: `<` and `>`, their ASCII signs, are keys themselves.
     """
     digits = [cap for cap in key.shown if cap.isdecimal()]
     if len(digits) > _FEW:

@@ -1,8 +1,8 @@
-"""The text, token by token: where each came from, how sure the draft was, what it cost, and the cursor among them.
+"""The text, token by token, coloured by origin, draft probability, round or time, with the cursor.
 
-The view jumps by a quarter of a page when it is full, so that most frames change one row. The panel remembers what it
-has wrapped and where it drew it, so that a click or an arrow key finds its token. Hot inks are for what a reader looks
-for: guesses that the draft gave little, tokens that took long.
+The view moves by a quarter of a page when it is full, so that most frames change one row. The panel remembers the
+wrapped lines and their rows, so that a click or an arrow key finds its token. Hot inks mark improbable guesses and slow
+tokens.
 """
 
 import math
@@ -24,9 +24,9 @@ from dynatui.state.run_state import Failure, RunState
 from dynatui.state.tokens import Origin, Token
 
 _PROMPT = -1
-"""Tag of what is no token; the text's other tags are places in the state's tokens."""
+"""Tag of the prompt; other tags are indices into the state's tokens."""
 _ROOM_FOR_PROMPT = 6
-"""Rows from which one may go to a reminder of the prompt."""
+"""Rows from which the first shows the prompt."""
 _PROMPT_SIGN = "prompt: "
 _CUT = "… panel 8 has all of it"
 HOT: tuple[Ink, ...] = ("heat1", "heat2", "heat3", "heat4", "heat5")
@@ -40,22 +40,22 @@ _DOT: Row = ((" · ", "dim"),)
 
 
 class TextPanel:
-    """Draws the text panel; remembers what it has wrapped already."""
+    """Draws the text panel; remembers the wrapped lines."""
 
     def __init__(self) -> None:
         self._flow = Flow[int](1)
         self._prompt = ""
         self._done: SharedList[Token] = SharedList()
         self._top = 0
-        """The first line that is shown."""
+        """The first shown line."""
         self._head = 0
-        """Rows above it that are not of the text."""
+        """Rows above the text."""
         self._size = (0, 0)
         self._height = 0
-        """Rows for the text; below stands a caption."""
+        """Rows for the text; a caption follows below."""
 
     def __call__(self, scene: Scene, width: int, height: int) -> Rows:
-        """The newest text that fits or the text at the cursor, or what is loading, or what failed."""
+        """The newest text that fits, or the text at the cursor; or the loading, or the error."""
         self._size = size = (width, height)
         inner, room = inside(size)
         state = scene.state
@@ -72,25 +72,25 @@ class TextPanel:
         return frame(legend(scene, width - 6), [*page, *told], size)
 
     def token_at(self, x: int, y: int) -> int | None:
-        """The token in a cell of the last drawing."""
+        """The token in a cell of the last picture."""
         inner, room = inside(self._size)
         left, top = (self._size[0] - inner) // 2, (self._size[1] - room) // 2
         line = self._top + y - top - self._head
         if not (0 <= x - left < inner and self._head <= y - top < self._height and line < len(self._flow.lines)):
             return None
-        found = _tag_at(self._flow.lines[line], x - left)
-        return found if found is not None and 0 <= found < len(self._done) else None
+        tag = _tag_at(self._flow.lines[line], x - left)
+        return tag if tag is not None and 0 <= tag < len(self._done) else None
 
     def moved(self, cursor: int, lines: int) -> int:
-        """The token above or below the cursor, as many lines away as there are."""
+        """The token `lines` below the cursor, or in the last line there."""
         home = _line_of(self._flow.lines, cursor)
         column = _column(self._flow.lines[home], cursor)
         step = -1 if lines > 0 else 1
         for line in range(max(0, min(home + lines, len(self._flow.lines) - 1)), home, step):
             tags = [tag for _, tag in self._flow.lines[line] if tag != _PROMPT]
             if tags:
-                found = _tag_at(self._flow.lines[line], column)
-                return tags[-1] if found is None else max(found, tags[0])
+                tag = _tag_at(self._flow.lines[line], column)
+                return tags[-1] if tag is None else max(tag, tags[0])
         return cursor
 
     def _page(self, scene: Scene, width: int, height: int) -> Rows:
@@ -103,12 +103,12 @@ class TextPanel:
         self._head = int(len(lines) > height >= _ROOM_FOR_PROMPT)
         height -= self._head
         self._scroll(home, height)
-        by_heat, found = inks(scene.heat, tokens), frozenset(chain.from_iterable(scene.hits))
+        by_heat, hits = inks(scene.heat, tokens), frozenset(chain.from_iterable(scene.hits))
 
         def ink_of(text: str, tag: int) -> Ink:
             if tag == cursor:
                 return "caret"
-            if tag in found:
+            if tag in hits:
                 return "hit"
             if is_gap(text) and (tag == _PROMPT or scene.heat != "round"):
                 return "plain"
@@ -135,7 +135,7 @@ class TextPanel:
         self._done = state.lane.tokens
 
     def _scroll(self, line: int, height: int) -> None:
-        """Moves the view only when the line is not in it."""
+        """Moves the view only where it does not contain the line."""
         lines = len(self._flow.lines)
         if lines <= height:
             self._top = 0
@@ -145,7 +145,7 @@ class TextPanel:
 
 
 def _line_of(lines: Sequence[Line[int]], token: int) -> int:
-    """The line in which the token is to be seen: its leading blank may have been left on the line before."""
+    """The line with the token's visible part: its leading blank may be on the line before."""
     first = bisect_left(lines, token, key=lambda line: line[-1][1] if line else token)
     for place in range(first, min(first + 2, len(lines))):
         if any(tag == token and text.strip() for text, tag in lines[place]):
@@ -154,13 +154,13 @@ def _line_of(lines: Sequence[Line[int]], token: int) -> int:
 
 
 def _column(line: Line[int], token: int) -> int:
-    """Where in its line the token begins."""
+    """First column of the token in its line."""
     before = takewhile(lambda stretch: stretch[1] != token, line)
     return sum(cell_len(text) for text, _ in before)
 
 
 def _tag_at(line: Line[int], column: int) -> int | None:
-    """What is drawn in a column; None behind the line's end."""
+    """Tag of a column; None after the line's end."""
     for text, tag in line:
         column -= cell_len(text)
         if column < 0:
@@ -169,13 +169,13 @@ def _tag_at(line: Line[int], column: int) -> int | None:
 
 
 def _has_cells(lines: Sequence[Line[int]], token: int) -> bool:
-    """Whether anything of the token is to be seen: of a line end, nothing is."""
+    """Whether the token has cells: a line end has none."""
     home = _line_of(lines, token)
     return any(text for line in lines[home : home + 2] for text, tag in line if tag == token)
 
 
 def _with_sign(line: Line[int], token: int, text: str, ink_of: Callable[[str, int], Ink], width: int) -> Row:
-    """The line with a sign where the unseen token is."""
+    """The line with a sign at the place of a token without cells."""
     place = next((i for i, (_, tag) in enumerate(line) if tag == token), len(line))
     before = inked(line[:place], ink_of)
     if width_of(before) >= width:
@@ -184,7 +184,7 @@ def _with_sign(line: Line[int], token: int, text: str, ink_of: Callable[[str, in
 
 
 def _reminder(prompt: str, width: int) -> Row:
-    """The prompt in one row: its beginning and, of a long one, its end, where what is asked for often stands."""
+    """The prompt in one row: its beginning and, where it is long, its end, which often holds the question."""
     room = max(0, width - len(_PROMPT_SIGN))
     begin, end = (" ".join(part.split()) for part in (prompt[: 2 * width], prompt[-2 * width :]))
     if len(prompt) > 2 * width or cell_len(begin) > room:
@@ -205,7 +205,7 @@ def _welcome(scene: Scene, width: int) -> Rows:
 
 
 def _failure(scene: Scene, failure: Failure, width: int, height: int) -> Rows:
-    """What failed, cut where it is long, and the keys that help."""
+    """The error, cut where it is long, and the keys to go on."""
     keys: list[Span] = []
     for action, does in (("prompt(0)", "tries again   "), ("prompt(1)", "next prompt   "), ("leave", "quits")):
         keys += [(scene.keys.cap(action), "key"), (f" {does}", "plain")]
@@ -217,7 +217,7 @@ def _failure(scene: Scene, failure: Failure, width: int, height: int) -> Rows:
 
 
 def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
-    """How a token is inked among all tokens."""
+    """The ink of each token."""
     match heat:
         case "origin":
             return lambda token: _ORIGINS[token.origin]
@@ -231,13 +231,13 @@ def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
 
 
 def time_edges(tokens: Sequence[Token]) -> list[float]:
-    """Edges of the bins of time in ms, rounded as the legend writes them."""
+    """Edges of the bins of time in ms, rounded as in the legend."""
     median_ms = _median_ms(tokens)
     return [_rounded(median_ms * part) for part in _TIMES]
 
 
 def legend(scene: Scene, room: int) -> Row:
-    """The panel's title: what the inks mean, in the longest wording that fits."""
+    """The panel's title: the meaning of the inks, in the longest wording that fits."""
     wordings = _LEGENDS[scene.heat](scene.state)
     return next((row for row in wordings if width_of(row) <= room), wordings[-1])
 
@@ -253,7 +253,7 @@ def _median_ms(tokens: Sequence[Token]) -> float:
 
 
 def _rounded(value: float) -> float:
-    """Two digits, so that a median that hardly moves recolours nothing."""
+    """Rounded to two digits, so that a small change of the median recolours nothing."""
     return float(f"{value:.2g}") if math.isfinite(value) else value
 
 

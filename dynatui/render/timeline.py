@@ -1,4 +1,4 @@
-"""The time line: where in the run the picture is, and where knobs were turned; `hit` is drawing the other way round."""
+"""The time line: place of the picture in the run, and the turns of knobs; `hit` finds the round under a click."""
 
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, Span, best, fit, merged, share
@@ -6,7 +6,7 @@ from dynatui.render.scene import Scene
 
 _BACK, _AHEAD = "looking back", "looking ahead"
 _LEAST = 8
-"""Cells of the shortest line; where there is less room for it, the words stand alone."""
+"""Cells of the shortest line; with less room, the words stand alone."""
 
 
 def timeline(scene: Scene, width: int, height: int) -> Rows:
@@ -17,7 +17,7 @@ def timeline(scene: Scene, width: int, height: int) -> Rows:
 
 
 def hit(scene: Scene, width: int, x: int) -> int | None:
-    """The round that a click or a drag at a column asks for; the ends stand for the first and the last."""
+    """The round at a clicked column; the ends stand for the first and the last round."""
     length, rounds = _length(scene, width), scene.place.rounds
     cell = x - 2
     if length < 1 or not -1 <= cell <= length - 2:
@@ -44,13 +44,13 @@ def _cell(number: int, rounds: int, cells: int) -> int:
 
 
 def _length(scene: Scene, width: int) -> int:
-    """Cells of the line with its ends; it does not move while the numbers beside it grow."""
+    """Cells of the line with its ends; constant while the numbers beside it grow."""
     spare = width - 2 - len(_longest(scene, width))
     return spare if spare >= _LEAST else 0
 
 
 def _longest(scene: Scene, width: int) -> str:
-    """As much as the words may take: at most half of the row, unless they are the shortest."""
+    """Most cells for the words: half of the row, or the shortest wording."""
     digits = "0" * max(4, len(str(scene.place.rounds)))
     where = f"{digits} of {digits}"
     long = (f"round {where} · 0000.0 s · {_AHEAD}", f"round {where} · {_AHEAD}", f"{where} · ahead")

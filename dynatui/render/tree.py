@@ -1,4 +1,4 @@
-"""The draft tree of a round: what was proposed, how probable it was, what the target accepted; or its mask."""
+"""The draft tree of a round: its nodes, their probabilities, the accepted path; or its attention mask."""
 
 from collections.abc import Mapping
 
@@ -24,11 +24,11 @@ _ALONE: Mapping[Limit | None, str] = {
 }
 _TITLE = len("╭─ Tree ─  ─╮")
 _LARGE = (38, 23), (61, 18)
-"""Columns and rows from which earlier trees are shown: what terminals of 45 rows, or 160 columns and 40 rows, leave."""
+"""Columns and rows of the panel from which earlier trees are shown, in terminals of 45 rows, or of 160 x 40."""
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
-    """A round's tree in a frame: the inspected token's, the one that is held half-way, or the newest."""
+    """The tree of a round in a frame: the inspected token's round, the held one, or the newest."""
     if scene.mask:
         return mask(scene, width, height)
     event = rounds.shown_round(scene)
@@ -58,25 +58,25 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
-    """What the signs mean; of a drawn tree, what was drawn, and what came of it, too."""
+    """Meaning of the signs; for a sampled tree, also its shape and its figures."""
     arrow = ["→1: goes on at 1→."] * ("arrow" in signs)
     if rounds.is_drawn(event):
-        found = event.verification
-        told = [] if found is None or found.predicted_tokens is None else [_expected(event, found.predicted_tokens)]
+        expected = event.verification.predicted_tokens if event.verification else None
+        told = [] if expected is None else [_expected(event, expected)]
         shape = [f"{words}." for words in told_shape(scene.state, event)[:1]]
         return [*shape, *told, _drawn(signs), *arrow]
     return [*([_sampled(signs)] if event.draft_logprobs else []), *arrow]
 
 
 def _sampled(signs: frozenset[Sign]) -> str:
-    """The figures of a tree that goes by chances."""
+    """Figures of a tree whose nodes have chances."""
     own = "prob.: the draft's own probability. " if "prob." in signs else ""
     named = "chance, path" if "path" in signs else "chance"
     return f"{own}{named}: how likely it is the target's token, given the random noise, the same for every method."
 
 
 def _drawn(signs: frozenset[Sign]) -> str:
-    """The figures of a tree that was drawn."""
+    """Figures of a sampled tree."""
     named = "kept, bar, colour" if "bar" in signs else "kept, colour"
     told: Mapping[Sign, str] = {
         "x2": "x2: drawn twice, where paths agree.",
@@ -109,7 +109,7 @@ def _ending(scene: Scene, event: Round, width: int) -> Row:
 
 
 def _legends(event: Round) -> list[Row]:
-    """What the marks mean, in wordings from the longest to the shortest."""
+    """Meaning of the marks, in wordings, the longest first."""
     origins = set(event.origins[1:])
     if "lookup" not in origins:
         return [(("● accepted", "accepted"), ("  ○ rejected", "plain"))]

@@ -1,7 +1,7 @@
-"""What stands at a node of the drawn tree: its mark, its token, and how probable it is.
+"""Labels of a tree's nodes: mark, token and probabilities.
 
-The last figure of a label is the one by which the tree of its round grew, or is judged: the draft's probability of the
-token; where tokens are sampled, the chance that the target takes it; of a drawn tree, the chance that it is kept.
+The last figure of a label is the one by which the tree grew or is verified: the draft's probability of the token; where
+tokens are sampled, the chance that the target takes it; in a sampled tree, the probability that the verifier keeps it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,43 +17,43 @@ from dynatui.render.ink import Ink, Row, best, column
 FigureName: TypeAlias = Literal["prob.", "chance", "kept"]
 
 LEAST_CELLS = 10
-"""Cells of a short label with the line to it."""
+"""Cells of a short label with its line."""
 _LONGEST = 18
-"""Cells that mark and token wish for at most."""
+"""Most cells for mark and token."""
 _SHORTEST, _LEAST = 5, 3
-"""Cells that mark and token keep beside figures, and beside a remark."""
+"""Least cells for mark and token beside figures, and beside a remark."""
 _FIGURE = 3
-"""Cells of a figure but 100%."""
+"""Cells of a figure below 100%."""
 _TIMES = 4
-"""Most cells that say how often a node was drawn."""
+"""Most cells for how often a node was drawn."""
 _LIKELY, _POSSIBLE, _UNLIKELY = 0.5, 0.2, 0.05
-"""Chances to be kept from which on a drawn node has another colour."""
+"""Probabilities of being kept at which a sampled node changes its colour."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a round's nodes, of those that were asked for."""
+    """Labels of some nodes of a round."""
 
     event: Round
     marked: int | None
     """The node under the cursor."""
     tells_kept: bool
-    """Whether the last figures are the chances that the verifier keeps the nodes."""
+    """Whether the last figures are the probabilities that the verifier keeps the nodes."""
     accepted: frozenset[int]
     names: Mapping[int, str]
     """Mark and token of each node."""
     chances: Mapping[int, float]
-    """The last figure of each guess."""
+    """The last figure of each drafted node."""
     figures: Mapping[int, str]
-    """The same, as it is written."""
+    """The last figures as text."""
     times: Mapping[int, str]
-    """How often a node was drawn, where that is more than once."""
+    """How often a node was drawn, where more than once."""
     copies: Mapping[int, int] = field(default_factory=dict)
-    """Leaves whose path repeats the text: how many tokens."""
+    """For leaves whose path repeats the text: the number of repeated tokens."""
 
     @property
     def figure_names(self) -> tuple[FigureName, ...]:
-        """Those of the figures of a label."""
+        """Names of a label's figures."""
         if self.tells_kept:
             return "prob.", "kept"
         return ("prob.", "chance") if self.event.draft_logprobs else ("prob.",)
@@ -67,7 +67,7 @@ class Labels:
         return name + len(self.times.get(node, "")) + figure
 
     def label(self, node: int, cells: int, figures: int) -> Row:
-        """A node's label in just this many cells; without figures where these leave the token no room."""
+        """A node's label in exactly this many cells; without figures where the token needs their cells."""
         if node in self.copies:
             return self._remarked(node, cells)
         name, ink = self.names[node], self.ink(node)
@@ -93,13 +93,13 @@ class Labels:
         return ((column(name, min(room, cells)), self.ink(node)), (column(words, cells - room), "warn"))
 
     def ink(self, node: int) -> Ink:
-        """How a node's token looks."""
+        """Ink of a node's token."""
         if node == self.marked:
             return "caret"
         return "accepted" if node in self.accepted else "plain" if node in self.figures else "strong"
 
     def figure_ink(self, node: int) -> Ink:
-        """How the last figure of a node looks: by the chance that it is kept, else as its token."""
+        """Ink of a node's last figure: by the probability of being kept, else that of its token."""
         ink = self.ink(node)
         if self.tells_kept and ink != "caret":
             return kept_ink(self.chances[node])
@@ -107,12 +107,12 @@ class Labels:
 
 
 def _remarks(copy: int) -> tuple[str, ...]:
-    """How many tokens a path repeats, in wordings from the longest to the shortest."""
+    """Number of repeated tokens of a path, in wordings, the longest first."""
     return f" repeats {copy} tokens", f" repeats {copy}", f" rep. {copy}"
 
 
 def labels(event: Round, nodes: Iterable[int], marked: int | None) -> Labels:
-    """The labels of these nodes; `marked` is the one under the cursor."""
+    """Labels of the given nodes; `marked` is the node under the cursor."""
     reach = event.verification.reach if event.verification and rounds.is_drawn(event) else []
     names, chances = dict[int, str](), dict[int, float]()
     for node in nodes:
@@ -134,7 +134,7 @@ def percent(probability: float) -> str:
 
 
 def kept_ink(chance: float) -> Ink:
-    """The colour of a chance to be kept."""
+    """The ink of a probability of being kept."""
     if chance >= _LIKELY:
         return "good"
     return "second" if chance >= _POSSIBLE else "bar" if chance >= _UNLIKELY else "dim"

@@ -1,10 +1,10 @@
-"""The rows of a tree: which nodes have room, in which row and at which cell each stands, and the lines between them.
+"""The rows of a tree: the shown nodes with row and cell of each, and the lines between them.
 
-Knows numbers and widths alone: no round, no ink, no text but lines. A child stands beside its parent where its level
-begins after the parent's label, and its siblings in rows below; where levels are indents, and under the root, which
-has the first row for itself, all children stand below. So a chain is one row. The accepted child comes first, then
-its siblings by number, which is by rank: the accepted path is one straight row. Where the next level stands in another
-band, the row ends in a numbered arrow, and a row below, which begins with the same arrow, goes on with the children.
+Knows numbers and widths alone: no round, no ink, no text but lines. The first child stands beside its parent where its
+level begins after the parent's label, its siblings in rows below; where levels are indents, and under the root, which
+has the first row for itself, all children stand below. So a chain is one row. The accepted child is the first, then
+follow its siblings by rank: the accepted path is one straight row. Where the next level stands in another band, the row
+ends in a numbered arrow, and a row below, which begins with the same arrow, continues with the children.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,18 +15,18 @@ from dynatui.render.tree_levels import Level, Look, levels
 
 
 class Line(NamedTuple):
-    """Lines and blanks; those that lead to a node name it."""
+    """Lines and blanks, with the node that they lead to, if any."""
 
     text: str
     node: int | None = None
 
 
 class Arrow(NamedTuple):
-    """The end of a row that goes on elsewhere, or the beginning of the row in which it does."""
+    """A numbered arrow: the end of a row, or the beginning of the row that continues it."""
 
     text: str
     node: int
-    """The first node that stands there."""
+    """The first node after the arrow."""
 
 
 class Slot(NamedTuple):
@@ -41,14 +41,14 @@ PlacedRow: TypeAlias = list[Line | Arrow | Slot]
 
 @dataclass(frozen=True)
 class Layout:
-    """A tree as rows, the root's first."""
+    """A tree as rows; the first is the root's."""
 
     rows: Sequence[PlacedRow]
     shown: frozenset[int]
     look: Look
-    """How labels are drawn; the last of those that were offered where levels are indents."""
+    """How labels are drawn; where levels are indents, the last of the given looks."""
     end: int
-    """The cell after all labels but the root's."""
+    """The first cell after all labels but the root's."""
 
 
 def laid_out(
@@ -59,31 +59,31 @@ def laid_out(
     looks: Sequence[Look],
     size: tuple[int, int],
 ) -> Layout:
-    """The nodes for which there is room, in rows.
+    """The nodes that fit, in rows.
 
-    The first ones of `ranked` are shown first, each after its parent; the root always is. `labels` are the cells of
-    each ranked node's label with one figure, `looks` the ways to draw them, see `levels`. Where nodes are left out, a
-    row of the height stays free to say so.
+    The first nodes of `ranked`, each after its parent, have priority; the root is always shown. `labels` are the cells
+    of each ranked node's label with one figure, `looks` the ways to draw them, see `levels`. Where nodes are left out,
+    one row stays free for a note.
     """
     width, height = size
     depth = _depths(parents, ranked)
-    found, look = levels(_widest(depth, labels), looks, width, len(str(max(1, height))) + 1)
-    shown = _chosen(parents, ranked, depth, found, height)
-    end = max((level.end for level in found[1:]), default=0)
-    return Layout(_placed(parents, shown, accepted, found), frozenset(shown), look, end)
+    placed_levels, look = levels(_widest(depth, labels), looks, width, len(str(max(1, height))) + 1)
+    shown = _chosen(parents, ranked, depth, placed_levels, height)
+    end = max((level.end for level in placed_levels[1:]), default=0)
+    return Layout(_placed(parents, shown, accepted, placed_levels), frozenset(shown), look, end)
 
 
 def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
-    """How far each node of `ranked` is from the root; a node that comes before its parent has no depth."""
-    found = {0: 0}
+    """Depth of each node of `ranked`; a node before its parent has none."""
+    depths = {0: 0}
     for node in ranked:
-        if node > 0 and parents[node] in found:
-            found[node] = found[parents[node]] + 1
-    return found
+        if node > 0 and parents[node] in depths:
+            depths[node] = depths[parents[node]] + 1
+    return depths
 
 
 def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
-    """The cells of the widest label of each depth, from 1 on."""
+    """Width of the widest label of each depth, from 1."""
     widest = [0] * max(depth.values())
     for node, level in depth.items():
         if level > 0 and labels[node] > widest[level - 1]:
@@ -92,11 +92,11 @@ def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
 
 
 def _chosen(
-    parents: Sequence[int], ranked: Sequence[int], depth: Mapping[int, int], found: Sequence[Level], height: int
+    parents: Sequence[int], ranked: Sequence[int], depth: Mapping[int, int], levels: Sequence[Level], height: int
 ) -> set[int]:
-    """The nodes for which this number of rows has room: all, or as many as leave one row free."""
-    rest = [node for node in ranked if 0 < depth.get(node, 0) < len(found)]
-    beside = {number for number, level in enumerate(found) if level.beside}
+    """The nodes that fit in this number of rows: all, or as many as leave one row free."""
+    rest = [node for node in ranked if 0 < depth.get(node, 0) < len(levels)]
+    beside = {number for number, level in enumerate(levels) if level.beside}
     continued = {parents[node] for node in rest if depth[node] in beside}
     if 1 + len(rest) == len(parents) and len(parents) - len(continued) <= height:
         return {0, *rest}
@@ -115,31 +115,31 @@ class _Place(NamedTuple):
     node: int
     depth: int
     part: int
-    """Of the picture: its beginning, or what a numbered arrow leads to."""
+    """Part of the picture: its beginning, or the rows after a numbered arrow."""
     before: str
-    """Of a row of its own: what stands before the line between siblings."""
+    """Text before the line between siblings, in a row of its own."""
     last: bool
-    """Whether no sibling comes after it."""
+    """Whether it is the last sibling."""
     joins: bool
-    """Whether it goes on in the newest row of its part."""
+    """Whether it continues the newest row of its part."""
 
 
 def _placed(
-    parents: Sequence[int], shown: set[int], accepted: Sequence[int], found: Sequence[Level]
+    parents: Sequence[int], shown: set[int], accepted: Sequence[int], levels: Sequence[Level]
 ) -> list[PlacedRow]:
-    """The rows of the shown nodes, depth first; each part of the picture follows the one that leads to it."""
+    """Rows of the shown nodes, depth first; each part of the picture follows the part that leads to it."""
     first, children = set(accepted), dict[int, list[int]]()
     for node in sorted(shown - {0}, key=lambda node: (node not in first, node)):
         children.setdefault(parents[node], []).append(node)
-    parts: list[list[PlacedRow]] = [[[Slot(0, found[0].room)]]]
+    parts: list[list[PlacedRow]] = [[[Slot(0, levels[0].room)]]]
     waiting = _places(children.get(0, []), 1, 0, "", joins=False)
     while waiting:
         place = waiting.pop()
-        level, rows, nodes = found[place.depth], parts[place.part], children.get(place.node)
-        _add(rows, place, level, found[place.depth - 1])
+        level, rows, nodes = levels[place.depth], parts[place.part], children.get(place.node)
+        _add(rows, place, level, levels[place.depth - 1])
         if not nodes:
             continue
-        after, part = found[place.depth + 1], place.part
+        after, part = levels[place.depth + 1], place.part
         before = place.before + (" " if place.last else "│")
         if after.band > level.band:
             part, before = len(parts), ""
@@ -151,14 +151,14 @@ def _placed(
 
 
 def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: bool) -> list[_Place]:
-    """Those of siblings, the first one at the end; whether that goes on in the row of their parent or arrow."""
+    """Places of siblings, the first at the end; `joins`: whether the first continues the row of its parent or arrow."""
     return [
         _Place(node, depth, part, before, node == nodes[-1], joins and node == nodes[0]) for node in reversed(nodes)
     ]
 
 
 def _add(rows: list[PlacedRow], place: _Place, level: Level, parents: Level) -> None:
-    """Adds a node to the rows, with the line that leads to it."""
+    """Adds a node to the rows, with the line to it."""
     lead = "─" * (level.label - level.line - 1)
     if place.joins:
         gap = " ".ljust(level.line - parents.end, "─") if level.beside else ""

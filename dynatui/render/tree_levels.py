@@ -1,7 +1,7 @@
-"""Where each level of a tree stands: as a column from left to right, or as an indent where columns have no room.
+"""Position of each level of a tree: a column from left to right, or an indent where columns have no room.
 
-Knows widths alone. Levels for which a row has no room beside the first ones go on in a band below them, from the left
-again; a numbered arrow leads there, which takes cells at the end of the one row and at the beginning of the other.
+Knows widths alone. Levels without room beside the first ones continue in a band below them, from the left again; a
+numbered arrow leads there, which takes cells at the end of the one row and at the beginning of the other.
 """
 
 from bisect import bisect_left
@@ -11,30 +11,30 @@ from typing import NamedTuple
 _STEP = 2
 """Cells of an indent."""
 _LEAST_LABEL, _ENOUGH = 3, 10
-"""Cells without which a label says nothing, and from which on an indented one is not cut for the next level."""
+"""Least cells of a label, and cells from which an indented label is not cut for the next level."""
 LEAST_COLUMNS = 34
-"""Cells of a row from which on columns read better than indents: most rows have room for three of them."""
+"""Cells of a row from which levels are columns: most rows then have room for three."""
 
 
 class Look(NamedTuple):
     """A way to draw labels as columns."""
 
     figures: int
-    """In each label."""
+    """Figures in each label."""
     more: int
-    """Cells of those beyond the first."""
+    """Cells of the figures beyond the first."""
     least: int
-    """Cells to which labels may be cut."""
+    """Least cells of a label."""
     gap: int
     """Cells from a label to the line between siblings."""
     lead: int
     """Cells from that line to the next label."""
     aside: int = 0
-    """Cells that are kept free at the right."""
+    """Cells kept free at the right."""
 
 
 class Level(NamedTuple):
-    """Where the nodes of one depth stand."""
+    """Position of the nodes of one depth."""
 
     band: int
     line: int
@@ -44,20 +44,20 @@ class Level(NamedTuple):
     room: int
     """Cells of a label."""
     beside: bool = False
-    """Whether it begins after the labels of the level before, in the same rows."""
+    """Whether it follows the labels of the previous level in the same rows."""
 
     @property
     def end(self) -> int:
-        """The cell after the labels."""
+        """The first cell after the labels."""
         return self.label + self.room
 
 
 def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int) -> tuple[list[Level], Look]:
-    """The level of the root, which has a row for itself, and as many others as have room.
+    """The level of the root, which has a row for itself, and as many others as fit, with the look of all labels.
 
-    `widest` is the cells of the widest label of each depth from 1 on, with one figure; `arrow` those of a numbered
-    arrow. Of `looks`, the richest first, it is the first one whose columns need one band, else the last, with as few
-    bands as that allows; then labels are as wide as they can be without another band.
+    `widest` is the width of the widest label of each depth from 1, with one figure; `arrow` that of a numbered arrow.
+    The look is the first of `looks`, the richest first, whose columns need one band, else the last, in as few bands as
+    possible; then labels become as wide as possible without another band.
     """
     close = looks[-1]
     if width < LEAST_COLUMNS:
@@ -74,30 +74,30 @@ def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int)
 
 
 def _columns(rooms: Sequence[int], width: int, look: Look, arrow: int) -> list[Level]:
-    """Columns for labels of these cells, as many to a band as have room."""
-    found = [Level(0, 0, 0, width)]
+    """Columns for labels of these widths, as many in a band as fit."""
+    levels = [Level(0, 0, 0, width)]
     for depth, room in enumerate(rooms, 1):
-        last, after = found[-1], (arrow + 1) * (depth < len(rooms))
+        last, after = levels[-1], (arrow + 1) * (depth < len(rooms))
         line = last.end + look.gap
         beside = depth > 1 and line + 1 + look.lead + room + after <= width
         if not beside:
             line = arrow * (depth > 1)
         label = line + 1 + look.lead
         band = last.band + (depth > 1 and not beside)
-        found.append(Level(band, line, label, min(room, width - label - after), beside))
-    return found
+        levels.append(Level(band, line, label, min(room, width - label - after), beside))
+    return levels
 
 
 def _indents(depth: int, width: int, arrow: int) -> list[Level]:
-    """Indents, as many to a band as leave labels half of the width; none where that is too little for any label."""
-    found, least = [Level(0, 0, 0, width)], min(_ENOUGH, width // 2 - _STEP)
+    """Indents, as many in a band as leave labels half of the width; empty where half is too little for any label."""
+    levels, least = [Level(0, 0, 0, width)], min(_ENOUGH, width // 2 - _STEP)
     arrows = arrow if depth * _STEP + least > width else 0
     after = arrows + (arrows > 0)
     if least < _LEAST_LABEL or arrows + _STEP + least + after > width:
-        return found
+        return levels
     for _ in range(depth):
-        last = found[-1]
-        turns = len(found) > 1 and last.label + _STEP + least + after > width
+        last = levels[-1]
+        turns = len(levels) > 1 and last.label + _STEP + least + after > width
         line = arrow if turns else last.label
-        found.append(Level(last.band + turns, line, line + _STEP, width - line - _STEP - after))
-    return found
+        levels.append(Level(last.band + turns, line, line + _STEP, width - line - _STEP - after))
+    return levels

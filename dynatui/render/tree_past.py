@@ -1,6 +1,6 @@
-"""The trees of rounds before the one that is drawn, in the room that its tree leaves, and dimmer than that.
+"""Dimmed trees of the rounds before the shown one, in the rows that its tree leaves.
 
-A tree is shown whole, or its accepted path alone, or not at all: any other part would look like another tree.
+A tree is shown whole, or as its accepted path, or not at all: any other part would look like another tree.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from dynatui.render.tree_rows import Drawing, drawn_path, drawn_tree
 from dynatui.render.tree_title import titles
 
 MOST = 3
-"""Earlier rounds."""
+"""Most earlier rounds."""
 _GAP, _RULE = "  ", "── "
 _INKS: dict[Ink, Ink] = {"accepted": "good", "frame": "frame"}
 
 
 def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
-    """As many of at most three trees as have room, from the first on: side by side in a wide panel, else stacked.
+    """At most three trees, as many as fit, from the first on: side by side in a wide panel, else stacked.
 
-    No rows where none has room, or where no round has a draft to show.
+    No rows where none fits, or where no round has drafted.
     """
     if not any(map(drafted_nodes, events)):
         return []
@@ -37,25 +37,25 @@ def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
 
 
 def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
-    """The accepted paths of as many as have room; then the whole trees of the first ones of these."""
-    found, free = list[Rows](), height
+    """The accepted paths of as many rounds as fit; of the first ones the whole trees, where these fit."""
+    pictures, free = list[Rows](), height
     for event in events:
         path = _headed(event, drawn_path(event, width, free), width)
         if not 0 < len(path) <= free:
             break
-        found.append(path)
+        pictures.append(path)
         free -= len(path)
-    for place, path in enumerate(found):
+    for place, path in enumerate(pictures):
         room = free + len(path)
         tree = _headed(events[place], drawn_tree(events[place], width, room), width)
         if not 0 < len(tree) <= room:
             break
-        found[place], free = tree, room - len(tree)
-    return found
+        pictures[place], free = tree, room - len(tree)
+    return pictures
 
 
 def _headed(event: Round, drawing: Drawing, width: int) -> Rows:
-    """What was drawn, below a heading in place of a root that is text already; nothing where nodes were left out."""
+    """The picture below a heading in place of the root, which is text already; empty where nodes were left out."""
     if drawing.left_out:
         return []
     told = best(width - len(_RULE), *titles(event))

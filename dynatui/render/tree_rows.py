@@ -1,4 +1,4 @@
-"""The rows of a round's tree: labels where the layout has room for them, and at the right where a row leads.
+"""The rows of a round's tree: labels at the cells of the layout, and at the right the probability of each row's path.
 
 The root has the first row, which also names the figures of the labels.
 """
@@ -18,26 +18,26 @@ from dynatui.state.tokens import repeated_length
 Sign: TypeAlias = FigureName | Literal["x2", "path", "bar", "arrow"]
 
 _PATH = 6
-"""Cells of the column that says how probable the path to the end of a row is."""
+"""Cells of the column with the probability of the path to the end of a row."""
 _BAR = 10
 """Cells of a bar after it, two of them a gap."""
 _SECOND = 5
 """Cells of a second figure."""
 _ROOMY, _MEDIUM, _CLOSE = 16, 13, 11
-"""Cells to which labels may be cut: the richer the picture, the less."""
+"""Least cells of a label in the three looks, the richest last."""
 _NOTE = "  last token"
 _LEAST_COPY = 4
-"""Tokens of a path from which on a repetition is no accident."""
+"""Tokens of a path from which its repetition is marked."""
 
 
 class Drawing(NamedTuple):
-    """A tree as it is drawn."""
+    """A drawn tree."""
 
     rows: Rows
     signs: frozenset[Sign]
-    """Those in it that an explanation may name."""
+    """Signs in the picture, which a legend may explain."""
     left_out: int
-    """Nodes that have no room."""
+    """Number of nodes without room."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,18 @@ class _Tree:
     layout: Layout
     paths: Sequence[float]
     room: int
-    """Cells that labels may take."""
+    """Cells for labels."""
 
     @property
     def tells_path(self) -> bool:
-        """Whether a column says how probable the path to the end of a row is."""
+        """Whether there is a column with the probability of the path to the end of a row."""
         return self.layout.look.aside in (_PATH, _PATH + _BAR)
 
 
 def drawn_tree(
     event: Round, width: int, height: int, text: Sequence[int] = (), *, marked: int | None = None
 ) -> Drawing:
-    """The tree in at most `height` rows; the last says how much was left out. `text` is what the round continues."""
+    """The tree in at most `height` rows, with the number of nodes left out. `text`: tokens before the round."""
     paths, most = rounds.path_logprobs(event), height * max(1, width // LEAST_CELLS)
     candidates = rounds.ranked(event, paths)[: max(1, most)]
     names = labels(event, candidates, marked)
@@ -76,7 +76,7 @@ def drawn_tree(
 
 
 def drawn_path(event: Round, width: int, height: int) -> Drawing:
-    """The accepted path alone, drawn as the tree is, without a word of what was rejected."""
+    """The accepted path alone, drawn like the tree, without a note on the rejected nodes."""
     path = list(dict.fromkeys((0, *event.accepted)))
     nodes = path[: max(1, height * max(1, width // LEAST_CELLS))]
     names = labels(event, nodes, None)
@@ -102,22 +102,22 @@ def _signs(tree: _Tree) -> frozenset[Sign]:
 
 
 def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: Sequence[int]) -> dict[int, int]:
-    """The shown leaves at the end of an improbable path that the text holds already: tokens of the longest repetition.
+    """For shown leaves at the end of an improbable path that occurs in the text: tokens of the longest repetition.
 
-    A path that repeats the text is often right although the draft gives it next to nothing; so `auto` keeps it.
+    A path that repeats the text is often accepted though the draft finds it improbable; so `auto` keeps it.
     """
-    found = {}
+    copies = {}
     for leaf in shown.difference(event.parents):
         path = [node for node in rounds.path_to(event, leaf) if rounds.is_drafted(event, node)]
         if _LEAST_COPY <= len(path) <= len(text) and rounds.probability(paths[leaf]) < rounds.LEAST_SHOWN:
             length = repeated_length(text, [event.tokens[node] for node in path])
             if length >= len(path):
-                found[leaf] = length
-    return found
+                copies[leaf] = length
+    return copies
 
 
 def _looks(names: Labels) -> list[Look]:
-    """How labels may look, from the richest to the one that takes the least room."""
+    """Looks of labels, from the richest to the narrowest."""
     one_level = max(names.event.parents) <= 0 and not rounds.is_drafted(names.event, 0)
     asides = (_BAR,) if names.tells_kept or one_level else (_PATH + _BAR, _PATH)
     times = max(map(len, names.times.values()), default=0)
@@ -136,7 +136,7 @@ def _looks(names: Labels) -> list[Look]:
 
 
 def _inked(tree: _Tree) -> Rows:
-    """The rows that are laid out, the root's first."""
+    """The rows with inks, the root's first."""
     root, figures = _heading(tree)
     edge = tree.room if tree.labels.copies else max(tree.layout.end, width_of(root) + width_of(figures))
     path = "path".rjust(_PATH) if tree.tells_path and figures else ""
@@ -145,7 +145,7 @@ def _inked(tree: _Tree) -> Rows:
 
 
 def _heading(tree: _Tree) -> tuple[Row, Row]:
-    """The root, and the names of the figures where there are any."""
+    """The root, and the names of the figures."""
     root = tree.labels.label(0, min(tree.room, tree.labels.cells(0)), 1)
     noted: Row = root if rounds.is_drafted(tree.event, 0) else (*root, (_NOTE, "dim"))
     names = ", ".join(tree.labels.figure_names[-tree.layout.look.figures :])
@@ -155,7 +155,7 @@ def _heading(tree: _Tree) -> tuple[Row, Row]:
 
 
 def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
-    """A row below the root; lines to accepted nodes look as these do."""
+    """A row below the root; lines to accepted nodes have their ink."""
     spans, used, names, look = list[Span](), 0, tree.labels, tree.layout.look
     for part in placed:
         if isinstance(part, Slot):
@@ -172,7 +172,7 @@ def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
 
 
 def _aside(tree: _Tree, node: int) -> Row:
-    """How probable the path to the last node of a row is; of a drawn tree, how likely that is kept."""
+    """Probability of the path to the last node of a row; in a sampled tree, of its being kept."""
     kept = tree.labels.tells_kept
     chance = tree.labels.chances[node] if kept else rounds.probability(tree.paths[node])
     ink: Ink = kept_ink(chance) if kept else "good" if node in tree.labels.accepted else "bar"

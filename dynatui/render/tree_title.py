@@ -1,4 +1,4 @@
-"""How far a round has come and what came of it, in few words: what stands above its tree."""
+"""The title of a tree: stage and outcome of its round."""
 
 from decoder.analysis.metrics import drafted_nodes
 from decoder.events import LENGTH, Round
@@ -8,7 +8,7 @@ from dynatui.render.drawn import shape_written
 
 
 def titles(event: Round, stage: StageName = "committed") -> tuple[str, ...]:
-    """Wordings from the longest to the shortest, of a stalled round with the time that it lost."""
+    """Wordings, the longest first; of a stalled round with the time that it lost."""
     wordings = _progress(event, stage)
     if not event.stalled_s:
         return wordings

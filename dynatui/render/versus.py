@@ -1,6 +1,6 @@
-"""Two recordings against each other: which is which, where the playback is, and the figures of both with their ratio.
+"""Two recordings in comparison: their headings, the place of the playback, and the figures of both with their ratio.
 
-Everything is about the watched methods at equal decode time. Knows neither files nor the app.
+Figures are those of the watched methods at equal decode time. Knows neither files nor the app.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,12 +28,12 @@ _LEAST_FRAMED = 7
 
 @dataclass(frozen=True)
 class Moment:
-    """Where the playback is."""
+    """Place of the playback."""
 
     played_s: float
     seconds: float
     number: int
-    """Of the pair of runs, from 1."""
+    """Number of the pair of runs, from 1."""
     pairs: int
     speed: float
     paused: bool
@@ -48,26 +48,26 @@ class _Column:
 
 
 _COLUMNS = (
-    _Column("tokens/s", lambda found: found.tokens_per_second, lambda value: short(value, 1)),
-    _Column("L-bar", lambda found: found.tokens_per_round, short),
-    _Column("acc. rate", lambda found: found.acceptance_rate, percent),
-    _Column("ms/round", lambda found: _round_ms(found), short),
-    _Column("tokens", lambda found: found.committed, lambda value: f"{value or 0:.0f}"),
-    _Column("rounds", lambda found: found.rounds, lambda value: f"{value or 0:.0f}"),
-    _Column("distinct", lambda found: found.distinct_8grams, short),
-    _Column("x ar", lambda found: found.speedup, short),
+    _Column("tokens/s", lambda figures: figures.tokens_per_second, lambda value: short(value, 1)),
+    _Column("L-bar", lambda figures: figures.tokens_per_round, short),
+    _Column("acc. rate", lambda figures: figures.acceptance_rate, percent),
+    _Column("ms/round", lambda figures: _round_ms(figures), short),
+    _Column("tokens", lambda figures: figures.committed, lambda value: f"{value or 0:.0f}"),
+    _Column("rounds", lambda figures: figures.rounds, lambda value: f"{value or 0:.0f}"),
+    _Column("distinct", lambda figures: figures.distinct_8grams, short),
+    _Column("x ar", lambda figures: figures.speedup, short),
 )
-"""In the order in which they give way in a narrow terminal, the last first."""
+"""Columns; in a narrow terminal the last are left out first."""
 
 
-def _round_ms(found: Figures) -> float | None:
-    """Of the rounds that rates are of."""
-    rounds = found.rounds - found.left_out_rounds
-    return 1000 * (found.decode_s - found.left_out_s) / rounds if rounds else None
+def _round_ms(figures: Figures) -> float | None:
+    """Mean ms of the rounds that are not left out of rates."""
+    rounds = figures.rounds - figures.left_out_rounds
+    return 1000 * (figures.decode_s - figures.left_out_s) / rounds if rounds else None
 
 
 def moment(now: Moment, width: int) -> Row:
-    """The first line: what is played, and how far it is."""
+    """The first line: the played runs and the progress."""
     word, ink = _doing(now)
     parts: list[Row] = [((" dynatui ", "logo"),), ((word, ink),)]
     if now.pairs > 1:
@@ -92,9 +92,9 @@ def _doing(now: Moment) -> tuple[str, Ink]:
 
 
 def heading(side: int, name: str, state: RunState, width: int) -> Row:
-    """One recording: its letter, its file, its watched method and how many tokens it has."""
-    run, found = state.run, state.figures().get(state.watched)
-    most, tokens = (run.max_new_tokens if run else 0), (found.committed if found else 0)
+    """One recording: its letter, file, watched method and number of tokens."""
+    run, figures = state.run, state.figures().get(state.watched)
+    most, tokens = (run.max_new_tokens if run else 0), (figures.committed if figures else 0)
     filled: Row = ((f" {tokens:>4}/{most} ", "plain"),)
     if width >= _LEAST_BARRED:
         filled = ((bar(share(tokens, most), _BAR), _INKS[side]), *filled)
@@ -115,8 +115,8 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
     name = min(_NAME, max(3, inner // 3))
     shown = _COLUMNS[: max(1, (inner - name) // _COLUMN)]
     rows: Rows = [_line(column(best(name - 1, "whole run", "run"), name), [(each.title, "dim") for each in shown])]
-    for side, found in enumerate((left, right)):
-        values: list[tuple[str, Ink]] = [(each.written(each.value(found)), _INKS[side]) for each in shown]
+    for side, figures in enumerate((left, right)):
+        values: list[tuple[str, Ink]] = [(each.written(each.value(figures)), _INKS[side]) for each in shown]
         rows.append(_line(column(f"{LETTERS[side]}  {states[side].watched}", name), values, _INKS[side]))
     rows.append(_line(column("B / A", name), [(_ratio(each, left, right), "strong") for each in shown], "strong"))
     body = [fit(row, inner) for row in (*rows, verdict(*states))]
@@ -127,7 +127,7 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
 
 
 def verdict(left: RunState, right: RunState) -> Row:
-    """Whether both wrote the same, as far as both have come."""
+    """Whether the texts are equal, as far as both have come."""
     if left.run is None or right.run is None:
         return ()
     if left.run.prompt_tokens != right.run.prompt_tokens:

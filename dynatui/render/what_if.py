@@ -1,7 +1,7 @@
-"""What other knobs would have done in the last rounds, as small tables: tokens a round and drafted nodes in each cell.
+"""Estimates for other knobs in the last rounds, as small tables: tokens a round and drafted nodes in each cell.
 
-Computes nothing: `decoder.analysis.what_if` says what a cell is, and when it is a bound or unknown. Columns of growing
-height and the figures themselves tell as much, so that it reads without colour.
+Computes nothing: `decoder.analysis.what_if` defines the cells, which may be lower bounds or unknown. Columns of growing
+height repeat the figures, so that the tables can be read without colour.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
 
 _YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅", "strong"), ("▇", "accepted"))
-"""From the fewest tokens a round to the most, which have the colour of what is good."""
+"""Signs and inks from the fewest tokens a round to the most."""
 _LABEL = 6
 _CELL, _CELL_DRAFTED = 8, 14
-"""Cells of the terminal that a figure takes, alone and with the drafted nodes."""
+"""Width of a table cell, alone and with the drafted nodes."""
 _GAP = 3
 _MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below"}
 _SIGNS = (
@@ -29,16 +29,16 @@ _BY_COSTS = "auto drafts what pays: what did not pay is taken not to pay under o
 
 
 def whatif(scene: Scene, width: int, height: int) -> Rows:
-    """The tables that there is room for, what the best cell says, and how far to trust it."""
+    """The tables that fit, a sentence on the best cell, and the size of the sample."""
     size = (width, height)
     inner, room = inside(size)
-    found = scene.whatif
-    if found is None:
+    estimate = scene.whatif
+    if estimate is None:
         return frame((("What if", "title"),), _wrapped(inner, _nothing_yet(scene), "dim"), size)
-    title: Row = (("What if", "title"), (f" ─ {_share(found, inner - 12)}", "dim"))
-    said = _wrapped(inner, _sentence(found), "strong")
-    signs = _wrapped(inner, f"{_SIGNS} {_BY_COSTS}" if found.by_costs else _SIGNS, "dim")
-    tables = _tables(found, inner, room - len(said) - len(signs)) or _tables(found, inner, room)
+    title: Row = (("What if", "title"), (f" ─ {_share(estimate, inner - 12)}", "dim"))
+    said = _wrapped(inner, _sentence(estimate), "strong")
+    signs = _wrapped(inner, f"{_SIGNS} {_BY_COSTS}" if estimate.by_costs else _SIGNS, "dim")
+    tables = _tables(estimate, inner, room - len(said) - len(signs)) or _tables(estimate, inner, room)
     return frame(title, [*tables, *said, *signs], size)
 
 
@@ -48,19 +48,19 @@ def _nothing_yet(scene: Scene) -> str:
     return "what other values of τh, τl and D0 would have done comes with the first rounds"
 
 
-def _tables(found: WhatIf, width: int, height: int) -> Rows:
-    """Both tables, beside or below each other, or the first of them, or nothing."""
-    known = [cell.tokens for cell in found.cells if cell.known]
+def _tables(estimate: WhatIf, width: int, height: int) -> Rows:
+    """Both tables, side by side or stacked, or the first alone, or none."""
+    known = [cell.tokens for cell in estimate.cells if cell.known]
     scale = min(known, default=0.0), max(known, default=0.0)
-    rows = max(len(grid.rows) for grid in found.grids) + 2
+    rows = max(len(grid.rows) for grid in estimate.grids) + 2
     for cell in (_CELL_DRAFTED, _CELL):
-        widths = [_LABEL + len(grid.columns) * cell for grid in found.grids]
+        widths = [_LABEL + len(grid.columns) * cell for grid in estimate.grids]
         if width >= sum(widths) + _GAP and height >= rows:
-            return _beside([_table(grid, each, cell, scale) for grid, each in zip(found.grids, widths, strict=True)])
+            return _beside([_table(grid, each, cell, scale) for grid, each in zip(estimate.grids, widths, strict=True)])
         if width >= max(widths) and height >= 2 * rows:
-            return [row for grid in found.grids for row in _table(grid, width, cell, scale)]
-    cell = _CELL_DRAFTED if width >= _LABEL + len(found.breadth.columns) * _CELL_DRAFTED else _CELL
-    table = _table(found.breadth, width, cell, scale)
+            return [row for grid in estimate.grids for row in _table(grid, width, cell, scale)]
+    cell = _CELL_DRAFTED if width >= _LABEL + len(estimate.breadth.columns) * _CELL_DRAFTED else _CELL
+    table = _table(estimate.breadth, width, cell, scale)
     return table[max(0, len(table) - height) :] if height >= len(table) - 1 else []
 
 
@@ -72,7 +72,7 @@ def _beside(tables: Sequence[Rows]) -> Rows:
 
 
 def _table(grid: Grid, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
-    """A line on what the knobs mean, the columns' values, and the rows."""
+    """Names of the knobs, the columns' values, and the rows."""
     columns = _nearest(grid, max(1, (width - _LABEL) // cell_width))
     down, across = info(grid.down).symbol, info("d0").symbol
     words = f"{down} {_MEANINGS[grid.down]} ↓  {across} base depth →"
@@ -100,13 +100,13 @@ def _ink(*, here: bool) -> Ink:
 
 
 def _nearest(grid: Grid, count: int) -> Sequence[int]:
-    """As many columns as there is room for, around the one in force."""
+    """As many columns as fit, around the one in force."""
     places = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
     return sorted(places[:count])
 
 
 def _cell(cell: Cell, width: int, scale: tuple[float, float], *, here: bool) -> Row:
-    """[▅2.48+ 6.1+]: brackets where the knobs are, a column for the yield, + for at least."""
+    """A cell as text: [▅2.48+ 6.1+], with brackets at the present knobs, and + for lower bounds."""
     left, right = _marked("|", here=here).split("|")
     edge = _ink(here=here)
     if not cell.known:
@@ -124,9 +124,9 @@ def _plus(*, exact: bool) -> str:
     return "" if exact else "+"
 
 
-def _sentence(found: WhatIf) -> str:
-    """What the best judged cell says, in plain words."""
-    place, here = found.best(), found.breadth.here
+def _sentence(estimate: WhatIf) -> str:
+    """The best known cell, in plain words."""
+    place, here = estimate.best(), estimate.breadth.here
     if place is None or not here.known:
         return "The record cannot tell yet what other knobs would have done."
     grid, row, column = place
@@ -153,15 +153,15 @@ def _least(*, exact: bool) -> str:
     return "" if exact else "at least "
 
 
-def _share(found: WhatIf, width: int) -> str:
-    """From how much the tables are made."""
-    shares = [cell.share for cell in found.cells]
+def _share(estimate: WhatIf, width: int) -> str:
+    """Number of rounds behind the tables, and the judged share of them."""
+    shares = [cell.share for cell in estimate.cells]
     low, high = percent(min(shares)), percent(max(shares))
     judged = f"{low} judged" if low == high else f"{low[:-1]}-{high} judged"
     return best(
         width,
-        f"estimate: the last {found.rounds} rounds under other knobs, {judged}",
-        f"estimate, {found.rounds} rounds, {judged}",
+        f"estimate: the last {estimate.rounds} rounds under other knobs, {judged}",
+        f"estimate, {estimate.rounds} rounds, {judged}",
         f"estimate, {judged}",
         judged,
     )

@@ -1,4 +1,4 @@
-"""What several panels put into words: turns of knobs, what keeps a tree from growing, and whether the text is ar's."""
+"""Wordings of several panels: turned knobs, limits of trees, comparison of the text with ar's, sampling."""
 
 import math
 from collections import Counter
@@ -15,9 +15,9 @@ from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
 
 TARGET = 0.7
-"""Depth acceptance that history aims at, where the run names none."""
+"""Target of history for depth acceptance, where the run names none."""
 ALONE = "own noise"
-"""Where another badge says whether the text is ar's."""
+"""Note for methods whose text another badge compares with ar's."""
 WHY_ALONE = "at T above 0 it samples with its own noise, so its text is another one and is not compared with ar's"
 BY_DESIGN = "by design"
 WHY_BY_DESIGN = "its text differs from that of ar by design"
@@ -25,7 +25,7 @@ _LARGEST = 1e6
 
 
 def turned(change: Change) -> str:
-    """A knob's old and new value: D0 5 → 6; as history uses it where that is what changed."""
+    """A knob's old and new value: τh .60 → .65; for D0 moved by history the whole depths, where these differ."""
     knob = info(change.name)
     old, new = _used(change.old), _used(change.new)
     if change.name == "d0" and not change.by_user and old != new:
@@ -34,24 +34,24 @@ def turned(change: Change) -> str:
 
 
 def continues(change: Change, before: Change) -> bool:
-    """Whether history moved the same knob on in the same direction."""
+    """Whether a change continues another one by history, of the same knob in the same direction."""
     if change.by_user or before.by_user or change.name != before.name:
         return False
     return (change.new > change.old) == (before.new > before.old)
 
 
 def joint(change: Change, before: Change) -> Change:
-    """Two moves as one, told with the reason of the last."""
+    """Two changes as one, with the reason of the last."""
     return replace(change, old=before.old)
 
 
 def written(knob: KnobInfo, value: float) -> str:
-    """A knob's value as people write it, whatever a recording claims."""
+    """A knob's value as text; recordings may hold any numbers."""
     return knob.written(value) if abs(value) < _LARGEST else short(value)
 
 
 def reason(change: Change, lane: LaneState) -> str:
-    """What moved history: depth acceptance .78 > .70 over 10 rounds; nothing for a user's turn."""
+    """Reason of a change by history: depth acceptance .78 > .70 over 10 rounds; empty for a user's turn."""
     return next(iter(reasons(change, lane)), "")
 
 
@@ -69,20 +69,20 @@ def versus(mean: float, aim: float) -> str:
 
 
 def target(lane: LaneState) -> float:
-    """The depth acceptance that history aims at."""
+    """Target of history for depth acceptance."""
     return lane.parameter("target_acceptance", TARGET)
 
 
 def sign(mean: float, aim: float) -> str:
-    """How a mean compares with its aim, as far as two decimals tell."""
+    """Sign between a mean and its target: >, < or =, at two decimals."""
     written, wanted = round(mean, 2), round(aim, 2)
     return "=" if written == wanted else ">" if mean > aim else "<"
 
 
 def limits(lane: LaneState) -> list[tuple[str, float]]:
-    """What limited the trees of the last rounds, with the share of these rounds, the most frequent first.
+    """Limits of the trees of the last rounds, each with its share of these rounds, the most frequent first.
 
-    Rounds of a recording that does not tell, and of a method without a tree, are left out.
+    Rounds without a recorded limit, and of methods without a tree, are left out.
     """
     known: list[Limit] = [limit for limit in lane.limits if limit is not None]
     return [(limit_name(limit), count / len(known)) for limit, count in Counter(known).most_common()]
@@ -90,13 +90,13 @@ def limits(lane: LaneState) -> list[tuple[str, float]]:
 
 def limited(lane: LaneState) -> tuple[str, ...]:
     """The same in wordings from the longest to the shortest; none where nothing is known."""
-    found = [f"{name} {100 * share:.0f} %" for name, share in limits(lane)]
-    long = [f"limited by {', '.join(found[:count])}" for count in range(len(found), 0, -1)]
-    return (*long, *(f"by {one}" for one in found[:1]), *found[:1])
+    named = [f"{name} {100 * share:.0f} %" for name, share in limits(lane)]
+    long = [f"limited by {', '.join(named[:count])}" for count in range(len(named), 0, -1)]
+    return (*long, *(f"by {one}" for one in named[:1]), *named[:1])
 
 
 def moved_back(lane: LaneState) -> Change | None:
-    """History's moves of a knob since the user turned it, as one, where they lead back; None where they do not."""
+    """History's changes of a knob since the user turned it, as one, where they lead back; else None."""
     for name in ("d0", "tau_h"):
         own = [change for change in lane.changes if change.name == name]
         by_user = [place for place, change in enumerate(own) if change.by_user]
@@ -113,7 +113,7 @@ def _used(d0: float) -> str:
 
 
 def is_alone(state: RunState, method: str) -> bool:
-    """Whether a method's text is not compared with ar's since it draws its tokens by itself."""
+    """Whether a method samples with its own noise, so that its text is not compared with ar's."""
     return state.race.sampled and draws_alone(method) and "ar" in state.lanes
 
 
@@ -130,14 +130,14 @@ def same_as_ar(method: str, figures: Figures, differs: str) -> str:
 
 
 def tie_words(figures: Figures, before: str = "") -> str:
-    """What the first difference is, after words that lead to it; nothing where that is not known."""
+    """Kind of the first difference, after the words `before`; empty where unknown."""
     if differs_by_design(figures):
         return f"{before}{BY_DESIGN}"
     return "" if figures.near_tie is None else f"{before}{'' if figures.near_tie else 'not '}a near tie"
 
 
 def sampling_words(state: RunState, wanted: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
-    """How the watched method chooses its tokens now, and what it will when it comes to where a turn is in force."""
+    """Sampling of the watched method now, and after a turn that is not in force yet."""
     run, now, ahead = state.run, state.lane.settings, wanted or {}
     if run is None or not (now.get("temperature") or ahead.get("temperature")):
         return ("greedy",)

@@ -1,4 +1,4 @@
-"""What the guesses cost and what became of them: drafted against used by depth, and where the time of a round goes."""
+"""Cost and use of the drafted nodes: drafted and used by depth, time by stage, accepted tokens by kind."""
 
 import re
 from collections import Counter
@@ -17,14 +17,14 @@ from dynatui.state.tokens import Token
 
 _SIDE_BY_SIDE = 64
 _AIRY = 8
-"""Rows from which on the sentence may take two."""
+"""Rows from which the summary may take two."""
 _GAP = 3
 _TIMES = 5
 """Rows of the table of times, its heading included."""
 _SHORTEST_BAR = 2
 _LONGEST_TREND = 24
 _NEWEST = 2000
-"""Tokens that the kinds are counted over, so that a long run costs no more."""
+"""Newest tokens over which kinds are counted: bounds the cost of a long run."""
 _KINDS = (
     ("words", re.compile(r"( [^\W\d_]+)+")),
     ("word parts", re.compile(r"[^\W\d_]+")),
@@ -36,7 +36,7 @@ _KINDS = (
 
 
 def work(scene: Scene, width: int, height: int) -> Rows:
-    """A sentence that sums up, the guesses by depth, the time by stage and the tokens by kind."""
+    """A summary, the drafted nodes by depth, the time by stage and the tokens by kind."""
     state, size = scene.state, (width, height)
     inner, room = inside(size)
     title: Row = (("Work", "title"), (" ─ what the guesses cost, what became of them", "dim"))
@@ -59,7 +59,7 @@ def work(scene: Scene, width: int, height: int) -> Rows:
 
 
 def why(state: RunState, width: int, room: int) -> Rows:
-    """What limits the method, in as many whole sentences as there is room for; nothing where too little is known."""
+    """The limits of the method, in as many whole sentences as fit; empty where unknown."""
     rows: Rows = [()]
     for said in explained(state.race, state.watched, state.watched):
         sentence = wrapped([(said, "plain")], width)
@@ -87,7 +87,7 @@ def summaries(method: str, tally: Tally) -> tuple[str, ...]:
 
 
 def depths(levels: Levels, width: int, room: int) -> Rows:
-    """A bar for each depth: what was used, then what was wasted; the deepest together where there is no room."""
+    """A bar for each depth: used nodes, then wasted ones; the deepest levels together where there is no room."""
     if not levels or room < 1:
         return []
     names = [str(depth) for depth in range(1, len(levels) + 1)]
@@ -120,7 +120,7 @@ def _level(label: str, level: tuple[int, int], count: str, most: int, widths: tu
 
 
 def times(state: RunState, tally: Tally, width: int) -> Rows:
-    """What each stage took: in the last round, on average, as a share, and lately."""
+    """Time of each stage: in the last round, the mean, the share, and recently."""
     past, curves = state.lane.past, state.lane.curves
     last = past[-1]
     last_s = max(0.0, last.t - (past[-2].t if len(past) > 1 else 0.0))
@@ -152,7 +152,7 @@ def _time(name: str, last_s: float | None, mean_s: float | None, part: float) ->
 
 
 def kinds(tokens: Sequence[Token], width: int) -> Rows:
-    """How much of each kind of token the draft guessed, the most frequent kinds first."""
+    """For each kind of token the share that the draft guessed, the most frequent kinds first."""
     counted = [token for token in tokens[-_NEWEST:] if token.text and token.origin != "plain"]
     total = Counter(kind_of(token.text) for token in counted)
     guessed = Counter(kind_of(token.text) for token in counted if token.origin == "accepted")
@@ -166,5 +166,5 @@ def kinds(tokens: Sequence[Token], width: int) -> Rows:
 
 @lru_cache(maxsize=4096)
 def kind_of(text: str) -> str:
-    """What a token is made of."""
+    """The kind of a token."""
     return next(kind for kind, pattern in _KINDS if pattern.fullmatch(text))

@@ -1,7 +1,7 @@
-"""Text wrapped as it grows, each stretch with a tag that says what it belongs to.
+"""Text wrapped as it grows, in tagged spans.
 
-Only the last line is open, so a long text costs no more per token than a short one. Knows no inks: what a tag looks
-like is decided when a page is drawn, so a change of colours wraps nothing anew.
+Only the last line is open, so a long text costs no more per token than a short one. Knows no inks: tags get their inks
+when a page is drawn, so a change of colours wraps nothing anew.
 """
 
 import re
@@ -30,7 +30,7 @@ class Flow(Generic[Tag]):
         self._used = 0
 
     def add(self, text: str, tag: Tag) -> None:
-        """Appends text after what is there."""
+        """Appends text."""
         for piece in _PIECES.findall(text) or ("",):
             if piece == "\n":
                 self.lines[-1].append(("", tag))
@@ -60,7 +60,7 @@ class Flow(Generic[Tag]):
         self._append(word, tag)
 
     def _fitting(self, word: str) -> int:
-        """How many characters of a word still fit."""
+        """Number of characters of a word that still fit."""
         used = self._used
         for place, character in enumerate(word):
             used += cell_len(character)
@@ -88,17 +88,17 @@ class Flow(Generic[Tag]):
 
 
 def inked(line: Line[Tag], ink_of: Callable[[str, Tag], Ink]) -> Row:
-    """The line as it is drawn."""
+    """The line with inks."""
     return merged((text, ink_of(text, tag)) for text, tag in line if text)
 
 
 def is_gap(text: str) -> bool:
-    """Whether a stretch of a line is blank; words are underlined, gaps are not."""
+    """Whether a span is blank; words are underlined, gaps are not."""
     return text.startswith(" ")
 
 
 def wrapped(row: Sequence[Span], width: int, gaps: Ink | None = None) -> Rows:
-    """A long row as several, with an ink of their own for gaps where one is given."""
+    """A long row as several rows; gaps get the ink `gaps`, where given."""
     flow = Flow[Ink](width)
     for text, ink in row:
         flow.add(text, ink)

@@ -1,25 +1,21 @@
-"""The app: reads new records on a timer, folds them, and hands each panel what it shows; turns keys into commands.
+"""The monitor: folds new records on a timer, hands each panel its scene, and turns keys into commands.
 
-All drawing is in `dynatui.render`, all decoding behind `dynatui.sources`, what keys do in `dynatui.screen.commands`.
-`tick` is the only thing that moves, so a test that calls it needs no clock.
+All drawing is in `dynatui.render`, all decoding in `dynatui.sources`, the keys' commands in `dynatui.screen.commands`.
+Time passes in `tick` alone, so a test that calls it needs no clock.
 """
 
-import asyncio
-import signal
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from textual import events
 from textual.app import ComposeResult, SystemCommand
-from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
 
 from dynatui.clean import clean_line
-from dynatui.keymap import KEYMAP, PanelName
+from dynatui.keymap import PanelName
 from dynatui.render import (  # fmt: skip
     cards,
     curves,
@@ -38,74 +34,57 @@ from dynatui.render import (  # fmt: skip
     work,
 )
 from dynatui.render.layout import LAYOUTS, Layout, arranged, layout, shared_place
-from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
 from dynatui.screen.aside import Aside
 from dynatui.screen.commands import view
 from dynatui.screen.event_reader import EventReader
 from dynatui.screen.film import Screenplay
-from dynatui.screen.frame_rate import FrameRate
 from dynatui.screen.pages.palette import KeyCommands, Palette
 from dynatui.screen.pages.themes import ThemeScreen
+from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
 from dynatui.screen.scene_builder import SceneBuilder
-from dynatui.screen.terminal_app import TerminalApp
 from dynatui.screen.tour import Tour
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.source import Source
-from dynatui.terminal.driver import bound
-from dynatui.terminal.output import Output
-from dynatui.terminal.shutdown import Shutdown
 
 _NOTE_S = 6.0
 _LOW = 40
-"""Rows below which curves and race give some of theirs to the text."""
+"""Rows below which curves and race are smaller, in favour of the text."""
 _TALL, _BROAD = 45, 160
-"""Rows, or columns, from which the race has a row for the heads of more columns."""
+"""Rows, or columns, from which the race has more columns, with headings."""
 _FEW = 4
-"""Methods that the race has room for without taking some from the text."""
-_BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
+"""Most methods of the race before it takes rows from the text."""
 
 
-class DynaApp(TerminalApp, inherit_bindings=False):
+class DynaApp(PanelApp):
     """The terminal monitor."""
 
-    CSS_PATH = "dynatui.tcss"
+    CSS_PATH = style_sheets("dynatui.tcss")
+    ENABLE_COMMAND_PALETTE = True
     COMMANDS: ClassVar[Any] = {KeyCommands}
     COMMAND_PALETTE_BINDING = "ctrl+p"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(bound(cap), f"press({cap!r})", show=False, priority=cap in _BEFORE_WIDGETS)
-        for cap in dict.fromkeys(cap for key in KEYMAP.keys for cap in key.caps)
-    ]
 
     def __init__(
         self,
         source: Source,
         view: View | None = None,
         *,
-        ticking: bool = True,
-        clock: Callable[[], float] = time.monotonic,
         command_line: Callable[[], str] = lambda: "",
-        output: Output | None = None,
-        shutdown: Shutdown | None = None,
+        **surroundings: Unpack[Surroundings],
     ) -> None:
         view = view or View()
-        super().__init__(view, ticking=ticking, clock=clock, output=output, shutdown=shutdown)
+        super().__init__(view, "watch", **surroundings)
         self.source = source
         self.event_reader = EventReader(source)
         self.viewpoint, self.pins = self.event_reader.viewpoint, self.event_reader.pins
         self.knob_editor = self.event_reader.knob_editor
-        self.scene = Scene(symbols=view.symbols, keys=view.keys)
-        usual = {cap for key in KEYMAP.keys for cap in key.caps}
-        for cap in {cap for key in view.keys.keys for cap in key.caps} - usual:
-            self.bind(bound(cap), f"press({cap!r})", show=False)
         self.text_panel = TextPanel()
         self.aside = Aside(self.call_later)
         self.command_line = command_line
         self.written_paths: list[Path] = []
         """Recordings and exports, for the summary at the end."""
-        self._frame_rate = FrameRate(self._fps)
         self._scene_builder = SceneBuilder(source, self.event_reader)
         self._room: Layout = "full"
         self._shared: PanelName = "race"
@@ -114,7 +93,7 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         self._tour = Tour(source, source.controls) if view.tour and source.controls else None
 
     def compose(self) -> ComposeResult:
-        """All panels; `arranged` says which are shown."""
+        """All panels; `arrange` hides those without room."""
         yield Canvas(status.status, panel="status")
         yield Canvas(status.essentials, panel="essentials", flowing=True)
         yield Canvas(cards.cards, panel="cards")
@@ -143,26 +122,16 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         yield Canvas(status.footer, panel="footer")
 
     def on_mount(self) -> None:
-        """Starts the work and the timer."""
-        self._arrange()
+        """Starts the work."""
         self.source.start()
-        self.begin(lambda: self.run_worker(self._run_ticks(), exit_on_error=True))
-        self.tick()
 
-    def on_resize(self) -> None:
-        """Chooses the layout for the new size; after a suspension, which ends in this event too, draws all of it."""
-        self._arrange()
-        self.screen.refresh()
-        self.call_after_refresh(self.draw, everything=True)
-
-    def tick(self) -> None:
-        """Takes in what is new, and draws the panels that are due."""
-        self.source.advance(self._clock())
+    def advance(self, now: float) -> None:
+        """Advances the source, and folds its new records."""
+        self.source.advance(now)
         self.read_events()
-        self.draw()
 
     def read_events(self) -> None:
-        """Folds the records that are new."""
+        """Folds the source's new records."""
         news = self.event_reader.read()
         self._all_due |= news.important or (news.any and self.source.paused)
         if news.failed:
@@ -170,17 +139,17 @@ class DynaApp(TerminalApp, inherit_bindings=False):
             self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
 
     def draw(self, *, everything: bool = False) -> None:
-        """Hands the scene to each panel whose time has come."""
+        """Hands the scene to each panel that is due."""
         now, stage = self._clock(), self.scene.stage
         if self._tour:
             self._guide(self._tour, now)
         self._update_scene(now)
-        self._arrange()
+        self.arrange()
         stepped = self.scene.stage is not stage
         self.paint(lambda _: self.scene, now, everything=everything or stepped)
 
     def _guide(self, tour: Tour, now: float) -> None:
-        """Lets the tour go on; where one panel is shown at a time, its tree, until the tour is over."""
+        """Advances the tour; where one panel is shown at a time, shows the tree until the tour is over."""
         state = self.viewpoint.work.state
         if state.failure:
             tour.end()
@@ -193,16 +162,15 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         self.scene = replace(self.scene, touring=tour.running, panel=panel)
 
     def change_view(self, **changes: Any) -> None:
-        """Changes how the user looks at the work, and shows it."""
+        """Changes fields of the scene, and draws it."""
         self.scene = replace(self.scene, **changes)
         self._shared = shared_place(self.scene.panel, self._shared)
         self._update_scene(self._clock())
-        self._arrange()
+        self.rearrange()
         self.draw(everything=True)
-        self.call_after_refresh(self.draw, everything=True)
 
     def watch_method(self, method: str) -> None:
-        """Text, tree, curves and knob keys are this method's from now on."""
+        """Shows text, tree and curves of a method, and lets the knob keys turn its knobs."""
         self.viewpoint.choose(method)
         if self.source.controls is not None:
             self.source.controls.watch(method)
@@ -217,7 +185,7 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         self.change_view(note=clean_line(note))
 
     def screenplay(self) -> Screenplay:
-        """The panels as they lie on the main screen, and what they show."""
+        """The panels of the main screen, with their places and their scene."""
         canvases = self.screen_stack[0].query(Canvas)
         return Screenplay([each.still() for each in canvases if each.region.area], self.size, self.scene)
 
@@ -240,11 +208,8 @@ class DynaApp(TerminalApp, inherit_bindings=False):
 
         self.push_screen(ThemeScreen(sorted(self.available_themes), before, self.set_theme), keep)
 
-    async def action_press(self, cap: str) -> None:
-        """Does what the key map says of a key; nothing once the program ends."""
-        if self.shutdown.begun:
-            return
-        action = self.scene.keys.action_for(cap, self.scene.mode)
+    async def act(self, action: str | None) -> None:
+        """Runs the action of a key, which most draw themselves; any key ends a tour that is held."""
         if self._tour and self.scene.held and action != "leave":
             self._tour.end()
             return
@@ -283,8 +248,8 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         mouse.wheel(self, 1)
 
     def _point(self, event: events.MouseEvent, act: Callable[["DynaApp", mouse.Press], None]) -> None:
-        if len(self.screen_stack) == 1 and (found := mouse.press_at(self.screen, event)):
-            act(self, found)
+        if len(self.screen_stack) == 1 and (press := mouse.press_at(self.screen, event)):
+            act(self, press)
 
     def _command(self, action: str) -> Callable[[], Any]:
         command = commands.find(action)
@@ -295,36 +260,14 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         scene = replace(self.scene, note=note)
         self.scene = self._scene_builder.scene(scene, now, visible=self._visible)
 
-    async def _run_ticks(self) -> None:
-        """A tick every so often; a timer of Textual's would cost as much as half a frame."""
-        now, tick_s = asyncio.get_running_loop().time, 1 / self._fps
-        due = now()
-        while True:
-            due = max(due + tick_s, now() + tick_s / 2)  # the work's own time is part of the tick; keys get the rest
-            await asyncio.sleep(due - now())
-            self._timed_tick()
-
-    def _timed_tick(self) -> None:
-        """A tick at the terminal's pace: everything is taken in, and drawn when the last frame is out."""
-        now = self._clock()
-        if self.output.lost:
-            self.leave(128 + signal.SIGHUP)
-            return
-        self.source.advance(now)
-        self.read_events()
-        meters = self._frame_rate.meters(now, cpu_s=time.thread_time(), sent_bytes=self.output.sent_bytes)
-        self.scene = replace(self.scene, meters=meters)
-        if self._frame_rate.due(now, busy=self.output.busy):
-            self.draw()
-
     def leave(self, code: int) -> None:
-        """Ends work and app; after an error, with its exit code."""
-        self.shutdown.begin(code)
-        self.source.stop()
+        """Ends app and work; after an error, with its exit code."""
         failure = self.viewpoint.work.state.failure
-        self.exit(return_code=code or (failure.exit_code if failure else 0))
+        super().leave(code or (failure.exit_code if failure else 0))
+        self.source.stop()
 
-    def _arrange(self) -> None:
+    def arrange(self) -> None:
+        """Chooses the layout for the size, and shows its panels."""
         width, height = self.size
         room = layout(width, height)
         visible = arranged(room, self.scene, self._shared)

@@ -1,4 +1,4 @@
-"""Work that takes long, one at a time, in a thread of its own, so that the screen never waits for it.
+"""Long work, one piece at a time, in its own thread, so that the screen never waits for it.
 
 Knows neither the work nor the screen.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Aside:
-    """Does one work at a time; the program may end before it is done.
+    """Does one piece of work at a time; the program may end before it is done.
 
     Args:
         call_later: Calls a function with arguments in the app's own thread; may be called by any.
@@ -22,16 +22,16 @@ class Aside:
 
     @property
     def busy(self) -> bool:
-        """Whether a work is not over."""
+        """Whether work is under way."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
-        """Begins a work; `done` is told in the app's thread that it is over, and what it raised."""
+        """Begins work; at its end, `done` is called in the app's thread with its error, if any."""
         self._thread = threading.Thread(target=self._do, args=(work, done), daemon=True)
         self._thread.start()
 
     def wait(self, timeout_s: float) -> None:
-        """Waits until the work is over, but no longer than so many seconds."""
+        """Waits for the end of the work, for at most so many seconds."""
         if self._thread is not None:
             self._thread.join(timeout_s)
 

@@ -15,18 +15,18 @@ from dynatui.state.session_log import Results, SessionLog, noted
 from dynatui.state.timeline import Viewpoint
 
 _FORESEEN = 200
-"""Events of a recording that are read ahead of what is played, at each reading: keeps a frame's time bounded."""
+"""Events of a recording that are read ahead of the playback at each reading: bounds the time of a frame."""
 
 
 @dataclass(frozen=True)
 class News:
-    """What the app itself must act on."""
+    """News for the app itself."""
 
     failed: bool = False
-    """Something went wrong that the user must see."""
+    """An error that the user must see."""
     any: bool = False
     important: bool = False
-    """More happened than rounds and turned knobs."""
+    """Events other than rounds and turned knobs."""
 
 
 class EventReader:
@@ -44,11 +44,11 @@ class EventReader:
 
     def read(self) -> News:
         """Folds the records that are new."""
-        records, found, failed, important = self._source.records, False, False, False
+        records, any_new, failed, important = self._source.records, False, False, False
         while self._cursor < len(records):
             record = records[self._cursor]
             self._cursor += 1
-            found = True
+            any_new = True
             important |= not isinstance(record, Round | Knob)
             failed = isinstance(record, Failure) or (failed and not isinstance(record, Run))
             if isinstance(record, Prompt):
@@ -66,10 +66,10 @@ class EventReader:
                 self._note_result()
         if playback := self._source.playback:
             self.viewpoint.foresee(playback.events, Prompt(playback.number + 1, playback.count), _FORESEEN)
-        return News(failed, found, important)
+        return News(failed, any_new, important)
 
     def _pin(self, method: str) -> None:
-        """A turn of a knob begins B; what was in force until then is A."""
+        """Pins the settings until a turned knob as A; B begins with the turn."""
         before = self.viewpoint.work.state
         pin = self.pins.get(method)
         self.pins[method] = pin.after_turn(before) if pin else Pin.of(before, method)

@@ -1,7 +1,7 @@
-"""What is printed when the app has ended: results, the best knobs seen, and the command line that repeats them.
+"""The summary after the app has ended: results, the best knobs, and the command line that repeats them.
 
-Text made of a session's totals; all of it is clean, and none of it is longer than the terminal is wide, unless it is
-there to be copied. Prints nothing itself.
+Text from a session's totals, cleaned; no line is longer than the width of the terminal, except those to copy. Prints
+nothing itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ from dynatui.render.words import ALONE, BY_DESIGN, WHY_ALONE, WHY_BY_DESIGN, sam
 from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
 
 _WIDTHS = (7, 7, 6, 11, 9, 9, 11)
-"""Cells of the columns beside the first."""
+"""Widths of the columns after the first."""
 _LEAST_NAME = 10
 
 
 def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", width: int = 80) -> list[str]:
-    """The lines: `written` are the files and folders that were written, `command` is what gives the settings again.
+    """Lines of the summary: `written` are the written files and folders, `command` the command line of the settings.
 
     Only a path and the command may be longer than `width`, so that they can be copied.
     """
@@ -61,27 +61,27 @@ def _row(name: str, cells: Sequence[str]) -> str:
     return "".join([name, *(cell.rjust(wide) for cell, wide in zip(cells, _WIDTHS, strict=True))])
 
 
-def _same(method: str, found: Figures) -> str:
-    return same_as_ar(method, found, f"to {found.first_difference}")
+def _same(method: str, figures: Figures) -> str:
+    return same_as_ar(method, figures, f"to {figures.first_difference}")
 
 
-def _cells(method: str, found: Figures) -> tuple[str, ...]:
+def _cells(method: str, figures: Figures) -> tuple[str, ...]:
     return (
-        str(found.rounds),
-        str(found.committed),
-        short(found.tokens_per_round),
-        percent(found.acceptance_rate),
-        short(found.tokens_per_second, 1),
-        short(found.speedup),
-        _same(method, found),
+        str(figures.rounds),
+        str(figures.committed),
+        short(figures.tokens_per_round),
+        percent(figures.acceptance_rate),
+        short(figures.tokens_per_second, 1),
+        short(figures.speedup),
+        _same(method, figures),
     )
 
 
 def _best(log: SessionLog) -> Iterator[str]:
-    found = log.best()
-    if found is None:
+    best = log.best()
+    if best is None:
         return
-    setting, tried = found
+    setting, tried = best
     count = len(log.judged())
     compared = f"of {count} settings seen" if count > 1 else "the only setting seen"
     yield f"best knobs seen of {setting.method}: {options(setting)}"
@@ -90,7 +90,7 @@ def _best(log: SessionLog) -> Iterator[str]:
 
 
 def options(setting: Setting) -> str:
-    """The options of the command line that give a setting; a recording may claim one that cannot be."""
+    """Command-line options of a setting; a recording may hold an impossible one."""
     config, of = RunConfig(), rules_of(setting.method)
     if of is None:
         return ""

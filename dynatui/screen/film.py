@@ -1,7 +1,7 @@
-"""The panels as they lie on the screen, drawn again for other moments of a run, as what a terminal would be sent.
+"""An asciicast of a run: the panels of the present screen, drawn for all its rounds.
 
-A film is taken of the screen by the app's thread and developed in another: it draws with the same functions as the
-canvases and shares nothing with them. Knows no app.
+The app's thread notes the panels and their scene, another thread draws them: by the functions of the canvases, with
+which it shares nothing. Knows no app.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,16 +23,16 @@ _CURSOR_OFF, _CLEAR = "\x1b[?25l", "\x1b[2J"
 
 @dataclass(frozen=True)
 class Screenplay:
-    """All that a film needs to know of the screen."""
+    """Panels, size and scene of the screen."""
 
     stills: Sequence[Still]
     size: tuple[int, int]
     scene: Scene
-    """As it is shown now: which panels, symbols and keys."""
+    """The present scene: chosen panels, symbols and keys."""
 
 
 def film(play: Screenplay, events: Sequence[Event]) -> Iterator[bytes]:
-    """The asciicast of a run, at the speed of the show unless that is faster than the run."""
+    """The asciicast of a run, at the shown speed, at most that of the run."""
     scene = play.scene
     before = RunState(chosen=scene.state.watched, prompt=scene.state.prompt)
     run = next(event for event in events if isinstance(event, Run))
@@ -45,7 +45,7 @@ def film(play: Screenplay, events: Sequence[Event]) -> Iterator[bytes]:
 
 
 def scene_at(scene: Scene, state: RunState, rounds: int) -> Scene:
-    """What is shown at another moment of a run that has so many rounds in all, by those who look at it live."""
+    """The scene of a live view at a state of a run with `rounds` rounds in all."""
     newest = state.lane.newest
     place = replace(
         scene.place, round=state.rounds, rounds=rounds, seconds=newest.t if newest else 0.0, live=True, played=None
@@ -78,7 +78,7 @@ def _frames(play: Screenplay, shown: Sequence[Moment]) -> Iterator[tuple[float, 
 
 
 class _Panel:
-    """A panel of the film, which sends what changed since its last frame."""
+    """A panel of the film: sends the changes since its last frame."""
 
     def __init__(self, still: Still, size: tuple[int, int]) -> None:
         # The one panel that remembers what it drew; the app's own is the app's.

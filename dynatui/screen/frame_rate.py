@@ -1,4 +1,4 @@
-"""When the next frame is due, and what the screen costs; a pure function of time and readings.
+"""The time of the next frame, and the cost of the screen; a pure function of time and readings.
 
 A frame waits until the one before is sent; when frames have to wait, the rate is halved, and doubled again after the
 terminal has kept up for a while. Only drawing waits; events are read at every tick.
@@ -10,12 +10,12 @@ from dynatui.render.scene import Meters
 
 _MOST_SKIPPED = 16
 _LATE_FRAMES = 2
-"""So many frames in a row that had to wait halve the rate."""
+"""Successive late frames after which the rate is halved."""
 _RECOVERY_S, _LONGEST_RECOVERY_S = 3.0, 30.0
-"""How long a line must keep up before it gets twice the frames; longer each time that this went wrong."""
+"""Time without a late frame after which the rate is doubled; grows with each failed attempt."""
 _WINDOW_S = 5.0
 _NEWS_S = 1.0
-"""Meters change no oftener, or they would cost what they measure."""
+"""Least time between changes of the meters, which have a cost of their own."""
 
 
 class FrameRate:
@@ -24,19 +24,19 @@ class FrameRate:
     def __init__(self, fps: float) -> None:
         self._tick_s = 1 / fps
         self._skip = 1
-        """One frame in so many ticks."""
+        """Ticks per frame."""
         self._late = 0
         self._waiting = False
         self._drawn = float("-inf")
         self._kept_up_since: float | None = None
         self._recovery_s = _RECOVERY_S
         self._readings: deque[tuple[float, float, int]] = deque()
-        """Time, the thread's CPU seconds and the bytes sent until then."""
+        """Time, CPU seconds of the thread until then, bytes sent until then."""
         self._meters = Meters(fps)
         self._told = float("-inf")
 
     def due(self, now: float, *, busy: bool) -> bool:
-        """Whether a frame is to be drawn at this tick; `busy`: the last one is still on its way."""
+        """Whether to draw a frame at this tick; `busy`: the last one is still being sent."""
         if self._kept_up_since is None:
             self._kept_up_since = now
         if now - self._drawn < (self._skip - 0.5) * self._tick_s:
@@ -51,7 +51,7 @@ class FrameRate:
         return True
 
     def meters(self, now: float, *, cpu_s: float, sent_bytes: int) -> Meters:
-        """What the screen costs, as means over the last seconds: from its thread's CPU time and all bytes so far."""
+        """Cost of the screen, means over the last seconds, from its thread's CPU time and all bytes so far."""
         readings = self._readings
         readings.append((now, cpu_s, sent_bytes))
         while now - readings[0][0] > _WINDOW_S:

@@ -1,4 +1,4 @@
-"""What a click does, panel by panel; the keys can do all of it too."""
+"""Actions of clicks and drags by panel; keys can do all of them too."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,14 +20,14 @@ _PANELS: dict[str, PanelName] = {
     **dict.fromkeys(("acceptance", "depth"), "curves"),
     "side": "work",
 }
-"""By the names of widgets, the panels that a click chooses."""
+"""The panel that a click chooses, by the name of the widget."""
 _DRAGGED = frozenset(("knobs", "drawer", "timeline", "text"))
-"""Widgets on which a drag follows the pointer; elsewhere it could only undo what the press did."""
+"""Widgets on which a drag follows the pointer; elsewhere it would undo the click."""
 
 
 @dataclass(frozen=True)
 class Press:
-    """A cell of a panel that is pressed, or dragged over."""
+    """A clicked cell of a panel, or one under a drag."""
 
     panel: str
     """The name of its widget."""
@@ -35,16 +35,16 @@ class Press:
     """Column and row in it."""
     size: tuple[int, int]
     top: Row
-    """Its first row, as it is shown."""
+    """The shown first row of the panel."""
 
     @property
     def on_title(self) -> bool:
-        """Whether it meets the title of a panel in a frame."""
+        """Whether it is on the title of a framed panel."""
         return self.panel in _PANELS and self.at[1] == 0 and inside(self.size) != self.size
 
 
 def press_at(screen: TextualScreen[Any], event: MouseEvent) -> Press | None:
-    """What the pointer is on; None where that is no panel."""
+    """The cell under the pointer; None outside of panels."""
     try:
         widget, region = screen.get_widget_at(event.screen_x, event.screen_y)
     except NoWidget:  # the terminal has become smaller since

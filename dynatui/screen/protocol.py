@@ -1,4 +1,4 @@
-"""What commands and clicks know of the app: what is shown and watched, and the few things that they ask it to do."""
+"""The part of the monitor that commands and clicks use."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,12 +27,12 @@ class Screen(Protocol):
     knob_editor: KnobEditor | None
     """The knobs; None of a recording."""
     pins: dict[str, Pin]
-    """A of each method that has one."""
+    """The pinned A of each method that has one."""
     text_panel: TextPanel
     aside: Aside
-    """Where work is done that takes long."""
+    """Runs long work in its own thread."""
     command_line: Callable[[], str]
-    """Gives the command line of the present settings; an empty one where not all are known."""
+    """Command line of the present settings; empty where not all are known."""
 
     def change_view(self, **changes: Any) -> None:
         """Changes fields of the scene, and draws it."""
@@ -53,13 +53,13 @@ class Screen(Protocol):
         """Remembers a file that was written."""
 
     def push_screen(self, screen: ModalScreen[T], callback: Callable[[T | None], None] | None = None) -> object:
-        """Opens a page over the main screen; the callback takes what it gives back."""
+        """Opens a page over the main screen; the callback takes its result."""
 
     def export_screenshot(self, *, title: str | None = None) -> str:
         """The picture as SVG."""
 
     def screenplay(self) -> Screenplay:
-        """The panels as they lie there, and what they show."""
+        """The panels, with their places and their scene."""
 
     def copy_to_clipboard(self, text: str) -> None:
         """Sends a text to the terminal's clipboard."""

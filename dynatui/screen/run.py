@@ -1,11 +1,10 @@
-"""Runs an app with the terminal guarded, and prints the summary afterwards: what the command line starts."""
+"""Entry points of the command line: each runs an app with the terminal guarded, then prints a summary."""
 
 import asyncio
 import gc
 import logging
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,6 +25,7 @@ from dynatui.screen.app import DynaApp
 from dynatui.screen.compare import CompareApp
 from dynatui.screen.exit_summary import lines
 from dynatui.screen.film import Screenplay, film
+from dynatui.screen.panel_app import HUNG_UP
 from dynatui.screen.server_app import ServerApp
 from dynatui.session import Session, View
 from dynatui.sources.engine import EngineSource, load_engine
@@ -40,12 +40,11 @@ A = TypeVar("A", bound=App[Any])
 Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
 
 _WAIT_S = 1.0
-"""A terminal that is lost must not hold up the program for longer than two seconds, all in all."""
+"""Seconds to wait for the end of the work: a lost terminal must not delay the program's end beyond two seconds."""
 _ASIDE_S = 0.4
-"""An export that was begun just before is waited for so long."""
+"""Seconds to wait for an unfinished export."""
 _FAULT = 1
 """Textual's exit code after an exception."""
-_HUNG_UP = 128 + signal.SIGHUP
 
 
 def watch(session: Session) -> int:
@@ -68,7 +67,7 @@ def follow(path: Path, view: View) -> int:
 
 
 def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
-    """The asciicast of a recorded run in a terminal of so many columns and lines, which nobody needs to have."""
+    """The asciicast of a recorded run for a terminal of this size, which need not exist."""
     source = TraceSource([run])
     source.seek(source.played_s[1])
     app = DynaApp(source, ticking=False)
@@ -134,7 +133,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
             gc.freeze()  # what is imported by now stays; collecting it would delay a frame
             app.run(mouse=mouse)
             gone = output.lost
-        code = app.return_code or (_HUNG_UP if gone else 0)
+        code = app.return_code or (HUNG_UP if gone else 0)
         shutdown.begin(code)
         yield app, code, log, gone
 

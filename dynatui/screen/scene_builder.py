@@ -1,4 +1,4 @@
-"""Builds the scene that the panels are drawn from: state, viewpoint, knobs, pause, estimates.
+"""Builds the scene of the panels: state, viewpoint, knobs, pause, estimates.
 
 The load of GPUs and the what-if estimate are expensive and cached for a while. Knows no widget.
 """
@@ -21,15 +21,15 @@ from dynatui.state.session_log import opening_of
 from dynatui.state.tokens import hits
 
 _GPU_S, _WHATIF_S = 1.0, 0.5
-"""Periods in each of which they are computed once."""
+"""Seconds between two readings of the GPUs, and between two what-if estimates."""
 _LOOKED_UP = 100
-"""Prompts of a recording that are read for one scene: keeps a frame's time bounded."""
+"""Prompts of a recording that are read for one scene: bounds the time of a frame."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
-"""Knobs whose values every round tells, and the one that moves them."""
+"""Knobs whose values every round records, and history, which changes them."""
 
 
 class SceneBuilder:
-    """Builds scenes from a source and what was read of it."""
+    """Builds scenes from a source and its folded events."""
 
     def __init__(self, source: Source, event_reader: EventReader) -> None:
         self._source = source
@@ -38,12 +38,12 @@ class SceneBuilder:
         self._meters: Callable[[], Mapping[int, GpuLoad]] | None = None
         self._gpus = lru_cache(maxsize=1)(lambda _period: self._read_gpus())
         self._recorded = list[str]()
-        """Openings of a recording's runs, as far as they were read."""
+        """Beginnings of the prompts of a recording's runs, as far as read."""
         self._opened = lru_cache(maxsize=1)(lambda prompts: tuple(map(opening_of, prompts)))
         self._estimate = lru_cache(maxsize=1)(lambda _period: self._what_if())
 
     def scene(self, before: Scene, now: float, *, visible: Collection[str]) -> Scene:
-        """The scene as it is now; of what is expensive, as much as the visible panels show."""
+        """The present scene; expensive parts only where visible panels show them."""
         source, viewpoint, editor = self._source, self._event_reader.viewpoint, self._event_reader.knob_editor
         controls, playback, state, whole = source.controls, source.playback, viewpoint.state, viewpoint.whole
         pin = self._event_reader.pins.get(state.watched)
@@ -72,7 +72,7 @@ class SceneBuilder:
         )
 
     def _openings(self) -> Sequence[str]:
-        """Of an engine's prompts; of a recording's runs, a few more each time."""
+        """Beginnings of an engine's prompts; of a recording's, a few more at each call."""
         if controls := self._source.controls:
             return self._opened(controls.session.prompts)
         if playback := self._source.playback:
@@ -100,7 +100,7 @@ class SceneBuilder:
 
 
 def _stage(controls: Controls, state: RunState) -> Stage | None:
-    """Where decoding is held, as far as the records that were taken in have come; the engine may be further."""
+    """The stage at which decoding is held, according to the folded records; the engine may be further."""
     stage = controls.stage
     if stage is None or stage.event.method != state.watched:
         return None

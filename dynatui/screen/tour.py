@@ -1,7 +1,7 @@
 """A round in slow motion, once: decoding is held at each of its stages, as in step mode, and then let go.
 
-It is the second round of the watched method: the first one is text as soon as there can be any. Knows the controls of
-a source and the clock, and nothing of how a stage is shown.
+It is the second round of the watched method, so that the first brings text without delay. Knows the controls of a
+source and the clock, and nothing of how a stage is shown.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from decoder.session.steering import StageName
 from dynatui.sources.source import Controls, Source
 
 HELD_S: Mapping[StageName, float] = {"drafted": 1.0, "verified": 1.0, "committed": 1.2}
-"""How long each stage stands; under four seconds in all."""
+"""Seconds at each stage; under four in all."""
 _UNTIL_HELD = len(HELD_S) + 1
 """Steps from before the first round to the first stage of the second."""
 
@@ -28,7 +28,7 @@ class Tour:
             controls.step()
 
     def tick(self, now: float) -> None:
-        """Goes on to the next stage when it is time to."""
+        """Goes on to the next stage when it is due."""
         if not self.running:
             return
         if not self._source.paused:

@@ -34,23 +34,23 @@ EXPLANATIONS: Mapping[Break, str] = {
     "difference": "the watched text and that of ar differ for the first time",
 }
 LIMIT = 0.3
-"""The x of that label unless the user gives another."""
+"""Default of x in the label."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What the user wants to be stopped at."""
+    """The break conditions that are on."""
 
     on: frozenset[Break] = frozenset()
     limit: float = LIMIT
-    """The x of the label that has one."""
+    """The x of the label with one."""
 
     def toggled(self, name: Break) -> "Conditions":
-        """The same with one condition on instead of off, or off instead of on."""
+        """The conditions with one of them switched."""
         return replace(self, on=self.on ^ {name})
 
     def moved(self, distance: float) -> "Conditions":
-        """The same with another limit, between 0 and 1."""
+        """The conditions with the limit moved, within 0 to 1."""
         return replace(self, limit=min(1.0, max(0.0, round(self.limit + distance, 2))))
 
     def label(self, name: Break) -> str:

@@ -35,7 +35,7 @@ Decode = Callable[[str, RunConfig, Steering], Iterator[Event]]
 """Decodes one prompt."""
 Report = Callable[[str], None]
 Load = Callable[[Report, Report], Decode]
-"""Loads the models; tells the one what it is busy with, and the other how far it has come with that."""
+"""Loads the models; calls the first argument with the name of each step, the second with its progress."""
 
 
 def load_engine(session: Session) -> Load:
@@ -60,7 +60,7 @@ def load_engine(session: Session) -> Load:
 
 
 class EngineSource:
-    """Decodes prompt after prompt, round and round, in a daemon thread until it is stopped."""
+    """Decodes all prompts again and again in a daemon thread until it is stopped."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class EngineSource:
         embedded = session.models.embedded
         self._measuring = session.view.speed is None and embedded
         self._measured = Race()
-        """What there is to measure the machine's speed by."""
+        """Rounds from which the machine's speed is measured."""
         first = _FIRST_SPEED if embedded else 1.0
         self._steering = Steering(speed=bounded_speed(session.view.speed or first))
         self._lock = threading.RLock()
@@ -133,10 +133,10 @@ class EngineSource:
         self._thread.start()
 
     def advance(self, now: float) -> None:
-        """Nothing: the thread appends by itself."""
+        """Nothing: the thread appends."""
 
     def set_speed(self, speed: float) -> None:
-        """Changes the speed of the show, which the source then leaves alone."""
+        """Changes the speed of the show; the source no longer chooses it."""
         with self._lock:
             self._measuring = False
             self._steering.speed = bounded_speed(speed)
@@ -154,7 +154,7 @@ class EngineSource:
             self._steering.step()
 
     def break_on(self, conditions: Conditions) -> None:
-        """Pauses by itself when any of these happens."""
+        """Sets the conditions at which decoding pauses."""
         with self._lock:
             if not self.conditions.on:
                 self._known = reduce(apply, run_so_far(self.records), RunState(chosen=self._known.chosen))
@@ -167,7 +167,7 @@ class EngineSource:
             return self._steering.turn(name, value, of)
 
     def watch(self, method: str) -> None:
-        """This method is stepped and may pause decoding."""
+        """Chooses the method that is stepped and may pause decoding."""
         with self._lock:
             self._steering.watched = method
             self._known = structs.replace(self._known, chosen=method)
@@ -241,13 +241,13 @@ class EngineSource:
         self._wake.wait()
 
     def _rest(self) -> None:
-        """Leaves what is finished on the screen for a while, and as long as the user holds it."""
+        """Waits after a prompt, while its result is shown, and while the user pauses."""
         self._wake.wait(self._rest_s)
         while self.paused and not self._wake.wait(_NAP_S):
             pass
 
     def _go_on(self) -> None:
-        """Goes where the user said, else to the next prompt."""
+        """Goes to the user's chosen prompt, else to the next."""
         with self._lock:
             self._wake.clear()
             if self._stopped:
@@ -284,7 +284,7 @@ class EngineSource:
             self._write(recorder, event)
 
     def _write(self, recorder: Recorder, event: Event) -> None:
-        """Adds to the recording; one that fails is over, so that decoding can go on without it."""
+        """Adds to the recording; after an error it is closed, and decoding goes on without it."""
         try:
             recorder.write(event)
         except RecordingError:

@@ -1,7 +1,7 @@
 """A recording that another process is still writing, watched as it grows: the third source of records.
 
-Whoever comes late sees the newest run. A last line without its end is waited for: its writer may be in the middle of
-it. Nothing here has a thread, and no call takes much longer than the time that it is given.
+A late viewer sees the newest run. A last line without its end is waited for: its writer may be in the middle of it. No
+threads, and no call takes much longer than its time budget.
 """
 
 import os
@@ -20,33 +20,33 @@ from dynatui.record.recording import LONGEST_LINE
 from dynatui.state.run_state import Failure, Loading, Prompt, Record
 
 RUN = b'{"type":"run",'
-"""How the line of a run begins."""
+"""Beginning of the line of a run."""
 _CHUNK = 2**20
 _LINES_AT_ONCE = 1000
 _BUDGET_S = 0.03
-"""Of a frame: what is left of it is for drawing."""
+"""Seconds of a frame for reading; the rest is for drawing."""
 _POLL_S = 0.1
 
 
 class Tail:
-    """Reads a growing file from its newest run on; raises a RecordingError if it is none, was cut off or replaced."""
+    """Reads a growing file from its newest run on; raises a RecordingError if it is none, cut off or replaced."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self.runs = 0
-        """How many runs the file has up to the last event that was taken."""
+        """Number of runs in the file up to the last taken event."""
         self._clock = clock
         self._file = _opened(path)
         self._checker = Checker()
         self._newest: tuple[int, int, int] | None = (0, 0, 0)
         """The newest run so far: where it begins, the lines and runs before it; None once reading has begun there."""
         self._offset = self._lines = 0
-        """Where the next line begins, and how many are before it."""
+        """Offset of the next line, and number of lines before it."""
         self._fault: RecordingError | None = None
-        """What was wrong, to be told after what was taken before it."""
+        """An error, raised after the events before it were taken."""
 
     def take(self, seconds: float) -> list[Event]:
-        """What was added since the last call, or as much of it as can be read in this time."""
+        """Events added since the last call, as many as can be read in this time."""
         until = self._clock() + seconds
         taken = list[Event]()
         if self._fault is None:
@@ -61,11 +61,11 @@ class Tail:
         return taken
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Closes the file."""
         self._file.close()
 
     def _take(self, taken: list[Event], until: float) -> None:
-        """Adds to what was taken, until there is no more, the time is up or something is wrong."""
+        """Appends events until the end of the file, the end of the time, or an error."""
         self._look_after_the_file()
         while self._newest:
             self._newest = self._look_ahead(self._newest)
@@ -106,7 +106,7 @@ class Tail:
         return newest
 
     def _next_line(self) -> bytes:
-        """The next complete line; nothing while there is none."""
+        """The next complete line; empty while there is none."""
         line = self._file.readline(LONGEST_LINE + 1)
         if line.endswith(b"\n"):
             self._offset += len(line)
@@ -138,7 +138,7 @@ class FollowSource:
         """Nothing: `advance` does the work."""
 
     def advance(self, now: float) -> None:
-        """Appends what was written since, as far as there is time."""
+        """Appends new events, as many as there is time for."""
         del now
         if self._tail is None or self.paused:
             return
@@ -155,7 +155,7 @@ class FollowSource:
             self.records.append(event)
 
     def set_speed(self, speed: float) -> None:
-        """Nothing: it is as fast as what is followed."""
+        """Nothing: the speed is that of the writer."""
 
     def set_paused(self, *, paused: bool) -> None:
         """Holds the view, or catches up."""
@@ -174,7 +174,7 @@ class FollowSource:
         """Nothing runs by itself."""
 
     def close(self, timeout_s: float) -> bool:
-        """Lets go of the file."""
+        """Closes the file."""
         del timeout_s
         if self._tail is not None:
             self._tail.close()
@@ -200,7 +200,7 @@ def events(path: Path, stop: threading.Event) -> Iterator[Event]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """The file; whatever is no file is refused, since it could block or never end."""
+    """The open file; refuses pipes and devices, which could block or never end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

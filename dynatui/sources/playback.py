@@ -1,8 +1,8 @@
 """A recording, shown as if it happened now, or two side by side.
 
-Knows no models and needs no thread: what is due is appended when the screen asks for it. One run of a recording is
-held at a time. Records only ever grow by what follows, so a way back within a run is told as that run anew. Of two,
-both have decoded for the same time: each watched method's own decode time, so what is farther is faster.
+Knows no models and needs no thread: due records are appended when the screen asks. One run of a recording is in memory
+at a time. Records can only be appended, so a step back appends the run again from its beginning. Two recordings are
+shown at equal decode time of their watched methods, so the one with more text is the faster one.
 """
 
 from bisect import bisect_left, bisect_right
@@ -23,28 +23,28 @@ from dynatui.state.timeline import Timeline
 
 @dataclass(frozen=True)
 class IndexedRun:
-    """The events of one run, and where in it they are."""
+    """The events of one run, with their times and rounds."""
 
     events: Sequence[Event]
     due_s: Sequence[float]
-    """When each is shown, in seconds since the first: rounds by their wall time, the rest with its neighbour."""
+    """Time of each event, in seconds since the first: rounds by their wall time, others with the event before."""
     rounds: Mapping[str, tuple[int, ...]]
-    """Where the rounds of each method are."""
+    """Indices of the rounds of each method."""
 
     @property
     def seconds(self) -> float:
-        """How long the run is shown at speed 1."""
+        """Duration of the run at speed 1."""
         return self.due_s[-1] if self.due_s else 0.0
 
 
 def indexed(events: Sequence[Event]) -> IndexedRun:
-    """A run that is ready to be shown."""
+    """A run with its index."""
     places = defaultdict[str, list[int]](list)
     for place, event in enumerate(events):
         if isinstance(event, Round):
             places[clean_line(event.method)].append(place)
     due_s = list(accumulate((event.wall_s if isinstance(event, Round) else 0.0 for event in events), max))
-    return IndexedRun(events, due_s, {method: tuple(found) for method, found in places.items()})
+    return IndexedRun(events, due_s, {method: tuple(rounds) for method, rounds in places.items()})
 
 
 class TraceSource:
@@ -56,7 +56,7 @@ class TraceSource:
         speed: float | None = None,
         prompt_of: Callable[[int], str] | None = None,
     ) -> None:
-        """Takes the runs, and what tells the prompt of one where that costs less than to read all of it."""
+        """Takes the runs, and, where there is one, a function that reads the prompt of a run alone."""
         self.records: list[Record] = []
         self.controls = None
         self.playback = self
@@ -73,17 +73,17 @@ class TraceSource:
 
     @property
     def events(self) -> Sequence[Event]:
-        """All of the run that is shown."""
+        """All events of the present run."""
         return self._run.events
 
     def opening(self, number: int) -> str:
-        """How the prompt of a run begins."""
+        """Beginning of the prompt of a run."""
         with suppress(RecordingError):  # it is told as a failure when the run is shown
             return opening_of(self._prompt_of(number))
         return ""
 
     def text(self, method: str, number: int) -> str:
-        """What a method wrote in a run; cleaned."""
+        """Text of a method in a run; cleaned."""
         events = self._run.events if number == self.number else self._runs[number]
         rounds = (event for event in events if isinstance(event, Round) and clean_line(event.method) == method)
         return clean("".join(event.text for event in rounds))
@@ -96,21 +96,21 @@ class TraceSource:
 
     @property
     def played_s(self) -> tuple[float, float]:
-        """How much of the present run has been played, and how much there is, in seconds of the show at speed 1."""
+        """Played time and duration of the present run, in seconds at speed 1."""
         return min(self._played_s, self._run.seconds), self._run.seconds
 
     def start(self) -> None:
         """Nothing: `advance` does the work."""
 
     def advance(self, now: float) -> None:
-        """Appends what the show has reached at `now`."""
+        """Appends the events up to `now`."""
         passed = 0.0 if self._last is None else now - self._last
         self._last = now
         if not self.paused:
             self.play(passed * self.speed)
 
     def play(self, seconds: float) -> None:
-        """Appends what the next `seconds` of the recording hold; a run that is over stays for a while."""
+        """Appends the events of the next `seconds` of the recording; an ended run stays for a while."""
         self._played_s += seconds
         self._append_due()
         while self._over and (ahead_s := self._played_s - self._run.seconds - REST_S) >= 0:
@@ -142,7 +142,7 @@ class TraceSource:
         self.paused = paused
 
     def go(self, step: int) -> None:
-        """Jumps to the beginning of another run, round and round."""
+        """Goes to the beginning of another run; after the last comes the first."""
         self._open((self.number + step) % self.count)
         self._append_due()
 
@@ -240,7 +240,7 @@ class Side:
         self._places = opened.rounds.get(clean_line(watched), ())
         rounds = [opened.events[place] for place in self._places]
         self.times = list(accumulate((event.t for event in rounds if isinstance(event, Round)), max))
-        """When the watched method's rounds end."""
+        """Times of the ends of the watched method's rounds."""
         self._timeline = Timeline()
         self._timeline.take(Prompt(number + 1, self.runs))
 
@@ -252,7 +252,7 @@ class Lockstep:
         self.sides = (left, right)
         self.pairs = min(left.runs, right.runs)
         self.number = 0
-        """Which pair of runs is played, counted from 0."""
+        """Index of the played pair of runs."""
         self.played_s = 0.0
         self.paused = False
         self.speed = bounded_speed(speed or readable_speed(max(left.rate, right.rate)))
@@ -261,12 +261,12 @@ class Lockstep:
 
     @property
     def seconds(self) -> float:
-        """How long the slower of the two is."""
+        """Duration of the slower of the two."""
         return max(side.seconds for side in self.sides)
 
     @property
     def ended(self) -> bool:
-        """Whether both are through."""
+        """Whether both have ended."""
         return self.played_s >= self.seconds
 
     def states(self) -> tuple[RunState, RunState]:
@@ -304,7 +304,7 @@ class Lockstep:
         self.seek(times[min(max(0, place), len(times) - 1)])
 
     def go(self, step: int) -> None:
-        """Leaves this pair of runs for another, round and round."""
+        """Goes to another pair of runs; after the last comes the first."""
         self.number = (self.number + step) % self.pairs
         for side in self.sides:
             side.open(self.number)

@@ -1,6 +1,6 @@
-"""Where a server's events come from: the server itself, asked by a thread of its own, or a recording of it.
+"""Sources of a server's events: the server itself, polled by a thread, or a recording.
 
-Both hand out what is new whenever they are asked, and never block who asks.
+Both return the new events at each call, without blocking the caller.
 """
 
 import threading
@@ -24,7 +24,7 @@ _AT_ONCE = 10_000
 
 
 Pause: TypeAlias = Callable[[float], bool]
-"""Waits so many seconds; whether to stop."""
+"""Waits so many seconds; returns whether to stop."""
 
 
 def asked(plan: "Plan", secret: str | None, request: "Request | None" = None) -> Callable[[Pause], Generator[Event]]:
@@ -65,7 +65,7 @@ def _request(
 
 
 def _drained(queue: "SimpleQueue[T]") -> list[T]:
-    """All that a queue holds."""
+    """All items of a queue."""
     taken = list[T]()
     with suppress(Empty):
         while True:
@@ -74,7 +74,7 @@ def _drained(queue: "SimpleQueue[T]") -> list[T]:
 
 
 class ServerSource(Protocol):
-    """What a screen and a run without one read from."""
+    """A source of server events, for runs with and without a screen."""
 
     paused: bool
     """Whether the show of a recording stands still; who asks a server asks on."""
@@ -85,11 +85,11 @@ class ServerSource(Protocol):
         """Begins."""
 
     def take(self) -> list[Event]:
-        """What is new since the last call; raises what ended the work, once everything before it was taken."""
+        """New events since the last call; raises the error that ended the work, after all events before it."""
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will come any more."""
+        """Whether there will be no more events."""
 
     def stop(self) -> None:
         """Asks the work to end."""
@@ -118,7 +118,7 @@ class LiveServer:
         self._thread.start()
 
     def take(self) -> list[Event]:
-        """What is new; raises what ended the thread, once everything before it was taken."""
+        """New events; raises the error that ended the thread, after all events before it."""
         fault, taken = self._fault, _drained(self._events)
         if fault is not None and not taken:
             raise fault
@@ -126,11 +126,11 @@ class LiveServer:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will come any more."""
+        """Whether there will be no more events."""
         return not self._thread.is_alive() and self._events.empty()
 
     def stop(self) -> None:
-        """Asks the thread to end; one that waits for an answer does so within some seconds."""
+        """Asks the thread to end; while it waits for an answer, this takes some seconds."""
         self._stop.set()
 
     def close(self, timeout_s: float) -> bool:
@@ -181,7 +181,7 @@ class RecordedServer:
         """Nothing: `take` does the work."""
 
     def take(self) -> list[Event]:
-        """What has happened by now, at the recording's pace; raises a RecordingError at a wrong line."""
+        """Events up to now, at the recording's pace; raises a RecordingError at a wrong line."""
         now = self._clock()
         self._played += 0.0 if self.paused else (now - self._asked) * self._speed
         self._asked, taken = now, list[Event]()

@@ -1,4 +1,4 @@
-"""What the screen needs from whatever it watches, and at what speed the show begins.
+"""The protocol of the sources of records, and the initial speed of the show.
 
 A source appends records to one list; the screen reads it behind a cursor of its own and drops only what it has taken
 in, so nothing is lost and neither side waits. Commands go the other way.
@@ -19,7 +19,7 @@ from dynatui.state.run_state import Record
 SHOWN_PER_SECOND = 15.0
 """Tokens a second at which the text can be read, and history be seen at work."""
 REST_S = 4.0
-"""How long a finished prompt stays on the screen."""
+"""Seconds for which a finished prompt stays on the screen."""
 _SLOWEST = 1 / 64
 _FASTEST = 64.0
 
@@ -28,21 +28,21 @@ class KnobControls(Protocol):
     """The knobs of an engine."""
 
     config: RunConfig
-    """The parameters with all turns of the user's, as the next prompt will begin with them."""
+    """The parameters with all turned knobs, with which the next prompt begins."""
 
     def turn(self, name: KnobName, value: float, of: RulesName) -> Turn:
         """Turns a knob of a parameter set, for this prompt and those that follow; the turn with its number."""
 
 
 class Controls(KnobControls, Protocol):
-    """What a user may do to an engine besides watching it."""
+    """Controls of an engine."""
 
     session: Session
-    """What the program was started with; its prompts as they were edited."""
+    """The session of the program, with edited prompts."""
     broke: str
-    """Why decoding paused by itself; empty when it did not."""
+    """The condition that paused decoding; empty for none."""
     conditions: Conditions
-    """When it shall."""
+    """The conditions at which decoding pauses."""
 
     @property
     def prompt(self) -> str:
@@ -50,7 +50,7 @@ class Controls(KnobControls, Protocol):
 
     @property
     def stage(self) -> Stage | None:
-        """Where in a round decoding is held."""
+        """The stage at which decoding is held."""
 
     def watch(self, method: str) -> None:
         """From now on this method is the one that is stepped, and whose rounds may pause decoding."""
@@ -59,7 +59,7 @@ class Controls(KnobControls, Protocol):
         """While paused: goes on to the watched method's next stage."""
 
     def break_on(self, conditions: Conditions) -> None:
-        """Pauses by itself from now on when any of these happens."""
+        """Sets the conditions at which decoding pauses."""
 
     def edit(self, prompt: str) -> None:
         """Replaces the prompt in progress, and begins it."""
@@ -69,12 +69,12 @@ class Controls(KnobControls, Protocol):
 
 
 class Playback(Protocol):
-    """What a user may do to a recording besides watching it."""
+    """Controls of a recording."""
 
     number: int
-    """Which run is shown, from 0."""
+    """Index of the shown run."""
     count: int
-    """How many runs there are."""
+    """Number of runs."""
 
     @property
     def events(self) -> Sequence[Event]:
@@ -94,7 +94,7 @@ class Playback(Protocol):
 
 
 class Source(Protocol):
-    """What the screen needs from whatever it watches."""
+    """A source of records: an engine, a recording, or a growing recording."""
 
     records: list[Record]
 
@@ -112,17 +112,17 @@ class Source(Protocol):
 
     @property
     def paused(self) -> bool:
-        """Whether nothing new comes."""
+        """Whether no new records are appended."""
 
     @property
     def recorded(self) -> Path | None:
         """The file that events are written to."""
 
     def start(self) -> None:
-        """Begins to append."""
+        """Starts the work."""
 
     def advance(self, now: float) -> None:
-        """Appends what is due at `now` (seconds), for a source without a thread."""
+        """Appends the records due at `now` (seconds), for a source without a thread."""
 
     def set_speed(self, speed: float) -> None:
         """Changes the speed of the show."""

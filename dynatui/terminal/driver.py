@@ -1,7 +1,7 @@
 """Between the terminal and Textual: input that no byte can break, and sizes that can be drawn.
 
 Textual's own input thread ends, and the program with it, at a byte that is no text or a number that is no character; it
-takes what it does not know for keys, and pastes that hold an escape byte too.
+takes unknown sequences, and pastes with an escape byte, for keys.
 """
 
 import os
@@ -22,26 +22,26 @@ from dynatui.terminal.keyboard import Keyboard, Pasted, Piece
 from dynatui.terminal.shutdown import Shutdown
 
 LARGEST = (1000, 400)
-"""Columns and lines; what is beyond them stays blank."""
+"""Columns and lines; cells beyond them stay blank."""
 _POLL_S = 0.1
 _AT_ONCE = 2**12
 _NAMED = {",": "comma"}
-"""Signs that mean something else in Textual's bindings."""
+"""Names of signs with another meaning in Textual's bindings."""
 
 
 @runtime_checkable
 class Leavable(Protocol):
-    """An app whose end is watched over."""
+    """An app with a deadline for its end."""
 
     shutdown: Shutdown
     leave_keys: frozenset[str]
 
 
 class Interpreter(XTermParser):
-    """Textual's parser for pieces that are complete: what it still waits on after one, it does not know."""
+    """Textual's parser for complete pieces: a sequence unparsed at the end of a piece is unknown."""
 
     def read(self, piece: Piece) -> Iterator[Message]:
-        """What a piece means to the app; nothing where it means nothing."""
+        """Messages of a piece; none where it is unknown."""
         if isinstance(piece, Pasted):
             yield events.Paste(piece.text)
             return
@@ -53,7 +53,7 @@ class Interpreter(XTermParser):
                 yield from spelled_out  # the escape key, or a key with alt
 
     def parse_mouse_code(self, code: str) -> Message | None:
-        """See Textual's; nothing in a window that is said to have no size."""
+        """See Textual's; None in a window of reported size 0."""
         try:
             return super().parse_mouse_code(code)
         except ZeroDivisionError:
@@ -67,7 +67,7 @@ class Interpreter(XTermParser):
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver with another way of reading, in a terminal that is never too large to be drawn."""
+    """Textual's driver with its own input thread and a bounded size of the terminal."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -76,7 +76,7 @@ class TerminalDriver(LinuxDriver):
         self._size = size or self._get_terminal_size()
 
     def process_message(self, message: Message) -> None:
-        """See Textual's; what leaves goes first, and a size counts only from a terminal that has promised sizes."""
+        """See Textual's; keys that quit go first, and sizes count only from a terminal that has announced them."""
         app = self._app
         if (
             isinstance(message, events.Key)
@@ -91,7 +91,7 @@ class TerminalDriver(LinuxDriver):
             super().process_message(events.Resize(size, size, pixel_size=message.pixel_size))
 
     def _sigcont_application(self, *signalled: object) -> None:
-        """See Textual's; after a stop that it was not told of (SIGSTOP) its threads still run, and would run twice."""
+        """See Textual's; after SIGSTOP, which it does not see, its threads still run and would run twice."""
         if not self._must_signal_resume:
             self.suspend_application_mode()
         super()._sigcont_application(*signalled)
@@ -123,7 +123,7 @@ def cap_of(event: events.Key) -> str:
 
 
 def bound(cap: str) -> str:
-    """The key as Textual's bindings want it."""
+    """The key in the spelling of Textual's bindings."""
     return _NAMED.get(cap, cap)
 
 
@@ -132,6 +132,6 @@ def _bounded(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _leaves(cap: str, leave_keys: frozenset[str], app: App[Any]) -> bool:
-    """Whether a key ends the program; on a page that is open a letter may be a letter."""
+    """Whether a key ends the program; on an open page, letters may be typed."""
     pages = len(app._screen_stack) > 1  # noqa: SLF001 - asked by another thread, when there may be no screen yet
     return cap in leave_keys and not (pages and len(cap) == 1)

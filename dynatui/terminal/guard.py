@@ -27,13 +27,13 @@ _QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"
 
 
 def silence_libraries() -> None:
-    """Turns off progress bars and warnings of libraries; variables that the user has set stand."""
+    """Turns off progress bars and warnings of libraries, unless the user has set their variables."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
 
 
 def check_variables() -> None:
-    """Checks the variables that Textual reads and would fail on; raises a ConfigError that says what is possible."""
+    """Checks the variables that Textual reads and could fail on; raises a ConfigError with the possible values."""
     colors = os.environ.get("TEXTUAL_COLOR_SYSTEM")
     require(
         colors in (None, "auto", *COLOR_SYSTEMS),
@@ -93,12 +93,12 @@ def screen_only(log: Path) -> Iterator[Output]:
 
 
 def _open_log(path: Path) -> int:
-    """Makes the file if need be, for its owner only; its size in bytes. A pipe could block every logger."""
+    """Makes the file if need be, for its owner only; its size in bytes. Refuses pipes, which could block loggers."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
-        found = os.fstat(descriptor)
-        if stat.S_ISFIFO(found.st_mode):
+        status = os.fstat(descriptor)
+        if stat.S_ISFIFO(status.st_mode):
             raise OSError(errno.EINVAL, "it is a pipe")
-        return found.st_size
+        return status.st_size
     finally:
         os.close(descriptor)

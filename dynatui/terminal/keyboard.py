@@ -1,7 +1,8 @@
-"""Bytes from the terminal, cut into pieces that cannot be misread: text, whole sequences, and what was pasted.
+"""Bytes from the terminal, cut into complete pieces: text, whole sequences, pastes.
 
-Chunks end anywhere, so a piece is given out only when it is complete: no half of a paste, character or reply is ever
-taken for keys. What no key or pointer sends is dropped. Knows neither Textual nor the terminal; time is handed in.
+Chunks end anywhere, so a piece is returned only when it is complete: no half of a paste, character or reply is ever
+taken for keys. Sequences that no key or pointer sends are dropped. Knows neither Textual nor the
+terminal; time is handed in.
 """
 
 import re
@@ -13,13 +14,13 @@ from typing import TypeAlias
 from dynatui.clean import clean
 
 ESCAPE_DELAY_S = 0.1
-"""After so long a silence, an escape byte is the escape key and begins no sequence."""
+"""Silence after which an escape byte is the escape key, and not the beginning of a sequence."""
 SEQUENCE_TIMEOUT_S = 1.0
-"""After so long a silence, a paste or a sequence is over, finished or not."""
+"""Silence after which an unfinished paste or sequence is over."""
 LONGEST_PASTE = 2**22
-"""Bytes; what is beyond them is dropped."""
+"""Bytes; the rest of a paste is dropped."""
 _LONGEST_SEQUENCE = 32
-"""Bytes; what any key or pointer sends is shorter, and Textual reads more of them as keys."""
+"""Bytes: more than any key or pointer sends, and fewer than Textual reads as keys."""
 _PASTE_END = b"\x1b[201~"
 _PIECE = re.compile(
     rb"""
@@ -51,7 +52,7 @@ _PIECE = re.compile(
 
 @dataclass(frozen=True)
 class Pasted:
-    """A text that was pasted; line ends are those of Unix, and nothing in it could steer a terminal."""
+    """A pasted text, with Unix line ends and without control characters."""
 
     text: str
 
@@ -61,18 +62,18 @@ Piece: TypeAlias = str | Pasted
 
 
 class Keyboard:
-    """Remembers what is not complete yet."""
+    """Keeps the bytes of an incomplete piece."""
 
     def __init__(self) -> None:
         self._held = bytearray()
         self._pasting = False
         self._searched = 0
-        """Where the end of a paste may still begin."""
+        """First byte where the end of a paste may begin."""
         self._newest_s = 0.0
         self._decode = getincrementaldecoder("utf-8")("replace").decode
 
     def take(self, received: bytes, now: float) -> Iterator[Piece]:
-        """What is complete with these bytes; with none, what a silence until `now` (seconds) has completed."""
+        """Pieces completed by these bytes; without bytes, those completed by a silence until `now` (seconds)."""
         if received:
             self._held += received
             self._newest_s = now
@@ -84,10 +85,10 @@ class Keyboard:
             yield from self._given_up(now - self._newest_s)
 
     def _cut(self) -> tuple[str | None, bytes] | None:
-        """What kind of piece comes next, and its bytes; None while it is not complete."""
+        """Kind and length of the next piece; None while it is not complete."""
         if not self._pasting:
-            found = _PIECE.match(self._held)
-            return (found.lastgroup, found[0]) if found else None
+            match = _PIECE.match(self._held)
+            return (match.lastgroup, match[0]) if match else None
         end = self._held.find(_PASTE_END, self._searched)
         if end >= 0:
             return "pasted", bytes(self._held[: end + len(_PASTE_END)])

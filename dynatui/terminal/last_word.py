@@ -1,7 +1,7 @@
-"""Who tells why several processes of one run end: the first that takes the one token that they share.
+"""One error message of several processes of a run: the first to take a shared token prints it.
 
-The token is a byte in a pipe that nobody writes to any more: whoever reads it has the last word, and all others stay
-silent. A process that shares its end with no other has it always. Knows neither who asks nor what is told.
+The token is a byte in a pipe without a writer: the process that reads it prints its error, all others stay silent. A
+process without others always prints. Knows neither the processes nor the message.
 """
 
 import os
@@ -9,18 +9,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 VARIABLE = "DYNATUI_LAST_WORD"
-"""Tells a process the number of the pipe."""
+"""The variable with the number of the pipe."""
 
 
 class LastWord:
-    """The token, as one process sees it."""
+    """The token within one process."""
 
     def __init__(self, pipe: int) -> None:
         self.pipe = pipe
         self._ours: bool | None = None
 
     def claimed(self) -> bool:
-        """Whether this process has it; the first call settles that."""
+        """Whether this process has the token; the first call takes it."""
         if self._ours is None:
             self._ours = bool(os.read(self.pipe, 1))
         return self._ours
@@ -28,7 +28,7 @@ class LastWord:
 
 @contextmanager
 def shared() -> Iterator[LastWord]:
-    """A new token; its pipe is closed behind the block."""
+    """A new token; its pipe is closed after the block."""
     held, filled = os.pipe()
     try:
         os.write(filled, b"\0")
@@ -39,5 +39,5 @@ def shared() -> Iterator[LastWord]:
 
 
 def claimed(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process may tell why it ends; asked once, right before it would."""
+    """Whether this process may print its error; called once, right before it prints."""
     return VARIABLE not in environment or LastWord(int(environment[VARIABLE])).claimed()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 _WRITE_TIMEOUT_S = 1.0
-"""How long a terminal that takes nothing may hold up the program's end."""
+"""Seconds for which a blocked terminal may delay the program's end."""
 _LOOK_UP_S = 0.1
 _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 _GIVE_BACK = (
@@ -20,7 +20,7 @@ _GIVE_BACK = (
     "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # the mouse
     f"\x1b[<u\x1b[m{_LEAVE}\x1b[?25h\x1b[?1004l"  # keyboard, colours, screen, cursor, focus
 )
-"""What Textual sends when it ends, at once."""
+"""The sequences that Textual sends at its end."""
 
 
 class Output:
@@ -29,7 +29,7 @@ class Output:
     def __init__(self, terminal: int | None = None) -> None:
         self.sent_bytes = 0
         self.busy = False
-        """Whether something written has not been taken yet."""
+        """Whether the terminal has not taken the last write yet."""
         self._descriptor = None if terminal is None else _own(terminal)
         self._modes = None if self._descriptor is None else modes_of(self._descriptor)
         self._entered = False
@@ -48,11 +48,11 @@ class Output:
         return self._lost
 
     def leave(self) -> None:
-        """The program ends: a terminal that takes nothing is waited for at most one more second."""
+        """Begins the end of the program: from now on a blocked terminal is waited for at most one second."""
         self._leaving_since = time.monotonic()
 
     def write(self, text: str) -> int:
-        """Sends a text, however long the terminal takes for it."""
+        """Sends a text, and waits until the terminal has taken it."""
         self.busy = True
         if text in (_ENTER, _LEAVE):
             self._entered = text == _ENTER
@@ -79,7 +79,7 @@ class Output:
         return self._descriptor
 
     def isatty(self) -> bool:
-        """It is one, if there is any."""
+        """Whether there is a terminal."""
         return self._descriptor is not None
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ def give_back(terminal: int, modes: list[Any] | None) -> None:
 
 
 def modes_of(terminal: int) -> list[Any] | None:
-    """Its termios modes; None where they cannot be read."""
+    """The termios modes of a terminal; None where they cannot be read."""
     try:
         return termios.tcgetattr(terminal)
     except termios.error:
@@ -124,7 +124,7 @@ def modes_of(terminal: int) -> list[Any] | None:
 
 
 def _own(terminal: int) -> int:
-    """The same terminal, opened anew so that a write never blocks; the shell's own descriptor is left as it is."""
+    """The same terminal, opened anew without blocking writes; the shell's descriptor stays as it is."""
     with suppress(OSError):
         return os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     return os.dup(terminal)

@@ -15,7 +15,7 @@ from dynatui.terminal.output import Output
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 WITHIN_S = 2.5
-"""The deadline: a process that still runs is ended."""
+"""The deadline in seconds, after which the process is ended."""
 
 
 class Shutdown:
@@ -30,7 +30,7 @@ class Shutdown:
 
     @property
     def begun(self) -> bool:
-        """Whether the program ends: no key counts any more."""
+        """Whether the program is ending: keys are ignored from now on."""
         return self._deadline is not None
 
     def ready(self, leave: Callable[[int], object]) -> None:
@@ -79,7 +79,7 @@ class Shutdown:
 
 @contextmanager
 def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Within, these signals call the handler; those that were ignored from the start, as under nohup, stay ignored."""
+    """A context in which these signals call the handler; those ignored from the start, as by nohup, stay ignored."""
     taken = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
     before = [signal.signal(number, handler) for number in taken]
     try:

@@ -1,4 +1,4 @@
-"""The three standard streams: what they can host, and how they fail.
+"""The three standard streams: whether they can show a screen, and their errors.
 
 Any of them can be a terminal, a pipe, a full disk or closed. Knows nothing of what is printed.
 """
@@ -39,7 +39,7 @@ def can_draw() -> bool:
 
 
 def read_keyboard(descriptor: int) -> bool:
-    """Makes a descriptor the terminal's keyboard, where a prompt was read from it before; whether there is any."""
+    """Reopens a descriptor, from which a prompt was read, as the terminal's keyboard; whether there is one."""
     try:
         keyboard = os.open("/dev/tty", os.O_RDWR)
     except OSError:
@@ -71,13 +71,13 @@ def show(text: str, out: TextIO) -> None:
 
 
 def discard_output() -> None:
-    """Sends what a broken standard output still holds to nowhere, or Python would complain about it at the end."""
+    """Discards the buffer of a broken standard output, or Python would report it at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def discard_errors() -> None:
-    """The same for standard error, where it takes nothing: that is no reason for another exit code."""
+    """Discards a broken standard error, so that it does not change the exit code."""
     if sys.stderr is not None:
         try:
             sys.stderr.flush()
@@ -86,7 +86,7 @@ def discard_errors() -> None:
 
 
 def say(line: str) -> None:
-    """One line of the program's own on standard error."""
+    """Prints one line of the program on standard error."""
     if sys.stderr is not None:
         with suppress(OSError):
             sys.stderr.write(f"dynatui: {clean_line(line)}\n")

@@ -4,13 +4,11 @@ The chances are a function of the tree alone, since only a refusal leads to the 
 first coin, and with them the expected block efficiency.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
-from decoder.verify.lossless.rows import Rows, require_numbers, residual
-from decoder.verify.lossless.top_down import Accepted
 
 
 @dataclass(frozen=True)
@@ -22,25 +20,6 @@ class Stop:
     """That it ends here, if at none of the stops before."""
     removed: float
     """The token after it follows (p - removed q)+, normalised; p itself with 0."""
-
-
-def verify(
-    stops: Callable[[DrawnTree, Rows, Rows], Sequence[Stop]],
-    tree: DrawnTree,
-    target_probs: Rows,
-    draft_probs: Rows,
-    coins: Coins,
-) -> Accepted:
-    """Verifies a tree by its stops in order; shapes (N, V).
-
-    Raises:
-        ModelError: A probability is NaN.
-    """
-    require_numbers(float(target_probs.sum()))
-    require_numbers(float(draft_probs.sum()))
-    stop = first(stops(tree, target_probs, draft_probs), coins)
-    after = residual(target_probs[stop.node], draft_probs[stop.node], stop.removed)
-    return tree.path(stop.node), coins.choice(after)
 
 
 def first(stops: Sequence[Stop], coins: Coins) -> Stop:

@@ -81,7 +81,7 @@ def tournament(entries: Sequence[T], meet: Callable[[T, T], T]) -> T:
 
 
 def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
-    """See `Solver`."""
+    """See `Solve`."""
 
     def meet(one: tuple[Row, int], other: tuple[Row, int]) -> tuple[Row, int]:
         pairing = match(target_probs, one[0], other[0])
@@ -123,4 +123,4 @@ def _meet(
     return pairing.law, winners
 
 
-KHISTI = Solver(solve, acceptance_rate, branching)
+KHISTI = Solver(acceptance_rate, branching)

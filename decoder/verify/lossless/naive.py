@@ -15,7 +15,7 @@ from decoder.verify.lossless.top_down import Solver
 
 
 def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
-    """See `Solver`; reads the first draw alone."""
+    """See `Solve`; reads the first draw alone."""
     first = drawn[0]
     if coins.bernoulli(ratio(target_probs[first], draft_probs[first])):
         return first
@@ -42,4 +42,4 @@ def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict
     return {token: float(law[token]) for token in drawn}
 
 
-NAIVE = Solver(solve, acceptance_rate, branching)
+NAIVE = Solver(acceptance_rate, branching)

@@ -6,15 +6,8 @@ Naive speculative sampling of Miao et al. 2024 (SpecInfer); the paper, algorithm
 
 from collections.abc import Sequence
 
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.rows import Row
 from decoder.verify.lossless.top_down import Solver
-
-
-def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
-    """See `Solver`."""
-    del draft_probs, drawn
-    return coins.choice(target_probs)
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
@@ -28,4 +21,4 @@ def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict
     return {token: float(target_probs[token]) for token in drawn}
 
 
-NSS = Solver(solve, acceptance_rate, branching)
+NSS = Solver(acceptance_rate, branching)

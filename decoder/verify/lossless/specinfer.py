@@ -9,20 +9,8 @@ from functools import cache
 
 import numpy as np
 
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.rows import Row, positive, ratio, residual
 from decoder.verify.lossless.top_down import Solver
-
-
-def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
-    """See `Solver`."""
-    pool, rest, removed, total = list(drawn), target_probs, 0.0, 1.0
-    while pool:
-        token = pool.pop(coins.integers(len(pool)))
-        if coins.bernoulli(ratio(rest[token], draft_probs[token])):
-            return token
-        removed, total, rest = refused(target_probs, draft_probs, removed, total)
-    return coins.choice(rest)
 
 
 def refused(target_probs: Row, draft_probs: Row, removed: float, total: float) -> tuple[float, float, Row]:
@@ -73,4 +61,4 @@ def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict
     return dict(zip(distinct, chances(tuple(sorted(drawn))).tolist(), strict=True))
 
 
-SPECINFER = Solver(solve, acceptance_rate, branching)
+SPECINFER = Solver(acceptance_rate, branching)

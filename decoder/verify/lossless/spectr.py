@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.rows import Row, normalised, positive, ratio
 from decoder.verify.lossless.top_down import Solver
 
@@ -61,15 +60,6 @@ def division_factor(target_probs: Row, draft_probs: Row, draws: int) -> float:
     return high
 
 
-def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
-    """See `Solver`."""
-    division = divide(target_probs, draft_probs, len(drawn))
-    for token in drawn:
-        if coins.bernoulli(division.chance(target_probs[token], draft_probs[token])):
-            return token
-    return coins.choice(division.residual)
-
-
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
     """See `Solver`."""
     division = divide(target_probs, draft_probs, draws)
@@ -91,4 +81,4 @@ def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict
     return {token: chance + left * float(division.residual[token]) for token, chance in chances.items()}
 
 
-SPECTR = Solver(solve, acceptance_rate, branching)
+SPECTR = Solver(acceptance_rate, branching)

@@ -10,23 +10,23 @@ from typing import TypeAlias
 
 from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
-from decoder.verify.lossless.rows import Row, Rows, require_numbers
+from decoder.verify.lossless.rows import Row, Rows
 
 Accepted: TypeAlias = tuple[list[int], int]
 """The accepted nodes below the root, in path order, and the token after them."""
-Verify: TypeAlias = Callable[[DrawnTree, Rows, Rows, Coins], Accepted]
-"""From a tree, the target's and the draft's rows after its nodes, and coins."""
+Solve: TypeAlias = Callable[[Row, Row, Sequence[int], Coins], int]
+"""From the target's row, the draft's, the drawn tokens and coins, the token after a node: over i.i.d. draws it follows
+the target's row.
+"""
 
 
 @dataclass(frozen=True)
 class Solver:
-    """One way to choose the token after a node, mostly among the k tokens that were drawn there.
+    """Closed forms of one way to choose the token after a node, mostly among the k tokens that were drawn there.
 
     Rows have shape (V,); the target's come first, then the draft's, then the drawn tokens or their number k >= 1.
     """
 
-    solve: Callable[[Row, Row, Sequence[int], Coins], int]
-    """The token; over i.i.d. draws it follows the target's row."""
     acceptance_rate: Callable[[Row, Row, int], float]
     """The chance that it is a drawn one, over k i.i.d. draws (the paper, appendix C)."""
     branching: Callable[[Row, Row, Sequence[int]], Mapping[int, float]]
@@ -40,23 +40,6 @@ def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
         path.append(child)
         node = child
     return path, token
-
-
-def verify(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins) -> Accepted:
-    """Verifies a tree with a solver; shapes (N, V).
-
-    Raises:
-        ModelError: A probability is NaN.
-    """
-    require_numbers(float(target_probs.sum()))
-    require_numbers(float(draft_probs.sum()))
-
-    def choose(node: int) -> int:
-        if not tree.children[node]:
-            return coins.choice(target_probs[node])
-        return solver.solve(target_probs[node], draft_probs[node], tree.drawn(node), coins)
-
-    return descend(tree, choose)
 
 
 def reach(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:

@@ -5,21 +5,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from decoder.verify.lossless import block, bottom_up, top_down, traversal
+from decoder.verify.lossless import block, bottom_up, khisti, top_down, traversal
 from decoder.verify.lossless.batched import bottom_up as batched_bottom_up
 from decoder.verify.lossless.batched import plans
 from decoder.verify.lossless.batched import top_down as batched_top_down
 from decoder.verify.lossless.batched.device_rows import VerifyOnDevice
 from decoder.verify.lossless.bottom_up import Stop
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
-from decoder.verify.lossless.khisti import KHISTI
 from decoder.verify.lossless.naive import NAIVE
 from decoder.verify.lossless.nss import NSS
 from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.specinfer import SPECINFER
 from decoder.verify.lossless.spectr import SPECTR
-from decoder.verify.lossless.top_down import Accepted, Solver, Verify
+from decoder.verify.lossless.top_down import Solver
 
 Reach: TypeAlias = Callable[[DrawnTree, Rows, Rows], list[float]]
 
@@ -28,47 +26,35 @@ Reach: TypeAlias = Callable[[DrawnTree, Rows, Rows], list[float]]
 class LosslessVerifier:
     """One way to verify."""
 
-    verify: Verify
-    """In float64, row by row."""
     on_device: VerifyOnDevice
     """On tensors, with one copy of all numbers that coins need; for large vocabularies."""
     reach: Reach
     """The chance of each node of a tree to be accepted, over the coins; 1 for the root."""
 
-    def expected_tokens(self, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> float:
-        """Block efficiency of a tree, expected over the coins: accepted tokens and the one after them; shapes (N, V).
-
-        A sum over distinct nodes (the paper, equation 3).
-        """
-        return sum(self.reach(tree, target_probs, draft_probs))
-
 
 def _top_down(solver: Solver, on_device: VerifyOnDevice) -> LosslessVerifier:
-    return LosslessVerifier(partial(top_down.verify, solver), on_device, partial(top_down.reach, solver))
+    return LosslessVerifier(on_device, partial(top_down.reach, solver))
 
 
 def _bottom_up(stops: Callable[[DrawnTree, Rows, Rows], list[Stop]], on_device: VerifyOnDevice) -> LosslessVerifier:
     def reach(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
         return bottom_up.reach(tree, stops(tree, target_probs, draft_probs))
 
-    return LosslessVerifier(partial(bottom_up.verify, stops), on_device, reach)
+    return LosslessVerifier(on_device, reach)
 
 
 def _first_path(whole: LosslessVerifier) -> LosslessVerifier:
     """The same on the first draw of each node alone."""
 
-    def verify(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins) -> Accepted:
-        return whole.verify(tree.first_path(), target_probs, draft_probs, coins)
-
     def reach(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
         return whole.reach(tree.first_path(), target_probs, draft_probs)
 
-    return LosslessVerifier(verify, batched_top_down.on_first_path(whole.on_device), reach)
+    return LosslessVerifier(batched_top_down.on_first_path(whole.on_device), reach)
 
 
 _NAIVE_TREE = _top_down(NAIVE, partial(batched_top_down.verify, plans.NAIVE))
 
-SOLVERS = {"nss": NSS, "naive_tree": NAIVE, "spectr": SPECTR, "specinfer": SPECINFER, "khisti": KHISTI}
+SOLVERS = {"nss": NSS, "naive_tree": NAIVE, "spectr": SPECTR, "specinfer": SPECINFER, "khisti": khisti.KHISTI}
 """Of the verifiers that go top down, for rates of acceptance at a node."""
 VERIFIERS = {
     "nss": _top_down(NSS, partial(batched_top_down.verify, plans.NSS)),
@@ -76,7 +62,7 @@ VERIFIERS = {
     "naive_tree": _NAIVE_TREE,
     "spectr": _top_down(SPECTR, partial(batched_top_down.verify, plans.SPECTR)),
     "specinfer": _top_down(SPECINFER, partial(batched_top_down.verify, plans.SPECINFER)),
-    "khisti": _top_down(KHISTI, partial(batched_top_down.verify_visited, KHISTI)),
+    "khisti": _top_down(khisti.KHISTI, partial(batched_top_down.verify_visited, khisti.solve)),
     "block": _bottom_up(block.stops, partial(batched_bottom_up.verify, batched_bottom_up.block_stops)),
     "traversal": _bottom_up(traversal.stops, partial(batched_bottom_up.verify, batched_bottom_up.traversal_stops)),
 }

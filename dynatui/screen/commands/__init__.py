@@ -1,4 +1,4 @@
-"""What the keys do: one short function a command, each told the screen that it acts on.
+"""Commands of the keys: one short function each, with the screen as its first argument.
 
 `find` turns an action of the key map, such as `turn('tau_h',-1)`, into a call, after which the screen is drawn.
 """

@@ -20,7 +20,7 @@ _FEW = 4
 
 
 def turn(screen: Screen, cap: str) -> None:
-    """Turns the knob that a key stands for, where the watched method has one or all methods share it."""
+    """Turns the knob of a key: one of the watched method, or one that all methods share."""
     if not (editor := _editor(screen)):
         return
     method = editor.watched(screen.viewpoint.newest)
@@ -35,7 +35,7 @@ def turn(screen: Screen, cap: str) -> None:
 
 
 def cycle(screen: Screen, name: KnobName) -> None:
-    """The next of a knob's named values; after the last one that fits the present trees, the first."""
+    """Turns a knob to its next named value that fits the present trees; after the last, to the first."""
     if not (editor := _editor(screen)):
         return
     state = screen.viewpoint.newest
@@ -60,7 +60,7 @@ def cycle(screen: Screen, name: KnobName) -> None:
 
 
 def _whose(screen: Screen, name: KnobName, method: str) -> str:
-    """Which method has a knob that the watched one lacks."""
+    """Message that names the methods with a knob that the watched one lacks."""
     owners, racing = having(name), screen.viewpoint.newest.lanes
     here = [owner for owner in owners if owner in racing]
     has = f"{method} has no {info(name).symbol} to turn; {', '.join(owners)} has one"
@@ -103,7 +103,7 @@ def watch(screen: Screen, step: int) -> None:
 
 
 def drawer(screen: Screen) -> None:
-    """Every knob as a slider, or the panels again; of a recording they can only be read."""
+    """Opens the sliders of all knobs, or closes them; those of a recording cannot be turned."""
     screen.change_view(mode="watch" if screen.scene.mode == "knobs" else "knobs", typed="")
 
 
@@ -157,12 +157,12 @@ def turn_to(screen: Screen, name: KnobName, value: float) -> None:
 
 
 def _move(screen: Screen, name: KnobName, distance: float) -> None:
-    """Turns a knob from where it is, or from where it is about to be."""
+    """Turns a knob by steps from its value, or from its pending value."""
     _turn(screen, name, lambda editor, state: editor.move(name, distance, state))
 
 
 def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], bool]) -> None:
-    """Turns a knob; of one that all methods share it says to what, and from where on."""
+    """Turns a knob; for one that all methods share, shows the new value and the token from which it is in force."""
     if not (editor := _editor(screen)):
         return
     state = screen.viewpoint.newest
@@ -179,7 +179,7 @@ def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], 
 
 
 def _from_where(state: RunState) -> str:
-    """Where a turn of temperature or top-p is in force: where no method has been, so that all texts stay the same."""
+    """Words for the token from which a turn of temperature or top-p is in force: one that no method has reached yet."""
     if state.run is None:
         return "from the first token on"
     alone = [name for name in state.lanes if draws_alone(name)]
@@ -193,7 +193,7 @@ def _from_where(state: RunState) -> str:
 
 
 def undo(screen: Screen) -> None:
-    """What the last key turned, back."""
+    """Undoes the turns of the last key."""
     if editor := _editor(screen):
         turns = editor.undo(screen.viewpoint.newest)
         if not turns:
@@ -205,7 +205,7 @@ def undo(screen: Screen) -> None:
 
 
 def defaults(screen: Screen) -> None:
-    """All knobs of the watched method as at the start."""
+    """Turns all knobs of the watched method to their values at the start."""
     if editor := _editor(screen):
         method = editor.watched(screen.viewpoint.newest)
         turned = editor.defaults(screen.viewpoint.newest)
@@ -213,7 +213,7 @@ def defaults(screen: Screen) -> None:
 
 
 def preset(screen: Screen) -> None:
-    """All knobs as in the next preset."""
+    """Turns all knobs to the values of the next preset."""
     if editor := _editor(screen):
         name = editor.next_preset(screen.viewpoint.newest)
         method = editor.watched(screen.viewpoint.newest)
@@ -223,7 +223,7 @@ def preset(screen: Screen) -> None:
 
 
 def pin(screen: Screen) -> None:
-    """What was measured so far becomes A, or A is given up."""
+    """Pins the measurement so far as A, or gives A up."""
     state = screen.viewpoint.newest
     before = screen.pins.get(state.watched)
     if before is not None and before.by_hand:
@@ -245,7 +245,7 @@ def _nudge(screen: Screen, distance: float) -> None:
 
 
 def _editor(screen: Screen) -> KnobEditor | None:
-    """The editor, or the reason why there is none."""
+    """The knob editor; None, after a note on the screen, for a recording."""
     if screen.knob_editor is None:
         screen.show_note("what was recorded cannot be turned")
     return screen.knob_editor

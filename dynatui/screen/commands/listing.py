@@ -1,4 +1,4 @@
-"""The list of prompts: its cursor, and the words that choose what is listed."""
+"""The list of prompts: its cursor and its filter."""
 
 from dynatui.render.prompts import chosen, listed
 from dynatui.screen.pages.input import SearchScreen
@@ -6,7 +6,7 @@ from dynatui.screen.protocol import Screen
 
 
 def move(screen: Screen, lines: int) -> None:
-    """So many prompts further down, or up, as far as the list goes."""
+    """Moves the cursor by some prompts, within the list."""
     numbers = listed(screen.scene)
     if (number := chosen(screen.scene, numbers)) is not None:
         place = numbers.index(number) + lines
@@ -14,7 +14,7 @@ def move(screen: Screen, lines: int) -> None:
 
 
 def narrow(screen: Screen) -> None:
-    """Asks for words, and lists only the prompts that hold them; nothing typed lists all."""
+    """Asks for words, and lists only the prompts that contain them; without words, all."""
 
     def run(typed: str | None) -> None:
         if typed is not None:

@@ -1,4 +1,4 @@
-"""From prompt to prompt: a run that would be lost with its rounds is left only when the same key is pressed again."""
+"""Another prompt: leaving a run that is not recorded needs the same key twice."""
 
 from dynatui.render.prompts import chosen, listed
 from dynatui.screen.commands import view
@@ -8,13 +8,13 @@ from dynatui.screen.protocol import Screen
 
 
 def prompt(screen: Screen, step: int) -> None:
-    """Another prompt, or this one again."""
+    """Goes `step` prompts on; 0 restarts this one."""
     if _agreed(screen, f"{screen.scene.keys.cap(f'prompt({step})')} again leaves this run"):
         _leave(screen, step)
 
 
 def enter(screen: Screen) -> None:
-    """Goes to the chosen prompt where these are listed; elsewhere the panel is shown alone, or all are again."""
+    """In the list of prompts goes to the chosen one; elsewhere shows the panel alone, or all panels again."""
     if screen.scene.panel != "prompts":
         view.maximise(screen)
         return
@@ -30,7 +30,7 @@ def enter(screen: Screen) -> None:
 
 
 def edit(screen: Screen) -> None:
-    """Opens the prompt for changes; the page says what is lost when they are run."""
+    """Opens the prompt for editing; the page warns of a run that would be lost."""
     controls = screen.source.controls
     if controls is None:
         screen.show_note("what was recorded cannot be edited")
@@ -45,14 +45,14 @@ def edit(screen: Screen) -> None:
 
 
 def _leave(screen: Screen, step: int) -> None:
-    """Begins the prompt so many places on; a question that was answered is not shown any more."""
+    """Begins the prompt `step` places on, and removes an answered question."""
     screen.change_view(note="")
     live(screen)
     screen.source.go(step)
 
 
 def _agreed(screen: Screen, how: str) -> bool:
-    """Whether the run may be left: nothing is lost with it, or the question is on the screen and was answered."""
+    """Whether the run may be left: it is recorded, or the user has answered the shown question."""
     question = f"not recorded: {how}, {screen.scene.keys.cap('record')} records it"
     if not _would_be_lost(screen) or screen.scene.note == question:
         return True
@@ -61,7 +61,7 @@ def _agreed(screen: Screen, how: str) -> bool:
 
 
 def _would_be_lost(screen: Screen) -> bool:
-    """Whether an unfinished run has rounds that no file keeps."""
+    """Whether an unfinished run has rounds that are not recorded."""
     run = screen.viewpoint.newest
     if screen.source.controls is None or screen.source.recorded or run.done or run.failure:
         return False

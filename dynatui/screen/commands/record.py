@@ -1,4 +1,4 @@
-"""What is recorded, exported and copied: events, figures, the command line, the text."""
+"""Recording, export and copy: events, figures, the command line, the text."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -47,7 +47,7 @@ def _fill(screen: Screen, folder: Path, files: Mapping[str, Make]) -> None:
 
 
 def _tell(screen: Screen, folder: Path, files: Mapping[str, Make], fault: Exception | None) -> None:
-    """Says that an export is there, or why not."""
+    """Shows the path of an export, or its error."""
     if fault is not None and not isinstance(fault, DecoderError):
         raise fault
     screen.show_note(str(fault) if fault else f"exported {len(files)} files to {folder}: {', '.join(files)}")

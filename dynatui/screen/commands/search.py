@@ -1,4 +1,4 @@
-"""Finding words in the watched method's text; of a recording, in what is still to be shown and in its other runs."""
+"""Search in the watched method's text; of a recording, also in its unplayed part and its other runs."""
 
 import sys
 from contextlib import suppress
@@ -14,9 +14,9 @@ from dynatui.state.tokens import hits
 
 
 def search(screen: Screen) -> None:
-    """Asks for the words, and goes to the first place where they stand; nothing typed means the words of last time.
+    """Asks for words, and goes to their first hit; without words, those of the last search count.
 
-    Where the list of prompts is chosen, that is searched.
+    Where the list of prompts is chosen, filters the list.
     """
     if screen.scene.panel == "prompts":
         narrow(screen)
@@ -31,20 +31,20 @@ def search(screen: Screen) -> None:
 
 
 def hit(screen: Screen, step: int) -> None:
-    """The next place, or the one before; after the last, of a recording, in its next run."""
-    found, cursor = screen.scene.hits, screen.scene.cursor or 0
-    ahead = [each for each in found if (each.start > cursor if step > 0 else each.stop <= cursor)]
+    """Goes to the next or previous hit; after the last one of a recording's run, to its next run."""
+    places, cursor = screen.scene.hits, screen.scene.cursor or 0
+    ahead = [each for each in places if (each.start > cursor if step > 0 else each.stop <= cursor)]
     if ahead:
         look_at_token(screen, ahead[0 if step > 0 else -1].start)
     elif (playback := screen.source.playback) and (away := _run_with(screen.scene.query, screen, playback, step)):
         _show(screen, screen.scene.query, away=away, place=0 if step > 0 else -1)
-    elif found:
-        look_at_token(screen, found[0 if step > 0 else -1].start)
+    elif places:
+        look_at_token(screen, places[0 if step > 0 else -1].start)
         screen.show_note("from the beginning again" if step > 0 else "from the end again")
 
 
 def _find(screen: Screen, query: str) -> None:
-    """Shows all of the text, with the cursor on the first place at or after where it was."""
+    """Shows all of the text, with the cursor on the first hit at or after its place."""
     playback, watched = screen.source.playback, screen.viewpoint.state.watched
     known = [token.text for token in screen.viewpoint.whole.lane.tokens]
     here = [playback.text(watched, playback.number)] if playback else known
@@ -58,7 +58,7 @@ def _find(screen: Screen, query: str) -> None:
 
 
 def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int | None:
-    """How many runs away the nearest other one is in which the words stand."""
+    """Distance to the nearest other run with a hit; None without one."""
     watched = screen.viewpoint.state.watched
     for away in range(1, playback.count):
         number = (playback.number + step * away) % playback.count
@@ -69,14 +69,14 @@ def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int 
 
 
 def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
-    """The cursor on a place where the words stand, from where it was on; of a recording, in a run so many away."""
+    """Puts the cursor on a hit at or after its place; of a recording, in the run `away` runs further."""
     if away:
         screen.source.go(away)
         screen.read_events()
         screen.viewpoint.follow()
     if screen.source.playback:
         screen.viewpoint.look_at(sys.maxsize)  # so that all of the text is known
-    found = hits(query, [token.text for token in screen.viewpoint.whole.lane.tokens])
+    places = hits(query, [token.text for token in screen.viewpoint.whole.lane.tokens])
     cursor = screen.scene.cursor if screen.scene.mode == "inspect" else None
-    ahead = [each for each in found if cursor is not None and each.stop > cursor] or found
+    ahead = [each for each in places if cursor is not None and each.stop > cursor] or places
     look_at_token(screen, ahead[place].start, mode="search", query=query, panel="text")

@@ -20,7 +20,7 @@ def freeze(screen: Screen) -> None:
 
 
 def pause(screen: Screen) -> None:
-    """Holds the work, or goes on; a recording goes on from the place that is looked at."""
+    """Pauses decoding, or goes on; a recording goes on from the shown round."""
     playback, watched = screen.source.playback, screen.viewpoint.state.watched
     if playback and screen.source.paused:
         if not screen.viewpoint.live and screen.scene.place.round != screen.viewpoint.work.rounds(watched):
@@ -51,7 +51,7 @@ def _scroll_log(screen: Screen, below: int) -> None:
 
 
 def _note_whose_round(screen: Screen) -> None:
-    """Once the watched method has ended, a step is a round of another."""
+    """After the end of the watched method, shows which method a step belongs to."""
     state = screen.viewpoint.newest
     if state.watched in state.ends:
         left = [name for name in state.lanes if name not in state.ends]
@@ -82,7 +82,7 @@ def scrub(screen: Screen, rounds: int) -> None:
 
 
 def scrub_to(screen: Screen, rounds: int) -> None:
-    """After so many rounds; a recording stands still there."""
+    """Goes to the state after so many rounds; pauses a recording."""
     if screen.source.playback:
         screen.source.set_paused(paused=True)
     screen.viewpoint.look_at(max(0, rounds))
@@ -90,7 +90,7 @@ def scrub_to(screen: Screen, rounds: int) -> None:
 
 
 def scroll(screen: Screen, lines: int) -> None:
-    """A round back or on; in the log a line, among prompts one."""
+    """Goes a round back or on; in the log a line, in the list a prompt."""
     if screen.scene.panel == "log":
         _scroll_log(screen, screen.scene.log_end - lines)
     elif screen.scene.panel == "prompts":
@@ -100,7 +100,7 @@ def scroll(screen: Screen, lines: int) -> None:
 
 
 def first(screen: Screen) -> None:
-    """Before the first round; in the log the first line, the first prompt among these."""
+    """Goes before the first round; in the log to the first line, in the list to the first prompt."""
     if screen.scene.panel == "log":
         _scroll_log(screen, sys.maxsize)
     elif screen.scene.panel == "prompts":
@@ -110,7 +110,7 @@ def first(screen: Screen) -> None:
 
 
 def last(screen: Screen) -> None:
-    """Back to now, of a recording its end; in the log to the newest line; the last prompt among these."""
+    """Goes to the newest round, or a recording's end; in the log to the newest line, in the list to the last prompt."""
     if screen.scene.panel == "prompts":
         listing.move(screen, sys.maxsize)
         return
@@ -129,6 +129,6 @@ def live(screen: Screen) -> None:
 
 
 def _leave_text(screen: Screen) -> None:
-    """Takes the cursor away, whose round is not shown any more."""
+    """Removes the cursor, since its round is not shown any more."""
     if screen.scene.mode in CURSOR:
         screen.change_view(mode="watch", cursor=None)

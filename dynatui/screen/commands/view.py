@@ -1,7 +1,7 @@
-"""How the work is looked at: the cursor in the text, panels, colours and symbols."""
+"""The view: cursor in the text, panels, colours and symbols."""
 
 import sys
-from typing import Any, get_args
+from typing import Any
 
 from dynatui.keymap import CURSOR, PANELS, PanelName
 from dynatui.render.rounds import round_number
@@ -9,10 +9,8 @@ from dynatui.render.scene import HEATS
 from dynatui.render.words import WHY_ALONE, is_alone
 from dynatui.screen.pages.help import HelpScreen
 from dynatui.screen.protocol import Screen
-from dynatui.session import Symbols
 from dynatui.state.tokens import entry_of
 
-_SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
 _HEAT_NAMES = {
     "origin": "origin of the token",
     "probability": "how probable the draft found it",
@@ -22,7 +20,7 @@ _HEAT_NAMES = {
 
 
 def inspect(screen: Screen) -> None:
-    """Puts the cursor on the newest token, or takes it away."""
+    """Puts the cursor on the newest token, or removes it."""
     if screen.scene.mode in CURSOR:
         back(screen)
         return
@@ -35,7 +33,7 @@ def inspect(screen: Screen) -> None:
 
 
 def look_at_token(screen: Screen, place: int, **changes: Any) -> None:
-    """Puts the cursor on a token, or the nearest that there is; every panel shows the round that brought it."""
+    """Puts the cursor on a token, or the nearest existing one; every panel shows its round."""
     tokens = screen.viewpoint.whole.lane.tokens
     place = min(max(0, place), len(tokens) - 1)
     if screen.source.playback:
@@ -85,14 +83,14 @@ def difference(screen: Screen) -> None:
 
 
 def heat(screen: Screen) -> None:
-    """The next meaning of the text's colours."""
+    """Colours the text by the next property."""
     name = HEATS[(HEATS.index(screen.scene.heat) + 1) % len(HEATS)]
     screen.change_view(heat=name)
     screen.show_note(f"colours of the text: {_HEAT_NAMES[name]}")
 
 
 def mask(screen: Screen) -> None:
-    """The tree as a matrix, or as a tree again."""
+    """Shows the tree as its attention mask, or as a tree again."""
     screen.change_view(mask=not screen.scene.mask)
 
 
@@ -112,7 +110,7 @@ def maximise(screen: Screen) -> None:
 
 
 def back(screen: Screen) -> None:
-    """One thing less: the slider, the cursor, what was chosen of the prompts, the single panel, the look back."""
+    """Leaves, one a press: the sliders, the cursor, the choice among prompts, the single panel, the look back."""
     scene = screen.scene
     if scene.mode == "knobs":
         screen.change_view(mode="watch", typed="")
@@ -129,8 +127,8 @@ def back(screen: Screen) -> None:
 
 
 def symbols(screen: Screen) -> None:
-    """The next set of signs."""
-    name = _SYMBOLS[(_SYMBOLS.index(screen.scene.symbols) + 1) % len(_SYMBOLS)]
+    """Draws with the next set of symbols."""
+    name = screen.scene.next_symbols
     screen.change_view(symbols=name)
     screen.show_note(f"symbols: {name}")
 

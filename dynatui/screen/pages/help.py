@@ -15,7 +15,7 @@ from decoder.analysis.metrics import FIGURES, Figure
 from decoder.errors import shortened
 from decoder.events import Run
 from dynatui.clean import clean_line
-from dynatui.keymap import Group, Key, Keymap, Mode
+from dynatui.keymap import FIRST_MODES, Group, Key, Keymap, Mode
 from dynatui.render.guide import GUIDE
 from dynatui.render.status import caps
 from dynatui.screen.pages.input import SearchScreen
@@ -27,8 +27,6 @@ _KEYS = 15
 _TERMS = 16
 """Cells for what is explained."""
 _STRONG, _FAINT, _HEADING = Style(bold=True), Style(dim=True), Style(bold=True, underline=True)
-_MAIN: frozenset[Mode] = frozenset(("watch", "compare", "attach"))
-"""The first mode of each screen."""
 _DOING: dict[Mode, str] = {
     "watch": "watching",
     "inspect": "inspecting",
@@ -108,15 +106,15 @@ def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
         (figures, [(Text(figure.label, _STRONG), _meaning(figure)) for figure in FIGURES], _TERMS),
         ("This run", _about(run) if run else [], _TERMS),
     ]
-    found = [
+    shown = [
         (title, [(first, second) for first, second in lines if holds(f"{first.plain} {second.plain}", words)], width)
         for title, lines, width in sections
     ]
     return Lines(
-        _head(keys, words, sum(len(lines) for _, lines, _ in found)),
+        _head(keys, words, sum(len(lines) for _, lines, _ in shown)),
         *(
             part
-            for title, lines, width in found
+            for title, lines, width in shown
             if lines
             for part in (_heading(title), hanging(lines, width, "right" if width == _KEYS else "left"))
         ),
@@ -175,5 +173,5 @@ def _meaning(figure: Figure) -> Text:
 
 def _does(key: Key) -> Text:
     """What a key does, and the modes in which it means this, where these are few."""
-    where = "" if _MAIN.intersection(key.modes) else " or ".join(_DOING[mode] for mode in key.modes)
+    where = "" if FIRST_MODES.intersection(key.modes) else " or ".join(_DOING[mode] for mode in key.modes)
     return Text.assemble(key.help, (f"  (while {where})" if where else "", _FAINT))

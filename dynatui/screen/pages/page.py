@@ -1,6 +1,6 @@
-"""Pages over the main screen; those to be read scroll as in vim and less, and close by the keys that people try.
+"""Pages over the main screen; those to read scroll by the keys of vim and less, and close by the usual ones.
 
-Knows of the key map only which key opened the page and which ones quit.
+Of the key map, uses only the key that opened the page and those that quit.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def holds(text: str, words: str) -> bool:
-    """Whether a text holds each of some words, in whatever case."""
+    """Whether a text contains each of some words, in any case."""
     folded = text.casefold()
     return all(word in folded for word in words.casefold().split())
 
@@ -39,7 +39,7 @@ class Modal(ModalScreen[T]):
 
 
 class Page(Modal[None]):
-    """Something to read."""
+    """A page to read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,space", "dismiss", "close", show=False),
@@ -51,7 +51,7 @@ class Page(Modal[None]):
     ]
 
     def __init__(self, keys: Keymap, opened_by: str, page: Callable[[], RenderableType], mode: Mode = "watch") -> None:
-        """Takes the action whose key opens it, and what tells what there is to read whenever it is shown."""
+        """Takes the action whose key opens it, and the function that makes its content whenever it is shown."""
         super().__init__()
         self.keys = keys
         self._page = page
@@ -69,11 +69,11 @@ class Page(Modal[None]):
         self.show()
 
     def show(self) -> None:
-        """What there is to read now."""
+        """Makes the content anew."""
         self._static.update(self._page())
 
     def on_key(self, event: events.Key) -> None:
-        """The key that opened the page closes it; what quits, quits."""
+        """The key that opened the page closes it; the key that quits, quits."""
         action = self.keys.action_for(cap_of(event), self._mode)
         if action == _QUITS:
             event.stop()

@@ -18,20 +18,20 @@ from dynatui.screen.pages.page import Modal, holds
 from dynatui.screen.protocol import Screen
 
 _BY_MEANING = 2.0
-"""A letter that help or other words hold: less than in a row in the title, more than scattered over it."""
+"""Score of a letter in help or search words: below letters in sequence in the title, above scattered ones."""
 
 
 class KeyCommands(Provider):
     """The commands of the app, each with its key."""
 
     async def discover(self) -> Hits:
-        """All of them."""
+        """All commands."""
         for title, does, callback, _ in self.app.get_system_commands(self.screen):
             _, shown = self._line(title)
             yield DiscoveryHit(_with_key(Content(title), shown), callback, text=title, help=does)
 
     async def search(self, query: str) -> Hits:
-        """Those whose title has the letters of the query, and those that it describes."""
+        """Commands whose title contains the letters of the query, or whose help contains its words."""
         matcher = self.matcher(query)
         for title, does, callback, _ in self.app.get_system_commands(self.screen):
             key, shown = self._line(title)
@@ -42,7 +42,7 @@ class KeyCommands(Provider):
                 yield Hit(score, _with_key(matcher.highlight(title), shown), callback, text=title, help=does)
 
     def _line(self, title: str) -> tuple[Key, str]:
-        """A command's line of the map, and its keys as they are written."""
+        """The key map's line of a command, and its keys as text."""
         commands = cast("Screen", self.app).scene.keys.commands
         return next((key, key.shown_for(action)) for name, action, key in commands if name == title)
 
@@ -52,16 +52,16 @@ def _with_key(title: Content, shown: str) -> Content:
 
 
 class Commands(CommandList):
-    """Textual's, which fails at a click on a row that is gone when the click comes to it."""
+    """Textual's list, safe against a click on a row that is gone."""
 
     def on_click(self, event: events.Click) -> None:
-        """Lets clicks pass on rows that are there."""
+        """Handles clicks on existing rows only."""
         if event.style.meta.get("option", -1) >= self.option_count:
             event.prevent_default()
 
 
 class Palette(CommandPalette, Modal[None]):
-    """Closes when it is clicked beside, wherever that is."""
+    """Textual's palette; a click beside it closes it."""
 
     def compose(self) -> ComposeResult:
         """See Textual's, with a list of our own."""
@@ -69,7 +69,7 @@ class Palette(CommandPalette, Modal[None]):
             yield Commands() if isinstance(widget, CommandList) else widget
 
     def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
-        """What is there; where there is nothing any more, the palette itself."""
+        """The widget there; the palette itself where there is none any more."""
         try:
             return super().get_widget_at(x, y)
         except NoWidget:
@@ -77,6 +77,6 @@ class Palette(CommandPalette, Modal[None]):
 
     @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)  # noqa: SLF001 - cancelled by this name
     async def _gather_commands(self, search_value: str) -> None:
-        """See Textual's, which fails where it begins after the palette was closed: then there is no list to fill."""
+        """See Textual's; nothing where the palette is closed already."""
         if self.query(CommandList):
             await cast("Any", CommandPalette._gather_commands).__wrapped__(self, search_value)  # noqa: SLF001

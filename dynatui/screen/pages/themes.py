@@ -1,6 +1,6 @@
 """All themes, in a list at the side: the one under the cursor is seen on the screen at once, and kept by enter.
 
-Knows themes by their names only; what shows one is given.
+Knows the names of themes only; the function that shows one is given.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from dynatui.screen.pages.page import Modal
 
 
 class ThemeScreen(Modal[str | None]):
-    """Gives back the theme that was chosen; None where the one before is to come back."""
+    """Returns the chosen theme; None: the previous theme comes back."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "leave it", show=False, priority=True),
@@ -26,7 +26,7 @@ class ThemeScreen(Modal[str | None]):
     ]
 
     def __init__(self, names: Sequence[str], current: str, show: Callable[[str], None]) -> None:
-        """Takes the names of all themes, the one in use, and what shows a theme."""
+        """Takes the names of all themes, the one in use, and the function that shows a theme."""
         super().__init__()
         self._names, self._current, self._show = names, current, show
         self._list = OptionList(*names, markup=False, compact=True)
@@ -43,7 +43,7 @@ class ThemeScreen(Modal[str | None]):
         self._list.focus()
 
     def action_move(self, step: int) -> None:
-        """The cursor, as in vim."""
+        """Moves the cursor, by vim's keys."""
         if step > 0:
             self._list.action_cursor_down()
         else:

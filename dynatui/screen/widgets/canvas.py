@@ -22,14 +22,14 @@ from dynatui.render.scene import Scene
 from dynatui.screen.widgets.wire import NOTHING, Cells, Frame, Look, cells, look, scrolled
 
 Change: TypeAlias = tuple[int, Cells, Cells]
-"""Number of a row, before, after."""
+"""Number of a row, its old cells, its new cells."""
 DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
 """Draws a scene in a width and a height."""
 
 
 @dataclass(frozen=True)
 class Still:
-    """A panel as it lies on the screen, for whoever draws it elsewhere."""
+    """A panel with its place on the screen, to draw it elsewhere."""
 
     draw: DrawPanel
     region: Region
@@ -37,32 +37,32 @@ class Still:
 
 
 _WORTH_SCROLLING = 4
-"""Changed rows; of fewer, each is written."""
+"""Changed rows from which scrolling is tried; fewer are written."""
 
 
 class Canvas(Widget):
-    """Shows the newest scene as its function draws it; knows nothing of what it shows. It has no border of its own."""
+    """Shows the newest scene by its drawing function; knows nothing of the content, and has no border."""
 
     def __init__(self, draw_panel: DrawPanel, *, panel: str, flowing: bool = False, classes: str | None = None) -> None:
         super().__init__(id=panel, classes=classes)
         self.flowing = flowing
-        """Whether it follows the work at every frame; all others change together and less often."""
+        """Whether it is drawn at every frame; all others are drawn together, less often."""
         self._draw_panel = draw_panel
         self._scene = Scene()
         self._drawn: Rows = []
-        """What was drawn last, before it was fitted."""
+        """The last drawn rows, before they were fitted."""
         self._rows: list[Cells] = []
         self._drawn_size: Size | None = None
-        """Of these rows; None: they are to be drawn again. Textual may compose a new size before it tells of it."""
+        """Size of these rows; None: draw them again. Textual may compose a new size before its event."""
         self._inks: Mapping[Ink, Style] = {}
         self._styles: dict[Ink, Style] = {}
         """The inks on this panel's background, after the app's filters."""
         self._looks: dict[Ink, Look] = {}
-        """The same for the terminal."""
+        """The inks as the terminal's looks."""
 
     @property
     def top(self) -> Row:
-        """The first row as it is shown."""
+        """The shown first row."""
         return self._rows[0].row if self._rows else ()
 
     def show(self, scene: Scene, inks: Mapping[Ink, Style]) -> None:
@@ -79,7 +79,7 @@ class Canvas(Widget):
             frame.patch(self._looks_of_inks(), before, after, place.x, place.y + y)
 
     def still(self) -> Still:
-        """How and where it is drawn now, in all colours, for a player may know more of them than this terminal."""
+        """The panel with its place, in all colours: a player may have more than this terminal."""
         looks = {ink: look(self._style(ink), ColorSystem.TRUECOLOR) for ink in self._inks}
         return Still(self._draw_panel, self.region, looks)
 
@@ -105,12 +105,12 @@ class Canvas(Widget):
         return Strip([Segment(text, self._style(ink)) for text, ink in row if text], self.size.width)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Rows as Textual wants them, without the cache that would have to be told of every patch."""
+        """Rows as Textual wants them, without its cache, which does not know of patches."""
         left, right = crop.column_span
         return [self.render_line(y).crop(left, right) for y in crop.line_range]
 
     def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[Change]:
-        """Paints, and gives the rows that differ. Textual sends what it cannot compare with."""
+        """Draws, and yields the changed rows; after a change of size, Textual sends all."""
         if inks is not self._inks or scene.symbols != self._scene.symbols:
             self._inks = inks
             self._forget()
@@ -127,7 +127,7 @@ class Canvas(Widget):
                 yield y, old, new
 
     def _draw(self) -> None:
-        """Draws the scene at the present size; rows that are as they were stay the same objects."""
+        """Draws the scene at the present size; unchanged rows stay the same objects."""
         before = list(zip(self._drawn, self._rows, strict=True)) if self._drawn_size == self.size else []
         self._drawn, self._drawn_size = self._draw_panel(self._scene, *self.size), self.size
         self._rows = [
@@ -136,7 +136,7 @@ class Canvas(Widget):
         ]
 
     def _scroll(self, changes: list[Change], place: Offset, frame: Frame) -> list[Change]:
-        """Lets the terminal move rows that only moved up; what there is to change after that."""
+        """Scrolls rows that only moved up; returns the changes after that."""
         top, bottom = changes[0][0], changes[-1][0]
         after = self._rows[top : bottom + 1]
         before = [*after]
@@ -150,7 +150,7 @@ class Canvas(Widget):
         return [(top + y, old, new) for y, (old, new) in enumerate(zip(moved, after, strict=True))]
 
     def _forget(self) -> None:
-        """What comes next is drawn whole."""
+        """Makes the next picture a whole one."""
         self._drawn_size, self._styles, self._looks = None, {}, {}
 
     def _style(self, ink: Ink) -> Style:
@@ -170,14 +170,14 @@ class Canvas(Widget):
 
 
 def fitted(row: Row, width: int, scene: Scene) -> Cells:
-    """A row as the terminal holds it, in the signs that the scene asks for."""
+    """A row as cells of the terminal, in the scene's symbols."""
     made = cells(in_ascii([row])[0] if scene.symbols == "ascii" else row)
     fits = made.cells is not None and len(made.cells) == width
     return made if fits else cells(fit(made.row, width))
 
 
 def uncovered(screen: Screen[Any]) -> dict[Widget, Offset]:
-    """The canvases of a screen over which nothing lies, with their places: only these may be patched."""
+    """The uncovered canvases of a screen, with their places: only these may be patched."""
     shown = screen._compositor.visible_widgets  # noqa: SLF001 - only Textual's compositor knows what covers what
     canvases = [widget for widget in shown if isinstance(widget, Canvas)]
     around = {ancestor for canvas in canvases for ancestor in canvas.ancestors}

@@ -1,4 +1,4 @@
-"""What changed of a row, told to a terminal in as few bytes as it takes; knows neither widgets nor where they go.
+"""Changes of rows in as few bytes as possible; knows neither widgets nor their places.
 
 Textual sends whole regions again and opens and closes the style of every span, several times as much. Widths are those
 of `rich.cells`; a row whose signs are not all one cell wide is sent whole.
@@ -22,11 +22,11 @@ _ONE_CELL_WIDE = re.compile(
     "[ -~\xa0-\xac\xae-\u02ff\u0370-\u0482\u2010-\u2027\u2190-\u22ff\u23ce\u2400-\u2426\u2500-\u25fc\u2800-\u28ff]*"
 )
 SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
-"""Between these, terminals that know them show nothing and then everything."""
+"""Synchronised output: terminals that support it show everything between these at once."""
 _NEAR = 4
-"""A move to the right costs this many bytes; so many unchanged cells may as well be sent again."""
+"""Unchanged cells that are sent again instead of a move to the right, which costs as many bytes."""
 _WORTH_SCROLLING = 3
-"""Rows that would have to be sent again."""
+"""Least number of rows saved by scrolling."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
 """The code that ends each attribute; bold and dim share one."""
 _REVERSE = 7
@@ -35,7 +35,7 @@ _SHOWN_ON_BLANKS = frozenset({4, _REVERSE, 9})
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """A style as terminals know it; there is one object for each, so that they compare at once."""
+    """A style of a terminal; one object for each, so that comparison is fast."""
 
     attributes: frozenset[int]
     foreground: str
@@ -43,18 +43,18 @@ class Look:
 
     @property
     def of_blanks(self) -> tuple[object, ...]:
-        """All of it that a blank shows."""
+        """The part of the style that a blank shows."""
         front = self.foreground if _REVERSE in self.attributes else ""
         return front, self.background, self.attributes & _SHOWN_ON_BLANKS
 
 
 _one_look = cache(Look)
 RESET = _one_look(frozenset(), "39", "49")
-"""How a frame finds the terminal and leaves it."""
+"""The look before and after a frame."""
 
 
 def look(style: Style, colors: ColorSystem) -> Look:
-    """How a style looks on a terminal with so many colours."""
+    """The look of a style on a terminal with these colours."""
     flags = {
         1: style.bold,
         2: style.dim,
@@ -75,7 +75,7 @@ def look(style: Style, colors: ColorSystem) -> Look:
 
 @cache
 def turn(before: Look, after: Look) -> tuple[str, bool]:
-    """The codes that name what differs, and nothing else; and whether it shows on blanks."""
+    """The codes of the differences alone, and whether these show on blanks."""
     ends = {_OFF[code] for code in before.attributes - after.attributes}
     kept = {code for code in before.attributes if _OFF[code] not in ends}
     codes = [str(code) for code in (*sorted(ends), *sorted(after.attributes - kept))]
@@ -88,26 +88,26 @@ def turn(before: Look, after: Look) -> tuple[str, bool]:
 
 @dataclass(frozen=True)
 class Cells:
-    """A row as the terminal holds it."""
+    """A row as cells of the terminal."""
 
     row: Row
     cells: list[Cell] | None
-    """A sign and its ink each; None where not every sign is one cell wide."""
+    """Sign and ink of each cell; None where a sign is not one cell wide."""
 
 
 NOTHING = Cells((), None)
-"""A row of which nothing is known."""
+"""A row with unknown contents."""
 
 
 def cells(row: Row) -> Cells:
-    """The row, taken apart if it can be."""
+    """The cells of a row."""
     text = "".join(map(itemgetter(0), row))
     plain = text.isascii() or _ONE_CELL_WIDE.fullmatch(text)
     return Cells(row, [(sign, ink) for part, ink in row for sign in part] if plain else None)
 
 
 class Frame:
-    """What the terminal is told at once; a look stays in force from one row to the next."""
+    """The bytes of one frame; a look stays in force from one row to the next."""
 
     def __init__(self) -> None:
         self._pieces = list[str]()
@@ -139,7 +139,7 @@ class Frame:
 
 
 def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
-    """By how many rows a block has moved up, so that some of it need not be sent again; 0 when it has not."""
+    """Number of rows by which a block has moved up, so that scrolling saves bytes; 0: it has not."""
     for rows in range(1, len(after)):
         same = sum(old.row == new.row and not _is_blank(new) for old, new in zip(before[rows:], after, strict=False))
         if same >= _WORTH_SCROLLING:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decoder.draft.delayed import draw_tree
-from decoder.draft.delayed_shape import DelayedTree, distinct_shapes, rollouts
+from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 from decoder.errors import ConfigError
 from decoder.tree import TokenTree
 from decoder.verify.lossless.coins import PhiloxCoins
@@ -60,9 +60,8 @@ def test_of_324_actions_233_differ() -> None:
     assert len(distinct_shapes(4, 8, 8)) == 233
 
 
-def test_rollouts_start_at_the_root() -> None:
-    assert rollouts(3, 5) == DelayedTree(3, 0, 5)
-    assert (rollouts(3, 5).depth, DelayedTree(3, 2, 5).most_nodes) == (5, 17)
+def test_a_shape_knows_its_depth_and_its_nodes() -> None:
+    assert (DelayedTree(3, 0, 5).depth, DelayedTree(3, 2, 5).most_nodes) == (5, 17)
 
 
 @pytest.mark.parametrize("shape", [DelayedTree(3, 2, 3), DelayedTree(1, 4, 0), DelayedTree(4, 0, 2)], ids=str)

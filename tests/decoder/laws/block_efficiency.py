@@ -52,7 +52,7 @@ def recorded(name: str) -> Iterator[Counter[str]]:
 
     def on_device(tree: DrawnTree, target_probs: Tensor, draft_probs: Tensor, coins: Coins) -> Accepted:
         rows = target_probs.double().numpy(), draft_probs.double().numpy()
-        expected = right.expected_tokens(tree, *rows)
+        expected = sum(right.reach(tree, *rows))
         path, last = right.on_device(tree, target_probs, draft_probs, coins)
         realised = len(path) + 1
         added = {"rounds": 1, "expected": expected, "realised": realised, "squares": (realised - expected) ** 2}

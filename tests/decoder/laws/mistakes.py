@@ -31,9 +31,10 @@ from decoder.verify.lossless import coins as coin_sources
 from decoder.verify.lossless.batched.device_rows import draw
 from decoder.verify.lossless.coins import Coins, PhiloxCoins
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
-from decoder.verify.lossless.top_down import Accepted, Verify
+from decoder.verify.lossless.top_down import Accepted
 from decoder.verify.lossless.verifiers import VERIFIERS
 from tests.decoder.laws.toy import Setting, drawn
+from tests.decoder.verify.lossless.row_by_row import Verify
 from tests.decoder.verify.lossless.wrong_verifiers import CHAIN, WRONG, Wrong
 
 Change = Callable[[], AbstractContextManager[Any]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from decoder.sampling.noise import BITS, bits_on_host, gumbel, gumbel_on_device, random_bits, signed
+from decoder.sampling.noise import BITS, bits_on_host, gumbel, gumbel_on_device, random_bits, signed, streams
 from tests import sampled_reference
 
 SEEDS = (0, 1, 7, 2**32 - 1)
@@ -15,7 +15,7 @@ TOKENS = 40
 
 
 def bits(seed: int, positions: np.ndarray, tokens: int = TOKENS) -> np.ndarray:
-    return random_bits(np.array([seed]), positions, np.arange(tokens))
+    return random_bits(streams(np.array([seed]), positions), np.arange(tokens))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -29,7 +29,7 @@ def test_bits_are_splitmix64_s_over_seed_position_and_token(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_integers_and_uniforms_are_the_same_in_both_libraries(seed: int) -> None:
-    found = random_bits(torch.tensor([seed]), torch.tensor(POSITIONS), torch.arange(TOKENS))
+    found = random_bits(streams(torch.tensor([seed]), torch.tensor(POSITIONS)), torch.arange(TOKENS))
     assert found.tolist() == bits(seed, POSITIONS).tolist()
     uniforms = (bits(seed, POSITIONS).astype(np.float64) + 0.5) * 2.0**-BITS
     assert ((found.to(torch.float64) + 0.5) * 2.0**-BITS).tolist() == uniforms.tolist()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from decoder.device import Graphs
 from decoder.sampling.gumbel_noise import GumbelNoise
-from decoder.sampling.noise import BITS, gumbel, gumbel_on_device, random_bits, signed
+from decoder.sampling.noise import BITS, gumbel, gumbel_on_device, random_bits, signed, streams
 from decoder.sampling.on_device import DeviceSampling
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.verify.coupled import CoupledOnDevice
@@ -53,7 +53,7 @@ def test_integers_and_uniforms_within_a_graph_are_numpy_s_bit_for_bit_for_any_se
     )
 
     def work() -> None:
-        bits.copy_(random_bits(seed, places, tokens))
+        bits.copy_(random_bits(streams(seed, places), tokens))
         parts.copy_(uniforms(bits))
 
     replay = repeat(work)
@@ -62,7 +62,7 @@ def test_integers_and_uniforms_within_a_graph_are_numpy_s_bit_for_bit_for_any_se
             seed.fill_(signed(number))
             places.copy_(torch.tensor(order))
             replay()
-            right = random_bits(np.array([signed(number)]), np.array(order), np.arange(VOCABULARY))
+            right = random_bits(streams(np.array([signed(number)]), np.array(order)), np.arange(VOCABULARY))
             assert np.array_equal(bits.cpu().numpy(), right)
             assert np.array_equal(parts.cpu().numpy(), (right.astype(np.float64) + 0.5) * 2.0**-BITS)
     assert 0 < float(parts.min()) < float(parts.max()) < 1

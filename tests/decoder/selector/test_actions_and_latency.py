@@ -9,7 +9,7 @@ from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.sampling.settings import Sampling
 from decoder.selector import latency
 from decoder.selector.actions import ACTIONS, LONGEST, MOST_NODES, ONE_PATH, number
-from decoder.selector.latency import between_passes, counts, passes, round_seconds
+from decoder.selector.latency import between_passes, counts, passes
 
 COSTS = Costs(
     plain=Curve({1: 1.0}),
@@ -50,13 +50,13 @@ def test_bounds_of_the_actions_are_reached() -> None:
     ],
 )
 def test_a_round_takes_its_passes_by_their_rows(shape: tuple[int, int, int], seconds: float) -> None:
-    assert round_seconds(passes(COSTS))[number(DelayedTree(*shape))] == pytest.approx(seconds)
+    assert (counts() @ passes(COSTS))[number(DelayedTree(*shape))] == pytest.approx(seconds)
 
 
 def test_what_lies_between_passes_counts_by_round_level_and_node() -> None:
     parts = np.zeros(latency.SIZE)
     parts[latency.ROUND], parts[latency.LEVEL], parts[latency.NODE] = 1000, 100, 1
-    assert round_seconds(parts)[number(DelayedTree(3, 2, 4))] == 1000 + 6 * 100 + 14
+    assert (counts() @ parts)[number(DelayedTree(3, 2, 4))] == 1000 + 6 * 100 + 14
 
 
 def test_each_round_reads_verifies_and_draws_level_by_level() -> None:

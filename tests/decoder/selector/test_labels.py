@@ -22,7 +22,7 @@ def test_a_label_is_the_expected_efficiency_of_the_action_s_own_tree(verifier: s
                 assert np.isnan(label)
                 continue
             tree, nodes = draws.subtree(action)
-            enumerated = VERIFIERS[verifier].expected_tokens(tree, target[nodes], draft[nodes])
+            enumerated = sum(VERIFIERS[verifier].reach(tree, target[nodes], draft[nodes]))
             assert label == pytest.approx(enumerated, abs=1e-12)
 
 

@@ -12,7 +12,7 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.geometry import Size
 from textual.pilot import Pilot
 
-from dynatui.screen.terminal_app import TerminalApp
+from dynatui.screen.panel_app import PanelApp
 from dynatui.screen.widgets.canvas import Canvas
 
 Seen: TypeAlias = tuple[object, ...]
@@ -59,7 +59,7 @@ class PictureDriver(HeadlessDriver):
 
 
 @asynccontextmanager
-async def pictured(app: TerminalApp, size: tuple[int, int]) -> AsyncIterator[tuple[Pilot[None], PictureDriver]]:
+async def pictured(app: PanelApp, size: tuple[int, int]) -> AsyncIterator[tuple[Pilot[None], PictureDriver]]:
     """The app on a terminal that is a picture."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(headless_driver, "HeadlessDriver", PictureDriver)
@@ -78,7 +78,7 @@ async def resize(pilot: Pilot[None], driver: PictureDriver, size: tuple[int, int
     await pilot.pause()
 
 
-async def afresh(app: TerminalApp, driver: PictureDriver) -> list[list[Seen]]:
+async def afresh(app: PanelApp, driver: PictureDriver) -> list[list[Seen]]:
     """The cells of a terminal that knew nothing before, once everything is drawn; the app's own is left as it was."""
     own, driver.picture = driver.picture, Picture(driver._size or (80, 24))
     for canvas in app.screen_stack[0].query(Canvas):

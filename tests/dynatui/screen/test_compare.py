@@ -264,7 +264,7 @@ async def test_every_key_does_what_its_line_says() -> None:
         await pilot.press("3")
         assert app.chosen == "curves"
         await pilot.press("v")
-        assert app.symbols == "block"
+        assert app.scene.symbols == "block"
         await pilot.press("q")
     assert app.return_code == 0
 

@@ -167,7 +167,7 @@ async def test_the_help_names_keys_and_figures() -> None:
 async def test_symbols_change() -> None:
     async with watched(session()) as (app, _, pilot):
         await pilot.press("v", "v")
-        assert app.symbols == "ascii"
+        assert app.scene.symbols == "ascii"
         assert "╭" not in screen_text(app)
 
 

@@ -1,6 +1,6 @@
 """What the solvers need to know of each node before coins are thrown: chances of its draws, and the residual.
 
-Each has its reference in the module of its name beside this folder; all nodes are computed at once. Rows of
+All nodes are computed at once. Rows of
 nodes without draws are zeros in the draft's, and keep the target's row as their residual.
 """
 

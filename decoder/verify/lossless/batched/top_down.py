@@ -9,7 +9,7 @@ from decoder.verify.lossless.batched.device_rows import VerifyOnDevice, draw, to
 from decoder.verify.lossless.batched.plans import PlannedSolver
 from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
-from decoder.verify.lossless.top_down import Accepted, Solver, descend
+from decoder.verify.lossless.top_down import Accepted, Solve, descend
 
 
 def verify(
@@ -48,7 +48,7 @@ def _walk(
 
 
 def verify_visited(
-    solver: Solver,
+    solve: Solve,
     tree: DrawnTree,
     target_probs: Float[Tensor, "N V"],
     draft_probs: Float[Tensor, "N V"],
@@ -66,7 +66,7 @@ def verify_visited(
         if not drawn:
             return int(draw(target_probs[[node]], coins))
         rows = (target_probs[node].double().cpu().numpy(), draft_probs[node].double().cpu().numpy())
-        return solver.solve(*rows, drawn, coins)
+        return solve(*rows, drawn, coins)
 
     return descend(tree, choose)
 

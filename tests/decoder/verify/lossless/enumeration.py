@@ -16,7 +16,8 @@ from decoder.tree import TokenTree
 from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree, drawn_tree
 from decoder.verify.lossless.rows import Row, Rows, normalised
-from decoder.verify.lossless.top_down import Accepted, Verify
+from decoder.verify.lossless.top_down import Accepted
+from tests.decoder.verify.lossless.row_by_row import Verify
 
 VOCABULARY = 3
 KINDS = (

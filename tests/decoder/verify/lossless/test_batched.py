@@ -19,6 +19,7 @@ from decoder.verify.lossless.coins import PhiloxCoins
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
 from decoder.verify.lossless.rows import Rows, ratio, residual
 from decoder.verify.lossless.verifiers import VERIFIERS
+from tests.decoder.verify.lossless.row_by_row import VERIFY
 
 VOCABULARY, NEAR = 32_000, 1e-5
 TREE, CHAIN = DelayedTree(4, 1, 2), DelayedTree(1, 0, 5)
@@ -161,7 +162,7 @@ def test_the_same_coins_bring_the_same_walk(name: str) -> None:
     for seed in range(12):
         found = VERIFIERS[name].on_device(*given.given, PhiloxCoins(seed))
         assert found == VERIFIERS[name].on_device(*given.given, PhiloxCoins(seed))
-        assert found == VERIFIERS[name].verify(given.tree, *given.pure, PhiloxCoins(seed))
+        assert found == VERIFY[name](given.tree, *given.pure, PhiloxCoins(seed))
 
 
 def test_a_draw_of_target_probability_zero_prunes() -> None:

@@ -11,9 +11,9 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.lossless import khisti, specinfer, spectr
 from decoder.verify.lossless.acceptance_bound import acceptance_bound
 from decoder.verify.lossless.rows import Row
-from decoder.verify.lossless.top_down import Solver
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
 from tests.decoder.verify.lossless.enumeration import KINDS, delayed_trees, emitted, models, outcomes, pair, verified
+from tests.decoder.verify.lossless.row_by_row import SOLVES, VERIFY, expected_tokens
 
 ALL_KINDS = pytest.mark.parametrize("kind", KINDS)
 ALL_SOLVERS = pytest.mark.parametrize("name", SOLVERS)
@@ -31,17 +31,17 @@ def drawn_lists(draft_probs: Row, draws: int) -> list[tuple[tuple[int, ...], flo
     return [(drawn, float(draft_probs[list(drawn)].prod())) for drawn in lists]
 
 
-def token_law(solver: Solver, rows: Pair, drawn: tuple[int, ...]) -> dict[int, float]:
+def token_law(name: str, rows: Pair, drawn: tuple[int, ...]) -> dict[int, float]:
     """The law of the token, given the draws, over all coins."""
     law: dict[int, float] = defaultdict(float)
-    for token, chance in outcomes(lambda coins: solver.solve(*rows, drawn, coins)):
+    for token, chance in outcomes(lambda coins: SOLVES[name](*rows, drawn, coins)):
         law[token] += chance
     return law
 
 
-def enumerated_rate(solver: Solver, rows: Pair, draws: int) -> float:
+def enumerated_rate(name: str, rows: Pair, draws: int) -> float:
     return sum(
-        chance * sum(token_law(solver, rows, drawn)[token] for token in set(drawn))
+        chance * sum(token_law(name, rows, drawn)[token] for token in set(drawn))
         for drawn, chance in drawn_lists(rows[1], draws)
     )
 
@@ -51,7 +51,7 @@ def enumerated_rate(solver: Solver, rows: Pair, draws: int) -> float:
 @pytest.mark.parametrize("draws", [1, 2, 3])
 def test_the_rate_of_acceptance_is_that_of_all_draws_and_coins(name: str, kind: str, draws: int) -> None:
     for rows in pairs(kind):
-        rate, expected = SOLVERS[name].acceptance_rate(*rows, draws), enumerated_rate(SOLVERS[name], rows, draws)
+        rate, expected = SOLVERS[name].acceptance_rate(*rows, draws), enumerated_rate(name, rows, draws)
         assert rate == pytest.approx(expected, abs=1e-3 if name == "khisti" else 1e-9)
         assert rate <= expected + 1e-9
 
@@ -61,14 +61,14 @@ def test_the_rate_of_acceptance_is_that_of_all_draws_and_coins(name: str, kind: 
 def test_branching_is_the_law_of_the_coins(name: str, kind: str) -> None:
     for rows, draws in itertools.product(pairs(kind), (1, 2, 3)):
         for drawn, _ in drawn_lists(rows[1], draws):
-            branching, law = SOLVERS[name].branching(*rows, drawn), token_law(SOLVERS[name], rows, drawn)
+            branching, law = SOLVERS[name].branching(*rows, drawn), token_law(name, rows, drawn)
             assert branching == pytest.approx({token: law[token] for token in set(drawn)}, abs=1e-12)
 
 
 def test_branching_of_four_draws_is_the_law_of_the_coins() -> None:
     (rows,) = pairs("generic", 1)
     for name, solver in SOLVERS.items():
-        law = token_law(solver, rows, (2, 0, 2, 1))
+        law = token_law(name, rows, (2, 0, 2, 1))
         assert solver.branching(*rows, (2, 0, 2, 1)) == pytest.approx({each: law[each] for each in range(3)}), name
 
 
@@ -112,10 +112,10 @@ def test_solvers_rank_as_in_the_measurements() -> None:
 @pytest.mark.parametrize("shape", [DelayedTree(1, 0, 2), DelayedTree(2, 1, 1), DelayedTree(2, 0, 2)], ids=str)
 @pytest.mark.parametrize("name", VERIFIERS)
 def test_expected_tokens_of_a_tree_are_those_of_all_coins(name: str, shape: DelayedTree) -> None:
-    verifier, toys = VERIFIERS[name], models("generic", shape.depth, 9)
+    toys = models("generic", shape.depth, 9)
     for tree, _ in [] if name == "block" and shape.k > 1 else delayed_trees(shape, toys)[::7]:
-        expected = sum(chance * (len(path) + 1) for (path, _), chance in verified(verifier.verify, tree, toys))
-        assert verifier.expected_tokens(tree, *toys.rows(tree)) == pytest.approx(expected, abs=1e-12)
+        expected = sum(chance * (len(path) + 1) for (path, _), chance in verified(VERIFY[name], tree, toys))
+        assert expected_tokens(name, tree, *toys.rows(tree)) == pytest.approx(expected, abs=1e-12)
 
 
 def test_block_accepts_eleven_ninths_where_naive_accepts_ten() -> None:
@@ -125,7 +125,7 @@ def test_block_accepts_eleven_ninths_where_naive_accepts_ten() -> None:
     for text in toys.target:
         toys.target[text], toys.draft[text] = target_probs, draft_probs
     trees = delayed_trees(shape, toys)
-    accepted = {name: emitted(VERIFIERS[name].verify, trees, toys, 2).tokens - 1 for name in ("block", "naive")}
+    accepted = {name: emitted(VERIFY[name], trees, toys, 2).tokens - 1 for name in ("block", "naive")}
     assert accepted == pytest.approx({"block": 11 / 9, "naive": 10 / 9})
 
 
@@ -164,5 +164,5 @@ def test_nss_on_a_fixed_tree_accepts_what_the_target_would_write() -> None:
     chances = {0: 1.0}
     for node in range(1, len(tree)):
         chances[node] = chances[tree.parents[node]] * target_probs[tree.parents[node], tree.tokens[node]]
-    expected = VERIFIERS["nss"].expected_tokens(tree, *toys.rows(tree))
+    expected = expected_tokens("nss", tree, *toys.rows(tree))
     assert expected == pytest.approx(sum(chances.values()))

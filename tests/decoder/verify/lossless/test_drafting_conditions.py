@@ -8,11 +8,11 @@ import torch
 from decoder.tree import TokenTree
 from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.rows import Row
-from decoder.verify.lossless.verifiers import VERIFIERS
 from tests.decoder.verify.lossless.enumeration import Drafter, Models, emitted, models, trees_of
+from tests.decoder.verify.lossless.row_by_row import VERIFY
 
 DEPTH = 2
-TREES = tuple(name for name in VERIFIERS if name != "block")
+TREES = tuple(name for name in VERIFY if name != "block")
 Rule = Callable[[Models, TokenTree, int, int, Coins], Sequence[int]]
 """What the draws of a node are: its models, the tree so far, the node, the number of draws above it, and coins."""
 
@@ -89,7 +89,7 @@ def distances(drafter: Drafter) -> dict[str, float]:
     pairs = [models("generic", DEPTH, seed) for seed in (5, 7, 9, 11)]
     trees = [trees_of(drafter, pair) for pair in pairs]
     return {
-        name: max(emitted(VERIFIERS[name].verify, *given, DEPTH).distance for given in zip(trees, pairs, strict=True))
+        name: max(emitted(VERIFY[name], *given, DEPTH).distance for given in zip(trees, pairs, strict=True))
         for name in TREES
     }
 

@@ -7,17 +7,16 @@ from functools import partial
 import numpy as np
 
 from decoder.draft.delayed_shape import DelayedTree
-from decoder.verify.lossless import block, bottom_up, khisti, naive, spectr, top_down, traversal
+from decoder.verify.lossless import block, khisti, naive, spectr, traversal
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
-from decoder.verify.lossless.naive import NAIVE
 from decoder.verify.lossless.rows import Row, Rows, normalised, positive, ratio, residual
-from decoder.verify.lossless.top_down import Accepted, Verify
+from decoder.verify.lossless.top_down import Accepted, Solve, descend
 from decoder.verify.lossless.traversal import Judged, post_order
+from tests.decoder.verify.lossless.row_by_row import Verify, bottom_up, top_down
 
 CHAIN, TREE = DelayedTree(1, 0, 2), DelayedTree(2, 0, 2)
-Solve = Callable[[Row, Row, Sequence[int], Coins], int]
 Stops = Callable[[DrawnTree, Rows, Rows], list[Stop]]
 
 
@@ -29,7 +28,7 @@ class Wrong:
 
 
 def solver(solve: Solve) -> Verify:
-    return partial(top_down.verify, replace(NAIVE, solve=solve))
+    return partial(top_down, solve)
 
 
 def accepts_by_inverse_ratio(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
@@ -102,11 +101,11 @@ def ends_with_the_row_before(tree: DrawnTree, target_probs: Rows, draft_probs: R
             return naive.solve(target_probs[node], draft_probs[node], tree.drawn(node), coins)
         return coins.choice(target_probs[tree.parents[node]])
 
-    return top_down.descend(tree, choose)
+    return descend(tree, choose)
 
 
 def stopping(stops: Stops, change: Callable[[list[Stop]], list[Stop]] = list) -> Verify:
-    return partial(bottom_up.verify, lambda *given: change(stops(*given)))
+    return partial(bottom_up, lambda *given: change(stops(*given)))
 
 
 def block_weights(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:

@@ -1,0 +1,220 @@
+"""The app under the monitor, the comparison of recordings and the watch of a server: canvases, ticks, keys, its end.
+
+A subclass composes its canvases, reads new events (`advance`), hides the canvases without room (`arrange`) and gives
+each canvas its scene (`draw`). Uncovered canvases are patched past Textual's compositor; the others are left to it.
+Knows no panel by name.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import ClassVar, TypedDict
+
+from rich.style import Style
+from textual.app import App
+from textual.binding import Binding, BindingType
+
+from decoder.errors import quoted, require
+from dynatui.keymap import KEYMAP, Mode
+from dynatui.render.ink import Ink
+from dynatui.render.palette import THEME, palette
+from dynatui.render.scene import Scene
+from dynatui.screen.frame_rate import FrameRate
+from dynatui.screen.widgets.canvas import Canvas, uncovered
+from dynatui.screen.widgets.wire import SYNC_END, SYNC_START, Frame
+from dynatui.session import View
+from dynatui.terminal.driver import TerminalDriver, bound
+from dynatui.terminal.output import Output
+from dynatui.terminal.shutdown import Shutdown
+
+FPS, FPS_OVER_SSH = 10, 5
+TOGETHER_S = 0.3
+"""Least time between two pictures of all panels: each costs bytes on a slow line."""
+HUNG_UP = 128 + signal.SIGHUP
+"""Exit code after the terminal was closed."""
+_BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
+
+
+class Surroundings(TypedDict, total=False):
+    """Keyword arguments that every app hands on to `PanelApp`."""
+
+    ticking: bool
+    """Whether the app ticks by itself; a test calls `tick`."""
+    clock: Callable[[], float]
+    """Seconds, monotonic."""
+    output: Output | None
+    shutdown: Shutdown | None
+
+
+def style_sheets(own: str) -> list[str | PurePath]:
+    """Paths of the style sheet that all apps share and of an app's own."""
+    return [Path(__file__).with_name(name) for name in ("panels.tcss", own)]
+
+
+class PanelApp(App[None], inherit_bindings=False):
+    """Draws its canvases, and none while the output is busy.
+
+    All canvases with figures are drawn from one scene at one time, so that no two panels ever show different rounds;
+    only text flows from frame to frame.
+    """
+
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(bound(cap), f"press({cap!r})", show=False, priority=cap in _BEFORE_WIDGETS)
+        for cap in dict.fromkeys(cap for key in KEYMAP.every for cap in key.caps)
+    ]
+
+    def __init__(
+        self,
+        view: View,
+        mode: Mode,
+        *,
+        ticking: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        output: Output | None = None,
+        shutdown: Shutdown | None = None,
+    ) -> None:
+        self._color = view.color and "NO_COLOR" not in os.environ
+        super().__init__(driver_class=TerminalDriver, ansi_color=None if self._color else True)
+        self.animation_level = "none"
+        self.set_theme(view.theme)
+        self.scene = Scene(mode=mode, symbols=view.symbols, keys=view.keys)
+        usual, now = ({cap for key in keys.every for cap in key.caps} for keys in (KEYMAP, view.keys))
+        for cap in now - usual:
+            self.bind(bound(cap), f"press({cap!r})", show=False)
+        self.output = output or Output()
+        self.shutdown = shutdown or Shutdown(self.output)
+        self.leave_keys = view.keys.all_for("leave")
+        self._fps = view.fps or (FPS_OVER_SSH if "SSH_CONNECTION" in os.environ else FPS)
+        self._frame_rate = FrameRate(self._fps)
+        self._ticking = ticking
+        self._clock = clock
+        self._all_due = False
+        """Whether all canvases are to be drawn at the next frame, due or not."""
+        self._inks: Mapping[Ink, Style] = {}
+        self._canvases: list[Canvas] = []
+        """Canvases of the main screen, which never change."""
+        self._drawn = float("-inf")
+        """Time of the last picture of all canvases."""
+
+    def advance(self, now: float) -> None:
+        """Reads new events, at `now` seconds of the clock."""
+
+    def arrange(self) -> None:
+        """Shows the canvases that there is room for."""
+
+    def draw(self, *, everything: bool = False) -> None:
+        """Draws the canvases that are due, or all of them."""
+        self.paint(lambda _: self.scene, self._clock(), everything=everything)
+
+    def on_mount(self) -> None:
+        """Takes the inks, draws, and lets the app tick and be asked to leave, unless a test does both."""
+        self._take_inks()
+        self.theme_changed_signal.subscribe(self, self._take_inks)
+        self.rearrange()
+        if self._ticking:
+            loop = asyncio.get_running_loop()
+            self.shutdown.ready(lambda code: loop.call_soon_threadsafe(self.leave, code))
+            self.run_worker(self._run_ticks(), exit_on_error=True)
+        self.tick()
+
+    def on_resize(self) -> None:
+        """Shows the canvases that there is room for now, once the app knows its new size: it hears of it after this."""
+        self.screen.refresh()  # after a suspension, which ends in this event too, all of it is gone
+        self.call_later(self.rearrange)
+
+    def rearrange(self) -> None:
+        """Shows the canvases that there is room for, and draws all of them."""
+        self.arrange()
+        self.call_after_refresh(self.draw, everything=True)
+
+    def tick(self) -> None:
+        """Takes in what is new, and draws the canvases that are due."""
+        self.advance(self._clock())
+        self.draw()
+
+    async def _run_ticks(self) -> None:
+        """A tick every so often; a timer of Textual's would cost as much as half a frame."""
+        now, tick_s = asyncio.get_running_loop().time, 1 / self._fps
+        due = now()
+        while True:
+            due = max(due + tick_s, now() + tick_s / 2)  # the work's own time is part of the tick; keys get the rest
+            await asyncio.sleep(due - now())
+            self._timed_tick()
+
+    def _timed_tick(self) -> None:
+        """A tick at the terminal's pace: everything is taken in, and drawn when the last frame is out."""
+        now = self._clock()
+        if self.output.lost:
+            self.leave(HUNG_UP)
+            return
+        self.advance(now)
+        meters = self._frame_rate.meters(now, cpu_s=time.thread_time(), sent_bytes=self.output.sent_bytes)
+        self.scene = replace(self.scene, meters=meters)
+        if self._frame_rate.due(now, busy=self.output.busy):
+            self.draw()
+
+    async def action_press(self, cap: str) -> None:
+        """Does what the key map says of a key; nothing once the program ends."""
+        if not self.shutdown.begun:
+            await self.act(self.scene.keys.action_for(cap, self.scene.mode))
+
+    async def act(self, action: str | None) -> None:
+        """Runs the action of a key, and shows it; None of a key that does nothing."""
+        if action:
+            await self.run_action(action)
+            self.draw(everything=True)
+
+    def set_theme(self, theme: str | None) -> None:
+        """Gives the app its theme; without colours there is only one.
+
+        Raises:
+            ConfigError: There is no theme of that name.
+        """
+        if THEME.name not in self.available_themes:
+            self.register_theme(THEME)
+        names = sorted(self.available_themes)
+        require(theme is None or theme in names, f"theme is {quoted(theme)}; give one of {', '.join(names)}")
+        self.theme = (theme or THEME.name) if self._color else "ansi-dark"
+
+    def _take_inks(self, _theme: object = None) -> None:
+        """Takes the inks from the theme of the app, once the style sheet is that theme's."""
+        self._inks = palette(self.theme_variables, color=self._color)
+
+    def leave(self, code: int) -> None:
+        """Ends the app."""
+        self.shutdown.begin(code)
+        self.exit(return_code=code)
+
+    def action_leave(self) -> None:
+        """Quits."""
+        self.leave(0)
+
+    def action_redraw(self) -> None:
+        """Draws every panel anew and sends every cell."""
+        for canvas in self.screen_stack[0].query(Canvas):
+            canvas.redraw()
+        self.screen.refresh()
+
+    def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
+        """Hands the canvases their scenes: all of them when due, none while the output is busy."""
+        self._all_due |= everything or now - self._drawn >= TOGETHER_S
+        if self.output.busy:
+            return
+        everything, self._all_due = self._all_due, False
+        self._drawn = now if everything else self._drawn
+        screen, frame = self.screen_stack[0], Frame()
+        places = uncovered(screen) if self.screen is screen else {}
+        self._canvases = self._canvases or list(screen.query(Canvas))
+        for canvas in self._canvases:
+            if everything or canvas.flowing:
+                if canvas in places:
+                    canvas.patch(scene_of(canvas), self._inks, places[canvas], frame)
+                else:
+                    canvas.show(scene_of(canvas), self._inks)
+        if (changes := frame.text()) and self._driver is not None:  # past the compositor, all at once where possible
+            self._driver.write(f"{SYNC_START}{changes}{SYNC_END}" if self._sync_available else changes)
