@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+from decoder.analysis.interval import Interval
 from decoder.analysis.metrics import FIGURES
 from decoder.bench.contenders import INEXACT
 from decoder.bench.protocol import DISTURBED
 from decoder.bench.report import Report, RoundsReport, Setup
 from decoder.bench.rounds import LENGTHS, Growth, Rounds
-from decoder.bench.statistics import Estimate
 from decoder.bench.summary import Comparison, Difference, Row
 from decoder.events import arithmetic
 
@@ -88,7 +88,7 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> str:
     lines = [_line("", *head, *([(5, "limit")] if limits else []))]
     for row in rows:
         cells = [
-            (8, _number(row.tokens_per_second.median if row.tokens_per_second else None, 1)),
+            (8, _number(row.tokens_per_second.value if row.tokens_per_second else None, 1)),
             (6, _number(row.tokens_per_round, 2)),
             (17, _ratio(row.over_ar)),
             (17, _ratio(row.over_generate)),
@@ -247,13 +247,13 @@ def _percent(share: float | None) -> str:
     return UNKNOWN if share is None else f"{100 * share:.1f}"
 
 
-def _ratio(found: Estimate | None) -> str:
+def _ratio(found: Interval | None) -> str:
     return UNKNOWN if found is None else _interval(found, lambda value: f"{value:.{2 if value < 10 else 1}f}")
 
 
-def _interval(found: Estimate, text: Callable[[float], str]) -> str:
+def _interval(found: Interval, text: Callable[[float], str]) -> str:
     ends = "" if found.low is None or found.high is None else f" {text(found.low)}-{text(found.high)}"
-    return f"{text(found.median)}{ends}"
+    return f"{text(found.value)}{ends}"
 
 
 def _chosen(setup: Setup) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from decoder.analysis.bottleneck import verdict
-from decoder.bench.statistics import Estimate
+from decoder.analysis.interval import Interval
 from decoder.tuning.ranking import METHODS, Draft, Ranking
 from dynatui.clean import clean_line
 
@@ -59,8 +59,8 @@ def _name(name: str) -> str:
     return f"{shown if len(shown) < NAME else f'...{shown[-NAME + 4 :]}':<{NAME}}"
 
 
-def _interval(found: Estimate | None) -> str:
+def _interval(found: Interval | None) -> str:
     if found is None:
         return UNKNOWN
     ends = "" if found.low is None or found.high is None else f" {found.low:.2f}-{found.high:.2f}"
-    return f"{found.median:.2f}{ends}"
+    return f"{found.value:.2f}{ends}"

@@ -6,7 +6,7 @@ Only words and numbers: everything is computed and judged before it comes here.
 from collections.abc import Iterator
 from textwrap import wrap
 
-from decoder.bench.statistics import Estimate
+from decoder.analysis.interval import Interval
 from decoder.config import Linear
 from decoder.tuning.outcome import Tuned, Where
 from decoder.tuning.space import SHIPPED as PRESET
@@ -38,12 +38,12 @@ def comments(found: Tuned) -> list[str]:
     ]
 
 
-def times(found: Estimate | None) -> str:
+def times(found: Interval | None) -> str:
     """A ratio with its interval."""
     if found is None:
         return UNKNOWN
     interval = "" if found.low is None else f" ({found.low:.2f}-{found.high:.2f})"
-    return f"{found.median:.2f}{interval}"
+    return f"{found.value:.2f}{interval}"
 
 
 def how(where: Where) -> str:
@@ -94,7 +94,7 @@ def _table(found: Tuned, name: str) -> Iterator[str]:
         ratios = (UNKNOWN if key == other else times(checked.ratios[key, other]) for other in (SHIPPED, AUTO, PLAIN))
         label = _label(key, found, name)
         shown = label if len(label) < NAME else f"{label[: NAME - 2]}…"
-        yield f"{shown:{NAME}}{speed.median if speed else 0:>9.1f}" + "".join(f"{cell:>19}" for cell in ratios)
+        yield f"{shown:{NAME}}{speed.value if speed else 0:>9.1f}" + "".join(f"{cell:>19}" for cell in ratios)
 
 
 def _label(key: str, found: Tuned, name: str) -> str:

@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from decoder.analysis.interval import Interval
 from decoder.config import RunConfig
 from decoder.tuning.outcome import Progress
-from decoder.tuning.race import Ratio, ratio
+from decoder.tuning.race import ratio
 from decoder.tuning.search import INITIAL, Leader, Setting
 from decoder.tuning.space import SHIPPED, TREE
 from dynatui.cli.time_left import SELDOM_S, words
@@ -125,7 +126,7 @@ def _origin(leader: Leader) -> str:
 def _over_plain(leader: Leader) -> str:
     # Without an interval: texts come again and again, and would make it narrower each time.
     found = ratio(leader.over_plain)
-    return f"{f'{found.mean:.2f}' if found else '?'} times plain decoding"
+    return f"{f'{found.value:.2f}' if found else '?'} times plain decoding"
 
 
 def _knobs(setting: Setting) -> str:
@@ -151,7 +152,7 @@ def _importance(shares: Mapping[str, float]) -> list[str]:
     return [_about("" if number else "what matters", bar) for number, bar in enumerate(bars)] + [""]
 
 
-def _ratio(found: Ratio | None) -> str:
+def _ratio(found: Interval | None) -> str:
     if found is None:
         return "?"
-    return f"{found.mean:.2f}" + ("" if found.low is None else f" ({found.low:.2f}-{found.high:.2f})")
+    return f"{found.value:.2f}" + ("" if found.low is None else f" ({found.low:.2f}-{found.high:.2f})")

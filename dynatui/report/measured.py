@@ -1,16 +1,17 @@
 """What pages of all benchmarks have in common: numbers with intervals, the machine, verdicts. Knows no benchmark."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
+from decoder.analysis.interval import Interval, verdict
 from dynatui.report.markup import Markup, element
 
 if TYPE_CHECKING:  # which import torch
     from decoder.bench.machine import Machine
-    from decoder.bench.statistics import Estimate
 
 UNKNOWN = "-"
-VerdictKind: TypeAlias = Literal["holds", "fails", "open"]
+_CLASSES: Mapping[str, str] = {"holds": "holds", "does not hold": "fails", "cannot tell": "open"}
+"""In the style sheet, by verdict."""
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -18,11 +19,11 @@ def number(value: float | None, digits: int = 2) -> str:
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 
-def interval(found: "Estimate | None", digits: int = 2) -> str:
+def interval(found: Interval | None, digits: int = 2) -> str:
     """A median with its interval, where it has one."""
     if found is None or found.low is None or found.high is None:
-        return number(found.median if found else None, digits)
-    return f"{found.median:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
+        return number(found.value if found else None, digits)
+    return f"{found.value:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
 
 
 def machine_entries(machine: "Machine", load_after: float | None) -> list[tuple[str, str]]:
@@ -36,16 +37,16 @@ def machine_entries(machine: "Machine", load_after: float | None) -> list[tuple[
     ]
 
 
-def verdict_of_ratio(found: "Estimate") -> Markup:
+def verdict_of_ratio(found: Interval) -> Markup:
     """Whether a ratio of speeds is above 1, as far as its interval tells."""
-    if found.low is None or found.high is None or found.low <= 1 <= found.high:
-        return verdict("cannot tell", "open")
-    return verdict("faster", "holds") if found.low > 1 else verdict("slower", "fails")
+    said = verdict(found)
+    words = {"holds": "faster", "does not hold": "slower"}
+    return marked(words.get(said, said), said)
 
 
-def verdict(text: str, kind: VerdictKind) -> Markup:
-    """A verdict in the colour of its kind."""
-    return element("span", text, class_=f"verdict {kind}")
+def marked(text: str, said: str) -> Markup:
+    """Text in the colour of a verdict."""
+    return element("span", text, class_=f"verdict {_CLASSES[said]}")
 
 
 def notice(lines: Iterable[str]) -> Markup:

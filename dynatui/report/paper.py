@@ -5,14 +5,14 @@ run nothing.
 """
 
 from base64 import b64encode
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from decoder.bench.paper.asked import Asked
 from decoder.bench.paper.corrections import CORRECTIONS, Correction
 from decoder.events import arithmetic
 from dynatui.report.markup import Markup, details, element, joined, table
-from dynatui.report.measured import UNKNOWN, VerdictKind, machine_entries, notice, verdict
+from dynatui.report.measured import UNKNOWN, machine_entries, marked, notice
 from dynatui.report.page import Page
 
 if TYPE_CHECKING:  # which import torch
@@ -25,7 +25,6 @@ _ABOUT = (
     "the same prompts in one process, in turns. Numbers are means over prompts ± standard deviation, with 95 % "
     "bootstrap intervals of the mean below them."
 )
-_KINDS: Mapping[str, VerdictKind] = {"holds": "holds", "does not hold": "fails", "cannot tell here": "open"}
 _PNG = b"\x89PNG"
 
 
@@ -126,7 +125,7 @@ def _cell(cell: "Cell", column: "Column") -> Markup:
     from decoder.bench.paper.cells import lines  # noqa: PLC0415 - imports torch
 
     if column.title == "verdict" and isinstance(cell, str):
-        return verdict(cell, _KINDS[cell])
+        return marked(cell, cell)
     first, *more = lines(cell, column.digits)
     whole = first if column.kind == "words" else element("span", first, class_="whole")
     return joined((whole, *(element("small", line) for line in more)))

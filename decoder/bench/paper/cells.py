@@ -9,9 +9,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from decoder.analysis.interval import Interval
 from decoder.bench.paper.anchors import LOGS, Anchor
-from decoder.bench.paper.report import Stat
-from decoder.bench.sampling.averages import Mean
 
 FROM_LOGS = "from the authors' logs, in no version of the paper"
 AGAIN = "Behind a stroke: the same in another run of the authors'."
@@ -28,8 +27,8 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
     """Of the note that says what is the matter with it."""
 
 
-Cell: TypeAlias = Stat | Mean | Printed | str | float | None
-"""Measured, a quotient of measured ones, the paper's, words, a plain number, or nothing."""
+Cell: TypeAlias = Interval | Printed | str | float | None
+"""Measured, or a quotient of measured ones, the paper's, words, a plain number, or nothing."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -92,11 +91,9 @@ def lines(cell: Cell, digits: int) -> tuple[str, ...]:
             return ("-",)
         case str():
             return (cell,)
-        case Stat(mean=mean, std=std, low=low, high=high):
+        case Interval(value=value, std=std, low=low, high=high):
             spread = f" ±{_number(std, digits)}" if std else ""
-            return (f"{_number(mean, digits)}{spread}", *(_interval(low, high, digits) if std else ()))
-        case Mean(mean=mean, low=low, high=high):
-            return (_number(mean, digits), *_interval(low, high, digits))
+            return (f"{_number(value, digits)}{spread}", *(() if std == 0 else _interval(low, high, digits)))
         case Printed(again=again):
             return (_printed_text(cell, digits), *([] if again is None else [f"/ {_number(again, digits)}"]))
         case _:

@@ -8,14 +8,14 @@ from urllib.parse import quote
 
 import msgspec
 
+from decoder.analysis.interval import Interval
 from decoder.bench.paper import claims
 from decoder.bench.paper.cells import Cell, Column, Printed, Table, lines
 from decoder.bench.paper.claims_table import claims_table
 from decoder.bench.paper.corrections import CORRECTIONS
-from decoder.bench.paper.report import PaperReport, Stat
+from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.setup_table import setup
 from decoder.bench.paper.tables import conditions, tables
-from decoder.bench.sampling.averages import Mean
 from decoder.whole_files import made_folder, write_whole
 
 SCHEMA = 1
@@ -121,10 +121,8 @@ def _heads(columns: Sequence[Column]) -> Iterator[str]:
 
 def _parts(cell: Cell, column: Column) -> Sequence[str | float | None]:
     match cell:
-        case Stat(mean=mean, std=std, low=low, high=high):
-            return mean, std, low, high
-        case Mean(mean=mean, low=low, high=high):
-            return mean, None, low, high
+        case Interval(value=value, std=std, low=low, high=high):
+            return value, std, low, high
         case Printed(value=value, std=spread, again=again, source=source, mark=mark):
             return value, spread, again, source, mark
         case _:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from decoder.analysis.interval import Interval
 from decoder.bench.contenders import BASELINE
 from decoder.bench.sampling import paper
-from decoder.bench.sampling.averages import Mean
 from decoder.bench.sampling.claims import Claim, Ranking
 from decoder.bench.sampling.log import BOUND
 from decoder.bench.sampling.report import SPEED, TOKENS, Action, Agreement, Divergence, Row, SamplingReport
@@ -80,7 +80,7 @@ def averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed:
     reported = {Drafting.IID: iid, Drafting.DELAYED: delayed, Drafting.SELECTOR: delayed}
     with_ar = any(row.over_ar for row in rows)
     lines = [title, _line("", (20, "here"), (9, "paper"), *([(22, "x ar")] if with_ar else []))]
-    for row in sorted(rows, key=lambda row: row.mean.mean):
+    for row in sorted(rows, key=lambda row: row.mean.value):
         there = reported.get(Drafting(row.drafting), {}).get(row.verifier) if row.k is None and _drawn(row) else None
         cells = [(20, _interval(row.mean)), (9, _number(there, 2))]
         lines.append(_line(_name(row), *cells, *([(22, _interval(row.over_ar))] if row.over_ar else [])))
@@ -158,12 +158,12 @@ def claims(found: Sequence[Claim]) -> str:
     """What of the paper holds: quotients that must exceed 1."""
     lines = [
         "What holds of the paper: quotients that exceed 1 if it does",
-        f"{'':<48}{'paper':>6}{'here':>17}  verdict",
+        f"{'':<41}{'paper':>6}{'here':>17}  verdict",
     ]
     for claim in found:
-        *above, last = _wrapped(claim.says, 47)
+        *above, last = _wrapped(claim.says, 40)
         lines += above
-        lines.append(f"{last:<48}{_number(claim.paper, 2):>6}{_interval(claim.here):>17}  {claim.verdict}")
+        lines.append(f"{last:<41}{_number(claim.paper, 2):>6}{_interval(claim.here):>17}  {claim.verdict}")
     return "\n".join(lines) if found else ""
 
 
@@ -210,9 +210,9 @@ def _wrapped(text: str, width: int = WIDTH) -> Iterator[str]:
     yield line
 
 
-def _interval(found: Mean) -> str:
+def _interval(found: Interval) -> str:
     ends = "" if found.low is None or found.high is None else f" {_short(found.low)}-{_short(found.high)}"
-    return f"{_short(found.mean)}{ends}"
+    return f"{_short(found.value)}{ends}"
 
 
 def _short(value: float | None) -> str:

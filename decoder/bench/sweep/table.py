@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from decoder.bench.statistics import Estimate
+from decoder.analysis.interval import Interval
 from decoder.bench.sweep.heat_map import HeatMap, heat_maps, legend
 from decoder.bench.sweep.outcome import Outcome
 from decoder.bench.sweep.report import SweepReport, Trial
@@ -90,7 +90,7 @@ def _best(trial: Trial, width: int) -> str:
 
 
 def _figures(found: Outcome) -> str:
-    reference = UNKNOWN if found.over_reference is None else f"{found.over_reference.median:.2f}"
+    reference = UNKNOWN if found.over_reference is None else f"{found.over_reference.value:.2f}"
     acceptance = UNKNOWN if found.acceptance_rate is None else f"{100 * found.acceptance_rate:.1f}"
     return (
         f"{_interval(found.speed):>15}{reference:>7}{found.tokens_per_round:>6.2f}{acceptance:>7}"
@@ -98,9 +98,9 @@ def _figures(found: Outcome) -> str:
     )
 
 
-def _interval(found: Estimate) -> str:
+def _interval(found: Interval) -> str:
     ends = "" if found.low is None or found.high is None else f" {found.low:.2f}-{found.high:.2f}"
-    return f"{found.median:.2f}{ends}"
+    return f"{found.value:.2f}{ends}"
 
 
 def _block(found: HeatMap) -> list[str]:

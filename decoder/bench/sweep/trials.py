@@ -131,7 +131,7 @@ def kept(sweep: Sweep, claim: Claim, result: Result) -> bool:
         for name, value in msgspec.to_builtins(result).items():
             claim.trial.set_user_attr(name, value)
         if isinstance(result, Outcome):
-            sweep.study.tell(claim.trial, result.speed.median)
+            sweep.study.tell(claim.trial, result.speed.value)
         else:
             sweep.study.tell(claim.trial, state=TrialState.FAIL)
         return True

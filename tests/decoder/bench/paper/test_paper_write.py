@@ -54,7 +54,7 @@ def test_a_file_of_values_has_a_column_for_each_part_of_a_cell(tmp_path: Path) -
     assert cell is not None
     stat = cell.stats["tokens_per_second"]
     parts = [float(found[f"tokens/s{part}"]) for part in ("", " std", " low", " high")]
-    assert parts == [stat.mean, stat.std, stat.low, stat.high]
+    assert parts == [stat.value, stat.std, stat.low, stat.high]
     assert (found["tokens/s paper"], found["tokens/s paper source"]) == ("219.5", "v4 table 1")
     assert rows["streaming"]["tokens/s"] == ""
     assert rows["streaming"]["text"] == "may differ by design"
