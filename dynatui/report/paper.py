@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from decoder.bench.paper.asked import Asked
 from decoder.bench.paper.corrections import CORRECTIONS, Correction
 from decoder.events import arithmetic
+from decoder.tables.data import Cell, Column, Table, lines
 from dynatui.report.markup import Markup, details, element, joined, table
 from dynatui.report.measured import UNKNOWN, machine_entries, marked, notice
 from dynatui.report.page import Page
 
 if TYPE_CHECKING:  # which import torch
-    from decoder.bench.paper.cells import Cell, Column, Table
     from decoder.bench.paper.claims import Claim
     from decoder.bench.paper.report import PaperReport
 
@@ -97,7 +97,7 @@ def _correction(found: Correction) -> Markup:
     return element("p", found.says, " ", element("small", f"({found.source})"))
 
 
-def _tables(found: "Sequence[Table]", said: Collection[str]) -> Markup:
+def _tables(found: Sequence[Table], said: Collection[str]) -> Markup:
     """Tables behind a list of them."""
     places = [(f"table-{number}", each) for number, each in enumerate(found, 1)]
     links = (element("li", element("a", each.title, href=f"#{place}")) for place, each in places)
@@ -105,7 +105,7 @@ def _tables(found: "Sequence[Table]", said: Collection[str]) -> Markup:
     return joined((contents, *(_table(place, each, said) for place, each in places))) if places else Markup()
 
 
-def _table(place: str, found: "Table", said: Collection[str]) -> Markup:
+def _table(place: str, found: Table, said: Collection[str]) -> Markup:
     """A table with its notes, but for those that are said once for all."""
     notes = [note for note in found.notes if note not in said]
     return element("div", element("h3", found.title), _grid(found), _notes(notes), id=place)
@@ -115,15 +115,13 @@ def _notes(notes: "Sequence[str]") -> Markup:
     return element("ul", *(element("li", note) for note in notes), class_="notes")
 
 
-def _grid(found: "Table") -> Markup:
+def _grid(found: Table) -> Markup:
     head = (column.title for column in found.columns)
     rows = (map(_cell, row, found.columns) for row in found.rows)
     return table(found.what, head, rows, label=found.title)
 
 
-def _cell(cell: "Cell", column: "Column") -> Markup:
-    from decoder.bench.paper.cells import lines  # noqa: PLC0415 - imports torch
-
+def _cell(cell: Cell, column: Column) -> Markup:
     if column.title == "verdict" and isinstance(cell, str):
         return marked(cell, cell)
     first, *more = lines(cell, column.digits)

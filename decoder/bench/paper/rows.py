@@ -8,9 +8,10 @@ from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.paper import anchors
 from decoder.bench.paper.anchors import Anchor
 from decoder.bench.paper.asked import Experiment, Lane
-from decoder.bench.paper.cells import Cell, Column, Table, marked
+from decoder.bench.paper.printed import marked
 from decoder.bench.paper.report import Cell as Measured
 from decoder.bench.paper.report import PaperReport
+from decoder.tables.data import Cell, Column, Table
 
 AR = "ar"
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from decoder.bench.paper.asked import Asked, Experiment
-from decoder.bench.paper.cells import Cell, Column, Table
 from decoder.bench.paper.report import PaperReport
 from decoder.events import arithmetic
+from decoder.tables.data import Cell, Column, Table
 
 AUTHORS = {
     "target": "Pythia-2.8B",

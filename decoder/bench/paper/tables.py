@@ -12,7 +12,6 @@ from decoder.analysis.interval import Interval
 from decoder.bench.paper import anchors
 from decoder.bench.paper.anchors import FIXED_BACKBONE, HARDWARE, LENGTH, Anchor
 from decoder.bench.paper.asked import Asked, Experiment
-from decoder.bench.paper.cells import Cell, Column, Table
 from decoder.bench.paper.paired import Course, courses, speed, stat
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.rows import (
@@ -37,6 +36,7 @@ from decoder.bench.paper.rows import (
 from decoder.bench.paper.setup_table import device, noise
 from decoder.bench.paper.sweep_tables import fixed_trees, prompt_length, sensitivity
 from decoder.events import arithmetic
+from decoder.tables.data import Cell, Column, Table
 
 ABLATION = (FIXED_BACKBONE, anchors.PHASE_1, anchors.PHASE_2, anchors.DYNATREE)
 """The steps from the fixed tree to DynaTree, one more rule each."""

@@ -5,12 +5,12 @@ from msgspec import structs
 
 from decoder.analysis.interval import Interval, Verdict
 from decoder.bench.paper import anchors, said
-from decoder.bench.paper.cells import Printed
 from decoder.bench.paper.claims import Claim, claims, judged, left_out
 from decoder.bench.paper.claims_table import claims_table
 from decoder.bench.paper.corrections import CORRECTIONS
 from decoder.bench.paper.records import Turn
 from decoder.bench.paper.report import PaperReport
+from decoder.tables.data import Printed
 from tests.decoder.bench.paper.reports import asked, paper_report
 
 TEN = asked(prompts=10, sets=("wikitext",))

@@ -4,9 +4,9 @@ import pytest
 from msgspec import structs
 
 from decoder.analysis.interval import Interval
-from decoder.bench.paper.cells import Cell, Printed, Table, lines
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.tables import tables
+from decoder.tables.data import Cell, Printed, Table, lines
 from tests.decoder.bench.paper.reports import asked, paper_report
 
 
