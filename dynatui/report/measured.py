@@ -1,22 +1,14 @@
 """What pages of all benchmarks have in common: numbers with intervals, the machine, verdicts. Knows no benchmark."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from decoder.analysis.interval import Interval, verdict
+from decoder.tables.data import number
 from dynatui.report.markup import Markup, element
 
 if TYPE_CHECKING:  # which import torch
     from decoder.bench.machine import Machine
-
-UNKNOWN = "-"
-_CLASSES: Mapping[str, str] = {"holds": "holds", "does not hold": "fails", "cannot tell": "open"}
-"""In the style sheet, by verdict."""
-
-
-def number(value: float | None, digits: int = 2) -> str:
-    """A figure, or a dash for what is not known."""
-    return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 
 def interval(found: Interval | None, digits: int = 2) -> str:
@@ -37,16 +29,10 @@ def machine_entries(machine: "Machine", load_after: float | None) -> list[tuple[
     ]
 
 
-def verdict_of_ratio(found: Interval) -> Markup:
+def verdict_of_ratio(found: Interval) -> str:
     """Whether a ratio of speeds is above 1, as far as its interval tells."""
     said = verdict(found)
-    words = {"holds": "faster", "does not hold": "slower"}
-    return marked(words.get(said, said), said)
-
-
-def marked(text: str, said: str) -> Markup:
-    """Text in the colour of a verdict."""
-    return element("span", text, class_=f"verdict {_CLASSES[said]}")
+    return {"holds": "faster", "does not hold": "slower"}.get(said, said)
 
 
 def notice(lines: Iterable[str]) -> Markup:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from decoder.bench.paper.asked import Asked
 from decoder.bench.paper.corrections import CORRECTIONS, Correction
 from decoder.events import arithmetic
-from decoder.tables.data import Cell, Column, Table, lines
-from dynatui.report.markup import Markup, details, element, joined, table
-from dynatui.report.measured import UNKNOWN, machine_entries, marked, notice
+from decoder.tables.data import UNKNOWN, Table
+from dynatui.report.markup import Markup, details, element, joined
+from dynatui.report.measured import machine_entries, notice
 from dynatui.report.page import Page
+from dynatui.report.tables import grid
 
 if TYPE_CHECKING:  # which import torch
     from decoder.bench.paper.claims import Claim
@@ -90,7 +91,7 @@ def _claims(found: "Sequence[Claim]", left_out: str | None) -> Markup:
     if left_out:
         return element("p", left_out)
     made = claims_table(found, ())
-    return joined((_grid(made), _notes(made.notes))) if found else Markup()
+    return joined((grid(made), _notes(made.notes))) if found else Markup()
 
 
 def _correction(found: Correction) -> Markup:
@@ -108,25 +109,11 @@ def _tables(found: Sequence[Table], said: Collection[str]) -> Markup:
 def _table(place: str, found: Table, said: Collection[str]) -> Markup:
     """A table with its notes, but for those that are said once for all."""
     notes = [note for note in found.notes if note not in said]
-    return element("div", element("h3", found.title), _grid(found), _notes(notes), id=place)
+    return element("div", element("h3", found.title), grid(found), _notes(notes), id=place)
 
 
 def _notes(notes: "Sequence[str]") -> Markup:
     return element("ul", *(element("li", note) for note in notes), class_="notes")
-
-
-def _grid(found: Table) -> Markup:
-    head = (column.title for column in found.columns)
-    rows = (map(_cell, row, found.columns) for row in found.rows)
-    return table(found.what, head, rows, label=found.title)
-
-
-def _cell(cell: Cell, column: Column) -> Markup:
-    if column.title == "verdict" and isinstance(cell, str):
-        return marked(cell, cell)
-    first, *more = lines(cell, column.digits)
-    whole = first if column.kind == "words" else element("span", first, class_="whole")
-    return joined((whole, *(element("small", line) for line in more)))
 
 
 def _figure(name: str, picture: bytes) -> Markup:
