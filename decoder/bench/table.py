@@ -10,7 +10,7 @@ from decoder.bench.rounds import LENGTHS, Growth, Rounds
 from decoder.bench.summary import Comparison, Difference, Row
 from decoder.events import arithmetic
 from decoder.tables.data import UNKNOWN, Cell, Column, Spec, Table, number, of_rows, percent
-from decoder.tables.text import WIDTH, cut, interval, short, text
+from decoder.tables.text import WIDTH, counted, cut, interval, short, text
 
 NAME = 16
 _LABELS = {figure.key: figure.label for figure in FIGURES}
@@ -45,13 +45,13 @@ def _heading(report: Report | RoundsReport) -> str:
     waits = [record.waited for record in report.samples]
     disturbed = sum(waited > DISTURBED for waited in waits if waited is not None)
     quiet = "" if None in waits else f"; {disturbed} of {len(waits)} turns were disturbed"
-    prompts = f"{_counted(len(setup.prompts), 'prompt')} of {_range([len(prompt) for prompt in setup.prompts])} tokens"
+    prompts = f"{counted(len(setup.prompts), 'prompt')} of {_range([len(prompt) for prompt in setup.prompts])} tokens"
     computed = arithmetic(setup.dtype, setup.draft_dtype, exact=setup.exact)
     lines = [
         f"{setup.target} with {setup.draft} on {setup.place} in {computed}, {_chosen(setup)}",
-        f"{prompts}, at most {setup.max_new_tokens} new; {_counted(setup.repeats, 'repeat')}; seed {setup.seed}",
+        f"{prompts}, at most {setup.max_new_tokens} new; {counted(setup.repeats, 'repeat')}; seed {setup.seed}",
         f"rounds: {setup.path}, {setup.path_reason}",
-        f"{machine.processor}, {_counted(machine.threads, 'thread')} on {_counted(machine.cores, 'core')}",
+        f"{machine.processor}, {counted(machine.threads, 'thread')} on {counted(machine.cores, 'core')}",
         f"load {number(machine.load_before, 1)} before, {number(report.load_after, 1)} after{quiet}",
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
         f"medians with 95 % bootstrap intervals; all in {_processes(setup)}, turn by turn",
@@ -70,10 +70,6 @@ def _heading(report: Report | RoundsReport) -> str:
 def _processes(setup: Setup) -> str:
     """How many decode; of several the first alone drafts and keeps the time."""
     return f"{len(setup.ranks)} processes" if setup.ranks else "one process"
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def _range(counts: Sequence[int]) -> str:

@@ -43,6 +43,11 @@ def hundredths(value: float) -> str:
     return f"{value:.2f}"
 
 
+def counted(count: int, thing: str) -> str:
+    """So many things."""
+    return f"{count} {thing}{'s' * (count != 1)}"
+
+
 def cut(line: str, width: int = WIDTH) -> str:
     """A line that is no longer than a page is wide."""
     return line if len(line) <= width else f"{line[: width - 3]}..."

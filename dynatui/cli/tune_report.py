@@ -9,7 +9,7 @@ from textwrap import wrap
 from decoder.analysis.interval import Interval
 from decoder.config import Linear
 from decoder.tables.data import UNKNOWN, Column, Spec, Table, of_rows
-from decoder.tables.text import WIDTH
+from decoder.tables.text import WIDTH, counted
 from decoder.tables.text import text as table_text
 from decoder.tuning.outcome import Tuned, Where
 from decoder.tuning.space import SHIPPED as PRESET
@@ -55,11 +55,6 @@ def how(where: Where) -> str:
     )
     chosen = "greedy" if sampling.greedy else f"T {sampling.temperature:g}{truncated}"
     return f"{chosen}, {where.max_new_tokens} tokens a text, seed {where.seed}"
-
-
-def counted(count: int, thing: str) -> str:
-    """So many things."""
-    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def pair(where: Where) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from decoder.analysis.interval import Interval, verdict
 from decoder.tables.data import number
+from decoder.tables.text import counted
 from dynatui.report.markup import Markup, element
 
 if TYPE_CHECKING:  # which import torch
@@ -20,7 +21,7 @@ def interval(found: Interval | None, digits: int = 2) -> str:
 
 def machine_entries(machine: "Machine", load_after: float | None) -> list[tuple[str, str]]:
     """Where something was measured."""
-    counts = f"{_counted(machine.threads, 'thread')} on {_counted(machine.cores, 'core')}"
+    counts = f"{counted(machine.threads, 'thread')} on {counted(machine.cores, 'core')}"
     threads = f"{machine.processor}, {counts}, {machine.system}"
     return [
         ("Machine", f"{machine.accelerator}; {threads}" if machine.accelerator else threads),
@@ -39,7 +40,3 @@ def notice(lines: Iterable[str]) -> Markup:
     """What a reader should know first; nothing where there is nothing."""
     told = list(lines)
     return element("div", *(element("p", line) for line in told), class_="notice") if told else Markup()
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}{'s' * (count != 1)}"
