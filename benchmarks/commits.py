@@ -217,7 +217,7 @@ def show_speed(other: Path, dtype: str, tokens: int, repeats: int, starts: int) 
     for name, measured in ((name, estimate(each, seed=0)) for name, each in groups.items()):
         if measured is None or measured.low is None or measured.high is None:
             raise SystemExit("nothing was measured; give --repeats 1 or more")
-        sys.stdout.write(f"{name:10} {measured.median:.3f}  {measured.low:.3f}-{measured.high:.3f}\n")
+        sys.stdout.write(f"{name:10} {measured.value:.3f}  {measured.low:.3f}-{measured.high:.3f}\n")
         outside |= measured.high < 1 - BAR or measured.low > 1 + BAR
     return int(outside)
 

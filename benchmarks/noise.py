@@ -70,7 +70,7 @@ def main() -> int:
         found = estimate([[share(engine, prompt, method) for _ in range(given.repeats)] for prompt in prompts], 0)
         if found and found.low is not None and found.high is not None:
             failed |= found.high > BAR
-            sys.stdout.write(f"{method:10} {found.median:6.1%}  {found.low:.1%}-{found.high:.1%}\n")
+            sys.stdout.write(f"{method:10} {found.value:6.1%}  {found.low:.1%}-{found.high:.1%}\n")
     return int(failed)
 
 

@@ -15,7 +15,7 @@ from decoder.analysis.metrics import figures
 from decoder.bench.arithmetic import Arithmetic
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Samples
-from decoder.bench.statistics import Estimate, estimate
+from decoder.bench.statistics import Median, estimate
 from decoder.bench.summary import Bandwidth
 
 LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)
@@ -32,7 +32,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that were verified a round, on average."""
     levels: float
     """Forward passes of the draft a round."""
-    round_ms: Estimate
+    round_ms: Median
     draft_ms: float
     level_ms: float | None
     verify_ms: float
@@ -58,11 +58,11 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     context: int
     over: int
     """The first text's length."""
-    round: Estimate
+    round: Median
     level: float | None
     verify: float
     multiply_adds: float | None
-    beyond: Estimate | None
+    beyond: Median | None
     """The round's growth over that of its multiply-adds."""
     kv_bytes: int | None
     """More than with the first, as is the next."""
@@ -132,7 +132,7 @@ def _row(name: str, context: int, turns: Sequence[_Turn], seed: int) -> Rounds:
         host_ms=ms(lambda turn: turn.host_s),
         bandwidth_share=_median([turn.share for turn in turns]),
         waits=_median([turn.waits for turn in turns]),
-        tokens_per_second={length: 1000 * length / round_ms.median for length in LENGTHS if length <= first.levels + 1},
+        tokens_per_second={length: 1000 * length / round_ms.value for length in LENGTHS if length <= first.levels + 1},
         multiply_adds=_median([turn.multiply_adds for turn in turns]),
         kv_bytes=first.kv_bytes,
         peak_bytes=round(median(turn.peak_bytes for turn in turns)),
@@ -191,7 +191,7 @@ def _turn(sample: Sample, arithmetic: Arithmetic, bandwidth: Bandwidth | None) -
     )
 
 
-def _estimated(values: Sequence[float], seed: int) -> Estimate:
+def _estimated(values: Sequence[float], seed: int) -> Median:
     found = estimate([values], seed)
     assert found is not None, "every repeat has a round"  # noqa: S101 - a programmer's mistake
     return found

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from decoder.analysis.metrics import figures
 from decoder.bench.contenders import BASELINE, Contender
 from decoder.bench.protocol import Sample
-from decoder.bench.statistics import Estimate, Groups, estimate, ratios
+from decoder.bench.statistics import Groups, Median, estimate, ratios
 from decoder.events import Figures
 from decoder.sampling.settings import Sampling
 
@@ -52,7 +52,7 @@ class Samples:
         """One figure of a contender, prompt by prompt and repeat by repeat."""
         return [[measure(figures(turn.tally, None)) for turn in self.turns(name, prompt)] for prompt in prompts]
 
-    def ratio(self, name: str, than: str, seed: int) -> Estimate | None:
+    def ratio(self, name: str, than: str, seed: int) -> Median | None:
         """How much faster one contender is than another, on the prompts where both have a speed."""
         both = self.both(name, than)
         over, under = (self.values(contender, tokens_per_second, both) for contender in (name, than))
@@ -61,7 +61,7 @@ class Samples:
     def best(self, groups: Sequence[str], seed: int) -> str | None:
         """The fastest contender of these groups."""
         speeds = {name: self.ratio(name, BASELINE, seed) for name, group in self.groups.items() if group in groups}
-        known = {name: speed.median for name, speed in speeds.items() if speed is not None}
+        known = {name: speed.value for name, speed in speeds.items() if speed is not None}
         return max(known, key=lambda name: known[name]) if known else None
 
     def differing(self) -> Iterable[tuple[str, int, Sequence[int]]]:

@@ -1,45 +1,49 @@
-"""Medians and their uncertainty, as pure functions of numbers.
+"""Medians with their intervals, as pure functions of numbers.
 
 Measurements come in groups: one group a prompt, one value a repeat. Prompts differ more than repeats do, so both are
-drawn anew in the bootstrap: prompts first, then repeats within each.
+drawn anew in the bootstrap: repeats within each prompt, then prompts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
+from typing import TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-DRAWS = 4000
-COVERAGE = 0.95
+from decoder.analysis.interval import Interval, bootstrap
 
-Groups = Sequence[Sequence[float | None]]
+Groups: TypeAlias = Sequence[Sequence[float | None]]
 """One inner sequence a prompt, one value a repeat; None where it was not measured."""
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A median over prompts, and the interval that holds the true one with a probability of `COVERAGE`."""
+class Median(Interval, frozen=True, kw_only=True):
+    """A median over prompts, by its name in files of speeds and sweeps."""
 
-    median: float
-    low: float | None
-    """None: there is one value alone, which tells nothing of its uncertainty."""
-    high: float | None
+    value: float = msgspec.field(name="median")
 
 
-def estimate(groups: Groups, seed: int) -> Estimate | None:
+def estimate(groups: Groups, seed: int) -> Median | None:
     """The median over groups of each group's median, with a bootstrap interval; None where nothing was measured."""
     known = [[value for value in group if value is not None] for group in groups]
-    filled = [group for group in known if group]
+    filled = [np.array(group) for group in known if group]
     if not filled:
         return None
-    middle = median(median(group) for group in filled)
-    if sum(map(len, filled)) == 1:
-        return Estimate(middle, None, None)
-    tails = (50 - 50 * COVERAGE, 50 + 50 * COVERAGE)
-    low, high = np.percentile(_drawn_medians(filled, seed), tails)
-    return Estimate(middle, float(low), float(high))
+    middle = median(median(group) for group in known if group)
+    sizes = [len(group) for group in filled]
+    if sum(sizes) == 1:
+        return Median(value=middle, low=None, high=None)
+
+    def medians(drawn: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
+        *repeats, prompts = drawn
+        of_prompts = np.stack([np.median(group[places], axis=1) for group, places in zip(filled, repeats, strict=True)])
+        chosen = np.take_along_axis(of_prompts, prompts.reshape(len(filled), -1), axis=0)
+        found: NDArray[np.float64] = np.median(chosen, axis=0)
+        return found
+
+    low, high = bootstrap(medians, [*sizes, len(filled)], seed=seed)
+    return Median(value=middle, low=low, high=high)
 
 
 def ratios(numerators: Groups, denominators: Groups) -> list[list[float]]:
@@ -51,12 +55,3 @@ def ratios(numerators: Groups, denominators: Groups) -> list[list[float]]:
         [over / under for over, under in zip(above, below, strict=False) if over is not None and under is not None]
         for above, below in zip(numerators, denominators, strict=True)
     ]
-
-
-def _drawn_medians(groups: list[list[float]], seed: int) -> NDArray[np.float64]:
-    """The statistic on `DRAWS` samples that are drawn from the groups with replacement."""
-    random = np.random.default_rng(seed)
-    of_groups = np.stack([np.median(random.choice(group, (DRAWS, len(group))), axis=1) for group in groups])
-    drawn = random.integers(len(groups), size=(len(groups), DRAWS))
-    medians: NDArray[np.float64] = np.median(np.take_along_axis(of_groups, drawn, axis=0), axis=0)
-    return medians

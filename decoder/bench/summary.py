@@ -12,7 +12,7 @@ import msgspec
 from decoder.bench.contenders import BASELINE, INEXACT, PROMPT_LOOKUP, is_adaptive
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Measure, Samples, tokens_per_second
-from decoder.bench.statistics import Estimate, estimate, ratios
+from decoder.bench.statistics import Median, estimate, ratios
 from decoder.events import Figures
 from decoder.forward.near_tie import Verdict
 from decoder.methods import METHODS
@@ -32,9 +32,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts whose text equals ar's in every repeat; None where not all need to."""
     by_design: bool = False
     """Whether some differ by design, as the method computes something else."""
-    tokens_per_second: Estimate | None
-    over_ar: Estimate | None
-    over_generate: Estimate | None
+    tokens_per_second: Median | None
+    over_ar: Median | None
+    over_generate: Median | None
     """Over the best setting of transformers' greedy generate."""
     tokens_per_round: float | None
     round_ms: float | None
@@ -65,7 +65,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     of: int
     """How many there were to choose from."""
     kind: str
-    ratio: Estimate
+    ratio: Median
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,7 +192,7 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
 
     def middle(measure: Measure) -> float | None:
         found = estimate(samples.values(name, measure, same), seed)
-        return found.median if found else None
+        return found.value if found else None
 
     def ms(key: str) -> float | None:
         value = middle(per_round(key))
@@ -219,12 +219,12 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
         commit_ms=ms("commit_s"),
         host_ms=ms("host_s"),
         host_share=middle(_host_share),
-        rest_share=rest.median if rest else None,
+        rest_share=rest.value if rest else None,
         target_forwards=middle(per_round("target_forwards")),
         draft_forwards=middle(per_round("draft_forwards")),
         peak_bytes=None if peak is None else round(peak),
         bandwidth_share=middle(bandwidth.share) if bandwidth else None,
-        waits=waits.median if waits else None,
+        waits=waits.value if waits else None,
     )
 
 

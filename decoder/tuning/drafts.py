@@ -12,11 +12,11 @@ from statistics import fmean
 import torch
 
 from decoder.analysis.bottleneck import bottleneck
+from decoder.analysis.interval import Interval
 from decoder.analysis.metrics import Tally, together
 from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.protocol import Sample, measured, schedule, warmed_up
 from decoder.bench.samples import Samples
-from decoder.bench.statistics import Estimate
 from decoder.config import Linear, RunConfig
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
@@ -203,5 +203,5 @@ def _whole(samples: Samples, lane: str, prompts: Sequence[int]) -> Tally:
     return together(turn.tally for prompt in prompts for turn in samples.turns(lane, prompt))
 
 
-def _speed(found: Estimate | None) -> float:
-    return found.median if found else 0.0
+def _speed(found: Interval | None) -> float:
+    return found.value if found else 0.0

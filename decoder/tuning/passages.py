@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from decoder.errors import PromptError
+from decoder.tables.text import counted
 
 FEWEST = 6
 """Beginnings for each of both purposes: with fewer, an interval over them tells nothing."""
@@ -52,7 +53,7 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
     search, check = _halves(cut)
     if min(len(search), len(check)) < FEWEST:
         raise PromptError(
-            f"{_counted(len(distinct), 'different prompt')} of {sum(map(len, distinct))} tokens in all cannot be split "
+            f"{counted(len(distinct), 'different prompt')} of {sum(map(len, distinct))} tokens in all cannot be split "
             f"into texts to search on and texts to check on; give {2 * FEWEST} prompts or more, or one of "
             f"{2 * FEWEST * SHORTEST} tokens or more"
         )
@@ -68,7 +69,7 @@ def whole(prompts: Sequence[Sequence[int]]) -> Passages:
     distinct = _distinct(prompts)
     if len(distinct) < 2 * FEWEST:
         raise PromptError(
-            f"{_counted(len(distinct), 'different chat prompt')}, which end with the template and are not cut, cannot "
+            f"{counted(len(distinct), 'different chat prompt')}, which end with the template and are not cut, cannot "
             f"be split into texts to search on and texts to check on; give {2 * FEWEST} or more, or leave out --chat"
         )
     return Passages(tuple(distinct[::2]), tuple(distinct[1::2]), len(distinct))
@@ -93,7 +94,3 @@ def _beginnings(prompt: Tokens, wanted: int, apart: int) -> list[Tokens]:
     """The prompt cut at so many places at even distances, the last of them its end; fewer where it is short."""
     count = max(1, min(wanted, len(prompt) // max(SHORTEST, apart)))
     return [prompt[: len(prompt) * part // count] for part in range(1, count + 1)]
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}{'' if count == 1 else 's'}"

@@ -6,16 +6,14 @@ minutes, and a candidate's absolute time says nothing of it. Pure functions of l
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from statistics import fmean, stdev
 
-from scipy.stats import t
+from decoder.analysis.interval import COVERAGE, Interval, students_t
 
-COVERAGE = 0.95
-"""Of intervals that are shown and of those by which a candidate wins."""
 LOSING = 0.8
-"""Of the interval by which it loses: a good one that is given up is found again nearby, and time is short."""
+"""Coverage of the interval by which a candidate loses: a good one that is given up is found again nearby, and time is
+short."""
 ENOUGH = 6
 """Texts that a candidate must be measured on before it can win."""
 FAR_BELOW = 0.9
@@ -34,24 +32,14 @@ class Decision(Enum):
     BETTER = auto()
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """A geometric mean of ratios, and the interval that holds the true one with a probability of `COVERAGE`."""
-
-    mean: float
-    low: float | None
-    """None: one ratio alone tells nothing of its uncertainty."""
-    high: float | None
-
-
-def ratio(logs: Sequence[float]) -> Ratio | None:
-    """The mean of ratios that are given by their logarithms, with Student's interval; None where there is none."""
+def ratio(logs: Sequence[float]) -> Interval | None:
+    """The geometric mean of ratios with Student's interval, from their logarithms; None where there is none."""
     if not logs:
         return None
     if len(logs) == 1:
-        return Ratio(math.exp(logs[0]), None, None)
+        return Interval(value=math.exp(logs[0]), low=None, high=None)
     low, high = _interval(logs, COVERAGE)
-    return Ratio(math.exp(fmean(logs)), math.exp(low), math.exp(high))
+    return Interval(value=math.exp(fmean(logs)), low=math.exp(low), high=math.exp(high))
 
 
 def decided(logs: Sequence[float], most: int) -> Decision:
@@ -74,5 +62,5 @@ def decided(logs: Sequence[float], most: int) -> Decision:
 
 def _interval(logs: Sequence[float], coverage: float) -> tuple[float, float]:
     """Student's, of the mean."""
-    half = float(t.ppf(0.5 + coverage / 2, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
+    half = students_t(len(logs) - 1, coverage) * stdev(logs) / math.sqrt(len(logs))
     return fmean(logs) - half, fmean(logs) + half

@@ -1,9 +1,11 @@
 """What a ranking of drafts tells. Imports no torch."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from decoder.analysis.bottleneck import Bottleneck
-from decoder.bench.statistics import Estimate
+from decoder.analysis.interval import Interval
 
 METHODS = ("linear", "auto")
 """What every draft is measured with: its best chain, and as many guesses as pay."""
@@ -21,7 +23,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """The length at which a chain is expected to be fastest; 0: none pays."""
     expected: float
     """Its speed over plain decoding, by `expected_speedup`."""
-    measured: dict[str, Estimate | None]
+    measured: Mapping[str, Interval | None]
     """Over plain decoding, by method; None where the text was another on every prompt."""
     limits: Bottleneck | None
     """Of the faster method; None where too few rounds tell anything."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from statistics import fmean
 
+from decoder.analysis.interval import Interval
 from decoder.config import Rules
-from decoder.tuning.race import Decision, Ratio, decided, ratio
+from decoder.tuning.race import Decision, decided, ratio
 from decoder.tuning.study import Study
 
 MOST_TEXTS = 16
@@ -79,7 +80,7 @@ class Current:
     setting: Setting
     texts: int
     most: int
-    ratio: Ratio | None
+    ratio: Interval | None
     """Its speed over the leader's."""
 
 

@@ -6,7 +6,8 @@ Pure; words are the screen's.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from decoder.bench.statistics import Estimate
+from decoder.analysis import interval
+from decoder.analysis.interval import Interval
 
 FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN = "found", "shipped", "auto", "linear", "shipped_chain", "ar"
 """Who takes part; `FOUND` only where the search has found anything, `SHIPPED_CHAIN` where `CHAIN` is another."""
@@ -19,24 +20,23 @@ class Checked:
     """How fast everyone was on texts that the search has not seen."""
 
     texts: int
-    speeds: Mapping[str, Estimate | None]
+    speeds: Mapping[str, Interval | None]
     """Tokens a second, by name; None: no text was plain decoding's."""
-    ratios: Mapping[tuple[str, str], Estimate | None]
+    ratios: Mapping[tuple[str, str], Interval | None]
     """(one, other) -> how much faster one is than the other."""
     wrong: frozenset[str]
     """Who wrote a text that is not plain decoding's, and not by a near tie."""
 
     def faster(self, one: str, other: str) -> bool:
         """Whether one is faster than the other beyond noise."""
-        found = self.ratios.get((one, other))
-        return found is not None and found.low is not None and found.low > 1
+        return interval.verdict(self.ratios.get((one, other))) == "holds"
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What follows from a check."""
 
-    gain: Estimate | None
+    gain: Interval | None
     """How much faster what was found is than what is shipped; None: nothing was found, or it has no speed."""
     better: bool
     """Whether it is faster beyond noise."""
@@ -61,7 +61,7 @@ def _keeps(checked: Checked, found: str, shipped: str) -> bool:
     gain = checked.ratios.get((found, shipped))
     if gain is None or gain.low is None or found in checked.wrong:
         return False
-    return gain.median >= 1 and gain.low >= NOT_SLOWER
+    return gain.value >= 1 and gain.low >= NOT_SLOWER
 
 
 def _fastest(checked: Checked, tree: str) -> str:

@@ -4,18 +4,17 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from decoder.analysis.bottleneck import verdict
-from decoder.bench.statistics import Estimate
+from decoder.tables.data import Column, Spec, Table, of_rows
+from decoder.tables.text import WIDTH, hundredths, interval, text
 from decoder.tuning.ranking import METHODS, Draft, Ranking
 from dynatui.clean import clean_line
 
-WIDTH = 80
 NAME = 22
-UNKNOWN = "-"
 
 
 def ranking(found: Ranking) -> str:
     """The report, in lines of at most `WIDTH` columns."""
-    return "\n".join([*_heading(found), "", *_rows(found), "", *_verdicts(found)]) + "\n"
+    return "\n".join([*_heading(found), "", text(_table(found)), "", *_verdicts(found)]) + "\n"
 
 
 def _heading(found: Ranking) -> Iterator[str]:
@@ -23,19 +22,28 @@ def _heading(found: Ranking) -> Iterator[str]:
     yield f"prompts: {found.prompts}; new tokens: {found.max_new_tokens}; medians with 95 % bootstrap intervals"
 
 
-def _rows(found: Ranking) -> Iterator[str]:
-    heads = [f"{'draft':<{NAME}}", f"{'agrees':>7}", f"{'cost':>6}", f"{'expected':>12}"]
-    yield "".join([*heads, *(f"{f'{name} x ar':>16}" for name in METHODS)])
-    for draft in found.drafts:
-        chain = f"{draft.expected:.2f} at K {draft.chain}" if draft.chain else "no chain"
-        cells = [f"{draft.agreement:>7.0%}", f"{draft.cost_ratio:>6.2f}", f"{chain:>12}"]
-        yield "".join([_name(draft.name), *cells, *(f"{_interval(draft.measured[name]):>16}" for name in METHODS)])
-    yield from wrap(
+def _table(found: Ranking) -> Table:
+    def over(method: str) -> Spec[Draft]:
+        return Column(f"{method} x ar", width=16), lambda draft: interval(draft.measured[method], hundredths)
+
+    specs: list[Spec[Draft]] = [
+        (Column("draft", width=NAME), lambda draft: _name(draft.name)),
+        (Column("agrees", width=7), lambda draft: f"{draft.agreement:.0%}"),
+        (Column("cost", "number", 2, 6), lambda draft: draft.cost_ratio),
+        (Column("expected", width=12), _chain),
+        *map(over, METHODS),
+    ]
+    notes = wrap(
         "agrees: share of the target's tokens that the draft thinks likeliest too; cost: time of its pass over the "
         "target's; expected: of the best chain, if guesses held independently and verifying many rows took as long as "
         "one.",
         WIDTH,
     )
+    return of_rows(specs, found.drafts, notes=notes)
+
+
+def _chain(draft: Draft) -> str:
+    return f"{draft.expected:.2f} at K {draft.chain}" if draft.chain else "no chain"
 
 
 def _verdicts(found: Ranking) -> Iterator[str]:
@@ -56,11 +64,4 @@ def _unlimited(draft: Draft, subject: str) -> str:
 
 def _name(name: str) -> str:
     shown = clean_line(name)
-    return f"{shown if len(shown) < NAME else f'...{shown[-NAME + 4 :]}':<{NAME}}"
-
-
-def _interval(found: Estimate | None) -> str:
-    if found is None:
-        return UNKNOWN
-    ends = "" if found.low is None or found.high is None else f" {found.low:.2f}-{found.high:.2f}"
-    return f"{found.median:.2f}{ends}"
+    return shown if len(shown) < NAME else f"...{shown[-NAME + 4 :]}"

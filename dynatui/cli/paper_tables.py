@@ -13,10 +13,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from decoder.tables.data import Table, lines
 from dynatui.clean import clean_line
 
 if TYPE_CHECKING:
-    from decoder.bench.paper.cells import Table
     from decoder.bench.paper.claims import Claim
     from decoder.bench.paper.report import PaperReport
 
@@ -73,7 +73,7 @@ def _rendered(parts: Sequence[RenderableType], width: int) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def _table(table: "Table", width: int) -> Iterator[RenderableType]:
+def _table(table: Table, width: int) -> Iterator[RenderableType]:
     *parts, last = _parts(_columns(table), width)
     words = last[-1] if parts and not any(column.right for column in last if not column.names_rows) else None
     yield from _section(table.title, table.what, *map(_grid, parts if words else (*parts, last)))
@@ -100,9 +100,7 @@ def _section(title: str, what: str, *parts: RenderableType) -> Iterator[Renderab
         yield part
 
 
-def _columns(table: "Table") -> list[_Column]:
-    from decoder.bench.paper.cells import lines  # noqa: PLC0415 - imports torch
-
+def _columns(table: Table) -> list[_Column]:
     kinds = [column.kind for column in table.columns]
     figures = [place for place, kind in enumerate(kinds) if kind in ("measured", "paper")]
     names = figures[0] if figures else len(kinds)
@@ -167,8 +165,6 @@ def _marked(note: str) -> tuple[str, str]:
 
 def _judged(claim: "Claim") -> tuple[str, str]:
     """The verdict; what the paper says, what there is here, and how it was tested."""
-    from decoder.bench.paper.cells import lines  # noqa: PLC0415 - imports torch
-
     doubt = f" ({claim.doubt})" if claim.doubt else ""
     paper = "" if claim.paper is None else f"; paper {claim.paper:.3f}{doubt}"
     must = f", must be {'under' if claim.below else 'over'} {claim.limit:g}" if claim.by_quotient else ""

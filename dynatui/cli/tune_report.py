@@ -6,8 +6,11 @@ Only words and numbers: everything is computed and judged before it comes here.
 from collections.abc import Iterator
 from textwrap import wrap
 
-from decoder.bench.statistics import Estimate
+from decoder.analysis.interval import Interval
 from decoder.config import Linear
+from decoder.tables.data import UNKNOWN, Column, Spec, Table, of_rows
+from decoder.tables.text import WIDTH, counted
+from decoder.tables.text import text as table_text
 from decoder.tuning.outcome import Tuned, Where
 from decoder.tuning.space import SHIPPED as PRESET
 from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN
@@ -15,15 +18,13 @@ from decoder.version import VERSION
 from dynatui.clean import clean_line
 from dynatui.record.command_line import rule_options
 
-WIDTH = 80
 NAME = 14
-UNKNOWN = "-"
 
 
 def text(found: Tuned, name: str) -> str:
     """The report, in lines of at most `WIDTH` columns but for the options of a command line."""
-    parts = [_heading(found), _table(found, name), _options(found, name), _verdict(found, name)]
-    return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
+    others = ("\n".join(part) for part in (_options(found, name), _verdict(found, name)))
+    return "\n\n".join(filter(None, ("\n".join(_heading(found)), table_text(_table(found, name)), *others))) + "\n"
 
 
 def comments(found: Tuned) -> list[str]:
@@ -38,12 +39,12 @@ def comments(found: Tuned) -> list[str]:
     ]
 
 
-def times(found: Estimate | None) -> str:
+def times(found: Interval | None) -> str:
     """A ratio with its interval."""
     if found is None:
         return UNKNOWN
     interval = "" if found.low is None else f" ({found.low:.2f}-{found.high:.2f})"
-    return f"{found.median:.2f}{interval}"
+    return f"{found.value:.2f}{interval}"
 
 
 def how(where: Where) -> str:
@@ -54,11 +55,6 @@ def how(where: Where) -> str:
     )
     chosen = "greedy" if sampling.greedy else f"T {sampling.temperature:g}{truncated}"
     return f"{chosen}, {where.max_new_tokens} tokens a text, seed {where.seed}"
-
-
-def counted(count: int, thing: str) -> str:
-    """So many things."""
-    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def pair(where: Where) -> str:
@@ -86,15 +82,30 @@ def _heading(found: Tuned) -> Iterator[str]:
         )
 
 
-def _table(found: Tuned, name: str) -> Iterator[str]:
+def _table(found: Tuned, name: str) -> Table:
     checked = found.checked
-    yield f"{'':{NAME}}{'tokens/s':>9}" + "".join(f"{f'x {other}':>19}" for other in (PRESET, AUTO, PLAIN))
-    for key in (each for each in (FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN) if each in checked.speeds):
-        speed = checked.speeds[key]
-        ratios = (UNKNOWN if key == other else times(checked.ratios[key, other]) for other in (SHIPPED, AUTO, PLAIN))
-        label = _label(key, found, name)
-        shown = label if len(label) < NAME else f"{label[: NAME - 2]}…"
-        yield f"{shown:{NAME}}{speed.median if speed else 0:>9.1f}" + "".join(f"{cell:>19}" for cell in ratios)
+
+    def label(key: str) -> str:
+        shown = _label(key, found, name)
+        return shown if len(shown) < NAME else f"{shown[: NAME - 2]}…"
+
+    def speed(key: str) -> float:
+        known = checked.speeds[key]
+        return known.value if known else 0
+
+    def over(title: str, other: str) -> Spec[str]:
+        return Column(f"x {title}", width=19), lambda key: (
+            UNKNOWN if key == other else times(checked.ratios[key, other])
+        )
+
+    specs: list[Spec[str]] = [
+        (Column("", width=NAME), label),
+        (Column("tokens/s", "number", 1, 9), speed),
+        over(PRESET, SHIPPED),
+        over(AUTO, AUTO),
+        over(PLAIN, PLAIN),
+    ]
+    return of_rows(specs, (key for key in (FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN) if key in checked.speeds))
 
 
 def _label(key: str, found: Tuned, name: str) -> str:

@@ -15,12 +15,13 @@ from rich.live import Live
 from rich.text import Text
 
 from decoder.config import RunConfig
+from decoder.tables.text import counted
 from decoder.tuning.outcome import Progress
-from decoder.tuning.race import Ratio, ratio
+from decoder.tuning.race import ratio
 from decoder.tuning.search import INITIAL, Leader, Setting
 from decoder.tuning.space import SHIPPED, TREE
 from dynatui.cli.time_left import SELDOM_S, words
-from dynatui.cli.tune_report import counted, pair
+from dynatui.cli.tune_report import pair, times
 from dynatui.record.command_line import rule_options
 from dynatui.terminal import streams
 
@@ -125,7 +126,7 @@ def _origin(leader: Leader) -> str:
 def _over_plain(leader: Leader) -> str:
     # Without an interval: texts come again and again, and would make it narrower each time.
     found = ratio(leader.over_plain)
-    return f"{f'{found.mean:.2f}' if found else '?'} times plain decoding"
+    return f"{f'{found.value:.2f}' if found else '?'} times plain decoding"
 
 
 def _knobs(setting: Setting) -> str:
@@ -138,7 +139,7 @@ def _now(progress: Progress) -> str:
     current = progress.state.current
     if progress.checking or current is None:
         return "-"
-    ahead = f"{_ratio(current.ratio)} times the best"
+    ahead = f"{times(current.ratio) if current.ratio else '?'} times the best"
     return f"{current.setting.method}, {current.texts} of {current.most} texts: {ahead}"
 
 
@@ -149,9 +150,3 @@ def _importance(shares: Mapping[str, float]) -> list[str]:
     shown = list(shares.items())[:MOST_KNOBS]
     bars = [f"{name:10}{share:>5.0%} {'#' * round(BAR * share)}" for name, share in shown]
     return [_about("" if number else "what matters", bar) for number, bar in enumerate(bars)] + [""]
-
-
-def _ratio(found: Ratio | None) -> str:
-    if found is None:
-        return "?"
-    return f"{found.mean:.2f}" + ("" if found.low is None else f" ({found.low:.2f}-{found.high:.2f})")

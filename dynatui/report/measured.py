@@ -1,33 +1,27 @@
 """What pages of all benchmarks have in common: numbers with intervals, the machine, verdicts. Knows no benchmark."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
+from decoder.analysis.interval import Interval, verdict
+from decoder.tables.data import number
+from decoder.tables.text import counted
 from dynatui.report.markup import Markup, element
 
 if TYPE_CHECKING:  # which import torch
     from decoder.bench.machine import Machine
-    from decoder.bench.statistics import Estimate
-
-UNKNOWN = "-"
-VerdictKind: TypeAlias = Literal["holds", "fails", "open"]
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """A figure, or a dash for what is not known."""
-    return UNKNOWN if value is None else f"{value:.{digits}f}"
-
-
-def interval(found: "Estimate | None", digits: int = 2) -> str:
+def interval(found: Interval | None, digits: int = 2) -> str:
     """A median with its interval, where it has one."""
     if found is None or found.low is None or found.high is None:
-        return number(found.median if found else None, digits)
-    return f"{found.median:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
+        return number(found.value if found else None, digits)
+    return f"{found.value:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
 
 
 def machine_entries(machine: "Machine", load_after: float | None) -> list[tuple[str, str]]:
     """Where something was measured."""
-    counts = f"{_counted(machine.threads, 'thread')} on {_counted(machine.cores, 'core')}"
+    counts = f"{counted(machine.threads, 'thread')} on {counted(machine.cores, 'core')}"
     threads = f"{machine.processor}, {counts}, {machine.system}"
     return [
         ("Machine", f"{machine.accelerator}; {threads}" if machine.accelerator else threads),
@@ -36,23 +30,13 @@ def machine_entries(machine: "Machine", load_after: float | None) -> list[tuple[
     ]
 
 
-def verdict_of_ratio(found: "Estimate") -> Markup:
+def verdict_of_ratio(found: Interval) -> str:
     """Whether a ratio of speeds is above 1, as far as its interval tells."""
-    if found.low is None or found.high is None or found.low <= 1 <= found.high:
-        return verdict("cannot tell", "open")
-    return verdict("faster", "holds") if found.low > 1 else verdict("slower", "fails")
-
-
-def verdict(text: str, kind: VerdictKind) -> Markup:
-    """A verdict in the colour of its kind."""
-    return element("span", text, class_=f"verdict {kind}")
+    said = verdict(found)
+    return {"holds": "faster", "does not hold": "slower"}.get(said, said)
 
 
 def notice(lines: Iterable[str]) -> Markup:
     """What a reader should know first; nothing where there is nothing."""
     told = list(lines)
     return element("div", *(element("p", line) for line in told), class_="notice") if told else Markup()
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}{'s' * (count != 1)}"

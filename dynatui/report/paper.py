@@ -5,18 +5,19 @@ run nothing.
 """
 
 from base64 import b64encode
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from decoder.bench.paper.asked import Asked
 from decoder.bench.paper.corrections import CORRECTIONS, Correction
 from decoder.events import arithmetic
-from dynatui.report.markup import Markup, details, element, joined, table
-from dynatui.report.measured import UNKNOWN, VerdictKind, machine_entries, notice, verdict
+from decoder.tables.data import UNKNOWN, Table
+from dynatui.report.markup import Markup, details, element, joined
+from dynatui.report.measured import machine_entries, notice
 from dynatui.report.page import Page
+from dynatui.report.tables import grid
 
 if TYPE_CHECKING:  # which import torch
-    from decoder.bench.paper.cells import Cell, Column, Table
     from decoder.bench.paper.claims import Claim
     from decoder.bench.paper.report import PaperReport
 
@@ -25,7 +26,6 @@ _ABOUT = (
     "the same prompts in one process, in turns. Numbers are means over prompts ± standard deviation, with 95 % "
     "bootstrap intervals of the mean below them."
 )
-_KINDS: Mapping[str, VerdictKind] = {"holds": "holds", "does not hold": "fails", "cannot tell here": "open"}
 _PNG = b"\x89PNG"
 
 
@@ -91,14 +91,14 @@ def _claims(found: "Sequence[Claim]", left_out: str | None) -> Markup:
     if left_out:
         return element("p", left_out)
     made = claims_table(found, ())
-    return joined((_grid(made), _notes(made.notes))) if found else Markup()
+    return joined((grid(made), _notes(made.notes))) if found else Markup()
 
 
 def _correction(found: Correction) -> Markup:
     return element("p", found.says, " ", element("small", f"({found.source})"))
 
 
-def _tables(found: "Sequence[Table]", said: Collection[str]) -> Markup:
+def _tables(found: Sequence[Table], said: Collection[str]) -> Markup:
     """Tables behind a list of them."""
     places = [(f"table-{number}", each) for number, each in enumerate(found, 1)]
     links = (element("li", element("a", each.title, href=f"#{place}")) for place, each in places)
@@ -106,30 +106,14 @@ def _tables(found: "Sequence[Table]", said: Collection[str]) -> Markup:
     return joined((contents, *(_table(place, each, said) for place, each in places))) if places else Markup()
 
 
-def _table(place: str, found: "Table", said: Collection[str]) -> Markup:
+def _table(place: str, found: Table, said: Collection[str]) -> Markup:
     """A table with its notes, but for those that are said once for all."""
     notes = [note for note in found.notes if note not in said]
-    return element("div", element("h3", found.title), _grid(found), _notes(notes), id=place)
+    return element("div", element("h3", found.title), grid(found), _notes(notes), id=place)
 
 
 def _notes(notes: "Sequence[str]") -> Markup:
     return element("ul", *(element("li", note) for note in notes), class_="notes")
-
-
-def _grid(found: "Table") -> Markup:
-    head = (column.title for column in found.columns)
-    rows = (map(_cell, row, found.columns) for row in found.rows)
-    return table(found.what, head, rows, label=found.title)
-
-
-def _cell(cell: "Cell", column: "Column") -> Markup:
-    from decoder.bench.paper.cells import lines  # noqa: PLC0415 - imports torch
-
-    if column.title == "verdict" and isinstance(cell, str):
-        return verdict(cell, _KINDS[cell])
-    first, *more = lines(cell, column.digits)
-    whole = first if column.kind == "words" else element("span", first, class_="whole")
-    return joined((whole, *(element("small", line) for line in more)))
 
 
 def _figure(name: str, picture: bytes) -> Markup:

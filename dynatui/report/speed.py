@@ -3,31 +3,28 @@
 Numbers are those of the report; none is computed here.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from decoder.events import arithmetic
+from decoder.tables.data import UNKNOWN, Column, number, of_rows
 from dynatui.number_format import memory_by_rank
-from dynatui.report.markup import Markup, details, element, joined, table
-from dynatui.report.measured import UNKNOWN, interval, machine_entries, notice, number, verdict_of_ratio
+from dynatui.report.markup import Markup, details, element, joined
+from dynatui.report.measured import interval, machine_entries, notice, verdict_of_ratio
 from dynatui.report.page import Page
+from dynatui.report.tables import grid
 
 if TYPE_CHECKING:  # which import torch
     from decoder.bench.report import Report, RoundsReport, Setup
     from decoder.bench.rounds import Growth, Rounds
     from decoder.bench.summary import Comparison, Difference, Row
 
+R = TypeVar("R")
 _ABOUT = (
     "All contenders decoded in one run, turn by turn on the same prompts, after a warm-up. Numbers are medians, "
     "with 95 % bootstrap intervals behind them. A text that differs from ar's (decoding without a draft), and not by "
     "design, has no speed."
 )
-_SPEED = ("method", "tokens/s", "tokens a round (L-bar)", "x ar", "x generate", "same text as ar")
-_PARTS = ("ms", "round", "draft", "verify", "commit", "host", "target passes", "draft passes", "peak MB")
-_COMPARED = ("compared", "ratio of speeds", "verdict")
-_DIFFERING = ("method", "prompt", "from token", "why")
-_ROUND = ("levels x rows", "ms a round", "draft", "a level", "verify", "commit", "host", "k+v MB", "peak MB")
-_GROWN = ("levels x rows", "after", "round", "a level", "verify", "arithmetic", "round over arithmetic")
 
 
 def speed_page(name: str, reports: "Sequence[Report | RoundsReport]") -> Page:
@@ -83,25 +80,28 @@ def _chosen(setup: "Setup") -> str:
 
 
 def _of_texts(report: "Report") -> Iterator[Markup]:
-    yield table("Speed", _SPEED, map(_speed, report.rows))
+    yield _table("Speed", _SPEED, report.rows)
     if report.best_generate:
         yield element("p", f"x generate: over {report.best_generate}, transformers' plain decoding.", class_="about")
-    yield table("Where the time of a round goes, and passes of the models in it", _PARTS, map(_parts, report.rows))
+    yield _table("Where the time of a round goes, and passes of the models in it", _PARTS, report.rows)
     if report.comparisons:
-        yield table("Against the best of each kind", _COMPARED, map(_compared, report.comparisons))
+        yield _table("Against the best of each kind", _COMPARED, report.comparisons)
     if report.differences:
-        yield table("Texts that differ from ar's", _DIFFERING, map(_differing, report.differences))
+        yield _table("Texts that differ from ar's", _DIFFERING, report.differences)
 
 
-def _speed(row: "Row") -> list[str]:
-    return [
-        row.name,
-        interval(row.tokens_per_second, 1),
-        number(row.tokens_per_round),
-        interval(row.over_ar),
-        interval(row.over_generate),
-        _same(row),
-    ]
+def _of_rounds(report: "RoundsReport") -> Iterator[Markup]:
+    for context in dict.fromkeys(row.context for row in report.rounds):
+        rows = [row for row in report.rounds if row.context == context]
+        yield _table(f"What a round costs after {context} random tokens", _ROUND, rows)
+    if report.growth:
+        caption = f"By what rounds cost more than after {report.growth[0].over} tokens"
+        yield _table(caption, _GROWN, report.growth)
+
+
+def _table(caption: str, columns: Mapping[str, Callable[[R], str]], rows: Iterable[R]) -> Markup:
+    """A table of words, by the titles of its columns."""
+    return grid(of_rows([(Column(title), take) for title, take in columns.items()], rows, title=caption))
 
 
 def _same(row: "Row") -> str:
@@ -110,43 +110,68 @@ def _same(row: "Row") -> str:
     return f"{row.same} of {row.prompts}"
 
 
-def _parts(row: "Row") -> list[str]:
-    times = (row.round_ms, row.draft_ms, row.verify_ms, row.commit_ms, row.host_ms)
-    passes = (row.target_forwards, row.draft_forwards)
-    return [row.name, *(number(time, 3) for time in times), *map(number, passes), _megabytes(row.peak_bytes)]
-
-
-def _compared(found: "Comparison") -> list[str]:
+def _than(found: "Comparison") -> str:
     among = f" ({found.than}, best of {found.of})" if found.of > 1 else ""
-    return [f"{found.name} over {found.kind}{among}", interval(found.ratio), verdict_of_ratio(found.ratio)]
+    return f"{found.name} over {found.kind}{among}"
 
 
-def _differing(found: "Difference") -> list[str]:
+def _why(found: "Difference") -> str:
     unknown = "one text is shorter" if found.judged else "not judged"
     why = {None: unknown, True: "a near tie", False: "NO TIE: a fault"}[found.near_tie]
-    gap = "" if found.gap is None else f", gap {found.gap:.2g}"
-    return [found.name, str(found.prompt + 1), str(found.index), f"{why}{gap}"]
-
-
-def _of_rounds(report: "RoundsReport") -> Iterator[Markup]:
-    for context in dict.fromkeys(row.context for row in report.rounds):
-        rows = [row for row in report.rounds if row.context == context]
-        yield table(f"What a round costs after {context} random tokens", _ROUND, map(_round, rows))
-    if report.growth:
-        caption = f"By what rounds cost more than after {report.growth[0].over} tokens"
-        yield table(caption, _GROWN, map(_grown, report.growth))
-
-
-def _round(row: "Rounds") -> list[str]:
-    times = (row.draft_ms, row.level_ms, row.verify_ms, row.commit_ms, row.host_ms)
-    memory = (row.kv_bytes, row.peak_bytes)
-    return [row.name, interval(row.round_ms, 3), *(number(time, 3) for time in times), *map(_megabytes, memory)]
-
-
-def _grown(row: "Growth") -> list[str]:
-    factors = (row.level, row.verify, row.multiply_adds)
-    return [row.name, str(row.context), interval(row.round), *map(number, factors), interval(row.beyond)]
+    return why if found.gap is None else f"{why}, gap {found.gap:.2g}"
 
 
 def _megabytes(count: int | None) -> str:
     return UNKNOWN if count is None else f"{count / 1e6:.1f}"
+
+
+_SPEED: "Mapping[str, Callable[[Row], str]]" = {
+    "method": lambda row: row.name,
+    "tokens/s": lambda row: interval(row.tokens_per_second, 1),
+    "tokens a round (L-bar)": lambda row: number(row.tokens_per_round, 2),
+    "x ar": lambda row: interval(row.over_ar),
+    "x generate": lambda row: interval(row.over_generate),
+    "same text as ar": _same,
+}
+_PARTS: "Mapping[str, Callable[[Row], str]]" = {
+    "ms": lambda row: row.name,
+    "round": lambda row: number(row.round_ms, 3),
+    "draft": lambda row: number(row.draft_ms, 3),
+    "verify": lambda row: number(row.verify_ms, 3),
+    "commit": lambda row: number(row.commit_ms, 3),
+    "host": lambda row: number(row.host_ms, 3),
+    "target passes": lambda row: number(row.target_forwards, 2),
+    "draft passes": lambda row: number(row.draft_forwards, 2),
+    "peak MB": lambda row: _megabytes(row.peak_bytes),
+}
+_COMPARED: "Mapping[str, Callable[[Comparison], str]]" = {
+    "compared": _than,
+    "ratio of speeds": lambda found: interval(found.ratio),
+    "verdict": lambda found: verdict_of_ratio(found.ratio),
+}
+_DIFFERING: "Mapping[str, Callable[[Difference], str]]" = {
+    "method": lambda found: found.name,
+    "prompt": lambda found: str(found.prompt + 1),
+    "from token": lambda found: str(found.index),
+    "why": _why,
+}
+_ROUND: "Mapping[str, Callable[[Rounds], str]]" = {
+    "levels x rows": lambda row: row.name,
+    "ms a round": lambda row: interval(row.round_ms, 3),
+    "draft": lambda row: number(row.draft_ms, 3),
+    "a level": lambda row: number(row.level_ms, 3),
+    "verify": lambda row: number(row.verify_ms, 3),
+    "commit": lambda row: number(row.commit_ms, 3),
+    "host": lambda row: number(row.host_ms, 3),
+    "k+v MB": lambda row: _megabytes(row.kv_bytes),
+    "peak MB": lambda row: _megabytes(row.peak_bytes),
+}
+_GROWN: "Mapping[str, Callable[[Growth], str]]" = {
+    "levels x rows": lambda row: row.name,
+    "after": lambda row: str(row.context),
+    "round": lambda row: interval(row.round),
+    "a level": lambda row: number(row.level, 2),
+    "verify": lambda row: number(row.verify, 2),
+    "arithmetic": lambda row: number(row.multiply_adds, 2),
+    "round over arithmetic": lambda row: interval(row.beyond),
+}

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from decoder.analysis.interval import students_t
 from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.analysis.stalls import Stalls, Times, left_out_from, level_of
 from decoder.events import Knobs, Round
@@ -59,7 +60,7 @@ Samples: TypeAlias = tuple[Sample, ...]
 
 @dataclass(frozen=True)
 class Difference:
-    """B - A of one figure with its 95 % confidence interval."""
+    """One figure of A and of B, and B - A with its 95 % confidence interval."""
 
     figure: Compared
     a: float
@@ -266,10 +267,3 @@ def variance_of_mean(series: NDArray[np.float64]) -> tuple[float, float]:
     spread = float(((means - series.mean()) ** 2).sum())
     variance = block * count * spread / (blocks * (count - block)) / count
     return variance, 1.5 * (count / block - 1)
-
-
-def students_t(freedom: float) -> float:
-    """Two-sided 95 % of Student's t."""
-    from scipy.special import stdtrit  # noqa: PLC0415 - takes a tenth of a second, and the start has no need of it
-
-    return float(stdtrit(freedom, 0.975))

@@ -7,10 +7,11 @@ hold where it fails against one.
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
+from decoder.analysis.interval import Interval, Verdict, verdict
 from decoder.bench.paper.anchors import (
     AR,
     DYNATREE,
@@ -40,9 +41,8 @@ from decoder.bench.paper.said import (
     THREE_PERCENT,
     Said,
 )
-from decoder.bench.sampling.averages import Mean, Values
+from decoder.bench.sampling.averages import Values
 
-Verdict: TypeAlias = Literal["holds", "does not hold", "cannot tell here"]
 FEWEST = 5
 """Prompts under which an interval over prompts says nothing."""
 SAMPLED = "What the paper claims is of greedy decoding; here tokens were sampled, so that none of it is judged."
@@ -61,7 +61,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """The same quotient there, of numbers that the paper prints; None where it gives none."""
     doubt: str = ""
     """What must be known of that number."""
-    here: Mean | None
+    here: Interval | None
     """The quotient; None: it could not be measured."""
     limit: float
     """What the quotient must exceed, or where `below`, must not."""
@@ -102,7 +102,7 @@ class _On(NamedTuple):
         """The lanes that stand beside rows of the paper."""
         return [lane.name for lane in self.lanes if lane.paper_name in rows and not lane.own_text]
 
-    def claim(self, said: Said, here: Mean | None, verdict: Verdict, tested: str) -> Claim:
+    def claim(self, said: Said, here: Interval | None, verdict: Verdict, tested: str) -> Claim:
         there = self.stands_for or ""
         other = f"at T={said.length}" if said.length != self.course.experiment.lengths[-1] else None
         doubts = [doubt for doubt in (other, said.doubt.get(there)) if doubt and there in said.paper]
@@ -133,13 +133,9 @@ def left_out(report: PaperReport) -> str | None:
     return SAMPLED if report.begun.asked.temperature > 0 else None
 
 
-def judged(found: Mean | None, prompts: int, limit: float = 1.0, *, below: bool = False) -> Verdict:
+def judged(found: Interval | None, prompts: int, limit: float = 1.0, *, below: bool = False) -> Verdict:
     """Of a quotient that must exceed its limit, or stay below."""
-    if found is None or found.low is None or found.high is None or prompts < FEWEST:
-        return "cannot tell here"
-    if found.low <= limit <= found.high:
-        return "cannot tell here"
-    return "holds" if (found.high < limit) is below else "does not hold"
+    return "cannot tell" if prompts < FEWEST else verdict(found, limit, below=below)
 
 
 def _on(report: PaperReport, course: Course) -> Iterator[Claim]:
@@ -166,14 +162,14 @@ def _lossless(on: _On) -> Claim:
     compared = [each for each in turns if each[1].at[-1].identical_to_ar is not None]
     different = [turn for block, turn in compared if on.course.figures(turn.lane, block) is None]
     beyond = [turn.lane for turn in different if not turn.at[-1].near_tie]
-    verdict: Verdict = "does not hold" if beyond else "holds" if compared and not different else "cannot tell here"
+    verdict: Verdict = "does not hold" if beyond else "holds" if compared and not different else "cannot tell"
     parts = [f"{len(compared) - len(different)} of {len(compared)} texts of {len(lanes)} lanes equal ar's"]
     if len(different) > len(beyond):
         parts.append(f"{len(different) - len(beyond)} part from it where two tokens tie within the dtype's error")
     if beyond:
         counts = [f"{beyond.count(lane)} of {lane}" for lane in dict.fromkeys(beyond)]
         parts.append(f"elsewhere part {', '.join(counts)}")
-    share = Mean(1 - len(different) / len(compared), None, None) if compared else None
+    share = Interval(value=1 - len(different) / len(compared), low=None, high=None) if compared else None
     return on.claim(LOSSLESS, share, verdict, f"{'; '.join(parts)}.")
 
 
@@ -198,12 +194,12 @@ def _against(on: _On, said: Said, own: str, rivals: Sequence[str], figure: _Figu
     found = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(found[rival], on.course.seed))}
     if not means:
-        return on.claim(said, None, "cannot tell here", f"{own} and {', '.join(rivals)} have no text in common.")
+        return on.claim(said, None, "cannot tell", f"{own} and {', '.join(rivals)} have no text in common.")
     verdicts = {rival: judged(each, len(found[rival]), said.limit) for rival, each in means.items()}
     better = [rival for rival, one in verdicts.items() if one == "does not hold"]
     shown = better or list(means)
-    best = min(shown, key=lambda rival: means[rival].mean)
-    verdict: Verdict = "holds" if all(one == "holds" for one in verdicts.values()) else "cannot tell here"
+    best = min(shown, key=lambda rival: means[rival].value)
+    verdict: Verdict = "holds" if all(one == "holds" for one in verdicts.values()) else "cannot tell"
     among = f", the best of {len(shown)} rivals{' that are better' * bool(better)}" if len(shown) > 1 else ""
     tested = f"{figure.name} of {' over that of '.join(pairs[best])}{among}, on {_count(found[best])}."
     return on.claim(said, means[best], "does not hold" if better else verdict, tested)
@@ -223,7 +219,7 @@ def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
     peaks = on.course.quotients(own, plain, lambda figures: figures.peak_bytes)
     where = "the GPU" if on_gpu else "the process, which on a CPU says little of a GPU's"
     found = _quotient(on, THREE_PERCENT, peaks, f"Peak memory of {where}, {own} over {plain}, both models loaded")
-    return found if on_gpu else msgspec.structs.replace(found, verdict="cannot tell here")
+    return found if on_gpu else msgspec.structs.replace(found, verdict="cannot tell")
 
 
 def _gain_by_length(on: _On, own: str, plain: str) -> Claim:

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from decoder.bench.paper.cells import Cell, Column, Printed, Table, explained, marks
 from decoder.bench.paper.claims import Claim
+from decoder.bench.paper.printed import explained, marks
+from decoder.tables.data import Cell, Column, Printed, Table
 
 COLUMNS = (
     Column("the paper says"),

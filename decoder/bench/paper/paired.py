@@ -3,20 +3,22 @@
 Only texts that equal ar's are compared. Intervals come from the same bootstrap as those of sampled benchmarks.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import structs
+from numpy.typing import NDArray
 
+from decoder.analysis.interval import Interval, bootstrap
 from decoder.bench.contenders import BASELINE
 from decoder.bench.paper.asked import Experiment
 from decoder.bench.paper.records import Block, has_text_of
-from decoder.bench.paper.report import PaperReport, Stat
+from decoder.bench.paper.report import PaperReport
 from decoder.bench.sampling.asked import Place
-from decoder.bench.sampling.averages import Mean, Values, estimate
-from decoder.bench.statistics import DRAWS
+from decoder.bench.sampling.averages import Values, estimate
 from decoder.events import Figures
 
 Measure: TypeAlias = Callable[[Figures], float | None]
@@ -72,21 +74,21 @@ def courses(report: PaperReport, name: str) -> Iterator[Course]:
             yield Course(experiment, blocks, report.begun.asked.seed)
 
 
-def mean(values: Values, seed: int) -> Mean | None:
+def mean(values: Values, seed: int) -> Interval | None:
     """With its interval, which has no width where all prompts agree; None: there is nothing."""
     if len(values) > 1 and len(set(values.values())) == 1:
         (same,) = set(values.values())
-        return Mean(same, same, same)
+        return Interval(value=same, low=same, high=same)
     return estimate(values, seed) if values else None
 
 
-def stat(values: Values, seed: int) -> Stat | None:
+def stat(values: Values, seed: int) -> Interval | None:
     """The same with the spread over prompts."""
     found = mean(values, seed)
-    return None if found is None else Stat(mean=found.mean, std=pstdev(values.values()), low=found.low, high=found.high)
+    return found and structs.replace(found, std=pstdev(values.values()))
 
 
-def spread_quotient(over: Values, under: Values, seed: int) -> Mean | None:
+def spread_quotient(over: Values, under: Values, seed: int) -> Interval | None:
     """The quotient of two standard deviations over the prompts that both know; None where there is none.
 
     Both are taken anew in every sample of prompts, which takes few prompts for telling more of a spread than they do:
@@ -96,11 +98,17 @@ def spread_quotient(over: Values, under: Values, seed: int) -> Mean | None:
     both = np.array([[values[place] for place in common] for values in (over, under)])
     if len(common) < 2 or not np.ptp(both, axis=1).all():
         return None
-    drawn = both[:, np.random.default_rng(seed).integers(len(common), size=(DRAWS, len(common)))]
-    spread = drawn[:, np.ptp(drawn, axis=2).all(axis=0)].std(axis=2)
-    low, high = np.percentile(spread[0] / spread[1], (50 - 50 * SPREAD_COVERAGE, 50 + 50 * SPREAD_COVERAGE)).tolist()
+
+    def quotients(drawn: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
+        (places,) = drawn
+        samples = both[:, places]
+        over, under = samples[:, np.ptp(samples, axis=2).all(axis=0)].std(axis=2)
+        quotient: NDArray[np.float64] = over / under
+        return quotient
+
+    low, high = bootstrap(quotients, [len(common)], seed=seed, coverage=SPREAD_COVERAGE)
     above, below = both.std(axis=1).tolist()
-    return Mean(above / below, low, high)
+    return Interval(value=above / below, low=low, high=high)
 
 
 def speed(figures: Figures) -> float | None:

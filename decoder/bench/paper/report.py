@@ -2,6 +2,7 @@
 
 import msgspec
 
+from decoder.analysis.interval import Interval
 from decoder.bench.paper.records import Begun, Block, Resumed
 
 FIGURE_KEYS: dict[str, str] = {
@@ -29,17 +30,6 @@ FIGURE_KEYS: dict[str, str] = {
 """The figures of a cell, and what each is."""
 
 
-class Stat(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure over the prompts of a cell."""
-
-    mean: float
-    std: float
-    """Over prompts, population, as the paper's."""
-    low: float | None
-    """95 % bootstrap interval of the mean, prompts drawn anew; None: there is one prompt alone."""
-    high: float | None
-
-
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """One lane of one experiment, after so many new tokens."""
 
@@ -53,8 +43,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     prompts: int
     same: int
     """Prompts whose text equals ar's, or is another by design; the others have no speed."""
-    stats: dict[str, Stat]
-    """By `FIGURE_KEYS`; a figure that is not known is missing."""
+    stats: dict[str, Interval]
+    """By `FIGURE_KEYS`: the mean over prompts, its bootstrap interval, and the standard deviation over prompts, as the
+    paper's; a figure that is not known is missing."""
 
 
 class PaperReport(msgspec.Struct, frozen=True, kw_only=True):

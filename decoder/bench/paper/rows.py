@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from decoder.analysis.interval import Interval
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.paper import anchors
 from decoder.bench.paper.anchors import Anchor
 from decoder.bench.paper.asked import Experiment, Lane
-from decoder.bench.paper.cells import Cell, Column, Table, marked
+from decoder.bench.paper.printed import marked
 from decoder.bench.paper.report import Cell as Measured
-from decoder.bench.paper.report import PaperReport, Stat
+from decoder.bench.paper.report import PaperReport
+from decoder.tables.data import Cell, Column, Table
 
 AR = "ar"
 
@@ -102,7 +104,7 @@ def parameter(title: str, name: str, digits: int = 0, part: int | None = None) -
 
 def measured(figure: str, title: str, digits: int, scale: float = 1) -> Spec:
     """A figure of ours."""
-    return Column(title, "measured", digits), lambda row: scaled(row.cell.stats.get(figure), scale)
+    return Column(title, "measured", digits), lambda row: _scaled(row.cell.stats.get(figure), scale)
 
 
 def printed(take: Callable[[Row], Anchor | None], digits: int, scale: float = 1, title: str = "paper") -> Spec:
@@ -137,14 +139,6 @@ SPEED: tuple[Spec, Spec] = (measured("tokens_per_second", "tokens/s", 1), measur
 """What nearly all tables begin with."""
 
 
-def scaled(stat: Stat | None, factor: float) -> Stat | None:
-    """In another unit."""
-    if stat is None or factor == 1:
-        return stat
-    low, high = (None if end is None else end * factor for end in (stat.low, stat.high))
-    return Stat(mean=stat.mean * factor, std=stat.std * factor, low=low, high=high)
-
-
 def table(
     name: str,
     title: str,
@@ -173,6 +167,10 @@ def table(
     shown, remarks = marked([[row[place] for place in kept] for row in cells], usual_length)
     columns = tuple(specs[place][0] for place in kept)
     yield Table(name=name, title=title, what=what, columns=columns, rows=shown, notes=(*remarks, *notes))
+
+
+def _scaled(found: Interval | None, factor: float) -> Interval | None:
+    return found if found is None or factor == 1 else found.times(factor)
 
 
 def _scaled_anchor(anchor: Anchor | None, factor: float) -> Anchor | None:

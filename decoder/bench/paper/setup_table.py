@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from decoder.bench.paper.asked import Asked, Experiment
-from decoder.bench.paper.cells import Cell, Column, Table
 from decoder.bench.paper.report import PaperReport
 from decoder.events import arithmetic
+from decoder.tables.data import Cell, Column, Table
+from decoder.tables.text import counted
 
 AUTHORS = {
     "target": "Pythia-2.8B",
@@ -62,7 +63,7 @@ def _rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
     yield "end of text", "ends a text" if asked.stops_at_eos else "ignored"
     for name in dict.fromkeys(experiment.name for experiment in asked.experiments):
         yield name, "; ".join(_experiment(asked, each) for each in asked.experiments if each.name == name)
-    yield "warm-up", _prompts(asked.warm_up)
+    yield "warm-up", counted(asked.warm_up, "prompt")
     yield "order", "all lanes side by side on each prompt, in one process"
     yield "seed", str(asked.seed)
     yield "versions", ", ".join(f"{name} {version}" for name, version in begun.machine.versions.items())
@@ -87,10 +88,6 @@ def _never_measured(report: PaperReport) -> list[str]:
 def _experiment(asked: Asked, experiment: Experiment) -> str:
     repeats = f", {experiment.repeats} times" if experiment.repeats > 1 else ""
     return (
-        f"{asked.text_set(experiment.data_set).title}: {_prompts(experiment.prompts)} of at most {experiment.most} "
-        f"{experiment.unit}, T={experiment.lengths[-1]}, {len(experiment.lanes)} lanes{repeats}"
+        f"{asked.text_set(experiment.data_set).title}: {counted(experiment.prompts, 'prompt')} of at most "
+        f"{experiment.most} {experiment.unit}, T={experiment.lengths[-1]}, {len(experiment.lanes)} lanes{repeats}"
     )
-
-
-def _prompts(count: int) -> str:
-    return f"{count} prompt{'s' * (count != 1)}"

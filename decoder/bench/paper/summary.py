@@ -6,20 +6,19 @@ A text that differs from ar's, and not by design, has no speed: that lane's figu
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from statistics import fmean
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from decoder.analysis.interval import Interval, bootstrap
 from decoder.bench.contenders import BASELINE
 from decoder.bench.paper.asked import Asked, Lane
 from decoder.bench.paper.lanes import paper_depth
 from decoder.bench.paper.records import Begun, Block, Resumed, has_text_of
-from decoder.bench.paper.report import Cell, PaperReport, Stat
+from decoder.bench.paper.report import Cell, PaperReport
 from decoder.bench.protocol import DISTURBED
-from decoder.bench.statistics import COVERAGE, DRAWS
 from decoder.events import Figures
 
 
@@ -111,7 +110,7 @@ def report(begun: Begun, blocks: Sequence[Block], resumed: Sequence[Resumed] = (
     )
 
 
-def stat(values: Sequence[float], over: Sequence[float] | None = None, *, seed: int) -> Stat:
+def stat(values: Sequence[float], over: Sequence[float] | None = None, *, seed: int) -> Interval:
     """The mean of values, or of `values` over `over` the quotient of the sums, with spread and interval.
 
     Args:
@@ -121,17 +120,21 @@ def stat(values: Sequence[float], over: Sequence[float] | None = None, *, seed: 
     """
     above = np.array(values, dtype=np.float64)
     below = np.ones_like(above) if over is None else np.array(over, dtype=np.float64)
-    times = _drawn(len(above), seed)
-    tails = (50 - 50 * COVERAGE, 50 + 50 * COVERAGE)
-    low, high = np.percentile((times @ above) / (times @ below), tails).tolist() if len(above) > 1 else (None, None)
-    return Stat(mean=float(above.sum() / below.sum()), std=float(np.std(above / below)), low=low, high=high)
+
+    def quotients(drawn: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
+        times = _counts(*drawn)
+        found: NDArray[np.float64] = (times @ above) / (times @ below)
+        return found
+
+    low, high = bootstrap(quotients, [len(above)], seed=seed) if len(above) > 1 else (None, None)
+    return Interval(value=float(above.sum() / below.sum()), std=float(np.std(above / below)), low=low, high=high)
 
 
-@cache
-def _drawn(count: int, seed: int) -> NDArray[np.float64]:
-    """How often each of so many prompts is in each sample of the bootstrap."""
-    drawn = np.random.default_rng(seed).integers(count, size=(DRAWS, count))
-    return np.stack([(drawn == number).sum(axis=1) for number in range(count)], axis=1).astype(np.float64)
+def _counts(drawn: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How often each place is in each sample: (samples, places) from (samples, places of one sample)."""
+    samples, count = drawn.shape
+    places = drawn + count * np.arange(samples)[:, None]
+    return np.bincount(places.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
 
 
 def _cells(asked: Asked, number: int, blocks: Sequence[Block]) -> Iterator[Cell]:
@@ -169,7 +172,7 @@ def _texts(blocks: Sequence[Block], lane: Lane, place: int) -> Iterator[Text]:
             )
 
 
-def _stats(texts: Sequence[Text], seed: int) -> dict[str, Stat]:
+def _stats(texts: Sequence[Text], seed: int) -> dict[str, Interval]:
     """Every figure that is known of any prompt."""
     different = _different(texts)
     timed = [text for text in texts if text.prompt not in different]

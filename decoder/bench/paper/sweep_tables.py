@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from decoder.bench.paper import anchors
 from decoder.bench.paper.anchors import Anchor
-from decoder.bench.paper.cells import Table
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.rows import (
     SPEED,
@@ -20,6 +19,7 @@ from decoder.bench.paper.rows import (
     same_text,
     table,
 )
+from decoder.tables.data import Table
 
 
 def prompt_length(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:

@@ -8,12 +8,12 @@ from itertools import chain
 
 from msgspec import structs
 
+from decoder.analysis.interval import Interval
 from decoder.bench.paper import anchors
 from decoder.bench.paper.anchors import FIXED_BACKBONE, HARDWARE, LENGTH, Anchor
 from decoder.bench.paper.asked import Asked, Experiment
-from decoder.bench.paper.cells import Cell, Column, Table
 from decoder.bench.paper.paired import Course, courses, speed, stat
-from decoder.bench.paper.report import PaperReport, Stat
+from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.rows import (
     AR,
     SPEED,
@@ -28,7 +28,6 @@ from decoder.bench.paper.rows import (
     printed,
     rows,
     same_text,
-    scaled,
     status,
     table,
     usual,
@@ -37,6 +36,7 @@ from decoder.bench.paper.rows import (
 from decoder.bench.paper.setup_table import device, noise
 from decoder.bench.paper.sweep_tables import fixed_trees, prompt_length, sensitivity
 from decoder.events import arithmetic
+from decoder.tables.data import Cell, Column, Table
 
 ABLATION = (FIXED_BACKBONE, anchors.PHASE_1, anchors.PHASE_2, anchors.DYNATREE)
 """The steps from the fixed tree to DynaTree, one more rule each."""
@@ -169,7 +169,7 @@ def _memory(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -
 
     def more(row: Row) -> float | None:
         peak = row.cell.stats.get("peak_mb")
-        return 100 * (peak.mean / base.mean - 1) if peak and base else None
+        return 100 * (peak.value / base.value - 1) if peak and base else None
 
     where = "the device's" if report.begun.asked.device.startswith("cuda") else "of the whole process, on a CPU"
     make = _per_lane(
@@ -222,15 +222,16 @@ def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str])
     )
 
 
-def _gain(course: Course, lane: str, base: str) -> Stat | None:
+def _gain(course: Course, lane: str, base: str) -> Interval | None:
     """% of tokens/s over another lane, within blocks."""
     if lane == base:
         return None
-    found = scaled(stat(course.quotients(lane, base, speed), course.seed), 100)
-    if found is None:
+    quotient = stat(course.quotients(lane, base, speed), course.seed)
+    if quotient is None:
         return None
+    found = quotient.times(100)
     low, high = (None if end is None else end - 100 for end in (found.low, found.high))
-    return structs.replace(found, mean=found.mean - 100, low=low, high=high)
+    return structs.replace(found, value=found.value - 100, low=low, high=high)
 
 
 def _length(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:

@@ -8,25 +8,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from decoder.analysis.interval import Interval, Statistic, bootstrap
 from decoder.bench.sampling.asked import Place
-from decoder.bench.statistics import COVERAGE
 
 DRAWS = 2000
 Values: TypeAlias = Mapping[Place, float]
 """One number a text."""
-
-
-class Mean(msgspec.Struct, frozen=True):
-    """A mean, and the interval that holds the true one with a probability of `COVERAGE`."""
-
-    mean: float
-    low: float | None
-    """None: every task has but one prompt, which tells nothing of uncertainty."""
-    high: float | None
 
 
 def mean(values: Values) -> float:
@@ -46,38 +36,47 @@ def by_sampling(values: Values) -> dict[int, float]:
     return {one: mean({place: value for place, value in values.items() if place.sampling == one}) for one in settings}
 
 
-def estimate(values: Values, seed: int) -> Mean:
+def estimate(values: Values, seed: int) -> Interval:
     """The mean with its interval."""
-    (drawn,) = _drawn_means([values], seed)
-    return _with_interval(mean(values), drawn)
+    prompts = _prompts(values)
+    return _interval(mean(values), lambda drawn: _drawn_means(values, prompts, drawn), prompts, seed)
 
 
-def ratio(over: Values, under: Values, seed: int) -> Mean:
+def ratio(over: Values, under: Values, seed: int) -> Interval:
     """The quotient of two means, on the texts that both know."""
     common = over.keys() & under.keys()
     one, other = ({place: value for place, value in values.items() if place in common} for values in (over, under))
-    above, below = _drawn_means([one, other], seed)
-    return _with_interval(mean(one) / mean(other), above / below)
+    prompts = _prompts(one)
+
+    def quotients(drawn: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
+        return _drawn_means(one, prompts, drawn) / _drawn_means(other, prompts, drawn)
+
+    return _interval(mean(one) / mean(other), quotients, prompts, seed)
 
 
-def _with_interval(middle: float, drawn: NDArray[np.float64]) -> Mean:
-    tails = (50 - 50 * COVERAGE, 50 + 50 * COVERAGE)
-    low, high = np.percentile(drawn, tails).tolist()
-    return Mean(middle, low, high) if high > low else Mean(middle, None, None)
+def _prompts(values: Values) -> dict[str, NDArray[np.int64]]:
+    """The numbers of each task's prompts."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for place in sorted(values):
+        found[place.task].add(place.prompt)
+    return {task: np.array(sorted(numbers)) for task, numbers in found.items()}
 
 
-def _drawn_means(all_values: Sequence[Values], seed: int) -> list[NDArray[np.float64]]:
-    """The mean on `DRAWS` samples of prompts, the same ones for all."""
-    random = np.random.default_rng(seed)
-    numbers = {
-        place.task: sorted({each.prompt for each in all_values[0] if each.task == place.task})
-        for place in sorted(all_values[0])
-    }
-    draws = {task: random.choice(known, (DRAWS, len(known))) for task, known in numbers.items()}
-    return [
-        np.mean([_means_of(cell, draws[task]) for (_, task), cell in _cells(values).items()], axis=0)
-        for values in all_values
-    ]
+def _interval(middle: float, statistic: Statistic, prompts: Mapping[str, NDArray[np.int64]], seed: int) -> Interval:
+    """Without ends where every task has but one prompt, which tells nothing of uncertainty."""
+    low, high = bootstrap(statistic, [len(numbers) for numbers in prompts.values()], seed=seed, draws=DRAWS)
+    return Interval(value=middle, low=low, high=high) if high > low else Interval(value=middle, low=None, high=None)
+
+
+def _drawn_means(
+    values: Values, prompts: Mapping[str, NDArray[np.int64]], drawn: Sequence[NDArray[np.int64]]
+) -> NDArray[np.float64]:
+    """The mean on each sample of prompts."""
+    samples = {task: numbers[places] for (task, numbers), places in zip(prompts.items(), drawn, strict=True)}
+    found: NDArray[np.float64] = np.mean(
+        [_means_of(cell, samples[task]) for (_, task), cell in _cells(values).items()], axis=0
+    )
+    return found
 
 
 def _means_of(cell: Mapping[int, float], drawn: NDArray[np.int64]) -> NDArray[np.float64]:

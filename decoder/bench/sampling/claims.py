@@ -5,14 +5,12 @@ A comparison holds, or fails, where the whole interval of the quotient of the tw
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Literal, TypeAlias
 
 import msgspec
 
+from decoder.analysis.interval import Interval, Verdict, verdict
 from decoder.bench.sampling import paper
-from decoder.bench.sampling.averages import Mean, Values, mean, ratio
-
-Verdict: TypeAlias = Literal["holds", "fails", "open"]
+from decoder.bench.sampling.averages import Values, mean, ratio
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +19,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     says: str
     paper: float | None
     """The same quotient there; None where it gives none."""
-    here: Mean
+    here: Interval
     """The quotient that must exceed 1."""
     verdict: Verdict
 
@@ -42,13 +40,6 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs of which it cannot be told."""
 
 
-def verdict(found: Mean) -> Verdict:
-    """Of a quotient that must exceed 1."""
-    if found.low is None or found.high is None or found.low <= 1 <= found.high:
-        return "open"
-    return "holds" if found.low > 1 else "fails"
-
-
 def ranking(what: str, values: Mapping[str, Values], reported: Mapping[str, float], seed: int) -> Ranking:
     """How far the paper's order of verifiers holds, pair by pair."""
     known = [name for name in reported if name in values]
@@ -60,8 +51,8 @@ def ranking(what: str, values: Mapping[str, Values], reported: Mapping[str, floa
         here=sorted(known, key=lambda name: -mean(values[name])),
         paper=sorted(known, key=lambda name: -reported[name]),
         holds=verdicts.count("holds"),
-        fails=verdicts.count("fails"),
-        open=verdicts.count("open"),
+        fails=verdicts.count("does not hold"),
+        open=verdicts.count("cannot tell"),
     )
 
 

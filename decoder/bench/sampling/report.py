@@ -7,10 +7,11 @@ from typing import TypeAlias
 
 import msgspec
 
+from decoder.analysis.interval import Interval
 from decoder.bench.contenders import BASELINE
 from decoder.bench.sampling import paper
 from decoder.bench.sampling.asked import Asked, Contest, Place, label
-from decoder.bench.sampling.averages import Mean, Values, by_sampling, by_task, estimate, mean, ratio
+from decoder.bench.sampling.averages import Values, by_sampling, by_task, estimate, mean, ratio
 from decoder.bench.sampling.best import Aim, best_shape, block_efficiency
 from decoder.bench.sampling.claims import Claim, Ranking, along_depth, of_measure, of_selector, ranking
 from decoder.bench.sampling.log import BOUND, Begun, Decoded, Expected, Log, Realised
@@ -36,10 +37,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Of a coupled tree, its method."""
     k: int | None
     """Rollouts, where only so many were allowed."""
-    mean: Mean
+    mean: Interval
     by_task: dict[str, float]
     by_sampling: dict[str, float]
-    over_ar: Mean | None = None
+    over_ar: Interval | None = None
     """Of tokens a second, over plain decoding of the same texts."""
 
 
@@ -131,9 +132,9 @@ def report(log: Log, begun: Begun, *, load_after: float | None, disturbed_above:
         tokens_per_second=[_row(asked, contest, values, others[BASELINE]) for contest, values in decoded.items()]
         + [_coupled(asked, name, values, others[BASELINE]) for name, values in others.items()],
         divergence=Divergence(
-            distance=[estimate(values, seed).mean for values in distance],
+            distance=[estimate(values, seed).value for values in distance],
             acceptance={
-                name: [estimate(values, seed).mean for values in levels] for name, levels in acceptance.items()
+                name: [estimate(values, seed).value for values in levels] for name, levels in acceptance.items()
             },
         ),
         actions=_actions(begun, log.expected),

@@ -1,18 +1,18 @@
 """The report as text of at most 80 columns, in the layout of the paper's tables. Only words and numbers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from decoder.bench.contenders import BASELINE
 from decoder.bench.sampling import paper
-from decoder.bench.sampling.averages import Mean
 from decoder.bench.sampling.claims import Claim, Ranking
 from decoder.bench.sampling.log import BOUND
 from decoder.bench.sampling.report import SPEED, TOKENS, Action, Agreement, Divergence, Row, SamplingReport
 from decoder.bench.sampling.tasks import STAND_INS
 from decoder.events import arithmetic
+from decoder.tables.data import Column, Spec, Table, number, of_rows
+from decoder.tables.text import WIDTH, cut, interval, short, text, wrapped
 from decoder.verify.names import COUPLED, Drafting
 
-WIDTH = 80
 NAME = 22
 
 
@@ -32,15 +32,16 @@ def on_samplings(report: SamplingReport) -> str:
             paper.DELAYED_TOKENS_PER_SECOND,
         ),
     )
-    tables = [_heading(report)]
+    tables: list[Table] = []
     for title, rows, iid, delayed in both:
         if rows:
             tables.append(averages(f"{title} (the paper's tables 2, 3, 6 and 7)", rows, iid, delayed))
             tables.append(columns(f"{title}, by task (8, 9)", rows, lambda row: row.by_task, paper.TASKS))
             tables.append(columns(f"{title}, by setting (10 to 15)", rows, lambda row: row.by_sampling, {}))
-    tables += [divergence(report.divergence, report.begun.asked.k), actions(report.actions)]
-    tables += [agreements(report.agreement), rankings(report.rankings), claims(report.claims)]
-    return "\n\n".join(filter(None, tables)) + "\n"
+    parts = [_heading(report), *map(text, tables), text(divergence(report.divergence, report.begun.asked.k))]
+    parts += [actions(report.actions), *[text(agreements(report.agreement))] * bool(report.agreement)]
+    parts += [rankings(report.rankings), *[text(claims(report.claims))] * bool(report.claims)]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _heading(report: SamplingReport) -> str:
@@ -52,7 +53,7 @@ def _heading(report: SamplingReport) -> str:
         f"{asked.target} with {asked.draft} on {asked.device} in {computed}, independent sampling",
         f"{machine.processor}, torch threads: {machine.threads}, cores: {machine.cores}",
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
-        f"load {_number(machine.load_before, 1)} before, {_number(report.load_after, 1)} after; "
+        f"load {number(machine.load_before, 1)} before, {number(report.load_after, 1)} after; "
         f"{report.disturbed} of {report.decoded} decoded texts were disturbed",
         f"K 1 to {asked.k}, L1 and L2 0 to {asked.length}; {sum(map(len, asked.tasks.values()))} prompts a setting; "
         f"seed {asked.seed}",
@@ -65,82 +66,94 @@ def _heading(report: SamplingReport) -> str:
     ]
     if asked.selecting():
         trained = " and ".join(name.split()[0] for name in asked.selectors)
-        lines += _wrapped(f"selector: chooses for speed, trained for {trained}; others take the one most like theirs.")
+        lines += wrapped(f"selector: chooses for speed, trained for {trained}; others take the one most like theirs.")
     if any(name in STAND_INS for name in asked.tasks):
-        lines += _wrapped(f"Tasks of Spec-Bench stand in for the paper's data sets: {', '.join(tasks)}.")
+        lines += wrapped(f"Tasks of Spec-Bench stand in for the paper's data sets: {', '.join(tasks)}.")
     if report.disturbed:
         lines.append("TIMES WERE MEASURED ON A BUSY MACHINE; block efficiency does not depend on it.")
     if not report.complete:
         lines.append("INTERRUPTED: what follows rests on a part of what was asked for.")
-    return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..." for line in lines)
+    return "\n".join(map(cut, lines))
 
 
-def averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed: Mapping[str, float]) -> str:
+def averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed: Mapping[str, float]) -> Table:
     """Means over everything, the least first, beside the paper's."""
     reported = {Drafting.IID: iid, Drafting.DELAYED: delayed, Drafting.SELECTOR: delayed}
-    with_ar = any(row.over_ar for row in rows)
-    lines = [title, _line("", (20, "here"), (9, "paper"), *([(22, "x ar")] if with_ar else []))]
-    for row in sorted(rows, key=lambda row: row.mean.mean):
-        there = reported.get(Drafting(row.drafting), {}).get(row.verifier) if row.k is None and _drawn(row) else None
-        cells = [(20, _interval(row.mean)), (9, _number(there, 2))]
-        lines.append(_line(_name(row), *cells, *([(22, _interval(row.over_ar))] if row.over_ar else [])))
-    return "\n".join(lines)
+
+    def there(row: Row) -> float | None:
+        known = row.k is None and _drawn(row)
+        return reported.get(Drafting(row.drafting), {}).get(row.verifier) if known else None
+
+    specs: list[Spec[Row]] = [
+        (Column("", width=NAME), _name),
+        (Column("here", width=20), lambda row: interval(row.mean, short)),
+        (Column("paper", "number", 2, 9), there),
+    ]
+    if any(row.over_ar for row in rows):
+        specs.append((Column("x ar", width=22), lambda row: interval(row.over_ar, short)))
+    return of_rows(specs, sorted(rows, key=lambda row: row.mean.value), title=title)
 
 
 def columns(
     title: str, rows: Sequence[Row], values: Callable[[Row], Mapping[str, float]], heads: Mapping[str, str]
-) -> str:
+) -> Table:
     """One column a task or a setting, in the paper's order of rows."""
     names = list(dict.fromkeys(name for row in rows for name in values(row)))
     width = min(12, (WIDTH - NAME) // max(1, len(names)))
-    lines = [title, _line("", *((width, heads.get(name, name)[: width - 1]) for name in names))]
-    lines += [
-        _line(_name(row), *((width, _short(values(row).get(name))) for name in names))
-        for row in sorted(rows, key=_place)
-    ]
-    return "\n".join(lines)
+
+    def column(name: str) -> Spec[Row]:
+        return Column(heads.get(name, name)[: width - 1], width=width), lambda row: short(values(row).get(name))
+
+    return of_rows([(Column("", width=NAME), _name), *map(column, names)], sorted(rows, key=_place), title=title)
 
 
-def divergence(found: Divergence, k: int) -> str:
+def divergence(found: Divergence, k: int) -> Table:
     """The paper's figure 1."""
-    names = [paper.NAMES.get(name, "bound") for name in found.acceptance]
-    lines = [f"By depth of the draft tree (figure 1): L1 distance, acceptance among {k} draws"]
-    lines.append(f"{'depth':<6}" + "".join(f"{name:>10}" for name in ("L1", *names)))
-    for depth, distance in enumerate(found.distance):
-        cells = (distance, *(levels[depth] for levels in found.acceptance.values()))
-        lines.append(f"{depth:<6}" + "".join(f"{value:>10.3f}" for value in cells))
-    return "\n".join(lines + ["bound: what no solver exceeds."] * (BOUND in found.acceptance))
+    heads = [paper.NAMES.get(name, "bound") for name in found.acceptance]
+    rows = zip(map(str, range(len(found.distance))), found.distance, *found.acceptance.values(), strict=True)
+    return Table(
+        title=f"By depth of the draft tree (figure 1): L1 distance, acceptance among {k} draws",
+        columns=(Column("depth", width=6), *(Column(head, "number", 3, 10) for head in ("L1", *heads))),
+        rows=tuple(rows),
+        notes=("bound: what no solver exceeds.",) * (BOUND in found.acceptance),
+    )
 
 
 def actions(found: Sequence[Action]) -> str:
     """The best static shape of each verifier, by setting and by task."""
-    tables = []
+    parts = []
     for aim, means in ((TOKENS, "most tokens a round"), (SPEED, "most tokens a second")):
         these = [action for action in found if action.aim == aim]
         among = list(dict.fromkeys(action.among for action in these))
-        lines = [f"Best K,L1,L2 for {means}, and its tokens a round"]
-        for start in range(0, len(among), 4):
-            heads = among[start : start + 4]
-            lines.append(_line("", *((14, name[:13]) for name in heads)))
-            for verifier, drafting in dict.fromkeys((action.verifier, action.drafting) for action in these):
-                mine = {each.among: each for each in these if (each.verifier, each.drafting) == (verifier, drafting)}
-                lines.append(_line(_called(verifier, drafting, None), *((14, _action(mine[name])) for name in heads)))
-        tables.append("\n".join(lines))
-    return "\n\n".join(tables)
+        tables = [_actions(these, among[start : start + 4]) for start in range(0, len(among), 4)]
+        parts.append("\n".join([f"Best K,L1,L2 for {means}, and its tokens a round", *map(text, tables)]))
+    return "\n\n".join(parts)
 
 
-def agreements(found: Sequence[Agreement]) -> str:
+def _actions(these: Sequence[Action], among: Sequence[str]) -> Table:
+    best = {(each.verifier, each.drafting, each.among): each for each in these}
+    contests = dict.fromkeys((each.verifier, each.drafting) for each in these)
+
+    def column(name: str) -> Spec[tuple[str, str]]:
+        return Column(name[:13], width=14), lambda contest: _action(best[*contest, name])
+
+    name: Spec[tuple[str, str]] = Column("", width=NAME), lambda contest: _called(*contest, None)
+    return of_rows([name, *map(column, among)], contests)
+
+
+def agreements(found: Sequence[Agreement]) -> Table:
     """Whether real rounds bring what closed forms say."""
-    if not found:
-        return ""
-    lines = ["Tokens a round of decoded texts, and by closed forms on the same prompts"]
-    lines.append(_line("", (10, "decoded"), (10, "expected")))
-    for each in found:
-        name = _called(each.verifier, each.drafting, each.k)
-        lines.append(_line(name, (10, _number(each.realised, 2)), (10, _number(each.expected, 2))))
-    lines.append("Expected: every root alike. Decoded: every round alike, and there are more")
-    lines.append("where few tokens are accepted; the last round is cut at the text's end.")
-    return "\n".join(lines)
+    specs: list[Spec[Agreement]] = [
+        (Column("", width=NAME), lambda each: _called(each.verifier, each.drafting, each.k)),
+        (Column("decoded", "number", 2, 10), lambda each: each.realised),
+        (Column("expected", "number", 2, 10), lambda each: each.expected),
+    ]
+    notes = (
+        "Expected: every root alike. Decoded: every round alike, and there are more",
+        "where few tokens are accepted; the last round is cut at the text's end.",
+    )
+    title = "Tokens a round of decoded texts, and by closed forms on the same prompts"
+    return of_rows(specs, found, title=title, notes=notes)
 
 
 def rankings(found: Sequence[Ranking]) -> str:
@@ -150,21 +163,19 @@ def rankings(found: Sequence[Ranking]) -> str:
         counts = f"{ranking.holds} pairs in the paper's order, {ranking.fails} not, {ranking.open} open"
         lines.append(f"{ranking.what}: {counts}")
         for where, names in (("here", ranking.here), ("paper", ranking.paper)):
-            lines += _wrapped(f"  {where:<6}" + ", ".join(paper.NAMES[name] for name in names))
+            lines += wrapped(f"  {where:<6}" + ", ".join(paper.NAMES[name] for name in names))
     return "\n".join(lines) if found else ""
 
 
-def claims(found: Sequence[Claim]) -> str:
+def claims(found: Sequence[Claim]) -> Table:
     """What of the paper holds: quotients that must exceed 1."""
-    lines = [
-        "What holds of the paper: quotients that exceed 1 if it does",
-        f"{'':<48}{'paper':>6}{'here':>17}  verdict",
+    specs: list[Spec[Claim]] = [
+        (Column("", width=41), lambda claim: "\n".join(wrapped(claim.says, 40))),
+        (Column("paper", "number", 2, 6), lambda claim: claim.paper),
+        (Column("here", width=17), lambda claim: interval(claim.here, short)),
+        (Column("  verdict", width=0), lambda claim: f"  {claim.verdict}"),
     ]
-    for claim in found:
-        *above, last = _wrapped(claim.says, 47)
-        lines += above
-        lines.append(f"{last:<48}{_number(claim.paper, 2):>6}{_interval(claim.here):>17}  {claim.verdict}")
-    return "\n".join(lines) if found else ""
+    return of_rows(specs, found, title="What holds of the paper: quotients that exceed 1 if it does")
 
 
 def _place(row: Row) -> tuple[bool, int, int, int]:
@@ -193,31 +204,3 @@ def _called(verifier: str, drafting: str, k: int | None) -> str:
 
 def _action(action: Action) -> str:
     return f"{','.join(map(str, action.shape))} {action.tokens:.2f}"
-
-
-def _line(name: str, *cells: tuple[int, str]) -> str:
-    return f"{name:<{NAME}}" + "".join(f"{text:>{width}}" for width, text in cells)
-
-
-def _wrapped(text: str, width: int = WIDTH) -> Iterator[str]:
-    line = ""
-    for word in text.split(" "):
-        if line and len(line) + 1 + len(word) > width:
-            yield line
-            line = word
-        else:
-            line = f"{line} {word}" if line else word
-    yield line
-
-
-def _interval(found: Mean) -> str:
-    ends = "" if found.low is None or found.high is None else f" {_short(found.low)}-{_short(found.high)}"
-    return f"{_short(found.mean)}{ends}"
-
-
-def _short(value: float | None) -> str:
-    return _number(value, 2 if value is None or value < 10 else 1)
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"

@@ -93,7 +93,7 @@ def _outcome(samples: Samples, seed: int, near_ties: int) -> Result:
     return Outcome(
         speed=row.over_ar,
         over_reference=samples.ratio(SETTING, REFERENCE, seed),
-        tokens_per_second=row.tokens_per_second.median,
+        tokens_per_second=row.tokens_per_second.value,
         tokens_per_round=row.tokens_per_round,
         acceptance_rate=_middle(samples, lambda found: found.acceptance_rate),
         nodes_per_round=nodes or 0.0,
@@ -106,7 +106,7 @@ def _outcome(samples: Samples, seed: int, near_ties: int) -> Result:
 
 def _middle(samples: Samples, figure: Figure) -> float | None:
     found = estimate(samples.values(SETTING, figure, samples.prompts), 0)
-    return found.median if found else None
+    return found.value if found else None
 
 
 def _judge(engine: Engine, prompts: Prompts) -> Callable[[int, Sequence[int], tuple[int, int], bool], Verdict]:

@@ -4,15 +4,15 @@ from typing import TypeAlias
 
 import msgspec
 
-from decoder.bench.statistics import Estimate
+from decoder.bench.statistics import Median
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """A setting whose texts equal ar's, but for near ties: medians over prompts, speeds over those of equal texts."""
 
-    speed: Estimate
+    speed: Median
     """Over ar's, turn by turn; the median is what is maximised."""
-    over_reference: Estimate | None
+    over_reference: Median | None
     """The same over the reference's; None: the reference wrote another text than ar."""
     tokens_per_second: float
     tokens_per_round: float

@@ -37,7 +37,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def speed(self) -> float | None:
         """Over ar."""
-        return self.outcome.speed.median if self.outcome else None
+        return self.outcome.speed.value if self.outcome else None
 
 
 class SweepReport(msgspec.Struct, frozen=True, kw_only=True):

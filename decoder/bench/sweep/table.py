@@ -3,17 +3,16 @@
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from decoder.bench.statistics import Estimate
 from decoder.bench.sweep.heat_map import HeatMap, heat_maps, legend
 from decoder.bench.sweep.outcome import Outcome
 from decoder.bench.sweep.report import SweepReport, Trial
+from decoder.tables.data import Column, Spec, of_rows, percent
+from decoder.tables.text import WIDTH, cut, hundredths, interval, text
 
-WIDTH = 80
 BEST = 10
 REASONS = 5
 """So many settings without a speed are named."""
 CELL, GAP = 7, 3
-UNKNOWN = "-"
 
 
 def on_sweep(report: SweepReport) -> str:
@@ -34,7 +33,7 @@ def heading(report: SweepReport) -> list[str]:
         f"reference: {reference}",
         "each setting beside ar and the reference, turn by turn; 95 % bootstrap intervals",
     ]
-    return [line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..." for line in lines]
+    return list(map(cut, lines))
 
 
 def maps(report: SweepReport) -> str:
@@ -48,11 +47,22 @@ def best(report: SweepReport) -> str:
     found = report.best(BEST)
     if not found:
         return ""
-    width = max(len(trial.setting.key) for trial in found)
-    head = f"{'':{width}}{'x ar':>15}{'x ref.':>7}{'L-bar':>6}{'acc. %':>7}{'nodes':>6}{'ms':>7}{'rounds':>7}"
-    foot = "medians over prompts; nodes and ms are those of a round, rounds those of a text"
-    flatters = "the best of many looks better than it is: measure it again before it is used"
-    return "\n".join([head, *(_best(trial, width) for trial in found), foot, flatters, *_doubts(report)])
+    outcomes = [(trial.setting.key, trial.outcome) for trial in found if trial.outcome]
+    specs: list[Spec[tuple[str, Outcome]]] = [
+        (Column("", width=max(len(key) for key, _ in outcomes)), lambda row: row[0]),
+        (Column("x ar", width=15), lambda row: interval(row[1].speed, hundredths)),
+        (Column("x ref.", "number", 2, 7), lambda row: row[1].over_reference and row[1].over_reference.value),
+        (Column("L-bar", "number", 2, 6), lambda row: row[1].tokens_per_round),
+        (Column("acc. %", "number", 1, 7), lambda row: percent(row[1].acceptance_rate)),
+        (Column("nodes", "number", 1, 6), lambda row: row[1].nodes_per_round),
+        (Column("ms", "number", 2, 7), lambda row: row[1].round_ms),
+        (Column("rounds", "number", 0, 7), lambda row: row[1].rounds),
+    ]
+    notes = (
+        "medians over prompts; nodes and ms are those of a round, rounds those of a text",
+        "the best of many looks better than it is: measure it again before it is used",
+    )
+    return text(of_rows(specs, outcomes, notes=(*notes, *_doubts(report))))
 
 
 def _doubts(report: SweepReport) -> Iterator[str]:
@@ -77,30 +87,11 @@ def summary(trial: Trial) -> str:
     """One setting in a line."""
     if trial.outcome is None:
         return f"{trial.setting.key}: {trial.reason or trial.state}"
-    return f"{trial.setting.key}: x ar {_interval(trial.outcome.speed)}"
+    return f"{trial.setting.key}: x ar {interval(trial.outcome.speed, hundredths)}"
 
 
 def _machine(name: str, about: dict[str, object]) -> str:
     return f"{name}: {about.get('accelerator') or about.get('processor')}, {about.get('cores')} cores"
-
-
-def _best(trial: Trial, width: int) -> str:
-    found = trial.outcome
-    return f"{trial.setting.key:{width}}" + ("" if found is None else _figures(found))
-
-
-def _figures(found: Outcome) -> str:
-    reference = UNKNOWN if found.over_reference is None else f"{found.over_reference.median:.2f}"
-    acceptance = UNKNOWN if found.acceptance_rate is None else f"{100 * found.acceptance_rate:.1f}"
-    return (
-        f"{_interval(found.speed):>15}{reference:>7}{found.tokens_per_round:>6.2f}{acceptance:>7}"
-        f"{found.nodes_per_round:>6.1f}{found.round_ms:>7.2f}{found.rounds:>7.0f}"
-    )
-
-
-def _interval(found: Estimate) -> str:
-    ends = "" if found.low is None or found.high is None else f" {found.low:.2f}-{found.high:.2f}"
-    return f"{found.median:.2f}{ends}"
 
 
 def _block(found: HeatMap) -> list[str]:

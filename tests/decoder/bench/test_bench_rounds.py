@@ -22,7 +22,7 @@ from decoder.bench.rounds import Growth, Rounds, growth
 from decoder.bench.samples import Samples
 from decoder.bench.shapes import loaded_pair, random_pair, with_random_draft
 from decoder.bench.sizes import Size
-from decoder.bench.statistics import Estimate
+from decoder.bench.statistics import Median
 from decoder.bench.watched import Seen, WatchedEngine, kv_bytes
 from decoder.config import Linear, RunConfig
 from decoder.engine import Engine
@@ -93,7 +93,7 @@ def test_sampled_rounds_have_the_levels_and_rows_that_were_asked_for(
 
 def test_tokens_a_second_follow_from_tokens_a_round(report: RoundsReport) -> None:
     deep = of(report, "8x64", 16)
-    assert deep.tokens_per_second[7.08] == pytest.approx(7080 / deep.round_ms.median)
+    assert deep.tokens_per_second[7.08] == pytest.approx(7080 / deep.round_ms.value)
     assert list(of(report, "ar", 16).tokens_per_second) == [1.0]
     assert list(of(report, "2x4", 16).tokens_per_second) == [1.0, 2.0, 3.0]
 
@@ -252,10 +252,10 @@ def test_growth_is_that_of_turns_side_by_side_over_that_of_their_arithmetic() ->
     arithmetic = Arithmetic(Shape(matrices=1, head=0, attention=2), Shape(9, 9, 9))
     (row,) = growth(Samples(found, ONE), (256, 1024), 0, arithmetic)
     assert (row.context, row.over) == (1024, 256)
-    assert (row.round.low, row.round.median, row.round.high) == pytest.approx((3.0, 3.0, 3.0))
+    assert (row.round.low, row.round.value, row.round.high) == pytest.approx((3.0, 3.0, 3.0))
     assert row.multiply_adds == 2.0
     assert row.beyond is not None
-    assert (row.beyond.low, row.beyond.median, row.beyond.high) == pytest.approx((1.5, 1.5, 1.5))
+    assert (row.beyond.low, row.beyond.value, row.beyond.high) == pytest.approx((1.5, 1.5, 1.5))
     assert row.level == pytest.approx(3.0)
     assert row.verify == pytest.approx(3.0)
     assert (row.kv_bytes, row.peak_bytes) == (30, 30)
@@ -264,7 +264,7 @@ def test_growth_is_that_of_turns_side_by_side_over_that_of_their_arithmetic() ->
 def test_where_calls_and_caches_are_not_known_only_time_and_the_peak_are_told() -> None:
     found = [replace(took(1.0 + at, Work(), 5, prompt=at, repeat=0), seen=None, kv_bytes=None) for at in range(2)]
     (row,) = growth(Samples(found, ONE), (1, 2), 0, Arithmetic(Shape(1, 1, 1), Shape(1, 1, 1)))
-    assert row.round == Estimate(2.0, None, None)
+    assert row.round == Median(value=2.0, low=None, high=None)
     assert (row.multiply_adds, row.beyond, row.kv_bytes, row.peak_bytes) == (None, None, None, 0)
 
 
@@ -327,10 +327,13 @@ def test_an_interruption_reports_the_lengths_that_are_complete(
 
 def test_the_tables_of_rounds_fit_80_columns(report: RoundsReport) -> None:
     assert "INTERRUPTED" not in table.on_rounds(report)
-    wide = Estimate(1234.5, 1200.1, 1300.2)
+    wide = Median(value=1234.5, low=1200.1, high=1300.2)
     large = msgspec.structs.replace(report.rounds[-1], round_ms=wide, draft_ms=1234.5, bandwidth_share=0.5, waits=1.0)
     much = msgspec.structs.replace(
-        report.growth[-1], round=Estimate(12.34, 11.22, 13.44), beyond=Estimate(12.34, 11.22, 13.44), level=12.3
+        report.growth[-1],
+        round=Median(value=12.34, low=11.22, high=13.44),
+        beyond=Median(value=12.34, low=11.22, high=13.44),
+        level=12.3,
     )
     huge = msgspec.structs.replace(of(report, "ar", 60), kv_bytes=123_456_000_000, peak_bytes=123_456_000_000)
     for found in (
@@ -351,8 +354,8 @@ def test_the_table_of_growth_has_a_line_a_size_and_longer_text(report: RoundsRep
     row = grown(report, "4x8", 60)
     assert row.beyond is not None
     line = next(line for line in lines if line.split()[:2] == ["4x8", "60"])
-    assert f"{row.round.median:.2f} " in line
-    assert f"{row.beyond.median:.2f} " in line
+    assert f"{row.round.value:.2f} " in line
+    assert f"{row.beyond.value:.2f} " in line
 
 
 def test_one_length_has_no_growth(config_files: tuple[str, str]) -> None:

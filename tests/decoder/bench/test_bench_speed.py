@@ -19,7 +19,7 @@ from decoder.bench.outside import ASSISTED, CACHES, LOOKED_UP, baselines
 from decoder.bench.protocol import Sample
 from decoder.bench.report import Report
 from decoder.bench.samples import Samples
-from decoder.bench.statistics import Estimate
+from decoder.bench.statistics import Median
 from decoder.bench.summary import Difference, rows
 from decoder.config import Auto, DynaTree, Fixed, Linear, RunConfig
 from decoder.device import device_name
@@ -140,13 +140,13 @@ def test_the_tables_fit_80_columns_and_name_everyone(done: Done[Report]) -> None
 
 
 def test_the_tables_fit_when_everything_is_large_and_on_a_gpu(done: Done[Report]) -> None:
-    wide = Estimate(12345.67, 123.45, 234.56)
+    wide = Median(value=12345.67, low=123.45, high=234.56)
     row = msgspec.structs.replace(
         done.report.rows[0],
         name="generate dynamic",
         tokens_per_second=wide,
-        over_ar=Estimate(12.34, 11.22, 13.44),
-        over_generate=Estimate(12.34, 11.22, 13.44),
+        over_ar=Median(value=12.34, low=11.22, high=13.44),
+        over_generate=Median(value=12.34, low=11.22, high=13.44),
         round_ms=1234.5678,
         draft_ms=1234.5678,
         bandwidth_share=0.987,

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from decoder.bench.statistics import Estimate, estimate, ratios
+from decoder.bench.statistics import Median, estimate, ratios
 
 
 def test_the_estimate_is_the_median_over_prompts_of_the_median_over_repeats() -> None:
     found = estimate([[1.0, 2.0, 90.0], [4.0, 5.0, 6.0], [7.0, 8.0, -90.0]], seed=0)
     assert found is not None
-    assert found.median == 5.0
+    assert found.value == 5.0
 
 
 def test_nothing_measured_is_no_estimate() -> None:
@@ -18,16 +18,16 @@ def test_nothing_measured_is_no_estimate() -> None:
 
 
 def test_a_prompt_without_values_does_not_count() -> None:
-    assert estimate([[], [3.0, 3.0]], seed=0) == Estimate(3.0, 3.0, 3.0)
+    assert estimate([[], [3.0, 3.0]], seed=0) == Median(value=3.0, low=3.0, high=3.0)
 
 
 def test_a_single_value_tells_nothing_of_its_uncertainty() -> None:
-    assert estimate([[3.0]], seed=0) == Estimate(3.0, None, None)
+    assert estimate([[3.0]], seed=0) == Median(value=3.0, low=None, high=None)
 
 
 def test_one_prompt_is_judged_by_its_repeats() -> None:
     found = estimate([[1.0, 2.0, 3.0]], seed=0)
-    assert found == Estimate(2.0, 1.0, 3.0)
+    assert found == Median(value=2.0, low=1.0, high=3.0)
 
 
 def test_the_same_seed_draws_the_same_interval_and_another_one_a_like_one() -> None:

@@ -13,6 +13,7 @@ from decoder.bench.shapes import loaded_pair, with_random_draft
 from decoder.bench.sizes import Size
 from decoder.config import DynaTree, Linear, RunConfig
 from decoder.errors import ConfigError
+from decoder.tables.text import WIDTH
 from tests.decoder.makers import TinyModels
 from tests.decoder.tensor_parallel.led_engine import Led, led
 
@@ -62,7 +63,7 @@ def test_the_report_tells_processes_and_the_memory_of_each() -> None:
     assert "on 2 processes on cpu in float32" in told
     assert "all in 2 processes, turn by turn" in told
     assert "most memory in use by process: " in told
-    assert max(map(len, told.splitlines())) <= table.WIDTH
+    assert max(map(len, told.splitlines())) <= WIDTH
 
 
 def test_a_text_that_differs_is_told_and_not_judged(found: Led, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def test_a_target_as_its_own_draft_always_agrees(ranked: Ranking, tiny_models: T
 
 
 def test_the_fastest_draft_comes_first(ranked: Ranking) -> None:
-    speeds = [estimate.median for draft in ranked.drafts if (estimate := draft.measured[draft.fastest])]
+    speeds = [estimate.value for draft in ranked.drafts if (estimate := draft.measured[draft.fastest])]
     assert len(speeds) == 2
     assert speeds == sorted(speeds, reverse=True)
 
@@ -136,4 +136,4 @@ def test_what_limits_a_draft_is_told_of_the_prompts_that_have_its_speed() -> Non
     estimate = draft.measured[draft.fastest]
     assert draft.limits is not None
     assert estimate is not None
-    assert draft.limits.speedup == pytest.approx(estimate.median) == pytest.approx(1.0)
+    assert draft.limits.speedup == pytest.approx(estimate.value) == pytest.approx(1.0)

@@ -80,7 +80,7 @@ def test_a_slow_candidate_takes_few_texts() -> None:
 def test_a_ratio_is_a_geometric_mean_with_an_interval() -> None:
     found = ratio(logs(2.0, 0.5, 1.0))
     assert found is not None
-    assert found.mean == pytest.approx(1)
+    assert found.value == pytest.approx(1)
     assert found.low is not None
     assert found.high == pytest.approx(1 / found.low)
     # Student's t of two degrees of freedom is 4.303 at 97.5 %; the standard error here is log(2) / sqrt(3).
@@ -90,6 +90,6 @@ def test_a_ratio_is_a_geometric_mean_with_an_interval() -> None:
 def test_one_ratio_has_no_interval_and_none_is_none() -> None:
     alone = ratio(logs(1.5))
     assert alone is not None
-    assert alone.mean == pytest.approx(1.5)
+    assert alone.value == pytest.approx(1.5)
     assert (alone.low, alone.high) == (None, None)
     assert ratio([]) is None

@@ -2,25 +2,24 @@
 
 import pytest
 
-from decoder.bench.statistics import Estimate
+from decoder.analysis.interval import Interval
 from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked, verdict
 
-Interval = tuple[float, float, float]
-CLEAR: Interval = (1.2, 1.1, 1.3)
-NOISE: Interval = (1.02, 0.98, 1.1)
-SLOWER: Interval = (0.8, 0.7, 0.9)
+CLEAR = Interval(value=1.2, low=1.1, high=1.3)
+NOISE = Interval(value=1.02, low=0.98, high=1.1)
+SLOWER = Interval(value=0.8, low=0.7, high=0.9)
 
 
 def checked(wrong: frozenset[str] = frozenset(), /, **over: Interval) -> Checked:
     """Ratios by ONE_OTHER; the rest is not known."""
-    ratios = {tuple(pair.split("_")): Estimate(*interval) for pair, interval in over.items()}
+    ratios = {tuple(pair.split("_")): interval for pair, interval in over.items()}
     return Checked(20, {}, {(one, other): found for (one, other), found in ratios.items()}, wrong)
 
 
 def test_a_gain_beyond_noise_is_better_and_kept() -> None:
     found = verdict(checked(found_shipped=CLEAR))
     assert (found.better, found.keeps) == (True, True)
-    assert found.gain == Estimate(*CLEAR)
+    assert found.gain == CLEAR
 
 
 def test_a_gain_within_noise_is_kept_but_not_called_better() -> None:
@@ -28,9 +27,10 @@ def test_a_gain_within_noise_is_kept_but_not_called_better() -> None:
     assert (found.better, found.keeps) == (False, True)
 
 
-@pytest.mark.parametrize("gain", [SLOWER, (0.98, 0.9, 1.1), (0.99, 0.98, 1.1), (1.02, 0.9, 1.1)])
-def test_what_may_be_slower_is_not_kept(gain: Interval) -> None:
-    found = verdict(checked(found_shipped=gain, found_ar=CLEAR))
+@pytest.mark.parametrize("gain", [(0.8, 0.7, 0.9), (0.98, 0.9, 1.1), (0.99, 0.98, 1.1), (1.02, 0.9, 1.1)])
+def test_what_may_be_slower_is_not_kept(gain: tuple[float, float, float]) -> None:
+    value, low, high = gain
+    found = verdict(checked(found_shipped=Interval(value=value, low=low, high=high), found_ar=CLEAR))
     assert (found.better, found.keeps, found.fastest) == (False, False, PLAIN)
 
 
@@ -65,7 +65,7 @@ def test_whoever_beats_auto_is_advised() -> None:
 
 @pytest.mark.parametrize(("gain", "keeps"), [(CLEAR, True), (NOISE, True), (SLOWER, False)])
 def test_a_chain_is_kept_unless_it_may_be_slower_than_the_shipped_one(gain: Interval, keeps: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    ratios = {(CHAIN, SHIPPED_CHAIN): Estimate(*gain)}
+    ratios = {(CHAIN, SHIPPED_CHAIN): gain}
     assert verdict(Checked(20, {}, ratios, frozenset())).keeps_chain is keeps
     assert not verdict(Checked(20, {}, ratios, frozenset({CHAIN}))).keeps_chain
 
@@ -75,7 +75,10 @@ def test_a_chain_that_nothing_was_found_for_is_nothing_to_keep() -> None:
 
 
 def test_one_value_without_an_interval_proves_nothing() -> None:
-    ratios = {(FOUND, SHIPPED): Estimate(1.5, None, None), (AUTO, PLAIN): Estimate(1.5, None, None)}
+    ratios = {
+        (FOUND, SHIPPED): Interval(value=1.5, low=None, high=None),
+        (AUTO, PLAIN): Interval(value=1.5, low=None, high=None),
+    }
     found = verdict(Checked(1, {}, ratios, frozenset()))
     assert (found.better, found.fastest) == (False, PLAIN)
 

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from decoder.bench.statistics import Estimate
+from decoder.analysis.interval import Interval
 from decoder.config import DynaTree, Linear, Sampling
 from decoder.tuning.outcome import Progress, Tuned, Where
-from decoder.tuning.race import Ratio
 from decoder.tuning.search import Current, Leader, Setting, State
 from decoder.tuning.space import TREE
 from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked, verdict
@@ -21,7 +20,7 @@ FOUND_ONES = {
     "dynatree": Leader(Setting("dynatree", TREE_FOUND), 23, 0.1, (0.2, 0.21, 0.19)),
     "linear": Leader(Setting("linear", Linear(4)), 8, 0.1, (0.1,)),
 }
-CURRENT = Current(Setting("dynatree", TREE_FOUND), 4, 16, Ratio(0.97, 0.93, 1.02))
+CURRENT = Current(Setting("dynatree", TREE_FOUND), 4, 16, Interval(value=0.97, low=0.93, high=1.02))
 
 
 def progress(*, checking: bool = False, **changes: Any) -> Progress:
@@ -30,8 +29,8 @@ def progress(*, checking: bool = False, **changes: Any) -> Progress:
     return Progress(WHERE, state, checking, left_s=80.0, check_s=90.0, checked=12 if checking else 0)
 
 
-def estimate(median: float, *, sure: bool) -> Estimate:
-    return Estimate(median, median - (0.01 if sure else 0.3), median + 0.05)
+def estimate(median: float, *, sure: bool) -> Interval:
+    return Interval(value=median, low=median - (0.01 if sure else 0.3), high=median + 0.05)
 
 
 def tuned(gain: float | None, *, sure: bool = True, wrong: frozenset[str] = frozenset(), **over_ar: float) -> Tuned:
@@ -45,7 +44,9 @@ def tuned(gain: float | None, *, sure: bool = True, wrong: frozenset[str] = froz
         for other in speeds
         if one != other
     }
-    checked = Checked(20, {name: Estimate(100 * speed, 90, 210) for name, speed in speeds.items()}, ratios, wrong)
+    checked = Checked(
+        20, {name: Interval(value=100 * speed, low=90, high=210) for name, speed in speeds.items()}, ratios, wrong
+    )
     state = progress().state
     found = None if gain is None else TREE_FOUND
     return Tuned(WHERE, found, Linear(4), state, checked, verdict(checked), "2030-01-02T03:04:05Z")

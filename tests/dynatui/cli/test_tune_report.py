@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from decoder.bench.statistics import Estimate
+from decoder.analysis.interval import Interval
 from decoder.config import Linear, Sampling
 from decoder.tuning.search import Setting
 from dynatui.cli.tune_report import comments, how, text, times
@@ -107,7 +107,7 @@ def test_how_texts_were_sampled_is_told() -> None:
 
 def test_what_is_not_known_is_a_dash() -> None:
     assert times(None) == "-"
-    assert times(Estimate(1.5, None, None)) == "1.50"
+    assert times(Interval(value=1.5, low=None, high=None)) == "1.50"
 
 
 def test_settings_that_wrote_another_text_are_told_as_a_fault() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from decoder.tuning.race import Ratio
+from decoder.analysis.interval import Interval
 from decoder.tuning.search import Setting
 from dynatui.cli.tune_screen import Lines, line, screen, watching
 from tests.dynatui.cli.made_tuning import CURRENT, SHARES, SHIPPED_ONES, TREE_FOUND, progress
@@ -118,7 +118,7 @@ def test_on_a_terminal_the_screen_is_drawn_over_and_gone_at_the_end(monkeypatch:
     with watching() as watch:
         watch(progress())
         first = terminal.getvalue()
-        watch(progress(current=replace(CURRENT, texts=5, ratio=Ratio(1.5, None, None))))
+        watch(progress(current=replace(CURRENT, texts=5, ratio=Interval(value=1.5, low=None, high=None))))
     assert "best so far   setting 23" in first
     assert "5 of 16 texts: 1.50 times the best" in terminal.getvalue()
     assert terminal.getvalue().endswith("\x1b[1A\x1b[2K" * 2)

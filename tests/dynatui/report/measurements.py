@@ -4,7 +4,7 @@ from decoder.bench.arithmetic import Arithmetic, Shape
 from decoder.bench.machine import Machine
 from decoder.bench.report import Record, Report, RoundsReport, Setup
 from decoder.bench.rounds import Growth, Rounds
-from decoder.bench.statistics import Estimate
+from decoder.bench.statistics import Median
 from decoder.bench.summary import Comparison, Difference, Row
 from decoder.events import Figures
 
@@ -43,8 +43,8 @@ def row(name: str, speed: float) -> Row:
         group=name,
         prompts=2,
         same=2,
-        tokens_per_second=Estimate(speed, speed - 1, speed + 1),
-        over_ar=Estimate(speed / 100, None, None),
+        tokens_per_second=Median(value=speed, low=speed - 1, high=speed + 1),
+        over_ar=Median(value=speed / 100, low=None, high=None),
         over_generate=None,
         tokens_per_round=2.5,
         round_ms=3.25,
@@ -83,8 +83,8 @@ def speed_report(target: str = "big", name: str = "tree", turns: int = 4, waited
     """Of ar and one method, on two prompts."""
     ratios = ((1.5, 1.4, 1.6), (0.8, 0.7, 0.9), (1.0, 0.9, 1.1))
     compared = [
-        Comparison(name=name, than=than, of=of, kind=than, ratio=Estimate(*ratio))
-        for than, of, ratio in zip(("ar", "linear", "fixed"), (1, 6, 3), ratios, strict=True)
+        Comparison(name=name, than=than, of=of, kind=than, ratio=Median(value=value, low=low, high=high))
+        for than, of, (value, low, high) in zip(("ar", "linear", "fixed"), (1, 6, 3), ratios, strict=True)
     ]
     return Report(
         setup=setup(target, name),
@@ -111,7 +111,7 @@ def rounds_report() -> RoundsReport:
             context=context,
             rows=4.0,
             levels=2.0,
-            round_ms=Estimate(4.5, 4.25, 4.75),
+            round_ms=Median(value=4.5, low=4.25, high=4.75),
             draft_ms=1.0,
             level_ms=0.5,
             verify_ms=3.0,
@@ -130,7 +130,7 @@ def rounds_report() -> RoundsReport:
         name="2x4",
         context=256,
         over=64,
-        round=Estimate(1.25, 1.2, 1.3),
+        round=Median(value=1.25, low=1.2, high=1.3),
         level=1.1,
         verify=1.3,
         multiply_adds=1.2,

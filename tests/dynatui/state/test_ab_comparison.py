@@ -22,7 +22,6 @@ from dynatui.state.ab_comparison import (
     samples_of,
     sentence,
     signed,
-    students_t,
     verdict,
 )
 from dynatui.state.lane import LaneState
@@ -126,11 +125,6 @@ def test_without_time_there_is_no_rate_to_compare() -> None:
 def test_few_rounds_are_not_compared(sizes: tuple[int, int]) -> None:
     a, b = (_samples([0.5] * size) for size in sizes)
     assert compared(a, b) is None
-
-
-@pytest.mark.parametrize(("freedom", "value"), [(2.5, 3.575), (3, 3.182), (5, 2.571), (10, 2.228), (1000, 1.962)])
-def test_students_t_is_that_of_the_tables(freedom: float, value: float) -> None:
-    assert students_t(freedom) == pytest.approx(value, rel=1e-3)
 
 
 def _decoded(state: RunState, count: int, tau_h: float = 0.9) -> RunState:

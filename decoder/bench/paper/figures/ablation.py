@@ -65,7 +65,7 @@ def _stages(report: PaperReport, cells: list[Cell]) -> list[Stage]:
 def _speed(axes: Axes, stages: list[Stage]) -> None:
     timed = [(place, stage) for place, stage in enumerate(stages) if SPEED in stage.cell.stats]
     places, stats = [place for place, _ in timed], [stage.cell.stats[SPEED] for _, stage in timed]
-    texts = [f"{stage.cell.stats[SPEED].mean:.0f} ({stage.cell.stats[SPEEDUP].mean:.2f}x)" for _, stage in timed]
+    texts = [f"{stage.cell.stats[SPEED].value:.0f} ({stage.cell.stats[SPEEDUP].value:.2f}x)" for _, stage in timed]
     bars(axes, places, stats, 0.6, color=[stage.colour for _, stage in timed])
     above_bars(axes, places, stats, texts, fontsize=8)
     name_axes(axes, title="(a) throughput and rounds", x="", y="speed (tokens/s, bars)")

@@ -95,7 +95,7 @@ def _grouped(report: PaperReport, axes: Axes, groups: Groups, key: str, written:
         title = printable(report.begun.asked.text_set(name).title)
         places, found = list(stats), list(stats.values())
         bars(axes, places, found, width * 0.92, color=colour, hatch=hatch, label=title)
-        above_bars(axes, places, found, [written.format(stat.mean) for stat in found])
+        above_bars(axes, places, found, [written.format(stat.value) for stat in found])
     axes.set_xticks(range(len(groups)), [_title(report, group) for group in groups])
     axes.set_xlim(-0.6, len(groups) - 0.4)
     axes.grid(visible=False, axis="x")

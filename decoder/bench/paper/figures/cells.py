@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TypeAlias
 
+from decoder.analysis.interval import Interval
 from decoder.bench.paper.asked import Lane
-from decoder.bench.paper.report import Cell, PaperReport, Stat
+from decoder.bench.paper.report import Cell, PaperReport
 
 SPEED, SPEEDUP = "tokens_per_second", "speedup"
 FIRST_DATA_SET = "WikiText-2"
@@ -15,7 +16,7 @@ DYNATREE = "DynaTree"
 """The whole method's row in the paper."""
 EARLY_LENGTH = 500
 """New tokens in the figures of the paper's first version; those of later ones are of the longest texts."""
-Points: TypeAlias = Sequence[tuple[float, Stat]]
+Points: TypeAlias = Sequence[tuple[float, Interval]]
 """A curve: a figure of cells by what tells them apart, rising."""
 Table: TypeAlias = Mapping[tuple[float, float], float]
 """Values by row and column."""
@@ -91,7 +92,7 @@ def leading_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
     return found + [leader for group in others.values() if (leader := fastest(group, cells))]
 
 
-def stat_of(lane: Lane, cells: Sequence[Cell], key: str) -> Stat | None:
+def stat_of(lane: Lane, cells: Sequence[Cell], key: str) -> Interval | None:
     """A figure of the first of these cells that is the lane's; None: it has none."""
     return next((cell.stats.get(key) for cell in cells if cell.lane == lane.name), None)
 
@@ -109,5 +110,5 @@ def without(cells: Sequence[Cell], key: str) -> list[str]:
 
 
 def _mean_speedup(lane: Lane, cells: Sequence[Cell]) -> float:
-    found = [cell.stats[SPEEDUP].mean for cell in cells if cell.lane == lane.name and SPEEDUP in cell.stats]
+    found = [cell.stats[SPEEDUP].value for cell in cells if cell.lane == lane.name and SPEEDUP in cell.stats]
     return fmean(found) if found else 0.0

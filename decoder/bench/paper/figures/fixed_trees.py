@@ -77,7 +77,7 @@ def _along_sides(row: tuple[Axes, Axes, Axes], trees: Grid) -> None:
     for axes, letter, (side, unit) in zip(row, "abc", SIDES.items(), strict=True):
         curve(axes, cut(trees, SPEEDUP, side, top), FIXED, "")
         scale(axes, trees, side)
-        star(axes, getattr(top, side), trees[top].stats[SPEEDUP].mean)
+        star(axes, getattr(top, side), trees[top].stats[SPEEDUP].value)
         level(axes, 1)
         name_axes(axes, title=f"({letter}) speed-up over {unit.partition(' (')[0]}", x=unit, y=SPEEDUP_UNIT)
     low, high = zip(*(axes.get_ylim() for axes in row), strict=True)
@@ -110,7 +110,7 @@ def _fastest_by_length(axes: Axes, report: PaperReport) -> None:
             found.append((length, top, trees[top].stats[SPEEDUP]))
     curve(axes, [(length, stat) for length, _, stat in found], FIXED, "")
     for length, top, stat in found:
-        height = stat.mean if stat.high is None else stat.high
+        height = stat.value if stat.high is None else stat.high
         text = f"D{top.depth} B{top.branching}\nτ {top.tau:g}"
         write(axes, text, (length, height), (0, 4), va="bottom")
     level(axes, 1)

@@ -12,9 +12,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Affine2D, Bbox, ScaledTranslation, Transform
 
+from decoder.analysis.interval import Interval
 from decoder.bench.paper.figures.cells import Points, Table
 from decoder.bench.paper.figures.style import ACCENT, COLOURS_OF_VALUES, DARK, MIDDLE, Look
-from decoder.bench.paper.report import Stat
 
 LEAST_ROOM = 0.06
 """Share of the x axis that a number takes."""
@@ -33,25 +33,27 @@ def curve(axes: Axes, points: Points, look: Look, label: str, *, scale: float = 
     return [*parts.get_children()]
 
 
-def bars(axes: Axes, places: Sequence[float], stats: Sequence[Stat], width: float, **style: Any) -> None:
+def bars(axes: Axes, places: Sequence[float], stats: Sequence[Interval], width: float, **style: Any) -> None:
     """A bar each with its interval."""
     drawn: dict[str, Any] = {"edgecolor": DARK, "linewidth": 0.7, "error_kw": {"elinewidth": 1, "ecolor": DARK}} | style
     axes.bar(places, means(stats), width, yerr=errors(stats), **drawn)
 
 
-def means(stats: Sequence[Stat], scale: float = 1.0) -> list[float]:
+def means(stats: Sequence[Interval], scale: float = 1.0) -> list[float]:
     """Their middles."""
-    return [stat.mean * scale for stat in stats]
+    return [stat.value * scale for stat in stats]
 
 
-def errors(stats: Sequence[Stat], scale: float = 1.0) -> list[list[float]]:
+def errors(stats: Sequence[Interval], scale: float = 1.0) -> list[list[float]]:
     """How far intervals reach below and above the mean; nan, which draws nothing, where there is none."""
-    below = [math.nan if stat.low is None else (stat.mean - _ends(stat)[0]) * scale for stat in stats]
-    above = [math.nan if stat.high is None else (_ends(stat)[1] - stat.mean) * scale for stat in stats]
+    below = [math.nan if stat.low is None else (stat.value - _ends(stat)[0]) * scale for stat in stats]
+    above = [math.nan if stat.high is None else (_ends(stat)[1] - stat.value) * scale for stat in stats]
     return [below, above]
 
 
-def above_bars(axes: Axes, places: Sequence[float], stats: Sequence[Stat], texts: Sequence[str], **style: Any) -> None:
+def above_bars(
+    axes: Axes, places: Sequence[float], stats: Sequence[Interval], texts: Sequence[str], **style: Any
+) -> None:
     """Writes a text above each bar and its whisker."""
     for place, stat, text in zip(places, stats, texts, strict=True):
         write(axes, text, (place, _ends(stat)[1]), (0, 3), va="bottom", **style)
@@ -128,7 +130,7 @@ def heat_map(axes: Axes, values: Table, written: Callable[[float], str]) -> None
 
 
 def name_points(
-    figure: Figure, axes: Axes, named: Sequence[tuple[str, float, float]], occupied: Sequence[tuple[float, Stat]]
+    figure: Figure, axes: Axes, named: Sequence[tuple[str, float, float]], occupied: Sequence[tuple[float, Interval]]
 ) -> None:
     """Writes a name near each point, where it hides least of names, points and whiskers, with a line between them.
 
@@ -172,14 +174,14 @@ def _hidden(sheet: Bbox, names: Sequence[Bbox], marks: Sequence[Bbox], box: Bbox
     return float(100 * outside + 10 * box.count_overlaps(names) + box.count_overlaps(marks))
 
 
-def _covered(to_points: Transform, x: float, stat: Stat) -> Bbox:
+def _covered(to_points: Transform, x: float, stat: Interval) -> Bbox:
     """What a mark and its whisker cover."""
     (left, bottom), (right, top) = to_points.transform([(x, end) for end in _ends(stat)])
     return Bbox.from_extents(left - 5, bottom - 5, right + 5, top + 5)
 
 
-def _ends(stat: Stat) -> tuple[float, float]:
+def _ends(stat: Interval) -> tuple[float, float]:
     """Of the whisker; of one without, the mean."""
-    low = stat.mean if stat.low is None else min(stat.mean, stat.low)
-    high = stat.mean if stat.high is None else max(stat.mean, stat.high)
+    low = stat.value if stat.low is None else min(stat.value, stat.low)
+    high = stat.value if stat.high is None else max(stat.value, stat.high)
     return low, high

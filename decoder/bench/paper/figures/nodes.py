@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from msgspec.structs import replace
 
+from decoder.analysis.interval import Interval
 from decoder.bench.paper.figures.cells import (
     SPEED,
     SPEEDUP,
@@ -22,7 +23,7 @@ from decoder.bench.paper.figures.marks import curve, level, name_points, ticks_a
 from decoder.bench.paper.figures.note import listed, sign
 from decoder.bench.paper.figures.style import DARK, Look, look, name_axes, right_axis, sheet
 from decoder.bench.paper.records import RoundCosts
-from decoder.bench.paper.report import Cell, PaperReport, Stat
+from decoder.bench.paper.report import Cell, PaperReport
 
 NODES = "nodes_per_round"
 MAIN = "main"
@@ -48,7 +49,7 @@ def speed_against_nodes(report: PaperReport) -> Figure | None:
     figure.legend(loc="outside upper center", ncols=5)
     sign(figure, report, cells, *_remarks(report, cells))
     names = {lane.name: label(lane) for lane in lanes_of(report, shown)}
-    main = [(names[cell.lane], _rows(cell), cell.stats[SPEEDUP].mean) for cell in shown if cell.experiment == MAIN]
+    main = [(names[cell.lane], _rows(cell), cell.stats[SPEEDUP].value) for cell in shown if cell.experiment == MAIN]
     name_points(figure, axes, main, [_place(cell) for cell in shown])
     return figure
 
@@ -73,10 +74,10 @@ def _one_each(cells: Sequence[Cell]) -> list[Cell]:
 
 def _rows(cell: Cell) -> float:
     """The root is verified with the drafted nodes."""
-    return cell.stats[NODES].mean + 1
+    return cell.stats[NODES].value + 1
 
 
-def _place(cell: Cell) -> tuple[float, Stat]:
+def _place(cell: Cell) -> tuple[float, Interval]:
     """Rows and speed-up; whiskers of the many settings that only sweeps have would hide each other."""
     stat = cell.stats[SPEEDUP]
     return _rows(cell), stat if cell.experiment == MAIN else replace(stat, low=None, high=None)
@@ -98,7 +99,7 @@ def _costs(axes: Axes, costs: RoundCosts) -> None:
     """What a target pass takes, by its rows."""
     other = right_axis(axes, "one target pass over so many rows (ms)")
     seconds = zip(costs.rows, costs.verify_s, strict=True)
-    points = [(rows, Stat(mean=took * 1000, std=0.0, low=None, high=None)) for rows, took in seconds]
+    points = [(rows, Interval(value=took * 1000, std=0.0, low=None, high=None)) for rows, took in seconds]
     curve(other, points, COST, "cost (right axis)")
     other.set_ylim(bottom=0)
     axes.set_zorder(other.get_zorder() + 1)  # points lie on the curve

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from decoder.analysis.interval import Interval
 from decoder.bench.paper.asked import Lane
 from decoder.bench.paper.figures.cells import (
     SPEED,
@@ -25,10 +26,10 @@ from decoder.bench.paper.figures.cells import (
 from decoder.bench.paper.figures.marks import errors, means, write
 from decoder.bench.paper.figures.note import sign
 from decoder.bench.paper.figures.style import COLOURS_OF_VALUES, look, name_axes, sheet
-from decoder.bench.paper.report import Cell, PaperReport, Stat
+from decoder.bench.paper.report import Cell, PaperReport
 
 Pair: TypeAlias = tuple[float, float]
-Measured: TypeAlias = Sequence[tuple[Pair, Stat]]
+Measured: TypeAlias = Sequence[tuple[Pair, Interval]]
 """Speeds by two parameters, rising."""
 
 UNSURE = "τl (probability): it is unsure below"
@@ -72,7 +73,7 @@ def _pairs(
     trees: Lanes, cells: Sequence[Cell], varied: tuple[str, ...], read: Callable[[dict[str, Any]], Pair]
 ) -> Measured:
     """Speeds of lanes that agree in all parameters but those that are varied."""
-    groups: dict[str, dict[Pair, Stat]] = {}
+    groups: dict[str, dict[Pair, Interval]] = {}
     for lane in trees:
         if stat := stat_of(lane, cells, SPEED):
             groups.setdefault(_others(lane, varied), {})[read(lane.parameters)] = stat
@@ -116,4 +117,4 @@ def _baselines(axes: Axes, lanes: Lanes, cells: Sequence[Cell]) -> None:
     for method, dash in (("ar", "--"), ("fixed", ":")):
         lane = fastest([lane for lane in lanes if lane.method == method], cells)
         if lane and (stat := stat_of(lane, cells, SPEED)):
-            axes.axhline(stat.mean, color=look(lane.family).colour, linestyle=dash, label=label(lane))
+            axes.axhline(stat.value, color=look(lane.family).colour, linestyle=dash, label=label(lane))

@@ -46,7 +46,7 @@ def tree_config_heatmap(report: PaperReport) -> Figure | None:
         return None
     tau = HEAT_MAP_TAU if HEAT_MAP_TAU in values(trees, "tau") else best(trees).tau
     shown = {tree: cell for tree, cell in trees.items() if tree.tau == tau}
-    speeds: Table = {(tree.depth, tree.branching): cell.stats[SPEED].mean for tree, cell in shown.items()}
+    speeds: Table = {(tree.depth, tree.branching): cell.stats[SPEED].value for tree, cell in shown.items()}
     figure, ((axes,),) = sheet(1, 1, width=6, height=4.6)
     heat_map(axes, speeds, "{:.0f}".format)
     name_axes(axes, title=f"{SPEED_UNIT} at τ = {tau:g}", x=SIDES["branching"], y=SIDES["depth"])
@@ -62,7 +62,7 @@ def _curves(axes: Axes, trees: Grid, along: Side, each: Side) -> None:
         points = cut(trees, SPEED, along, moved(top, each, value))
         parts = curve(axes, points, drawn, f"{SYMBOLS[each]} = {value:g}")
         if value == getattr(top, each):
-            parts += star(axes, getattr(top, along), trees[top].stats[SPEED].mean)
+            parts += star(axes, getattr(top, along), trees[top].stats[SPEED].value)
         shift(axes, parts, APART * (number - (len(shown) - 1) / 2))
     scale(axes, trees, along)
     axes.margins(y=0.05)

@@ -63,8 +63,8 @@ def values(trees: Grid, side: Side) -> list[float]:
 def at_best_threshold(trees: Grid, key: str) -> Table:
     """A figure by depth and branching, each at its fastest threshold."""
     fastest = {(tree.depth, tree.branching): cell for tree, cell in sorted(trees.items(), key=_speedup)}
-    return {place: cell.stats[key].mean for place, cell in fastest.items() if key in cell.stats}
+    return {place: cell.stats[key].value for place, cell in fastest.items() if key in cell.stats}
 
 
 def _speedup(measured: tuple[Tree, Cell]) -> float:
-    return measured[1].stats[SPEEDUP].mean
+    return measured[1].stats[SPEEDUP].value

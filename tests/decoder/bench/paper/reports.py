@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import structs
 
+from decoder.analysis.interval import Interval
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.machine import Machine
 from decoder.bench.paper.asked import Asked, Experiment, Lane
 from decoder.bench.paper.records import Begun, Block, RoundCosts, Turn
-from decoder.bench.paper.report import Cell, PaperReport, Stat
+from decoder.bench.paper.report import Cell, PaperReport
 from decoder.events import Figures
 
 MACHINE = Machine(
@@ -299,7 +300,7 @@ def _cells(those: Asked, blocks: list[Block]) -> Iterator[Cell]:
                 )
 
 
-def _stats(turns: list[Turn], plain: list[Turn], same: list[bool], place: int) -> dict[str, Stat]:
+def _stats(turns: list[Turn], plain: list[Turn], same: list[bool], place: int) -> dict[str, Interval]:
     """By `FIGURE_KEYS`; speeds rest on the same texts alone."""
     found = [turn.at[place] for turn in turns]
     law, rounds = LAWS[turns[0].lane], [max(1, each.rounds) for each in found]
@@ -333,9 +334,9 @@ def _stats(turns: list[Turn], plain: list[Turn], same: list[bool], place: int) -
     return {key: stat(values) for key, values in whole.items() if values}
 
 
-def stat(values: list[float]) -> Stat:
+def stat(values: list[float]) -> Interval:
     """As if errors of means were normal."""
     mean, std = float(np.mean(values)), float(np.std(values))
     half = 1.96 * std / math.sqrt(len(values))
     several = len(values) > 1
-    return Stat(mean=mean, std=std, low=mean - half if several else None, high=mean + half if several else None)
+    return Interval(value=mean, std=std, low=mean - half if several else None, high=mean + half if several else None)

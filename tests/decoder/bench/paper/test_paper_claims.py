@@ -3,14 +3,14 @@
 import pytest
 from msgspec import structs
 
+from decoder.analysis.interval import Interval, Verdict
 from decoder.bench.paper import anchors, said
-from decoder.bench.paper.cells import Printed
-from decoder.bench.paper.claims import Claim, Verdict, claims, judged, left_out
+from decoder.bench.paper.claims import Claim, claims, judged, left_out
 from decoder.bench.paper.claims_table import claims_table
 from decoder.bench.paper.corrections import CORRECTIONS
 from decoder.bench.paper.records import Turn
 from decoder.bench.paper.report import PaperReport
-from decoder.bench.sampling.averages import Mean
+from decoder.tables.data import Printed
 from tests.decoder.bench.paper.reports import asked, paper_report
 
 TEN = asked(prompts=10, sets=("wikitext",))
@@ -30,18 +30,18 @@ def usual() -> dict[str, Claim]:
 @pytest.mark.parametrize(
     ("found", "prompts", "below", "said"),
     [
-        (Mean(1.2, 1.1, 1.3), 10, False, "holds"),
-        (Mean(0.8, 0.7, 0.9), 10, False, "does not hold"),
-        (Mean(1.0, 0.9, 1.1), 10, False, "cannot tell here"),
-        (Mean(1.2, 1.1, 1.3), 10, True, "does not hold"),
-        (Mean(0.8, 0.7, 0.9), 10, True, "holds"),
-        (Mean(1.2, 1.1, 1.3), 4, False, "cannot tell here"),
-        (Mean(1.2, None, None), 10, False, "cannot tell here"),
-        (None, 0, False, "cannot tell here"),
+        (Interval(value=1.2, low=1.1, high=1.3), 10, False, "holds"),
+        (Interval(value=0.8, low=0.7, high=0.9), 10, False, "does not hold"),
+        (Interval(value=1.0, low=0.9, high=1.1), 10, False, "cannot tell"),
+        (Interval(value=1.2, low=1.1, high=1.3), 10, True, "does not hold"),
+        (Interval(value=0.8, low=0.7, high=0.9), 10, True, "holds"),
+        (Interval(value=1.2, low=1.1, high=1.3), 4, False, "cannot tell"),
+        (Interval(value=1.2, low=None, high=None), 10, False, "cannot tell"),
+        (None, 0, False, "cannot tell"),
     ],
 )
 def test_a_verdict_needs_the_whole_interval_and_enough_prompts(
-    *, found: Mean | None, prompts: int, below: bool, said: Verdict
+    *, found: Interval | None, prompts: int, below: bool, said: Verdict
 ) -> None:
     assert judged(found, prompts, below=below) == said
 
@@ -71,7 +71,7 @@ def test_one_other_text_is_not_lossless() -> None:
 def test_texts_that_part_at_near_ties_alone_settle_nothing() -> None:
     parted = {("alg1", 3), ("phase 1", 2)}
     found = by_name(paper_report(TEN, different=parted, near_ties=parted))["lossless"]
-    assert found.verdict == "cannot tell here"
+    assert found.verdict == "cannot tell"
     assert "2 part from it where two tokens tie" in found.tested
 
 
@@ -92,7 +92,7 @@ def test_a_claim_about_rivals_holds_only_against_all_of_them() -> None:
     ]
     found = by_name(structs.replace(report, blocks=blocks))["beats_linear"]
     assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=8")
-    assert found.verdict == "cannot tell here"
+    assert found.verdict == "cannot tell"
 
 
 def test_a_rival_that_is_better_decides_though_one_that_is_uncertain_is_better_in_the_mean() -> None:
@@ -121,10 +121,10 @@ def test_depth_is_compared_with_breadth_step_by_step(usual: dict[str, Claim]) ->
     assert found.verdict == "holds"
     assert found.paper == pytest.approx(1.152, abs=0.001)
     assert found.here is not None
-    assert found.here.mean == pytest.approx(1.19, abs=0.01)
+    assert found.here.value == pytest.approx(1.19, abs=0.01)
     faster = by_name(paper_report(TEN, slower={"phase 1": 0.95}))["depth_dominates"]
     assert faster.here is not None
-    assert faster.here.mean == pytest.approx(found.here.mean * 0.95**2)
+    assert faster.here.value == pytest.approx(found.here.value * 0.95**2)
 
 
 def test_the_first_tokens_come_later_than_those_of_ar(usual: dict[str, Claim]) -> None:
@@ -132,7 +132,7 @@ def test_the_first_tokens_come_later_than_those_of_ar(usual: dict[str, Claim]) -
 
 
 def test_memory_of_a_process_on_a_cpu_settles_nothing(usual: dict[str, Claim]) -> None:
-    assert usual["memory"].verdict == "cannot tell here"
+    assert usual["memory"].verdict == "cannot tell"
     on_gpu = by_name(paper_report(structs.replace(TEN, device="cuda")))["memory"]
     assert on_gpu.verdict == "holds"
     assert on_gpu.here is not None
@@ -168,13 +168,13 @@ def test_a_spread_that_shrinks_is_told() -> None:
     ]
     found = by_name(structs.replace(report, blocks=blocks))["history_stabilises"]
     assert found.here is not None
-    assert found.here.mean == pytest.approx(10)
+    assert found.here.value == pytest.approx(10)
 
 
 def test_few_prompts_tell_nothing_but_a_text_that_differs() -> None:
     found = by_name(paper_report(asked(prompts=2, sets=("wikitext",)), different={("alg1", 0)}))
     assert found.pop("lossless").verdict == "does not hold"
-    assert {claim.verdict for claim in found.values()} == {"cannot tell here"}
+    assert {claim.verdict for claim in found.values()} == {"cannot tell"}
     assert "too few to tell" in found["beats_fixed"].tested
 
 
@@ -183,7 +183,7 @@ def test_texts_of_their_own_are_no_rivals() -> None:
     assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=5")
     both = {(name, prompt) for name in ("linear K=5", "linear K=8") for prompt in range(10)}
     found = by_name(paper_report(TEN, different=both))["beats_linear"]
-    assert (found.here, found.verdict) == (None, "cannot tell here")
+    assert (found.here, found.verdict) == (None, "cannot tell")
 
 
 def test_claims_without_their_lanes_are_left_out() -> None:
@@ -305,4 +305,4 @@ def test_a_spread_decides_only_where_it_is_clear() -> None:
     clear, unclear = (by_name(with_speeds(10, before, 10))["history_stabilises"] for before in (100, 11))
     assert clear.verdict == "holds"
     assert "by an interval of 99%" in clear.tested
-    assert unclear.verdict == "cannot tell here"
+    assert unclear.verdict == "cannot tell"

@@ -13,10 +13,11 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from msgspec.structs import replace
 
+from decoder.analysis.interval import Interval
 from decoder.bench.paper.asked import Lane
 from decoder.bench.paper.figures.catalogue import FIGURES
 from decoder.bench.paper.figures.style import SETTINGS
-from decoder.bench.paper.report import Cell, PaperReport, Stat
+from decoder.bench.paper.report import Cell, PaperReport
 from tests.decoder.bench.paper.reports import asked, dynatree, paper_report
 
 WHOLE = paper_report()
@@ -85,7 +86,7 @@ def small_lines(figure: Figure) -> str:
 def mean(report: PaperReport, key: str, lane: str, experiment: str = "main", **which: Any) -> float:
     cell = report.cell(experiment, which.pop("data_set", "wikitext"), lane, **which)
     assert cell is not None
-    return cell.stats[key].mean
+    return cell.stats[key].value
 
 
 def changed(report: PaperReport, change: Callable[[Cell], Cell | None]) -> PaperReport:
@@ -97,7 +98,7 @@ def only(*lanes: str) -> PaperReport:
 
 
 def with_stat(cell: Cell, **means: float) -> Cell:
-    given = {key: Stat(mean=value, std=0, low=None, high=None) for key, value in means.items()}
+    given = {key: Interval(value=value, std=0, low=None, high=None) for key, value in means.items()}
     return replace(cell, stats=cell.stats | given)
 
 

@@ -58,7 +58,7 @@ def test_a_spread_is_a_standard_deviation_on_common_prompts() -> None:
     twice = {place: 2 * value + 7 for place, value in one.items()} | {Place(0, "x", 99): 1000.0}
     found = spread_quotient(twice, one, 0)
     assert found is not None
-    assert found.mean == pytest.approx(2)
+    assert found.value == pytest.approx(2)
 
 
 def test_texts_without_any_spread_have_no_quotient_of_spreads() -> None:
@@ -86,7 +86,7 @@ def test_a_spread_is_taken_anew_in_every_sample() -> None:
     found = spread_quotient(far, near, 0)
     assert found is not None
     assert found.low is not None
-    assert found.low < 1 < found.mean
+    assert found.low < 1 < found.value
 
 
 @pytest.mark.parametrize("prompts", [5, 10, 20])

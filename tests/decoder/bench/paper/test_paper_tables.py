@@ -3,9 +3,10 @@
 import pytest
 from msgspec import structs
 
-from decoder.bench.paper.cells import Cell, Printed, Table, lines
-from decoder.bench.paper.report import PaperReport, Stat
+from decoder.analysis.interval import Interval
+from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.tables import tables
+from decoder.tables.data import Cell, Printed, Table, lines
 from tests.decoder.bench.paper.reports import asked, paper_report
 
 
@@ -41,7 +42,7 @@ def test_every_table_names_both_machines_and_the_noise(usual: dict[str, Table]) 
 
 def test_a_row_has_our_figure_beside_the_paper_s(usual: dict[str, Table]) -> None:
     found = row(usual["main_wikitext"], "phase 3")
-    assert isinstance(found["tokens/s"], Stat)
+    assert isinstance(found["tokens/s"], Interval)
     assert found["tokens/s, paper"] == Printed(value=219.5, std=22.2, again=220.1, source="v4 table 1")
     assert found["text"] == "ar's"
 
@@ -77,12 +78,12 @@ def test_the_ablation_has_gains_over_the_fixed_tree_and_over_each_step(usual: di
     table = usual["ablation_wikitext"]
     assert [cells[0] for cells in table.rows] == ["fixed D5 B2", "phase 1", "phase 2", "phase 3"]
     over_fixed, over_above = row(table, "phase 2")["over fixed %"], row(table, "phase 2")["over row above %"]
-    assert isinstance(over_fixed, Stat)
-    assert isinstance(over_above, Stat)
-    assert over_fixed.mean == pytest.approx(15.1, abs=0.2)
+    assert isinstance(over_fixed, Interval)
+    assert isinstance(over_above, Interval)
+    assert over_fixed.value == pytest.approx(15.1, abs=0.2)
     assert over_fixed.low is not None
-    assert 10 < over_fixed.low < over_fixed.mean
-    assert over_above.mean > over_fixed.mean
+    assert 10 < over_fixed.low < over_fixed.value
+    assert over_above.value > over_fixed.value
     assert row(table, "fixed D5 B2")["over fixed %"] is None
     assert isinstance(row(table, "phase 1")["over fixed %, paper"], Printed)
 
@@ -156,9 +157,9 @@ def test_nothing_measured_is_no_table() -> None:
         (None, ("-",)),
         ("words", ("words",)),
         (1.234, ("1.23",)),
-        (Stat(mean=2.0, std=0.5, low=1.5, high=2.5), ("2.00 ±0.50", "1.50 to 2.50")),
-        (Stat(mean=2.0, std=0.5, low=None, high=None), ("2.00 ±0.50",)),
-        (Stat(mean=2.0, std=0.0, low=2.0, high=2.0), ("2.00",)),
+        (Interval(value=2.0, std=0.5, low=1.5, high=2.5), ("2.00 ±0.50", "1.50 to 2.50")),
+        (Interval(value=2.0, std=0.5, low=None, high=None), ("2.00 ±0.50",)),
+        (Interval(value=2.0, std=0.0, low=2.0, high=2.0), ("2.00",)),
         (Printed(value=1.64, source="v4 table 1"), ("1.64",)),
         (Printed(value=1.0, std=0.1, again=2.0, source="logs", mark="b"), ("1.00 ±0.10 [b]", "/ 2.00")),
     ],

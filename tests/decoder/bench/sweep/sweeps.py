@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from decoder.bench.database import understood
-from decoder.bench.statistics import Estimate
+from decoder.bench.statistics import Median
 from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.outcome import Outcome
 from decoder.bench.sweep.report import Trial, read
@@ -44,8 +44,8 @@ def asked(**changes: Any) -> Asked:
 
 def outcome(speed: float = 1.5, **changes: Any) -> Outcome:
     given: dict[str, Any] = {
-        "speed": Estimate(speed, speed - 0.1, speed + 0.1),
-        "over_reference": Estimate(1.0, None, None),
+        "speed": Median(value=speed, low=speed - 0.1, high=speed + 0.1),
+        "over_reference": Median(value=1.0, low=None, high=None),
         "tokens_per_second": 200.0,
         "tokens_per_round": 3.0,
         "acceptance_rate": 0.5,

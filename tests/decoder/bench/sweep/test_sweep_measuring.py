@@ -42,7 +42,7 @@ def test_a_setting_is_measured_beside_ar_and_the_reference(tiny_models: TinyMode
     assert worker.asked.reference["d_max"] == 8
     found = worker.measure(worker.asked.settings[0])
     assert isinstance(found, Outcome)
-    assert found.speed.median > 0
+    assert found.speed.value > 0
     assert found.speed.low is not None
     assert found.over_reference is not None
     assert 1 <= found.tokens_per_round <= 9

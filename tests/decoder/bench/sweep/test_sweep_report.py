@@ -10,8 +10,9 @@ from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.heat_map import Cell, extremes, heat_maps, legend
 from decoder.bench.sweep.outcome import Refused
 from decoder.bench.sweep.report import SweepReport, Trial, read
-from decoder.bench.sweep.table import WIDTH, on_sweep
+from decoder.bench.sweep.table import on_sweep
 from decoder.bench.sweep.trials import claimed, kept, noted
+from decoder.tables.text import WIDTH
 from tests.decoder.bench.sweep.sweeps import asked, outcome, sqlite_in, sweep_in
 
 SMALL = asked(axes={"D": (3, 4), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)})

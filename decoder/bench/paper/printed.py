@@ -1,0 +1,51 @@
+"""The paper's numbers as cells, each with a mark of the note that says what must be known of it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from string import ascii_lowercase
+
+from decoder.bench.paper.anchors import LOGS, Anchor
+from decoder.tables.data import Cell, Printed
+
+FROM_LOGS = "from the authors' logs, in no version of the paper"
+AGAIN = "Behind a stroke: the same in another run of the authors'."
+
+
+def marks(remarks: Iterable[str]) -> dict[str, str]:
+    """A mark for each remark: letters, then numbers; for the empty one none."""
+    found = list(dict.fromkeys(filter(None, remarks)))
+    return dict(zip(found, (*ascii_lowercase, *map(str, range(len(found)))), strict=False)) | {"": ""}
+
+
+def explained(known: Mapping[str, str]) -> tuple[str, ...]:
+    """Notes on what the marks mean."""
+    return tuple(f"[{mark}] {remark}." for remark, mark in known.items() if mark)
+
+
+def marked(
+    rows: Sequence[Sequence[Cell | Anchor]], usual_length: int | None
+) -> tuple[tuple[tuple[Cell, ...], ...], tuple[str, ...]]:
+    """Rows with the paper's numbers marked, and the notes on them.
+
+    Args:
+        rows: Cells, those of the paper as anchors.
+        usual_length: T that needs no note; None: each number has the T of its row.
+    """
+    shown = [cell for row in rows for cell in row if isinstance(cell, Anchor)]
+    known = marks(_remark(anchor, usual_length) for anchor in shown)
+    found = tuple(
+        tuple(_printed(cell, known[_remark(cell, usual_length)]) if isinstance(cell, Anchor) else cell for cell in row)
+        for row in rows
+    )
+    sources = sorted({anchor.source for anchor in shown})
+    notes = [f"Paper: {', '.join(sources)}."] * bool(sources) + [AGAIN] * any(anchor.again for anchor in shown)
+    return found, (*notes, *explained(known))
+
+
+def _printed(anchor: Anchor, mark: str) -> Printed:
+    return Printed(value=anchor.value, std=anchor.std, again=anchor.again, source=anchor.source, mark=mark)
+
+
+def _remark(anchor: Anchor, usual_length: int | None) -> str:
+    """What must be known of a number of the paper; nothing in most cases."""
+    length = f"at T={anchor.length}" if usual_length not in (None, anchor.length) else None
+    return "; ".join(filter(None, (length, FROM_LOGS if anchor.source == LOGS else None, anchor.doubt)))

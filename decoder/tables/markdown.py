@@ -1,0 +1,27 @@
+"""A table in Markdown."""
+
+from collections.abc import Iterator
+
+from decoder.tables.data import Table, lines
+
+
+def section(table: Table) -> Iterator[str]:
+    """Its paragraphs: heading, sentence, table, notes."""
+    yield f"## {escaped(table.title)}"
+    yield escaped(table.what)
+    heads = [escaped(column.title) for column in table.columns]
+    rules = ["---" if column.kind == "words" else "---:" for column in table.columns]
+    rows = [
+        [escaped(", ".join(lines(cell, column.digits))) for cell, column in zip(row, table.columns, strict=True)]
+        for row in table.rows
+    ]
+    if rows:
+        yield "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
+    if table.notes:
+        yield "\n".join(f"- {escaped(note)}" for note in table.notes)
+
+
+def escaped(text: str) -> str:
+    """Text that Markdown shows as it is, in a table too."""
+    shown = "".join(f"\\{letter}" if letter in "\\`*_[]<>|#~" else letter for letter in text)
+    return " ".join(shown.split())

@@ -1,0 +1,30 @@
+"""A table of `decoder.tables` as HTML, verdicts in their colours."""
+
+from collections.abc import Mapping
+
+from decoder.tables.data import Cell, Column, Table, lines
+from dynatui.report.markup import Markup, element, joined, table
+
+_CLASSES: Mapping[object, str] = {
+    "holds": "holds",
+    "faster": "holds",
+    "does not hold": "fails",
+    "slower": "fails",
+    "cannot tell": "open",
+}
+"""In the style sheet, by verdict."""
+
+
+def grid(found: Table) -> Markup:
+    """Its cells below the sentence that says what it shows; without one, below its title."""
+    head = (column.title for column in found.columns)
+    rows = (map(_cell, row, found.columns) for row in found.rows)
+    return table(found.what or found.title, head, rows, label=found.title)
+
+
+def _cell(cell: Cell, column: Column) -> Markup:
+    first, *more = lines(cell, column.digits)
+    if column.title == "verdict":
+        return element("span", first, class_=f"verdict {_CLASSES[cell]}")
+    whole = first if column.kind == "words" else element("span", first, class_="whole")
+    return joined((whole, *(element("small", line) for line in more)))
