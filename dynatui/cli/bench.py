@@ -230,10 +230,7 @@ def _sweeping() -> list[str]:
 
 def _runs(presets: str, rules: Given, **given: Any) -> dict[str, RunConfig]:
     """The parameters of each preset that was named."""
-    return {
-        name: request.run_config(methods=None, chat=None, rules={**rules, "preset": name}, **given)
-        for name in map(str.strip, presets.split(","))
-    }
+    return {name: request.run_config({**rules, **given, "preset": name}) for name in map(str.strip, presets.split(","))}
 
 
 def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[str, Turnable]]:

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import decoder
-from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
+from decoder.errors import ConfigError, DecoderError, about, lacks_temporary_folder, not_importable, with_short_quotes
 from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
 from decoder.models.names import LOOKUP, require_both
@@ -172,7 +172,9 @@ def watch(
     session = Session(
         prompts=request.prompts(files, prompt_texts),
         models=pair,
-        config=request.run_config(methods=methods, max_new_tokens=max_new_tokens, seed=seed, chat=chat, rules=rules),
+        config=request.run_config(
+            {**rules, "methods": methods, "max_new_tokens": max_new_tokens, "seed": seed, "chat": chat}
+        ),
         record=record,
         metrics_port=metrics_port,
         view=replace(shown, tour=newcomer),
@@ -222,20 +224,22 @@ def replay(
 
 
 def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) -> int:
-    if on_screen:
-        from dynatui.screen.run import follow as follow_on_screen  # noqa: PLC0415 - imports textual
+    with about("follow"):
+        if on_screen:
+            from dynatui.screen.run import follow as follow_on_screen  # noqa: PLC0415 - imports textual
 
-        return follow_on_screen(path, view)
-    from dynatui.sources.follow import events  # noqa: PLC0415 - no other command needs it
+            return follow_on_screen(path, view)
+        from dynatui.sources.follow import events  # noqa: PLC0415 - no other command needs it
 
-    return headless.follow(events(path, Event()), transcript)
+        return headless.follow(events(path, Event()), transcript)
 
 
 def _refuse_options_beside_follow(context: typer.Context) -> None:
     """Who decodes has settled the models, the prompts and the rest already."""
     for name, option in settings.typed(context).items():
         if option.rich_help_panel in options.DECODING and name != "follow":
-            raise ConfigError(f"{option.opts[0]} has no effect beside --follow, which decodes nothing; leave it out")
+            why = f"{option.opts[0]} has no effect beside --follow, which decodes nothing; leave it out"
+            raise ConfigError(why, "follow")
 
 
 def _refuse_options_before(context: typer.Context) -> None:

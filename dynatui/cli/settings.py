@@ -5,7 +5,6 @@ settings are read off the options of the live command. Knows nothing of what a s
 """
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -16,7 +15,7 @@ from typing import Any, get_args, get_type_hints
 import typer
 from typer.core import TyperOption
 
-from decoder.errors import ConfigError, DecoderError, quoted, shortened, with_short_quotes
+from decoder.errors import ConfigError, DecoderError, about, quoted, shortened, with_short_quotes
 from dynatui.cli.toml_file import KINDS, LARGEST_FILE, Setting, checked, line_of, table
 from dynatui.files import opened, text_of
 from dynatui.keymap import KEYMAP, Keymap
@@ -125,7 +124,7 @@ def named(settings: Mapping[str, Setting]) -> Iterator[None]:
         yield
     except DecoderError as error:
         for setting in settings.values():
-            if setting.place not in str(error) and _is_about(str(error), setting):
+            if setting.key in error.about:
                 error.add_note(f"{setting.key} from {setting.place}")
         raise
 
@@ -198,19 +197,10 @@ def _kind(hint: Any) -> Any:
 
 def _converted(context: typer.Context, option: TyperOption, setting: Setting) -> Any:
     try:
-        return option.process_value(context, setting.value)
+        with about(setting.key):
+            return option.process_value(context, setting.value)
     except typer.BadParameter as error:
         why = with_short_quotes(error.message.removeprefix("Value error, ").rstrip("."))
         raise ConfigError(
             f"{setting.place}: {setting.key} is {quoted(setting.value)}; {why[:1].lower()}{why[1:]}"
         ) from None
-
-
-def _is_about(message: str, setting: Setting) -> bool:
-    """Whether an error names a setting, or quotes one that is a name itself, before it comes to the remedy."""
-    fault = message.partition(";")[0]
-    texts = setting.value if isinstance(setting.value, list) else [setting.value]
-    names = [word.strip() for text in texts if isinstance(text, str) for word in text.split(",")]
-    names = [word for word in names if re.search("[^0-9.]", word)]
-    words = (setting.key, *names, *map(shortened, names), *(quoted(name)[1:-1] for name in names))
-    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", fault, re.IGNORECASE) for word in words)
