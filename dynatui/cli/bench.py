@@ -93,9 +93,9 @@ def speed(
     on_rounds = shapes is not None or context_length is not None
     parts = tensor_parallel if shapes is None else 1
     if on_rounds:
-        _refuse(_idle_for_rounds(context, with_shapes=shapes is not None), context)
+        settings.refuse(context, _idle_for_rounds(context, with_shapes=shapes is not None))
     else:
-        _refuse(_idle_for_texts(methods, whole=parts == 1), context)
+        settings.refuse(context, _idle_for_texts(methods, whole=parts == 1))
         require(parts == 1 or not (baselines and "baselines" in settings.typed(context)), WHOLE_BASELINES)
     length = ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     runs = _runs(preset, rules, max_new_tokens=length, seed=seed)
@@ -201,12 +201,6 @@ def _on_rounds(
     trees = tuple(Size(*size) for size in sizes)
     done = job.measure_rounds(job.OnRounds(load=partial(found, **how), sizes=trees, **given), streams.say)
     return Measured(table.on_rounds(done.report), done.report, done.interrupted)
-
-
-def _refuse(idle: Mapping[str, str], context: typer.Context) -> None:
-    """Refuses options that say nothing, each with its reason."""
-    for name, option in settings.typed(context).items():
-        require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave it out")
 
 
 def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, str]:

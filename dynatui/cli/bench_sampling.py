@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from decoder.errors import ConfigError, quoted, require
+from decoder.errors import ConfigError, quoted
 from decoder.verify.names import VERIFIER_NAMES
 from dynatui.cli import options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
@@ -108,8 +108,7 @@ def sampling(
     with the best shapes, coupled trees beside them. The paper: Thomas et al. 2026.
     """
     given = bool(prompt_files or prompt_texts)
-    for name, option in settings.typed(context).items():
-        require(not given or name not in BESIDE_PROMPTS, f"{option.opts[0]} has no effect beside prompts; leave it out")
+    settings.refuse(context, dict.fromkeys(BESIDE_PROMPTS if given else (), "beside prompts"))
 
     def measure() -> Measured:
         from decoder.bench.sampling import job, table  # noqa: PLC0415 - imports torch

@@ -1,12 +1,12 @@
 """`dynatui bench sweep`: turns options into a grid of settings and a database, and shows how far it has come."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -116,7 +116,7 @@ def sweep(
     typed = settings.typed(context)
     require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave it out")
     if show:
-        _refuse_beside_show(typed)
+        settings.refuse(context, dict.fromkeys(typed.keys() - BESIDE_SHOW, "beside --show"))
         return run_and_report(lambda: _shown(_url(storage, output), study), json_file)
     require(space is not None, f"no space was named; give one of {', '.join(SPACES)}")
     swept = space_named(space or "")
@@ -203,8 +203,3 @@ def _made(url: "URL") -> "URL":
 def _require_optuna() -> None:
     if find_spec("optuna") is None:
         raise ConfigError("a sweep needs optuna, which is not installed; run pip install 'dynatui[bench]'")
-
-
-def _refuse_beside_show(typed: Mapping[str, Any]) -> None:
-    for name, option in typed.items():
-        require(name in BESIDE_SHOW, f"{option.opts[0]} has no effect beside --show; leave it out")

@@ -50,7 +50,7 @@ _OF_THE_SCREEN = ("seed",)
 def in_force(live: Any) -> str:
     """Every setting with its value and, behind it, where that comes from; raises if one is wrong."""
     found = settings.applied(live)
-    given = live.params | settings.values(live, found)
+    given = live.params | settings.fill(live, found)
     with settings.named(found):
         run = request.run_config(given)
     names = {key: option.name for key, option in options_of(live.command).items()}

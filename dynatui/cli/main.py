@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from threading import Event
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -104,11 +104,11 @@ def _invoked(arguments: Sequence[str] | None) -> int:
 
 def _misused(error: typer.TyperException) -> str:
     """What typer says of a command line that it does not understand, and where help is."""
-    command = getattr(getattr(error, "ctx", None), "command_path", "dynatui")
-    said = with_short_quotes(error.format_message().rstrip("."))
-    if said.startswith("No such option: --tensor-parallel"):
-        return f"{command} has no --tensor-parallel; {ranks.WHO_SPREADS}"
-    return f"{said}; see {command} --help"
+    context: Any = getattr(error, "ctx", None)
+    path, option = getattr(context, "command_path", "dynatui"), getattr(error, "option_name", "")
+    if context and option == ranks.SPREADS and all(option not in each.opts for each in context.command.params):
+        return f"{path} has no {option}; {ranks.WHO_SPREADS}"
+    return f"{with_short_quotes(error.format_message().rstrip('.'))}; see {path} --help"
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
@@ -236,10 +236,10 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
 
 def _refuse_options_beside_follow(context: typer.Context) -> None:
     """Who decodes has settled the models, the prompts and the rest already."""
-    for name, option in settings.typed(context).items():
-        if option.rich_help_panel in options.DECODING and name != "follow":
-            why = f"{option.opts[0]} has no effect beside --follow, which decodes nothing; leave it out"
-            raise ConfigError(why, "follow")
+    known = settings.options_of(context.command).values()
+    decoding = {option.name for option in known if option.rich_help_panel in options.DECODING}
+    with about("follow"):
+        settings.refuse(context, dict.fromkeys(decoding - {"follow"}, "beside --follow, which decodes nothing"))
 
 
 def _refuse_options_before(context: typer.Context) -> None:

@@ -315,7 +315,6 @@ def expanded(
         gathered = {place: {each.name: given.pop(each.name) for each in found} for place, found in held.items()}
         return command(**given, **gathered)
 
-    run.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": int}
     run.__dict__["__signature__"] = Signature(parameters)
     return run
 
