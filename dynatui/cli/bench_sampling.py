@@ -24,8 +24,6 @@ TASKS = "writing,coding,translation,math_reasoning,math"
 ALL_VERIFIERS = ",".join(VERIFIER_NAMES)
 BESIDE_PROMPTS = ("data", "tasks", "prompts")
 """Parameters that say nothing where prompts are given."""
-MODELS = options.MODEL_OPTIONS[:5]
-"""Which pair runs where; neither exactness nor compiled passes play a part."""
 
 _prompt, _compared, _measure = (
     partial(Option, rich_help_panel=panel) for panel in (options.PROMPTS, "What is compared", "Measurement")
@@ -75,7 +73,7 @@ JsonFile = Annotated[
 
 def command() -> Callable[..., int]:
     """The command, with the options of models."""
-    places: dict[str, Sequence[Parameter]] = {"models": MODELS}
+    places: dict[str, Sequence[Parameter]] = {"models": options.PAIR_OPTIONS}
     return settings.configured(expanded(sampling, places))
 
 

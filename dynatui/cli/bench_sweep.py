@@ -28,8 +28,6 @@ EVERY_S = 5.0
 """How often what is shown is read from the database: seldom, since it takes time from what is measured."""
 MOST_WORKERS = 64
 FILE = "sweeps.db"
-MODELS = options.MODEL_OPTIONS[:5]
-"""Which pair runs where; neither exactness nor compiled passes play a part."""
 BESIDE_SHOW = frozenset({"show", "storage", "study", "output", "json_file"})
 """Parameters that say something where nothing is measured."""
 
@@ -84,7 +82,7 @@ JsonFile = Annotated[
 
 def command() -> Callable[..., int]:
     """The command, with the options of models."""
-    places: dict[str, Sequence[Parameter]] = {"models": MODELS}
+    places: dict[str, Sequence[Parameter]] = {"models": options.PAIR_OPTIONS}
     return settings.configured(expanded(sweep, places))
 
 
