@@ -37,16 +37,18 @@ def choose_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, index = name.partition(":")
     if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
-        raise ConfigError(f"device is {quoted(name)}; give auto, cpu, cuda or cuda:N")
+        raise ConfigError(f"device is {quoted(name)}; give auto, cpu, cuda or cuda:N", "device")
     if kind == "cuda":
         present = torch.cuda.device_count()
         if not present:
             raise DeviceError(
-                f"device {shortened(name)} was asked for, but torch sees no CUDA device; give --device cpu or auto"
+                f"device {shortened(name)} was asked for, but torch sees no CUDA device; give --device cpu or auto",
+                "device",
             )
         if int(index or 0) >= present:
             raise DeviceError(
-                f"device {shortened(name)} was asked for, but there are {present}; the last is cuda:{present - 1}"
+                f"device {shortened(name)} was asked for, but there are {present}; the last is cuda:{present - 1}",
+                "device",
             )
     return torch.device(name)
 
@@ -63,7 +65,7 @@ def choose_dtype(
     """
     if name != "auto":
         if name not in DTYPES:
-            raise ConfigError(f"dtype is {quoted(name)}; give auto, {', '.join(DTYPES)}")
+            raise ConfigError(f"dtype is {quoted(name)}; give auto, {', '.join(DTYPES)}", "dtype")
         return DTYPES[name]
     if device.type == "cuda":
         return checkpoint or torch.float16
@@ -79,7 +81,7 @@ def choose_draft_dtype(name: str, target: torch.dtype) -> torch.dtype:
     if name == "auto":
         return target
     if name not in DTYPES:
-        raise ConfigError(f"the draft's dtype is {quoted(name)}; give auto, {', '.join(DTYPES)}")
+        raise ConfigError(f"the draft's dtype is {quoted(name)}; give auto, {', '.join(DTYPES)}", "draft_dtype")
     return DTYPES[name]
 
 
@@ -91,10 +93,13 @@ def require_compilable(device: torch.device, *, exact: bool) -> None:
     """
     if exact:
         raise ConfigError(
-            "--compile has no effect beside --exact, whose passes are not compiled; leave out one of them"
+            "--compile has no effect beside --exact, whose passes are not compiled; leave out one of them",
+            "compile",
+            "exact",
         )
     if device.type != "cuda":
-        raise ConfigError(f"--compile is for CUDA and this is {device}; leave it out, or give --device cuda")
+        fault = f"--compile is for CUDA and this is {device}; leave it out, or give --device cuda"
+        raise ConfigError(fault, "compile", "device")
 
 
 def set_up(device: torch.device, dtype: torch.dtype) -> None:

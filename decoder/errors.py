@@ -2,6 +2,8 @@
 
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 LONGEST_QUOTE = 160
@@ -13,6 +15,11 @@ class DecoderError(Exception):
     """An error with one clear line for the user: what, why, what to do."""
 
     exit_code: ClassVar[int] = 2
+
+    def __init__(self, message: str, *about: str) -> None:
+        """Takes the line, and the options that it is about by their names as settings: draft_dtype."""
+        super().__init__(message)
+        self.about = about
 
 
 class ConfigError(DecoderError):
@@ -93,7 +100,17 @@ def first_line(error: BaseException) -> str:
     return with_short_quotes(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:"))
 
 
-def require(holds: bool, message: str) -> None:  # noqa: FBT001 - a condition reads well as the first argument
-    """Raises ConfigError with `message` unless the condition holds."""
+def require(holds: bool, message: str, *about: str) -> None:  # noqa: FBT001 - a condition reads well as the first argument
+    """Raises ConfigError with `message` about these options unless the condition holds."""
     if not holds:
-        raise ConfigError(message)
+        raise ConfigError(message, *about)
+
+
+@contextmanager
+def about(*options: str) -> Iterator[None]:
+    """Within, an error that names no options is about these."""
+    try:
+        yield
+    except DecoderError as error:
+        error.about = error.about or options
+        raise

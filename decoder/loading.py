@@ -15,7 +15,7 @@ from decoder.config import PRESETS, Auto, Fixed, Linear, Rules, RunConfig, tree_
 from decoder.decoding_path import STATIC, decoding_path
 from decoder.device import choose_device, choose_draft_dtype, choose_dtype, has_graphs, require_compilable, set_up
 from decoder.engine import Engine
-from decoder.errors import ModelError, quoted, require
+from decoder.errors import ModelError, about, quoted, require
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.eagle3.head import Head
@@ -91,7 +91,9 @@ def load_pair(
     shape = head_shape(names["draft"]) if "draft" in names else None
     if shape or "draft" not in names:
         require_model_free(run.methods if run else ())
-        require(not compiled, "--compile is for rounds on the device, which only two models have; leave it out")
+        require(
+            not compiled, "--compile is for rounds on the device, which only two models have; leave it out", "compile"
+        )
         asked = shape or draft_dtype == "auto"
         require(bool(asked), "--draft-dtype has no effect without a draft model; leave it out")
     ranks = _ranks(tensor_parallel, run or RunConfig(), exact=exact, compiled=compiled)
@@ -100,7 +102,10 @@ def load_pair(
     if compiled:
         require_compilable(chosen_device, exact=exact)
     whole = {"target": names["target"]} if shape else names
-    configs = {role: load_config(name) for role, name in whole.items()}
+    configs = {}
+    for role, name in whole.items():
+        with about(role):
+            configs[role] = load_config(name)
     _check_configs(names, configs, shape)
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs["target"], "dtype", None), bfloat16_pays)
     chosen_draft_dtype = choose_draft_dtype(draft_dtype, chosen_dtype)
@@ -108,13 +113,15 @@ def load_pair(
         if exact:
             refuse_float64(each)
         set_up(chosen_device, each)
-    tokenizer = common_tokenizer(*whole.values())
+    with about(*whole):
+        tokenizer = common_tokenizer(*whole.values())
     models = {}
     load_target = partial(load_over, ranks) if ranks else load_model
     for role, load, kind in (("target", load_target, chosen_dtype), ("draft", load_model, chosen_draft_dtype)):
         if role in whole:
             report(f"loading {role} {display_name(whole[role])}")
-            models[role] = load(whole[role], chosen_device, kind, progress)
+            with about(role):
+                models[role] = load(whole[role], chosen_device, kind, progress)
     head = _head_for(models["target"], names["draft"], shape, chosen_draft_dtype) if shape else None
     pair = make_pair(models["target"], head or models.get("draft"), tokenizer)
     engine = make_engine(pair, exact=exact, report=report)
@@ -128,7 +135,8 @@ def load_pair(
 def _check_configs(names: Mapping[str, str], configs: Mapping[str, Any], shape: HeadShape | None) -> None:
     """Raises PairError where a model cannot be decoded, or a head was made for another target."""
     for role, found in configs.items():
-        check_config(display_name(names[role]), found)
+        with about(role):
+            check_config(display_name(names[role]), found)
     if shape:
         fitting_layers(display_name(names["draft"]), shape, sizes_of(display_name(names["target"]), configs["target"]))
 
@@ -246,7 +254,9 @@ def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokeniz
 
 def _ranks(asked: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
     """The processes that a target is spread over, if such a run can be; None: this one loads it alone."""
-    require(asked >= 1, f"tensor_parallel is {asked}, which is no number of processes; give 1 or more")
+    require(
+        asked >= 1, f"tensor_parallel is {asked}, which is no number of processes; give 1 or more", "tensor_parallel"
+    )
     if asked == 1:
         return None
     require_packages()

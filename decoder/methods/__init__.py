@@ -50,6 +50,7 @@ def require_model_free(names: Sequence[str]) -> None:
         not needing,
         f"{', '.join(needing)} cannot do without a draft model, which neither lookup nor an EAGLE-3 head is; "
         "leave that out of --methods, or name a model by --draft",
+        "methods",
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from decoder.draft.delayed_shape import DelayedTree
-from decoder.errors import ConfigError
+from decoder.errors import ConfigError, about
 from decoder.events import Limit
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KnobInfo, require_feasible
 from decoder.methods.method import Method
@@ -162,7 +162,8 @@ def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
 
     pair = engine.pair.observed()
     try:
-        policies = load("" if rules.selector in (SHIPPED, NONE) else rules.selector, pair)
+        with about("selector"):
+            policies = load("" if rules.selector in (SHIPPED, NONE) else rules.selector, pair)
     except ConfigError:
         if rules.selects or rules.selector != SHIPPED:
             raise

@@ -11,10 +11,12 @@ def require_both(target: str | None, draft: str | None) -> None:
     require(
         target is None or draft is not None,
         "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past",
+        "target",
     )
     require(
         target is not None or draft in (None, LOOKUP),
         "a draft model needs its target; give both --target and --draft, or neither, or --draft lookup",
+        "draft",
     )
 
 
@@ -22,4 +24,4 @@ def require_model(user: str, target: str | None, draft: str | None) -> None:
     """The same, and for what cannot do without a draft model where none is named."""
     require_both(target, draft)
     if draft == LOOKUP:
-        raise ConfigError(f"{user} needs a draft model, which --draft lookup is not; name a model by --draft")
+        raise ConfigError(f"{user} needs a draft model, which --draft lookup is not; name a model by --draft", "draft")

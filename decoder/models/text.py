@@ -25,13 +25,14 @@ def as_chat(tokenizer: TextTokenizer, prompt: str) -> str:
     """The prompt as a user's message in the tokenizer's chat template; raises ConfigError where none takes it."""
     remedy = "leave --chat out, or choose models that were tuned for chat"
     if not tokenizer.chat_template:
-        raise ConfigError(f"--chat was asked for, but the tokenizer has no chat template; {remedy}")
+        raise ConfigError(f"--chat was asked for, but the tokenizer has no chat template; {remedy}", "chat")
     message = {"role": "user", "content": without_surrogates(prompt)}
     try:
         text = cast("Any", tokenizer).apply_chat_template([message], tokenize=False, add_generation_prompt=True)
     except Exception as error:  # a template is a program of somebody else and may fail in any way
         why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise ConfigError(f"the tokenizer's chat template does not take a prompt ({why}); {remedy}") from error
+        fault = f"the tokenizer's chat template does not take a prompt ({why}); {remedy}"
+        raise ConfigError(fault, "chat") from error
     return without_surrogates(str(text))
 
 
@@ -90,7 +91,8 @@ def encode_prompts(
             found.append(encode_prompt(tokenizer, text, max_new_tokens, context, special=not chat))
         except PromptError as error:
             several = len(prompts) > 1
-            raise PromptError(f"prompt {number} of {len(prompts)}: {error}" if several else str(error)) from None
+            told = f"prompt {number} of {len(prompts)}: {error}" if several else str(error)
+            raise PromptError(told, "prompt") from None
     return found
 
 

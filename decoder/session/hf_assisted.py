@@ -163,5 +163,6 @@ class AssistedSession:
         except ValueError as error:  # with which transformers refuses a model
             raise ModelError(
                 f"hf does not run with {pair.target_name} and {pair.draft_name}: {first_line(error)}; "
-                "leave hf out of --methods"
+                "leave hf out of --methods",
+                "methods",
             ) from error

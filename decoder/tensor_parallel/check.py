@@ -24,10 +24,11 @@ def require_packages() -> None:
 
 def require_whole_passes(*, exact: bool, compiled: bool) -> None:
     """Refuses passes that are made of a target's weights, which lie in parts."""
-    for option, asked, what in (("--exact", exact, "computes by layers of"), ("--compile", compiled, "compiles")):
+    for name, asked, what in (("exact", exact, "computes by layers of"), ("compile", compiled, "compiles")):
         require(
             not asked,
-            f"{option} {what} the whole target, which --tensor-parallel spreads over processes; leave out one of them",
+            f"--{name} {what} the whole target, which --tensor-parallel spreads over processes; leave out one of them",
+            name,
         )
 
 
@@ -37,7 +38,8 @@ def require_spread(methods: Sequence[Method]) -> None:
         names = ", ".join(whole)
         raise ConfigError(
             f"{names} {'needs' if len(whole) == 1 else 'need'} the whole target in one process, and --tensor-parallel "
-            f"spreads it over several; leave {names} out of --methods"
+            f"spreads it over several; leave {names} out of --methods",
+            "methods",
         )
 
 

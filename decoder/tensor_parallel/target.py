@@ -31,7 +31,8 @@ def rank_device(ranks: Ranks, name: str) -> torch.device:
     """
     if name.startswith("cuda:"):
         raise ConfigError(
-            f"--device {name} is one, and --tensor-parallel takes one for each process; give --device cuda"
+            f"--device {name} is one, and --tensor-parallel takes one for each process; give --device cuda",
+            "device",
         )
     kind = choose_device(name).type
     require_devices(kind, ranks)

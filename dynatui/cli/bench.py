@@ -93,9 +93,9 @@ def speed(
     on_rounds = shapes is not None or context_length is not None
     parts = tensor_parallel if shapes is None else 1
     if on_rounds:
-        _refuse(_idle_for_rounds(context, with_shapes=shapes is not None), context)
+        settings.refuse(context, _idle_for_rounds(context, with_shapes=shapes is not None))
     else:
-        _refuse(_idle_for_texts(methods, whole=parts == 1), context)
+        settings.refuse(context, _idle_for_texts(methods, whole=parts == 1))
         require(parts == 1 or not (baselines and "baselines" in settings.typed(context)), WHOLE_BASELINES)
     length = ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     runs = _runs(preset, rules, max_new_tokens=length, seed=seed)
@@ -203,12 +203,6 @@ def _on_rounds(
     return Measured(table.on_rounds(done.report), done.report, done.interrupted)
 
 
-def _refuse(idle: Mapping[str, str], context: typer.Context) -> None:
-    """Refuses options that say nothing, each with its reason."""
-    for name, option in settings.typed(context).items():
-        require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave it out")
-
-
 def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, str]:
     """Parameters that would say nothing, each with the reason."""
     about = {str(each.name) for each in context.command.params if getattr(each, "rich_help_panel", "") in ABOUT_TEXTS}
@@ -230,10 +224,7 @@ def _sweeping() -> list[str]:
 
 def _runs(presets: str, rules: Given, **given: Any) -> dict[str, RunConfig]:
     """The parameters of each preset that was named."""
-    return {
-        name: request.run_config(methods=None, chat=None, rules={**rules, "preset": name}, **given)
-        for name in map(str.strip, presets.split(","))
-    }
+    return {name: request.run_config({**rules, **given, "preset": name}) for name in map(str.strip, presets.split(","))}
 
 
 def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[str, TunableParameters]]:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 FOLDER, QUICK_FOLDER = "bench-paper", "bench-paper-quick"
 FROM_FOLDER, FROM_HUB = "wikitext,books", "wikitext,pg19"
 """The data sets that are measured unless others are named."""
-MODELS = options.MODEL_OPTIONS[:5]
-"""Which pair runs where; neither exactness nor compiled passes play a part."""
 
 _prompt, _compared, _run, _measure = (
     partial(Option, rich_help_panel=panel)
@@ -107,7 +105,7 @@ Output = Annotated[
 
 def command() -> Callable[..., int]:
     """The command, with the options of models."""
-    places: dict[str, Sequence[Parameter]] = {"models": MODELS}
+    places: dict[str, Sequence[Parameter]] = {"models": options.PAIR_OPTIONS}
     return settings.configured(expanded(paper, places))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from decoder.errors import ConfigError, quoted, require
+from decoder.errors import ConfigError, quoted
 from decoder.verify.names import VERIFIER_NAMES
 from dynatui.cli import options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
@@ -24,8 +24,6 @@ TASKS = "writing,coding,translation,math_reasoning,math"
 ALL_VERIFIERS = ",".join(VERIFIER_NAMES)
 BESIDE_PROMPTS = ("data", "tasks", "prompts")
 """Parameters that say nothing where prompts are given."""
-MODELS = options.MODEL_OPTIONS[:5]
-"""Which pair runs where; neither exactness nor compiled passes play a part."""
 
 _prompt, _compared, _measure = (
     partial(Option, rich_help_panel=panel) for panel in (options.PROMPTS, "What is compared", "Measurement")
@@ -75,7 +73,7 @@ JsonFile = Annotated[
 
 def command() -> Callable[..., int]:
     """The command, with the options of models."""
-    places: dict[str, Sequence[Parameter]] = {"models": MODELS}
+    places: dict[str, Sequence[Parameter]] = {"models": options.PAIR_OPTIONS}
     return settings.configured(expanded(sampling, places))
 
 
@@ -108,8 +106,7 @@ def sampling(
     with the best shapes, coupled trees beside them. The paper: Thomas et al. 2026.
     """
     given = bool(prompt_files or prompt_texts)
-    for name, option in settings.typed(context).items():
-        require(not given or name not in BESIDE_PROMPTS, f"{option.opts[0]} has no effect beside prompts; leave it out")
+    settings.refuse(context, dict.fromkeys(BESIDE_PROMPTS if given else (), "beside prompts"))
 
     def measure() -> Measured:
         from decoder.bench.sampling import job, table  # noqa: PLC0415 - imports torch

@@ -1,11 +1,11 @@
 """`dynatui bench sweep`: turns options into a grid of settings and a database, and shows how far it has come."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -26,8 +26,6 @@ EVERY_S = 5.0
 """How often what is shown is read from the database: seldom, since it takes time from what is measured."""
 MOST_WORKERS = 64
 FILE = "sweeps.db"
-MODELS = options.MODEL_OPTIONS[:5]
-"""Which pair runs where; neither exactness nor compiled passes play a part."""
 BESIDE_SHOW = frozenset({"show", "storage", "study", "output", "json_file"})
 """Parameters that say something where nothing is measured."""
 
@@ -82,7 +80,7 @@ JsonFile = Annotated[
 
 def command() -> Callable[..., int]:
     """The command, with the options of models."""
-    places: dict[str, Sequence[Parameter]] = {"models": MODELS}
+    places: dict[str, Sequence[Parameter]] = {"models": options.PAIR_OPTIONS}
     return settings.configured(expanded(sweep, places))
 
 
@@ -113,7 +111,7 @@ def sweep(
     typed = settings.typed(context)
     require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave it out")
     if show:
-        _refuse_beside_show(typed)
+        settings.refuse(context, dict.fromkeys(typed.keys() - BESIDE_SHOW, "beside --show"))
         return run_and_report(lambda: _shown(_database(storage, output), study), json_file)
     require(space is not None, f"no space was named; give one of {', '.join(SPACES)}")
     swept = space_named(space or "")
@@ -193,8 +191,3 @@ def _made(database: Database) -> Database:
                 f"cannot make the folder {shortened(folder)}: {error.strerror}; let --output or --storage name another"
             ) from None
     return database
-
-
-def _refuse_beside_show(typed: Mapping[str, Any]) -> None:
-    for name, option in typed.items():
-        require(name in BESIDE_SHOW, f"{option.opts[0]} has no effect beside --show; leave it out")

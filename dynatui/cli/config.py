@@ -50,10 +50,9 @@ _OF_THE_SCREEN = ("seed",)
 def in_force(live: Any) -> str:
     """Every setting with its value and, behind it, where that comes from; raises if one is wrong."""
     found = settings.applied(live)
-    given = live.params | settings.values(live, found)
+    given = live.params | settings.fill(live, found)
     with settings.named(found):
-        named = {name: given[name] for name in ("methods", "max_new_tokens", "seed", "chat")}
-        run = request.run_config(**named, rules=given)
+        run = request.run_config(given)
     names = {key: option.name for key, option in options_of(live.command).items()}
     values = {key: _effective(key, given.get(name), run) for key, name in names.items()}
     written = {key: f"{key} = {toml(value)}" for key, value in values.items() if value is not None}

@@ -25,7 +25,7 @@ from dynatui.clean import clean_line
 from dynatui.cli import config, options
 from dynatui.cli.doctor_spread import spreading
 from dynatui.cli.options import Given
-from dynatui.cli.settings import applied, strange_variables, values, with_places
+from dynatui.cli.settings import applied, fill, strange_variables, with_places
 from dynatui.gpu import Gpu, gpus
 from dynatui.record.recording import recordings_folder
 from dynatui.session import Models
@@ -92,7 +92,7 @@ def doctor(
     """Examine terminal, packages, devices, models, settings and files; nothing is downloaded."""
     given: dict[str, Any] = {**models, "tensor_parallel": tensor_parallel, "log": log}
     with suppress(DecoderError):  # what is wrong with the settings is a finding
-        given |= values(context, applied(context))
+        given |= fill(context, applied(context))
     live = context.find_root()
     log, count = given.pop("log"), given.pop("tensor_parallel")
     case = Case(Models(**given), log, lambda: config.summary(live), strange_variables(live.command), count)

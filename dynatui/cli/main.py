@@ -11,14 +11,14 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from threading import Event
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
 import decoder
-from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
+from decoder.errors import ConfigError, DecoderError, about, lacks_temporary_folder, not_importable, with_short_quotes
 from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
 from decoder.models.names import LOOKUP, require_both
@@ -104,11 +104,11 @@ def _invoked(arguments: Sequence[str] | None) -> int:
 
 def _misused(error: typer.TyperException) -> str:
     """What typer says of a command line that it does not understand, and where help is."""
-    command = getattr(getattr(error, "ctx", None), "command_path", "dynatui")
-    said = with_short_quotes(error.format_message().rstrip("."))
-    if said.startswith("No such option: --tensor-parallel"):
-        return f"{command} has no --tensor-parallel; {ranks.WHO_SPREADS}"
-    return f"{said}; see {command} --help"
+    context: Any = getattr(error, "ctx", None)
+    path, option = getattr(context, "command_path", "dynatui"), getattr(error, "option_name", "")
+    if context and option == ranks.SPREADS and all(option not in each.opts for each in context.command.params):
+        return f"{path} has no {option}; {ranks.WHO_SPREADS}"
+    return f"{with_short_quotes(error.format_message().rstrip('.'))}; see {path} --help"
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
@@ -172,7 +172,9 @@ def watch(
     session = Session(
         prompts=request.prompts(files, prompt_texts),
         models=pair,
-        config=request.run_config(methods=methods, max_new_tokens=max_new_tokens, seed=seed, chat=chat, rules=rules),
+        config=request.run_config(
+            {**rules, "methods": methods, "max_new_tokens": max_new_tokens, "seed": seed, "chat": chat}
+        ),
         record=record,
         metrics_port=metrics_port,
         view=replace(shown, tour=newcomer),
@@ -222,20 +224,22 @@ def replay(
 
 
 def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) -> int:
-    if on_screen:
-        from dynatui.screen.run import follow as follow_on_screen  # noqa: PLC0415 - imports textual
+    with about("follow"):
+        if on_screen:
+            from dynatui.screen.run import follow as follow_on_screen  # noqa: PLC0415 - imports textual
 
-        return follow_on_screen(path, view)
-    from dynatui.sources.follow import events  # noqa: PLC0415 - no other command needs it
+            return follow_on_screen(path, view)
+        from dynatui.sources.follow import events  # noqa: PLC0415 - no other command needs it
 
-    return headless.follow(events(path, Event()), transcript)
+        return headless.follow(events(path, Event()), transcript)
 
 
 def _refuse_options_beside_follow(context: typer.Context) -> None:
     """Who decodes has settled the models, the prompts and the rest already."""
-    for name, option in settings.typed(context).items():
-        if option.rich_help_panel in options.DECODING and name != "follow":
-            raise ConfigError(f"{option.opts[0]} has no effect beside --follow, which decodes nothing; leave it out")
+    known = settings.options_of(context.command).values()
+    decoding = {option.name for option in known if option.rich_help_panel in options.DECODING}
+    with about("follow"):
+        settings.refuse(context, dict.fromkeys(decoding - {"follow"}, "beside --follow, which decodes nothing"))
 
 
 def _refuse_options_before(context: typer.Context) -> None:

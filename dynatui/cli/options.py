@@ -200,6 +200,8 @@ MODEL_OPTIONS = (
     ),
 )
 """Which pair runs where, for `Models`."""
+PAIR_OPTIONS = MODEL_OPTIONS[:5]
+"""The same where neither exactness nor compiled passes play a part."""
 LIVE_SPEED = _speed_option(1, "1: as fast as the machine; 0.5 or 1/2: half as fast.")
 REPLAY_SPEED = _speed_option(1000, "1: as fast as it was recorded; 2: twice, 1/2: half as fast.")
 
@@ -315,7 +317,6 @@ def expanded(
         gathered = {place: {each.name: given.pop(each.name) for each in found} for place, found in held.items()}
         return command(**given, **gathered)
 
-    run.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": int}
     run.__dict__["__signature__"] = Signature(parameters)
     return run
 

@@ -13,7 +13,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from decoder.config import PRESETS, RunConfig
-from decoder.errors import ConfigError, quoted, shortened
+from decoder.errors import ConfigError, about, quoted, shortened
 from decoder.methods import METHODS
 from decoder.methods.option import Option
 from dynatui.clean import clean_line
@@ -57,8 +57,9 @@ def given(options: Mapping[str, Any]) -> dict[str, Setting]:
     if name is None or name in PRESETS:
         return {}
     if name not in names():
-        raise ConfigError(f"--preset is {quoted(name)}; give one of {', '.join((*PRESETS, *names()))}")
-    found = _read(_path(name))
+        raise ConfigError(f"--preset is {quoted(name)}; give one of {', '.join((*PRESETS, *names()))}", PRESET)
+    with about(PRESET):
+        found = _read(_path(name))
     return {key: setting for key, setting in found.items() if options.get(key) is None}
 
 

@@ -20,6 +20,7 @@ from dynatui.terminal.shutdown import STOP_SIGNALS
 
 PATIENCE_S = 4.0
 """How long a signal leaves it to the leader to end everything in its own way."""
+SPREADS = "--tensor-parallel"
 WHO_SPREADS = "only dynatui itself and dynatui bench speed spread a target over processes, so leave it out"
 _FAULT = 1
 _SOON_S = 0.3

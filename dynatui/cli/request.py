@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from decoder.config import RunConfig
-from decoder.errors import ConfigError, PromptError, shortened
+from decoder.errors import ConfigError, PromptError, about, shortened
 from decoder.knobs import TunableParameters
 from decoder.methods import chosen, options_of
 from decoder.methods.option import LARGEST_WHOLE, Option
@@ -27,13 +27,15 @@ def prompt_files(names: list[str] | None) -> tuple[tuple[str, tuple[str, ...]], 
     """Files by name, each with its prompts."""
     if load.STANDARD_INPUT in (names or ()) and sys.stdin is not None and sys.stdin.isatty():
         streams.say("type the prompt; ctrl+d on a line of its own ends it")
-    return tuple((name, load.from_file(name)) for name in names or ())
+    with about("prompt_file"):
+        return tuple((name, load.from_file(name)) for name in names or ())
 
 
 def prompts(files: tuple[tuple[str, tuple[str, ...]], ...], texts: list[str] | None) -> tuple[str, ...]:
     """The prompts of files and of the command line, in this order; with neither, our own."""
     given = tuple(chain.from_iterable(held for _, held in files))
-    return given + tuple(map(load.from_text, texts or ())) or load.embedded()
+    with about("prompt"):
+        return given + tuple(map(load.from_text, texts or ())) or load.embedded()
 
 
 def cut(prompts: tuple[str, ...], length: int | None) -> tuple[str, ...]:
@@ -51,17 +53,39 @@ def method_names(names: str) -> tuple[str, ...]:
     return tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
 
 
-def run_config(
-    *, methods: str | None, max_new_tokens: int | None, seed: int | None, chat: bool | None, rules: Mapping[str, Any]
-) -> RunConfig:
-    """What a run does with a prompt, as options say; raises a ConfigError for values out of bounds or at odds."""
-    names = None if methods is None else method_names(methods)
-    given, usual = _given(seed=seed, methods=names, max_new_tokens=max_new_tokens, chat=chat), RunConfig().parameters
-    preset = presets.given(rules)
-    options = presets.expanded(rules, preset)
+def run_config(given: Mapping[str, Any]) -> RunConfig:
+    """What a run does with a prompt, as options by their names say; others are passed over.
+
+    Raises:
+        ConfigError: Values are out of bounds or at odds; about the fewest options that make no run for the same reason.
+    """
+    preset = presets.given(given)
+    options = {name: value for name, value in presets.expanded(given, preset).items() if value is not None}
     with settings.named(preset):
-        sets = {name: _parameters(own, options_of(name), options) for name, own in usual.items()}
-        return RunConfig(parameters=sets, drafting=rules.get("drafting"), **given)
+        try:
+            return _run_config(options)
+        except ConfigError as error:
+            error.about = _at_fault(options, str(error))
+            raise
+
+
+def _at_fault(options: Mapping[str, Any], why: str) -> tuple[str, ...]:
+    """The fewest of these options that make no run for this reason, by their names."""
+    left = dict(options)
+    for name in options:
+        fewer = {other: value for other, value in left.items() if other != name}
+        try:
+            _run_config(fewer)
+        except ConfigError as error:
+            left = fewer if str(error) == why else left
+    return tuple(left)
+
+
+def _run_config(options: Mapping[str, Any]) -> RunConfig:
+    given = {name: options.get(name) for name in ("seed", "max_new_tokens", "chat")}
+    methods = method_names(options["methods"]) if "methods" in options else None
+    sets = {name: _parameters(own, options_of(name), options) for name, own in RunConfig().parameters.items()}
+    return RunConfig(parameters=sets, drafting=options.get("drafting"), **_given(methods=methods, **given))
 
 
 def view(given: Mapping[str, Any], keys: Keymap) -> View:

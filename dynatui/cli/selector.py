@@ -47,8 +47,6 @@ Decoding = Annotated[
     bool, _option("--decode/--no-decode", help="Whether texts are decoded too, with it and with the best shape.")
 ]
 SelectorSeed = Annotated[int, _option("--seed", metavar="S", min=0, max=2**32 - 1, help="Seed of all that is random.")]
-_MODELS = options.MODEL_OPTIONS[:5]
-"""Not those that only forms without hidden rows have."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +62,9 @@ def commands() -> typer.Typer:
     """`dynatui selector` with its commands."""
     app = typer.Typer()
     app.callback()(selector)
-    app.command()(expanded(collect, {"models": _MODELS}))
+    app.command()(expanded(collect, {"models": options.PAIR_OPTIONS}))
     app.command()(train)
-    app.command(name="eval")(expanded(evaluate, {"models": _MODELS}))
+    app.command(name="eval")(expanded(evaluate, {"models": options.PAIR_OPTIONS}))
     return app
 
 

@@ -5,18 +5,16 @@ settings are read off the options of the live command. Knows nothing of what a s
 """
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import typer
 from typer.core import TyperOption
 
-from decoder.errors import ConfigError, DecoderError, quoted, shortened, with_short_quotes
+from decoder.errors import ConfigError, DecoderError, about, quoted, require, shortened, with_short_quotes
 from dynatui.cli.toml_file import KINDS, LARGEST_FILE, Setting, checked, line_of, table
 from dynatui.files import opened, text_of
 from dynatui.keymap import KEYMAP, Keymap
@@ -60,6 +58,12 @@ def typed(context: typer.Context) -> dict[str, Any]:
     return {each.name: each for each, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
+def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
+    """Refuses options of the command line that have no effect, by the names of parameters, each with the reason."""
+    for name, option in typed(context).items():
+        require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave it out")
+
+
 def read(live: Any) -> dict[str, Setting]:
     """All that is set, for the options of the live command; raises a ConfigError for what cannot be read or set."""
     known = options_of(live)
@@ -98,10 +102,23 @@ def applied(context: typer.Context) -> dict[str, Setting]:
     return {names[key]: setting for key, setting in read(live).items() if key in names}
 
 
-def values(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """What the options would hold if these were flags; raises a ConfigError that names the place of a wrong value."""
-    options = {option.name: option for option in options_of(context.command).values()}
-    return {name: _converted(context, options[name], setting) for name, setting in settings.items()}
+def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """Makes settings the defaults of a command; returns what its parameters are then.
+
+    Raises:
+        ConfigError: A value is wrong, and where it stands.
+    """
+    context.default_map = {name: setting.value for name, setting in settings.items()}
+    options = {option.name: option for option in context.command.params}
+    for name, setting in settings.items():
+        try:
+            with about(setting.key):
+                options[name].handle_parse_result(context, {}, [])
+        except typer.BadParameter as error:
+            why = with_short_quotes(error.message.removeprefix("Value error, ").rstrip("."))
+            fault = f"{setting.place}: {setting.key} is {quoted(setting.value)}; {why[:1].lower()}{why[1:]}"
+            raise ConfigError(fault) from None
+    return {name: context.params[name] for name in settings}
 
 
 def configured(command: Callable[..., int]) -> Callable[..., int]:
@@ -113,7 +130,7 @@ def configured(command: Callable[..., int]) -> Callable[..., int]:
             return command(context=context, **given)
         settings = applied(context)
         with named(settings):
-            return command(context=context, **given | values(context, settings))
+            return command(context=context, **given | fill(context, settings))
 
     return run
 
@@ -125,7 +142,7 @@ def named(settings: Mapping[str, Setting]) -> Iterator[None]:
         yield
     except DecoderError as error:
         for setting in settings.values():
-            if setting.place not in str(error) and _is_about(str(error), setting):
+            if setting.key in error.about:
                 error.add_note(f"{setting.key} from {setting.place}")
         raise
 
@@ -187,30 +204,5 @@ def _text(path: Path) -> str:
 
 def kinds(live: Any) -> dict[str, Any]:
     """What type each setting has in a file: what is typed into an option as text is text there."""
-    hints = get_type_hints(live.callback)
-    return {key: _kind(hints[option.name]) for key, option in options_of(live).items()}
-
-
-def _kind(hint: Any) -> Any:
-    kind = next((kind for kind in get_args(hint) if kind is not NoneType), hint)
-    return kind if kind in KINDS else str
-
-
-def _converted(context: typer.Context, option: TyperOption, setting: Setting) -> Any:
-    try:
-        return option.process_value(context, setting.value)
-    except typer.BadParameter as error:
-        why = with_short_quotes(error.message.removeprefix("Value error, ").rstrip("."))
-        raise ConfigError(
-            f"{setting.place}: {setting.key} is {quoted(setting.value)}; {why[:1].lower()}{why[1:]}"
-        ) from None
-
-
-def _is_about(message: str, setting: Setting) -> bool:
-    """Whether an error names a setting, or quotes one that is a name itself, before it comes to the remedy."""
-    fault = message.partition(";")[0]
-    texts = setting.value if isinstance(setting.value, list) else [setting.value]
-    names = [word.strip() for text in texts if isinstance(text, str) for word in text.split(",")]
-    names = [word for word in names if re.search("[^0-9.]", word)]
-    words = (setting.key, *names, *map(shortened, names), *(quoted(name)[1:-1] for name in names))
-    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", fault, re.IGNORECASE) for word in words)
+    types = {key: option.type_descriptor.annotation for key, option in options_of(live).items()}
+    return {key: kind if kind in KINDS else str for key, kind in types.items()}

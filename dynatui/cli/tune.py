@@ -94,7 +94,7 @@ def tune(
     """
     require_both(models["target"], models["draft"] if drafts is None else LOOKUP)
     texts = request.prompts(request.prompt_files(prompt_files), prompt_texts)
-    run = request.run_config(methods=None, max_new_tokens=max_new_tokens, seed=seed, chat=chat, rules=sampling)
+    run = request.run_config({**sampling, "max_new_tokens": max_new_tokens, "seed": seed, "chat": chat})
     if drafts is not None:
         return ranked(context, drafts, Models(**models), texts, run)
     presets.prepare(name, force=force)

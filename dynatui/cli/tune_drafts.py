@@ -20,8 +20,7 @@ def ranked(context: typer.Context, names: str, models: Models, prompts: tuple[st
     Raises:
         DecoderError: There is no target, something else was asked for that has no effect, or nothing can be ranked.
     """
-    for name, option in settings.typed(context).items():
-        require(name not in OF_THE_SEARCH, f"{option.opts[0]} has no effect beside --drafts; leave it out")
+    settings.refuse(context, dict.fromkeys(OF_THE_SEARCH, "beside --drafts"))
     require(models.target is not None, "--drafts ranks drafts of a target; give --target too")
     drafts = tuple(name.strip() for name in names.split(",") if name.strip())
     require(LOOKUP not in drafts, "--drafts ranks draft models, which lookup is not; leave it out")

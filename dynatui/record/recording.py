@@ -119,7 +119,8 @@ class Recorder:
             if not opening.endswith(b"\n") or not isinstance(self._form.event_on(opening), self._form.opening):
                 raise RecordingError(
                     f"{shortened(self.path)} exists and is no {self._form.name}, so it stays as it is; "
-                    "give --record a new name"
+                    "give --record a new name",
+                    "record",
                 )
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - LONGEST_LINE))
@@ -174,7 +175,8 @@ def _lock(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise RecordingError(f"another process is writing {shortened(path)}; give --record another file") from None
+        fault = f"another process is writing {shortened(path)}; give --record another file"
+        raise RecordingError(fault, "record") from None
     except OSError as error:
         if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
             raise
@@ -182,5 +184,6 @@ def _lock(descriptor: int, path: Path) -> None:
 
 def _unwritable(path: Path, error: OSError) -> RecordingError:
     return RecordingError(
-        f"cannot write {shortened(path)}: {error.strerror}; give --record a file in a folder with free space"
+        f"cannot write {shortened(path)}: {error.strerror}; give --record a file in a folder with free space",
+        "record",
     )

@@ -178,7 +178,7 @@ class PanelApp(App[None], inherit_bindings=False):
         if THEME.name not in self.available_themes:
             self.register_theme(THEME)
         names = sorted(self.available_themes)
-        require(theme is None or theme in names, f"theme is {quoted(theme)}; give one of {', '.join(names)}")
+        require(theme is None or theme in names, f"theme is {quoted(theme)}; give one of {', '.join(names)}", "theme")
         self.theme = (theme or THEME.name) if self._color else "ansi-dark"
 
     def _take_inks(self, _theme: object = None) -> None:

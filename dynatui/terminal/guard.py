@@ -57,7 +57,8 @@ def log_path(named: Path | None = None) -> Path:
         try:
             _open_log(named)
         except OSError as error:
-            raise ConfigError(f"cannot write the log {shortened(named)}: {error.strerror}; name another file") from None
+            fault = f"cannot write the log {shortened(named)}: {error.strerror}; name another file"
+            raise ConfigError(fault, "log_file") from None
         return named
     try:
         path = user_log_path("dynatui", ensure_exists=True) / "dynatui.log"

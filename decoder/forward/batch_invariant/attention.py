@@ -110,7 +110,8 @@ def _of_module(
     if strange := [name for name in EXTRAS if others.get(name) is not None]:
         raise PairError(
             f"{type(module).__name__} asks for {', '.join(strange)}, which exact attention does not compute; "
-            "leave out --exact, or choose models of another family"
+            "leave out --exact, or choose models of another family",
+            "exact",
         )
     heads, rows = query.shape[1:3]
     kept = key.shape[1]

@@ -83,7 +83,10 @@ def refuse_float64(dtype: torch.dtype) -> None:
     if dtype is torch.float64:
         raise ConfigError(
             "--exact adds up in float64 and rounds, so in float64 it can promise nothing; "
-            "give --dtype and --draft-dtype float32, bfloat16 or float16, or leave out --exact"
+            "give --dtype and --draft-dtype float32, bfloat16 or float16, or leave out --exact",
+            "dtype",
+            "draft_dtype",
+            "exact",
         )
 
 

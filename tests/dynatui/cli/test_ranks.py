@@ -87,3 +87,9 @@ def test_the_command_line_that_repeats_a_session_has_the_option() -> None:
     words = shlex.split(command_line(session))
     assert words[words.index("--tensor-parallel") + 1] == "4"
     assert "--tensor-parallel" not in command_line(Session(("x",), Models("big", "small")))
+
+
+def test_without_a_number_it_is_no_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--tensor-parallel"]) == 2
+    told = "dynatui: Option '--tensor-parallel' requires an argument; see dynatui --help\n"
+    assert capsys.readouterr().err == told

@@ -291,6 +291,15 @@ def test_an_error_does_not_blame_a_setting_that_has_no_part_in_it(
 
 
 @pytest.mark.usefixtures("screen")
+def test_an_error_names_every_setting_that_it_needs(
+    write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write("tau_l = 0.3\nseed = 8\n")
+    monkeypatch.setenv("DYNATUI_TAU_H", "0.2")
+    assert refused(capsys).endswith(f"(tau_l from {path}: line 1, tau_h from DYNATUI_TAU_H)\n")
+
+
+@pytest.mark.usefixtures("screen")
 def test_a_flag_that_is_wrong_is_not_blamed_on_the_setting_behind_it(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
