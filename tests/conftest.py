@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,11 +33,13 @@ for ignorable, usual in (
 
 
 DURATIONS = Path(__file__).with_name("durations.json")
-"""Seconds of a case, setup and teardown included, by test file and function: the mean over the function's cases."""
+"""Seconds of a case, with its fixtures, by test file and function: the mean over the function's cases."""
 RECORDED_S = 0.05
 """Shorter ones are not recorded, so that the file stays short and seldom changes."""
 SLOW_S = 0.5
 """From this mean duration the cases of a function are slow."""
+WAITED_S = "waited_s"
+"""Property of a test's report: how long it waited for tests that run alone."""
 TAKE_LONG = ("statistical", "soak")
 """Marks of tests that run only where -m names the mark."""
 
@@ -59,6 +62,9 @@ class DurationRecorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] += report.duration
+        if report.when == "setup":
+            waits = (value for name, value in report.user_properties if name == WAITED_S)
+            self.seconds[report.nodeid] -= sum(wait for wait in waits if isinstance(wait, float))
 
     def pytest_sessionfinish(self) -> None:
         """Keeps what other files recorded, unless they are gone."""
@@ -139,6 +145,8 @@ def _turn(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
 
 @pytest.fixture(autouse=True)
 def _timed_alone(_turn: IO[bytes], request: pytest.FixtureRequest) -> Iterator[None]:
+    began = time.perf_counter()
     fcntl.flock(_turn, fcntl.LOCK_EX if request.node.get_closest_marker("wall_time") else fcntl.LOCK_SH)
+    request.node.user_properties.append((WAITED_S, time.perf_counter() - began))
     yield
     fcntl.flock(_turn, fcntl.LOCK_UN)
