@@ -168,9 +168,8 @@ def _with_knob(name: KnobName) -> TunableParameters:
     )
 
 
-@pytest.mark.parametrize("name", KNOBS)
-def test_a_knob_can_be_turned_as_far_as_the_other_parameters_let_it(name: KnobName) -> None:
-    assert bounds(_with_knob(name), name) == LOWEST_AND_HIGHEST[name]
+def test_a_knob_can_be_turned_as_far_as_the_other_parameters_let_it() -> None:
+    assert {name: bounds(_with_knob(name), name) for name in KNOBS} == LOWEST_AND_HIGHEST
 
 
 @pytest.mark.parametrize(
@@ -310,28 +309,29 @@ def test_every_knob_belongs_to_some_parameters_and_has_a_value_in_a_run() -> Non
 
 
 @pytest.mark.parametrize("rules", [DynaTree(), Auto(), Linear(), Fixed(), Sampling()])
-@pytest.mark.parametrize("name", KNOBS)
-def test_a_knob_that_rules_do_not_have_is_refused(rules: TunableParameters, name: KnobName) -> None:
-    if rules.has(name):
-        assert rules.turned(name, rules.knob(name)) == rules
-        return
-    for use in (rules.knob, lambda name: rules.turned(name, 1), lambda name: bounds(rules, name)):
-        with pytest.raises(ConfigError, match=f"{type(rules).__name__} has no knob {name}; choose from"):
-            use(name)
+def test_a_knob_that_rules_do_not_have_is_refused(rules: TunableParameters) -> None:
+    for name in (name for name in KNOBS if not rules.has(name)):
+        for use in (rules.knob, lambda name: rules.turned(name, 1), lambda name: bounds(rules, name)):
+            with pytest.raises(ConfigError, match=f"{type(rules).__name__} has no knob {name}; choose from"):
+                use(name)
 
 
-@pytest.mark.parametrize("name", KNOBS)
-def test_no_knob_can_be_turned_to_what_is_no_number(name: KnobName) -> None:
-    with pytest.raises(ConfigError, match=f"{name} .*give a number"):
-        _with_knob(name).turned(name, math.nan)
+@pytest.mark.parametrize("rules", [DynaTree(), Auto(), Linear(), Fixed(), Sampling()])
+def test_a_knob_that_is_turned_to_where_it_stands_changes_nothing(rules: TunableParameters) -> None:
+    assert all(rules.turned(name, rules.knob(name)) == rules for name in KNOBS if rules.has(name))
 
 
-@pytest.mark.parametrize("name", KNOBS)
-def test_beyond_all_numbers_a_knob_is_turned_to_its_end(name: KnobName) -> None:
-    rules = _with_knob(name)
-    low, high = bounds(rules, name)
-    assert rules.turned(name, -math.inf).knob(name) == low
-    assert rules.turned(name, math.inf).knob(name) == high
+def test_no_knob_can_be_turned_to_what_is_no_number() -> None:
+    for name in KNOBS:
+        with pytest.raises(ConfigError, match=f"{name} .*give a number"):
+            _with_knob(name).turned(name, math.nan)
+
+
+def test_beyond_all_numbers_a_knob_is_turned_to_its_end() -> None:
+    for name in KNOBS:
+        rules = _with_knob(name)
+        ends = rules.turned(name, -math.inf).knob(name), rules.turned(name, math.inf).knob(name)
+        assert ends == bounds(rules, name), name
 
 
 numbers = st.one_of(

@@ -8,7 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / ".ci" / "run"
 STEPS = re.findall(r'^step "(\.venv/bin/.*)"$', SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
-"""The commands of the script before the tests."""
+"""What the script runs of the environment, besides the README's test command."""
+CHECKS = [step for step in STEPS if "pytest" not in step]
 
 
 def values(file: str, key: str) -> list[str]:
@@ -27,11 +28,16 @@ def test_the_script_stops_at_the_first_failure() -> None:
 
 
 def test_the_script_lints_formats_and_checks_types() -> None:
-    assert [step.split()[0] for step in STEPS] == [".venv/bin/ruff", ".venv/bin/ruff", ".venv/bin/mypy"]
+    assert [step.split()[0] for step in CHECKS] == [".venv/bin/ruff", ".venv/bin/ruff", ".venv/bin/mypy"]
+
+
+def test_the_script_ends_with_the_tests_of_the_readme_and_those_that_it_leaves_out() -> None:
+    *_, tests, slow_tests = SCRIPT.read_text(encoding="utf-8").splitlines()
+    assert (tests, slow_tests) == ('step "$command"', 'step ".venv/bin/pytest -m slow"')
 
 
 def test_the_hooks_before_a_commit_are_the_steps_of_the_script() -> None:
-    assert values(".pre-commit-config.yaml", "entry") == STEPS
+    assert values(".pre-commit-config.yaml", "entry") == CHECKS
     assert set(values(".pre-commit-config.yaml", "language")) == {"system"}
 
 

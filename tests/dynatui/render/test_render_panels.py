@@ -16,7 +16,7 @@ from decoder.analysis.metrics import FIGURES
 from decoder.events import End, Knob, Summary
 from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
-from dynatui.keymap import KEYMAP, PANELS, PanelName
+from dynatui.keymap import KEYMAP, PANELS
 from dynatui.record.reader import read
 from dynatui.render.cards import cards
 from dynatui.render.curves import acceptance, depth, trends
@@ -130,13 +130,13 @@ def test_with_still_more_room_the_figures_explain_themselves() -> None:
     assert "= committed / decode_s" not in "\n".join(lines(race(running(), 120, 8)))
 
 
-@pytest.mark.parametrize("height", range(12))
-def test_no_figure_is_explained_by_half(height: int) -> None:
-    rows = lines(explained(led_by(["tokens_per_round"]), 60, height))
-    assert len(rows) <= height
-    if rows:
-        assert rows[1].endswith("= committed / rounds")
-        assert any(row.endswith("(Spec-Bench)") for row in rows)
+def test_no_figure_is_explained_by_half() -> None:
+    for height in range(12):
+        rows = lines(explained(led_by(["tokens_per_round"]), 60, height))
+        assert len(rows) <= height
+        if rows:
+            assert rows[1].endswith("= committed / rounds"), height
+            assert any(row.endswith("(Spec-Bench)") for row in rows), height
 
 
 def test_the_help_page_names_every_key_and_every_figure() -> None:
@@ -305,18 +305,12 @@ def test_only_a_gpu_that_decodes_slower_than_it_might_says_which_way_and_why(pat
     assert "path" not in lines(status(decoded_by(path, "no graphs here"), 180, 1))[0]
 
 
-@pytest.mark.parametrize("width", range(1, 201))
-def test_the_status_line_gives_way_part_by_part(width: int) -> None:
+def test_the_status_line_gives_way_part_by_part() -> None:
     scene = replace(running(), recording=True, meters=Meters(fps=4.0, slow_line=True, ui_share=0.029))
-    line = lines(status(scene, width, 1))[0]
-    assert len(line) == width
-    if width >= 34:
-        assert "decoding" in line
-    if width >= 60:
-        assert "REC" in line
-    if width >= 170:
-        assert "4 fps, slow line" in line
-        assert "UI 2.9 %" in line
+    line_of = {width: lines(status(scene, width, 1))[0] for width in range(1, 201)}
+    assert [len(line) for line in line_of.values()] == list(line_of)
+    for part, from_width in (("decoding", 34), ("REC", 60), ("4 fps, slow line", 170), ("UI 2.9 %", 170)):
+        assert [width for width, line in line_of.items() if width >= from_width and part not in line] == []
 
 
 def test_looking_back_is_named_with_its_round() -> None:
@@ -441,13 +435,13 @@ def test_the_footer_names_the_mode_and_its_keys() -> None:
     assert "saved" in lines(footer(replace(Scene(), note="saved"), 80, 1))[0]
 
 
-@pytest.mark.parametrize("panel", PANELS)
 @pytest.mark.parametrize("width", [65, 80])
-def test_all_tabs_fit_and_the_chosen_one_is_marked_without_colour_too(panel: PanelName, width: int) -> None:
-    row = tabs(replace(Scene(), panel=panel), width, 1)[0]
-    assert all(f"{number}" in text_of(row) for number in range(1, 10))
-    assert text_of(row).rstrip().endswith("Sampling")
-    assert [ink for _, ink in row].count("tab") == 1
+def test_all_tabs_fit_and_the_chosen_one_is_marked_without_colour_too(width: int) -> None:
+    for panel in PANELS:
+        row = tabs(replace(Scene(), panel=panel), width, 1)[0]
+        assert all(f"{number}" in text_of(row) for number in range(1, 10))
+        assert text_of(row).rstrip().endswith("Sampling"), panel
+        assert [ink for _, ink in row].count("tab") == 1, panel
 
 
 def test_a_narrow_line_of_tabs_names_the_chosen_one() -> None:
@@ -520,14 +514,14 @@ def test_every_panel_fits_every_size_whatever_it_shows(
 
 
 @pytest.mark.parametrize("painter", PAINTERS)
-@pytest.mark.parametrize("size", [(30, 3), (76, 11), (120, 40)])
-def test_in_ascii_every_panel_is_ascii(painter: str, size: tuple[int, int]) -> None:
+def test_in_ascii_every_panel_is_ascii(painter: str) -> None:
     for scene in (SCENES["running"], SCENES["done"], SCENES["no knobs yet"], SCENES["drawn"]):
         held = replace(
             scene, symbols="ascii", place=Place(2, 6, 0.1, live=False), pinned=Pin.of(scene.state, scene.state.watched)
         )
-        for row in in_ascii(PAINTERS[painter](held, *size)):
-            assert text_of(row).isascii(), text_of(row)
+        for size in ((30, 3), (76, 11), (120, 40)):
+            for row in in_ascii(PAINTERS[painter](held, *size)):
+                assert text_of(row).isascii(), text_of(row)
 
 
 @pytest.mark.parametrize("painter", PAINTERS)

@@ -1,5 +1,7 @@
 """The theorem: whatever is drafted, the text is the one that plain greedy decoding of the target gives."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from transformers import GenerationConfig
@@ -7,7 +9,7 @@ from transformers import GenerationConfig
 from decoder import DynaTree, Fixed, Linear, RunConfig
 from decoder.config import Streaming
 from decoder.events import Round
-from tests.decoder.makers import METHODS, TinyModels, methods_of
+from tests.decoder.makers import METHODS, Played, TinyModels, methods_of
 from tests.tiny import FAMILIES
 
 pytestmark = pytest.mark.slow
@@ -51,25 +53,31 @@ TREES = {
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kinship", ["", "-strange"])
-@pytest.mark.parametrize(
-    ("family", "method"), [(family, method) for family in FAMILIES for method in methods_of(family)]
-)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_method_writes_the_text_of_plain_greedy_search(
-    tiny_models: TinyModels, family: str, kinship: str, dtype: str, method: str
+    tiny_models: TinyModels, family: str, kinship: str, dtype: str
 ) -> None:
-    pair, limit = tiny_models.pair(family + kinship), 12 if kinship else 33
-    played = tiny_models.play(pair, dtype, PROMPT, RunConfig(methods_of(family), limit, dynatree=PAPER))
-    assert played.tokens(method) == tiny_models.generate(pair, dtype, PROMPT, limit)
+    pair, limit, methods = tiny_models.pair(family + kinship), 12 if kinship else 33, methods_of(family)
+    played = tiny_models.play(pair, dtype, PROMPT, RunConfig(methods, limit, dynatree=PAPER))
+    assert_all_write(played, tiny_models.generate(pair, dtype, PROMPT, limit), methods)
 
 
-@pytest.mark.parametrize("method", METHODS)
+def assert_all_write(played: Played, expected: Sequence[int], methods: Sequence[str] = METHODS) -> None:
+    assert {method: played.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
+
+
+def assert_all_end(played: Played, reason: str) -> None:
+    assert {method: played.end(method).reason for method in METHODS} == dict.fromkeys(METHODS, reason)
+
+
 @pytest.mark.parametrize("limit", [1, 2, 63, 64, 65])
-def test_the_text_is_exactly_as_long_as_asked(tiny_models: TinyModels, limit: int, method: str) -> None:
+def test_the_text_is_exactly_as_long_as_asked(tiny_models: TinyModels, limit: int) -> None:
     pair = tiny_models.pair("neox")
     played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, limit, dynatree=PAPER))
-    assert played.tokens(method) == tiny_models.generate(pair, "float32", PROMPT, limit)
-    assert len(played.tokens(method)) == limit
-    assert played.end(method).reason == "length"
+    expected = tiny_models.generate(pair, "float32", PROMPT, limit)
+    assert len(expected) == limit
+    assert_all_write(played, expected)
+    assert_all_end(played, "length")
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
@@ -78,27 +86,22 @@ def test_the_shortest_texts_are_exact_in_every_family(tiny_models: TinyModels, l
     pair = tiny_models.pair(family)
     methods = methods_of(family)
     played = tiny_models.play(pair, "float64", PROMPT, RunConfig(methods, limit, dynatree=PAPER))
-    expected = tiny_models.generate(pair, "float64", PROMPT, limit)
-    assert {method: played.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
+    assert_all_write(played, tiny_models.generate(pair, "float64", PROMPT, limit), methods)
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
 @pytest.mark.parametrize("name", ["neox", "begin"])
-def test_any_prompt_is_continued_exactly(tiny_models: TinyModels, name: str, prompt: str, method: str) -> None:
+def test_any_prompt_is_continued_exactly(tiny_models: TinyModels, name: str, prompt: str) -> None:
     pair = tiny_models.pair(name)
     played = tiny_models.play(pair, "float32", prompt, RunConfig(METHODS, 20, dynatree=PAPER))
-    assert played.tokens(method) == tiny_models.generate(pair, "float32", prompt, 20)
+    assert_all_write(played, tiny_models.generate(pair, "float32", prompt, 20))
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_an_empty_prompt_is_continued_where_the_tokenizer_begins_every_text(
-    tiny_models: TinyModels, method: str
-) -> None:
+def test_an_empty_prompt_is_continued_where_the_tokenizer_begins_every_text(tiny_models: TinyModels) -> None:
     pair = tiny_models.pair("begin")
     assert tiny_models.prompt_tokens(pair, "") == [0]
     played = tiny_models.play(pair, "float32", "", RunConfig(METHODS, 20, dynatree=PAPER))
-    assert played.tokens(method) == tiny_models.generate(pair, "float32", "", 20)
+    assert_all_write(played, tiny_models.generate(pair, "float32", "", 20))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -122,19 +125,18 @@ def test_of_two_equal_tokens_the_lower_id_is_written(tiny_models: TinyModels, me
 def test_the_shape_of_the_tree_does_not_change_the_text(tiny_models: TinyModels, family: str, tree: str) -> None:
     pair, config = tiny_models.pair(family), TREES[tree]
     played = tiny_models.play(pair, "float32", PROMPT, config)
-    expected = tiny_models.generate(pair, "float32", PROMPT, config.max_new_tokens)
-    assert {method: played.tokens(method) for method in config.methods} == dict.fromkeys(config.methods, expected)
+    assert_all_write(played, tiny_models.generate(pair, "float32", PROMPT, config.max_new_tokens), config.methods)
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("at", [0, 1, 2, 3, 6, 11])
-def test_the_text_ends_with_its_first_end_token(tiny_models: TinyModels, at: int, method: str) -> None:
+def test_the_text_ends_with_its_first_end_token(tiny_models: TinyModels, at: int) -> None:
     free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     pair = tiny_models.ending("neox", eos_token_id=free[at])
     played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, 40, dynatree=PAPER))
-    assert played.tokens(method) == free[: free.index(free[at]) + 1]
-    assert played.tokens(method) == tiny_models.generate(pair, "float32", PROMPT, 40, [free[at]])
-    assert played.end(method).reason == "eos"
+    expected = free[: free.index(free[at]) + 1]
+    assert tiny_models.generate(pair, "float32", PROMPT, 40, [free[at]]) == expected
+    assert_all_write(played, expected)
+    assert_all_end(played, "eos")
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
@@ -143,8 +145,7 @@ def test_end_tokens_are_found_in_every_family(tiny_models: TinyModels, family: s
     pair = tiny_models.ending(family, eos_token_id=free[8])
     methods = methods_of(family)
     played = tiny_models.play(pair, "float64", PROMPT, RunConfig(methods, 24, dynatree=PAPER))
-    expected = free[: free.index(free[8]) + 1]
-    assert {method: played.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
+    assert_all_write(played, free[: free.index(free[8]) + 1], methods)
 
 
 def test_end_tokens_were_met_inside_a_burst(tiny_models: TinyModels) -> None:
@@ -163,32 +164,29 @@ def ends_with_a_drafted_token(event: Round) -> bool:
     return (above, event.committed[-1]) in nodes
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_all_end_tokens_of_the_generation_config_count(tiny_models: TinyModels, method: str) -> None:
+def test_all_end_tokens_of_the_generation_config_count(tiny_models: TinyModels) -> None:
     free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     ids = [free[30], free[9], 269]
     pair = tiny_models.ending("neox", eos_token_id=ids)
     played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, 40, dynatree=PAPER))
-    assert played.tokens(method) == free[: min(free.index(free[30]), free.index(free[9])) + 1]
+    assert_all_write(played, free[: min(free.index(free[30]), free.index(free[9])) + 1])
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_an_end_token_at_the_limit_is_an_end_of_text(tiny_models: TinyModels, method: str) -> None:
+def test_an_end_token_at_the_limit_is_an_end_of_text(tiny_models: TinyModels) -> None:
     free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     at = next(index for index in range(5, 40) if free[index] not in free[:index])
     pair = tiny_models.ending("neox", eos_token_id=free[at])
     played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, at + 1, dynatree=PAPER))
-    assert played.tokens(method) == free[: at + 1]
+    assert_all_write(played, free[: at + 1])
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_an_end_token_past_the_limit_is_not_written(tiny_models: TinyModels, method: str) -> None:
+def test_an_end_token_past_the_limit_is_not_written(tiny_models: TinyModels) -> None:
     free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     at = next(index for index in range(5, 40) if free[index] not in free[:index])
     pair = tiny_models.ending("neox", eos_token_id=free[at])
     played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, at, dynatree=PAPER))
-    assert played.tokens(method) == free[:at]
-    assert played.end(method).reason == "length"
+    assert_all_write(played, free[:at])
+    assert_all_end(played, "length")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -210,12 +208,11 @@ PENALTIES = {
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_penalties_and_bans_of_the_checkpoint_are_off(tiny_models: TinyModels, method: str) -> None:
+def test_penalties_and_bans_of_the_checkpoint_are_off(tiny_models: TinyModels) -> None:
     free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 24)
     pair = tiny_models.ending("neox", bad_words_ids=[[free[1]]], suppress_tokens=[free[2]], **PENALTIES)
     played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, 24, dynatree=PAPER))
-    assert played.tokens(method) == free
+    assert_all_write(played, free)
 
 
 def test_penalties_would_change_the_text(tiny_models: TinyModels) -> None:
@@ -229,12 +226,11 @@ def test_penalties_would_change_the_text(tiny_models: TinyModels) -> None:
     assert out[0, ids.shape[1] :].tolist() != tiny_models.generate(pair, "float32", PROMPT, 24)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_summary_says_that_every_method_is_identical_to_ar(tiny_models: TinyModels, method: str) -> None:
-    figures = tiny_models.play(
-        tiny_models.pair("neox"), "float32", PROMPT, RunConfig(METHODS, 64, dynatree=PAPER)
-    ).figures(method)
-    assert (figures.identical_to_ar, figures.first_difference, figures.near_tie) == (True, None, None)
+def test_the_summary_says_that_every_method_is_identical_to_ar(tiny_models: TinyModels) -> None:
+    played = tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, RunConfig(METHODS, 64, dynatree=PAPER))
+    told = {method: played.figures(method) for method in METHODS}
+    compared = {method: (own.identical_to_ar, own.first_difference, own.near_tie) for method, own in told.items()}
+    assert compared == dict.fromkeys(METHODS, (True, None, None))
 
 
 @pytest.mark.parametrize("method", METHODS)
