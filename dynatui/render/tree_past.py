@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from decoder.analysis.metrics import drafted_nodes
 from decoder.events import Round
+from dynatui.number_format import nth
 from dynatui.render.ink import Ink, Row, Rows, best, fit, joined
 from dynatui.render.rounds import is_drafted
 from dynatui.render.tree_levels import LEAST_COLUMNS
@@ -58,7 +59,8 @@ def _headed(event: Round, drawing: Drawing, width: int) -> Rows:
     """The picture below a heading in place of the root, which is text already; empty where nodes were left out."""
     if drawing.left_out:
         return []
-    told = best(width - len(_RULE), *titles(event))
+    name = f"round {nth(event.round)}"
+    told = best(width - len(_RULE), *(words for words in titles(event) if words.startswith(name)), name)
     heading: Row = ((_RULE, "frame"), (told, "plain"), (f" {'─' * width}", "frame"))
     rows = drawing.rows if is_drafted(event, 0) else drawing.rows[1:]
     return [fit(heading, width), *(tuple((text, _INKS.get(ink, "dim")) for text, ink in row) for row in rows)]

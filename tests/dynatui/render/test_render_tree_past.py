@@ -185,6 +185,14 @@ def test_an_earlier_tree_is_whole_or_its_accepted_path_or_not_there(
     assert width >= SIDE_BY_SIDE or cut == sorted(cut), "the first ones are whole"
 
 
+def test_a_heading_tells_the_round_where_there_is_no_room_for_more() -> None:
+    without_guesses = structs.replace(
+        tree_round(1), tokens=[7], parents=[-1], logprobs=[0.0], pieces=[" a"], accepted=[], limited_by=None
+    )
+    rows = lines(past_trees([without_guesses, tree_round(0)], 13, 2))
+    assert rows[0].startswith("── round 2 ")
+
+
 def sections(rows: Sequence[str], width: int) -> list[tuple[int, list[str]]]:
     """Each earlier tree by the number of its round, as rows, its heading in place of the root."""
     starts = [found.start() for found in HEADING.finditer(rows[0])] if rows else []
