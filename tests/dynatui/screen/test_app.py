@@ -101,7 +101,7 @@ async def test_a_knob_in_force_is_turned_on_from_where_it_is() -> None:
     async with shown() as (app, source, pilot):
         await pilot.press("=")
         source.records += [
-            Knob(method="dynatree", round=6, name="d0", old=6.0, new=7.0, source="user"),
+            Knob(method="dynatree", round=6, name="d0", old=6.0, new=7.0, source="user", turn=1),
             tree_round(6, d0=6.5),
         ]
         app.tick()

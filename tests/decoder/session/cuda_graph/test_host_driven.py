@@ -81,7 +81,7 @@ def test_rounds_of_the_host_are_those_of_modules(tiny_models: TinyModels, rules:
     ):
         with pytest.MonkeyPatch.context() as patch:
             for model, forward in zip((engine.pair.target, engine.pair.draft_model), forwards, strict=True):
-                patch.setattr(model, "_forward", forward)
+                patch.setattr(model, "runs_by", forward)
             session, played = host_session(engine, prompt, 40, rules), list[Any]()
             session.prefill()
             while not played or not played[-1].finished:
