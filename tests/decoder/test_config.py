@@ -14,8 +14,6 @@ from decoder.errors import ConfigError, DecoderError
 from decoder.knobs import KNOB_GAP, MOST, KnobName, TunableParameters, bounds
 from decoder.methods import all_knobs
 
-pytestmark = pytest.mark.slow
-
 KNOBS = tuple(all_knobs())
 
 OUTSIDE: dict[str, dict[str, Any]] = {

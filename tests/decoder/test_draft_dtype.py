@@ -15,8 +15,6 @@ from tests import tiny
 from tests.decoder.makers import TinyModels
 from tests.decoder.session.cuda_graph.matching import match, recorded
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto", "alg1")
 

@@ -24,8 +24,6 @@ from dynatui.session import Models
 from tests.decoder.makers import Played, TinyModels
 from tests.eagle3_checkpoints import FAVOURITES, LAYOUTS, name
 
-pytestmark = pytest.mark.slow
-
 WHOLE = ("hf", "alg1", "delayed", "streaming")
 """Methods that need a whole draft."""
 

@@ -18,8 +18,6 @@ from decoder.events import Round
 from tests import tiny
 from tests.decoder.makers import TinyModels
 
-pytestmark = pytest.mark.slow
-
 
 def load(target: Path | None, draft: Path | None, dtype: str = "float32", device: str = "cpu") -> None:
     names = [str(path) if path else None for path in (target, draft)]

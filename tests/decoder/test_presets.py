@@ -16,8 +16,6 @@ from decoder.engine import Engine
 from decoder.events import LENGTH, Round
 from decoder.tree import depths
 
-pytestmark = pytest.mark.slow
-
 TUNED = PRESETS["tuned"]
 FEWER, MORE = {"tau_h": 0.45, "tau_l": 0.05}, {"tau_h": 0.99, "tau_l": 0.9}
 PROMPTS = Path(__file__).parents[2] / "dynatui" / "prompts"

@@ -7,8 +7,6 @@ from tests.decoder.makers import TinyModels
 from tests.reference import greedy, simulate
 from tests.tiny import FAMILIES
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 CONFIGS = {
     "ar": None,

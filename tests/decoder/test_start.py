@@ -8,8 +8,6 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 ROUND = """
 from decoder import RunConfig, decode, load_pair
 from decoder.events import Round

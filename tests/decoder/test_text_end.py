@@ -156,7 +156,6 @@ def test_the_identities_hold_in_recordings_of_every_schema(trace: Path) -> None:
     assert_consistent(read(trace))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("family", ["neox", "llama"])
 def test_the_identities_hold_in_runs_of_every_length(
@@ -172,7 +171,6 @@ def test_the_identities_hold_in_runs_of_every_length(
         assert read(path)[1:] == events[1:]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 2, 7, 32, 48])
 def test_the_identities_hold_where_the_text_itself_is_the_draft(tiny_models: TinyModels, length: int) -> None:
     engine = load_pair(str(tiny_models.pair("neox").target), None, device="cpu", dtype="float32")
@@ -181,7 +179,6 @@ def test_the_identities_hold_where_the_text_itself_is_the_draft(tiny_models: Tin
         assert_consistent(list(decode(engine, PROMPT, config)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", [3, 9, 16])
 def test_the_identities_hold_where_end_of_text_comes_first(tiny_models: TinyModels, place: int) -> None:
     pair = tiny_models.pair("neox")

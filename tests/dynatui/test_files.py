@@ -13,8 +13,6 @@ import pytest
 from dynatui import files
 from dynatui.files import opened, to_append
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Path:

@@ -1,15 +1,11 @@
 """What a newcomer sees first, without options: a text of few passes. Passes do not depend on how busy a machine is."""
 
-import pytest
-
 from decoder.config import RunConfig
 from decoder.events import Summary
 from decoder.loading import load_pair
 from decoder.race import decode
 from dynatui.prompts.load import embedded
 from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE
-
-pytestmark = pytest.mark.slow
 
 
 def test_the_first_prompt_takes_few_passes_at_the_seed_that_was_chosen_for_it() -> None:

@@ -23,8 +23,6 @@ from decoder.errors import ConfigError
 from decoder.sampling.settings import Sampling
 from dynatui.cli import main as cli
 
-pytestmark = pytest.mark.slow
-
 NAMES = [step.name for step in STEPS]
 BY_NAME = {step.name: step for step in STEPS}
 OF_TESTS = [step for step in STEPS if "pytest" in step.command]

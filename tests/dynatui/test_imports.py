@@ -11,8 +11,6 @@ import dynatui
 from dynatui.record.recording import Recorder
 from tests.dynatui.fake_engine import story
 
-pytestmark = pytest.mark.slow
-
 ENGINE_ONLY = {"torch", "transformers", "datasets", "jaxtyping"}
 SCREEN_ONLY = {"dynatui", "textual", "rich", "typer"}
 LIGHT_MODULES = ("config", "errors", "events", "methods", "analysis.metrics", "session.steering")

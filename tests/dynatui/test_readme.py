@@ -16,8 +16,6 @@ from decoder.config import PRESETS
 from dynatui.cli import main as cli
 from man.make import table_of_keys
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}

@@ -22,8 +22,6 @@ from benchmarks.steps import FOLDER, RUNNING, Step, run_all
 from decoder.errors import ConfigError
 from tests.dynatui.killed_runs import KilledRuns, marked, program
 
-pytestmark = pytest.mark.slow
-
 GOOD = Step("good", "prints", ("-c", "print('well')"), 30)
 BAD = Step("bad", "fails", ("-c", "import sys; print('no'); sys.exit(3)"), 30)
 LONELY = """

@@ -21,8 +21,6 @@ from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
 from tests.decoder.analysis.one_round import replayed
 
-pytestmark = pytest.mark.slow
-
 DEMO = Path(__file__).parents[2] / "traces" / "demo.jsonl"
 VOCABULARY = 24
 Tree = TypeVar("Tree", bound=AdaptiveTree)

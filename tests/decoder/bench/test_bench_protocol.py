@@ -18,8 +18,6 @@ from decoder.bench.samples import Samples
 from decoder.errors import DeviceError, PairError
 from decoder.methods import WHOLE
 
-pytestmark = pytest.mark.slow
-
 ENGINE: Any = SimpleNamespace(pair=SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), device="cpu"))
 PROMPTS = [[1], [2], [3]]
 

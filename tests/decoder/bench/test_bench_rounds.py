@@ -32,8 +32,6 @@ from decoder.session.host import HostSession
 from tests import tiny
 from tests.decoder.makers import TinyModels, host_session, with_pair
 
-pytestmark = pytest.mark.slow
-
 CONFIG = RunConfig(max_new_tokens=6)
 SIZES = (Size(1, 2), Size(2, 4), Size(4, 8), Size(8, 64))
 CONTEXTS = (16, 60, 40)

@@ -18,8 +18,6 @@ from decoder.forward.static.static_forward import static_forward
 from tests import tiny
 from tests.decoder.makers import TinyModels
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def tiny_shapes(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:

@@ -32,8 +32,6 @@ from decoder.tree import TokenTree
 from tests import tiny
 from tests.decoder.makers import TinyModels
 
-pytestmark = pytest.mark.slow
-
 CONFIG = RunConfig(max_new_tokens=12)
 
 

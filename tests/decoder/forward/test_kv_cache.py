@@ -11,8 +11,6 @@ from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import TinyModels
 from tests.tiny import FAMILIES
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 BUSHY = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=30)

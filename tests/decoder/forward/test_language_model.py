@@ -14,8 +14,6 @@ from decoder.forward.families.architecture import NO_LIMIT, longest_text
 from tests import tiny
 from tests.decoder.makers import METHODS, TinyModels
 
-pytestmark = pytest.mark.slow
-
 ORIGINAL = 24
 FACTORS = {"short_factor": [1.0, 1.5, 2.0, 3.0], "long_factor": [1.0, 8.0, 20.0, 40.0]}
 LONGROPE: dict[str, Any] = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": ORIGINAL}

@@ -19,8 +19,6 @@ from tests.decoder.family_models import laid_out_anew
 from tests.decoder.makers import TinyModels
 from tests.decoder.session.cuda_graph.stand_in_device import META
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows where the draft is sure"
 FAMILIES = ("neox", "llama", "qwen3", "gpt2")
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")

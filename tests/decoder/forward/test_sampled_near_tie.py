@@ -9,8 +9,6 @@ from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Schedule
 from tests.decoder.makers import TinyModels
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows where the draft is sure"
 
 

@@ -32,14 +32,12 @@ SEEN_SOON = {
 ALL = [pytest.param(case, id=f"{group.title}: {case.name}") for group in GROUPS for case in group.cases]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SHORT)
 def test_first_tokens_are_distributed_as_the_target_s(name: str) -> None:
     setting = SETTINGS[name]
     assert compare(texts(setting, range(SHORT[name])), setting.law).fits
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SEEN_SOON)
 def test_a_mistake_is_found_out(name: str) -> None:
     (mistake,) = (each for each in MISTAKES if each.name == name)

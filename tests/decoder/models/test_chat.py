@@ -11,8 +11,6 @@ from decoder.events import Run
 from tests import tiny
 from tests.decoder.makers import METHODS, TinyModels
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 CHAT = RunConfig(METHODS, 12, chat=True)
 

@@ -33,8 +33,6 @@ from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import REMEDY, check_architecture, check_config, common_tokenizer, probe
 from tests import tiny
 
-pytestmark = pytest.mark.slow
-
 REFUSED: dict[str, Callable[[], Any]] = {
     "an encoder-decoder": T5Config,
     "layers of type linear_attention": lambda: SimpleNamespace(layer_types=["full_attention", "linear_attention"]),

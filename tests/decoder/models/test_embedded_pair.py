@@ -15,8 +15,6 @@ from decoder.events import Figures, Summary
 from decoder.models.checkpoints import EMBEDDED, EMBEDDED_DRAFT, EMBEDDED_TARGET
 from decoder.training.measure import measure
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The old man put down his lantern and looked at the boy for a long time without speaking. At last he said,"
 
 

@@ -26,8 +26,6 @@ from decoder.models.known_checkpoint import known_architecture, known_ends, know
 from tests.decoder.family_models import LLAMA3, MODELS, SCALED, laid_out_anew, made
 from tests.decoder.makers import TinyModels
 
-pytestmark = pytest.mark.slow
-
 CPU = torch.device("cpu")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 

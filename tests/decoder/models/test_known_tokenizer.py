@@ -15,8 +15,6 @@ from decoder.models.tokenizer import PlainTokenizer, known_tokenizer
 from tests import tiny
 from tests.decoder.makers import TinyModels
 
-pytestmark = pytest.mark.slow
-
 TEXTS = (
     "",
     " ",

@@ -9,8 +9,6 @@ from decoder import load_pair
 from decoder.models import load_progress as reading
 from tests.decoder.makers import TinyModels
 
-pytestmark = pytest.mark.slow
-
 HUB_ID = "owner/model"
 
 

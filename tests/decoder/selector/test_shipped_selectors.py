@@ -9,7 +9,6 @@ from decoder.events import Round
 from decoder.selector.chooser import SHIPPED, load
 from decoder.selector.stored import about, fingerprint
 
-pytestmark = pytest.mark.slow
 MOST_BYTES = 1_500_000
 
 

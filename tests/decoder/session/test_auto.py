@@ -22,8 +22,6 @@ from tests.decoder.makers import Played, TinyModels, with_pair
 from tests.decoder.session.made_costs import DEAR, FREE, WIDE, priced, some_costs, some_rules
 from tests.tiny import FAMILIES
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 
 

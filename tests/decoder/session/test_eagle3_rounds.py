@@ -23,8 +23,6 @@ from tests.eagle3_reference import Eagle3Oracle
 from tests.reference import greedy, simulate
 from tests.tiny import FAMILIES
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "A small model guesses; "
 METHODS = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto")
 TEXT = 24

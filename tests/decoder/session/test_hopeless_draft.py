@@ -25,8 +25,6 @@ from decoder.methods import METHODS
 from decoder.session import host as engine
 from tests.decoder.makers import with_pair
 
-pytestmark = pytest.mark.slow
-
 Prices = Mapping[int, float]
 """Seconds by rows."""
 TARGET = {1: 1.0, 2: 1.1, 4: 1.27, 8: 1.5, 16: 1.95, 32: 3.1}

@@ -19,8 +19,6 @@ from tests.decoder.makers import Played, TinyModels, methods_of
 from tests.decoder.session.made_costs import FREE, priced, some_costs, some_rules
 from tests.tiny import FAMILIES, SENTENCES
 
-pytestmark = pytest.mark.slow
-
 PROMPT = SENTENCES[2] + " " + SENTENCES[2]
 WITHOUT_MODEL = tuple(name for name, method in METHODS.items() if not method.needs_model)
 EXACT = tuple(name for name in WITHOUT_MODEL if METHODS[name].same_until is None)

@@ -18,8 +18,6 @@ from tests.decoder.session.made_costs import FREE, priced, some_costs
 from tests.eagle3_checkpoints import name
 from tests.tiny import SENTENCES
 
-pytestmark = pytest.mark.slow
-
 PROMPT = SENTENCES[2] + " " + SENTENCES[2]
 ALONE = tuple(method for method, found in METHODS.items() if not found.needs_model)
 LIMIT = 72

@@ -30,8 +30,6 @@ from tests.decoder.session.round_comparison import assert_same_rounds
 from tests.reference import simulate
 from tests.tiny import CONTEXT
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 TREES = ("dynatree", "linear", "fixed", "alg1")
 LIVELY = DynaTree(window=2, eta_d=2, eta_h=0.3, target_acceptance=0.4, rho_stop=0.02, tau=0.02, rho_deep=0.1)

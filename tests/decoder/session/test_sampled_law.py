@@ -16,8 +16,6 @@ from tests.decoder.laws.cases import deterministic
 from tests.decoder.laws.joint_law import compare
 from tests.decoder.laws.toy import Setting, sampled, texts
 
-pytestmark = pytest.mark.slow
-
 TEXTS = 1500
 SETTINGS = {
     "a tree": deterministic("dynatree", "coupled", Sampling(0.7), "neox"),

@@ -19,8 +19,6 @@ from tests.reference import greedy, simulate
 from tests.sampled_reference import SampledOracle
 from tests.tiny import FAMILIES
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "A small model guesses; "
 COUPLED = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto", "alg1", "streaming")
 TEXT = 40

@@ -21,8 +21,6 @@ from tests.decoder.property_settings import examples
 from tests.decoder.session.round_comparison import assert_same_rounds
 from tests.reference import simulate
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 TREES = ("dynatree", "alg1", "linear", "fixed")
 SMALL = RunConfig(TREES, 24, dynatree=DynaTree(n_max=4), fixed=Fixed(n_max=4))

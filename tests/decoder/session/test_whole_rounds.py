@@ -16,8 +16,6 @@ from tests.decoder.session.round_comparison import Score, assert_same_rounds
 from tests.reference import AMBIGUOUS, simulate
 from tests.tiny import FAMILIES
 
-pytestmark = pytest.mark.slow
-
 PROMPTS = ("The tree grows", "T", "A small model guesses; ")
 
 

@@ -17,8 +17,6 @@ from decoder.tables.text import WIDTH
 from tests.decoder.makers import TinyModels
 from tests.decoder.tensor_parallel.led_engine import Led, led
 
-pytestmark = pytest.mark.slow
-
 TEXTS = OnTexts(
     prompts=("The tree grows",),
     config=RunConfig(max_new_tokens=12),

@@ -9,8 +9,6 @@ import torch
 
 from decoder.training import corpus, loop, recipe
 
-pytestmark = pytest.mark.slow
-
 STAGE = replace(recipe.DRAFT_STAGE, windows=((0.5, 8), (1.0, 16)), batch_tokens=64, minutes=1.0)
 SHAPE = recipe.Shape(hidden=16, layers=1, heads=2, tied=True)
 

@@ -38,7 +38,6 @@ def done(tiny_models: TinyModels) -> tuple[Tuned, list[Progress]]:
     return run(on(tiny_models))
 
 
-@pytest.mark.slow
 def test_a_search_comes_before_a_check_of_everyone_on_other_texts(done: tuple[Tuned, list[Progress]]) -> None:
     found, seen = done
     assert [progress.checking for progress in seen] == sorted(progress.checking for progress in seen)
@@ -49,7 +48,6 @@ def test_a_search_comes_before_a_check_of_everyone_on_other_texts(done: tuple[Tu
     assert not found.checked.wrong
 
 
-@pytest.mark.slow
 def test_what_was_found_is_a_run_that_can_be_written_down(done: tuple[Tuned, list[Progress]]) -> None:
     found, _ = done
     assert found.run.of(DynaTree) == (found.found or TREE.shipped)
@@ -58,21 +56,18 @@ def test_what_was_found_is_a_run_that_can_be_written_down(done: tuple[Tuned, lis
     assert found.finished_at.endswith("Z")
 
 
-@pytest.mark.slow
 def test_a_search_that_is_stopped_is_still_checked(tiny_models: TinyModels) -> None:
     found, seen = run(on(tiny_models, minutes=0.2), stopped_after=2)
     assert sum(progress.state.current is not None and not progress.checking for progress in seen) == 2
     assert found.checked.texts >= FEWEST
 
 
-@pytest.mark.slow
 def test_sampled_texts_are_tuned_too_and_are_those_of_plain_decoding(tiny_models: TinyModels) -> None:
     found, _ = run(on(tiny_models, config=RunConfig(max_new_tokens=6, temperature=0.8)))
     assert not found.state.wrong
     assert not found.checked.wrong
 
 
-@pytest.mark.slow
 def test_a_text_of_another_method_is_found_out(tiny_models: TinyModels) -> None:
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     turns = Turns(engine, SHORT, [[5, 6, 7, 8]])
@@ -83,7 +78,6 @@ def test_a_text_of_another_method_is_found_out(tiny_models: TinyModels) -> None:
     turns.close()
 
 
-@pytest.mark.slow
 def test_turns_are_taken_of_settings_that_come_one_after_the_other(tiny_models: TinyModels) -> None:
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     turns = Turns(engine, SHORT, [[5, 6, 7, 8], [9, 10, 11]])
@@ -96,7 +90,6 @@ def test_turns_are_taken_of_settings_that_come_one_after_the_other(tiny_models: 
     turns.close()
 
 
-@pytest.mark.slow
 def test_a_tree_that_the_device_has_no_room_for_tells_nothing_and_others_go_on(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +110,6 @@ def test_a_tree_that_the_device_has_no_room_for_tells_nothing_and_others_go_on(
     turns.close()
 
 
-@pytest.mark.slow
 def test_chat_prompts_are_searched_on_whole(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = list[object]()
 
@@ -147,7 +139,6 @@ def test_no_time_is_refused_before_anything_is_loaded() -> None:
         run(OnPrompts((), SHORT, 0))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prompts", "said"),
     [

@@ -17,8 +17,6 @@ from dynatui.attach.exposition import NotMetricsError, PageError
 from dynatui.attach.failures import TOKEN
 from tests.dynatui.attach.page_server import PageServer, by_path, dripping, page, raw, serving, text
 
-pytestmark = pytest.mark.slow
-
 SECRET = "sk-very-secret-token"  # noqa: S105 - nobody's
 SOON_S = 0.4
 

@@ -22,7 +22,7 @@ from dynatui.sources.server import RecordedServer
 from tests.dynatui.attach.page_server import PageServer, by_path, page, raw, serving, text
 from tests.dynatui.attach.scripted_session import reading, session, wasting
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")]
 
 ROOT = Path(__file__).parents[3]
 TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - the name of a variable

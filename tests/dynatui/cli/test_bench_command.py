@@ -10,8 +10,6 @@ from dynatui.cli.main import command, main
 from man.make import PAGE
 from tests import tiny
 
-pytestmark = pytest.mark.slow
-
 COMPILED_SHAPES = ("--compile", "--shapes", "pythia-2.8b:pythia-70m")
 
 

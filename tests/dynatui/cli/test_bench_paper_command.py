@@ -104,7 +104,6 @@ def test_another_s_log_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixt
     assert letter.read_text(encoding="utf-8") == "Dear reader"
 
 
-@pytest.mark.slow
 def test_a_measurement_is_written_and_printed_and_goes_on_where_it_was(
     models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,7 +122,6 @@ def test_a_measurement_is_written_and_printed_and_goes_on_where_it_was(
     assert (out / "log.jsonl").read_bytes() == measured
 
 
-@pytest.mark.slow
 def test_options_are_what_is_asked_for(models: list[str], tmp_path: Path) -> None:
     given = ["--eos", "--seed", "7", "--warm-up", "3", "--repeats", "2", "--prompt-tokens", "4", "--data-sets", "books"]
     assert run(*MAIN, *given, "--data", "x", *models, "--output", str(tmp_path)) == 0
@@ -135,7 +133,6 @@ def test_options_are_what_is_asked_for(models: list[str], tmp_path: Path) -> Non
     assert (experiment["data_set"], experiment["lengths"]) == ("books", [6])
 
 
-@pytest.mark.slow
 def test_an_interruption_reports_what_is_complete(
     models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +150,6 @@ def test_an_interruption_reports_what_is_complete(
     assert (report.complete, len(report.blocks)) == (False, 1)
 
 
-@pytest.mark.slow
 def test_an_interruption_before_the_first_block_reports_nothing(
     models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +161,6 @@ def test_an_interruption_before_the_first_block_reports_nothing(
     assert not (tmp_path / "report.json").exists()
 
 
-@pytest.mark.slow
 def test_more_tokens_than_fit_are_refused(
     models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -98,7 +98,6 @@ def test_a_file_of_something_else_is_not_touched(tmp_path: Path, capsys: pytest.
     assert letter.read_text(encoding="utf-8") == "Dear reader"
 
 
-@pytest.mark.slow
 def test_tables_are_printed_and_the_report_and_the_log_are_kept(
     models: list[str], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,7 +115,6 @@ def test_tables_are_printed_and_the_report_and_the_log_are_kept(
     assert (tmp_path / "log").read_bytes() == measured
 
 
-@pytest.mark.slow
 def test_prompts_of_one_s_own_need_no_data(models: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     own = ["--prompt", "The tree grows", "--verifiers", "nss", "--decoded", "0"]
     assert main(["bench", "sampling", *BRIEF, *models, *own]) == 0

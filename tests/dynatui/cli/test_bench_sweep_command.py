@@ -59,7 +59,6 @@ def test_a_request_that_cannot_be_met_is_one_line(
     assert captured.err.count("\n") == 1
 
 
-@pytest.mark.slow
 def test_a_server_that_cannot_be_reached_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("psycopg")
     assert main(["bench", "sweep", "fixed", "--storage", "postgresql://ada:secret@127.0.0.1:1/x"]) == 2
@@ -69,7 +68,6 @@ def test_a_server_that_cannot_be_reached_is_one_line(capsys: pytest.CaptureFixtu
     assert "secret" not in said
 
 
-@pytest.mark.slow
 def test_a_grid_is_measured_kept_and_shown_again(
     models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,7 +95,6 @@ def test_a_grid_is_measured_kept_and_shown_again(
     assert "let --study name one" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_study_that_was_asked_otherwise_is_refused(
     models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,7 +104,6 @@ def test_a_study_that_was_asked_otherwise_is_refused(
     assert "dynatui: the study 'mine' was begun with other seed; ask for the same" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_prompt_that_does_not_fit_ends_it_with_one_more_line(
     models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,7 +133,6 @@ class Started:
             assert line
 
 
-@pytest.mark.slow
 def test_an_interrupted_sweep_shows_what_it_has(models: list[str], tmp_path: Path) -> None:
     started = Started(models, tmp_path)
     started.wait_for("1 of ")
@@ -148,7 +143,6 @@ def test_an_interrupted_sweep_shows_what_it_has(models: list[str], tmp_path: Pat
     assert "being measured" in out
 
 
-@pytest.mark.slow
 def test_a_database_that_is_removed_ends_it_with_one_line(models: list[str], tmp_path: Path) -> None:
     started = Started(models, tmp_path)
     started.wait_for("0 of ")

@@ -14,8 +14,6 @@ from dynatui.cli.main import main
 from dynatui.record.reader import read
 from tests.tiny import TinyPair, kindred_pair
 
-pytestmark = pytest.mark.slow
-
 PROGRAM = str(Path(sys.executable).with_name("dynatui"))
 SIX_METHODS = "dynatree,ar,linear,fixed,alg1,hf"
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 PROGRAM = Path(sys.executable).with_name("dynatui")
 
 

@@ -23,8 +23,6 @@ from dynatui.gpu import Gpu
 from dynatui.session import Models
 from tests import eagle3_checkpoints
 
-pytestmark = pytest.mark.slow
-
 PROGRAM = [sys.executable, "-m", "dynatui", "doctor"]
 
 

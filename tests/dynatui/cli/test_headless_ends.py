@@ -11,7 +11,7 @@ import pytest
 
 from dynatui.record.reader import read
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")]
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 SOON_S = 3.0

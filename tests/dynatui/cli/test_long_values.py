@@ -10,8 +10,6 @@ from decoder.errors import LONGEST_QUOTE, quoted, shortened, with_short_quotes
 from dynatui.cli import main as cli
 from tests.dynatui.fake_engine import FakeEngine
 
-pytestmark = pytest.mark.slow
-
 SHORT = 500
 WORD, DIGITS, NULL = "x" * 5000, "7" * 5000, "a\0b"
 MANY = "9" * 400

@@ -12,8 +12,6 @@ from dynatui.cli.main import main
 from dynatui.session import Models
 from tests.dynatui.cli.fake_screen import FakeScreen
 
-pytestmark = pytest.mark.slow
-
 ALONE = "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past"
 NEEDY = (
     "alg1 cannot do without a draft model, which neither lookup nor an EAGLE-3 head is; leave that out of --methods, "

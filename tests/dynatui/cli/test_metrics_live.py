@@ -16,8 +16,6 @@ from dynatui.session import Session
 from dynatui.sources.engine import Decode, Report, load_engine
 from tests.dynatui.prometheus.scraping import answer, by_method
 
-pytestmark = pytest.mark.slow
-
 METHODS = ("dynatree", "auto", "ar", "linear", "alg1", "hf")
 LATENCIES = ("time_to_first_token", "inter_token_latency")
 

@@ -10,7 +10,7 @@ import pytest
 from decoder.events import encode
 from tests.dynatui.fake_engine import story
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and a shell")]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and a shell")]
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """

@@ -9,8 +9,6 @@ from dynatui.cli.main import main
 from dynatui.cli.time_left import left_s, shown, words
 from tests import tiny
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:

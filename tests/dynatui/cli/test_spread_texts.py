@@ -25,7 +25,6 @@ from tests.dynatui.rank_processes import seconds_until_gone, wait_for_ranks
 from tests.tiny import TinyPair, spread_pair
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc"),
 ]
 

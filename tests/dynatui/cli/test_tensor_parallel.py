@@ -23,7 +23,6 @@ from tests.dynatui.pty_terminal import ENTER, LEAVE, ROOT, Start, assert_left_cl
 from tests.dynatui.rank_processes import GONE_WITHIN_S, seconds_until_gone, wait_for_ranks
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc"),
 ]
 

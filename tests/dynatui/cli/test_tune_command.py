@@ -194,7 +194,6 @@ def test_another_signal_quits_at_once(tuner: Tuner) -> None:
     assert tuner.stopped == []
 
 
-@pytest.mark.slow
 def test_a_tiny_pair_is_tuned_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pair = tiny.kindred_pair("neox", tmp_path / "pair")
     models = ["--target", str(pair.target), "--draft", str(pair.draft), "--dtype", "float32", "--device", "cpu"]

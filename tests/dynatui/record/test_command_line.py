@@ -20,8 +20,6 @@ from dynatui.prompts import load
 from dynatui.record.command_line import LONGEST_ARGUMENT, command_line, quoted
 from dynatui.session import Models, Session
 
-pytestmark = pytest.mark.slow
-
 OWN = load.embedded()
 PAIR = Models("big", "small")
 _CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")

@@ -38,8 +38,6 @@ from dynatui.state.run_state import RunState, apply
 from dynatui.state.session_log import SessionLog
 from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, runs_of, story, tree_round
 
-pytestmark = pytest.mark.slow
-
 Json = dict[str, Any]
 
 

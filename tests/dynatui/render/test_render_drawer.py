@@ -21,8 +21,6 @@ from dynatui.state.run_state import RunState
 from tests.dynatui.render.extreme_scenes import extreme_scenes
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 
-pytestmark = pytest.mark.slow
-
 FULL = {
     "d0": 5.0,
     "d_max": 8,

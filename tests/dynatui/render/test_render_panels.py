@@ -44,8 +44,6 @@ from dynatui.state.timeline import Place
 from tests.dynatui.render.extreme_scenes import extreme_scenes
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, text_of, tree_round
 
-pytestmark = pytest.mark.slow
-
 
 def test_cards_show_the_figures_and_what_they_mean() -> None:
     page = "\n".join(lines(cards(running(), 120, 3)))

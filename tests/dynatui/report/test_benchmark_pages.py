@@ -150,7 +150,6 @@ def hostile_paper() -> PaperReport:
     return structs.replace(report, begun=begun)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_of_a_hostile_benchmark_runs_and_pages_fit_their_window(
     browser: Browser, tmp_path: Path, width: int

@@ -12,8 +12,6 @@ from tests.dynatui.report.chromium import Browser, Tab
 from tests.dynatui.report.hostile_markup import ELEMENTS, hostile
 from tests.dynatui.scripted_runs import plain_round, run, story, tree_round
 
-pytestmark = pytest.mark.slow
-
 Made = Callable[[Iterable[Event]], str]
 ROUNDS = 52
 """Of the first method of the demo's first prompt."""

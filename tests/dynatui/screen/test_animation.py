@@ -17,8 +17,6 @@ from screenshots import animate
 from screenshots.animate import FILE, FIRST, FRAME_S, ROUNDS, Frame, Piece, Span, drawing, film
 from screenshots.make import SPEED
 
-pytestmark = pytest.mark.slow
-
 SVG = "{http://www.w3.org/2000/svg}"
 LARGEST_FILE = 1_000_000
 TEXT_ENDS = (15, 75)

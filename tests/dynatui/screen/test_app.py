@@ -17,8 +17,6 @@ from dynatui.state.run_state import Failure, Loading, Prompt
 from tests.dynatui.screen.shown_app import FULL, MIDWAY, SMALL, TABBED, screen_text, shown, visible
 from tests.dynatui.scripted_runs import ScriptedSource, run, story, tree_round
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize(
     ("key", "turn"),

@@ -22,8 +22,6 @@ from dynatui.state.run_state import Prompt, Record
 from tests.dynatui.screen.shown_app import FULL, MIDWAY, TABBED, screen_text, shown, visible
 from tests.dynatui.scripted_runs import plain_round, run, runs_of, story, text_of, tree_round
 
-pytestmark = pytest.mark.slow
-
 
 async def test_a_cursor_in_the_text_says_why_a_token_is_there() -> None:
     async with shown() as (app, _, pilot):

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import pytest
 from textual.pilot import Pilot
 
 from dynatui.screen.app import DynaApp
@@ -13,8 +12,6 @@ from dynatui.state.run_state import Prompt
 from dynatui.terminal.output import Output
 from tests.dynatui.screen.shown_app import FULL, screen_text
 from tests.dynatui.scripted_runs import ScriptedSource, story, tree_round
-
-pytestmark = pytest.mark.slow
 
 FPS = 10
 BEATS = 12

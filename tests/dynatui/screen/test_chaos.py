@@ -21,7 +21,7 @@ from tests.dynatui.screen.random_input import LARGEST, PAGES, commands_that_stay
 from tests.dynatui.scripted_runs import story
 from tests.dynatui.terminal_grammar import forbidden_output
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 ESCAPE = "\x1b[27u"
 NO_LEAVING = """

@@ -8,8 +8,6 @@ from dynatui.screen.app import DynaApp
 from dynatui.session import View
 from tests.dynatui.screen.shown_app import FULL, SMALL, TABBED, screen_text, shown
 
-pytestmark = pytest.mark.slow
-
 ROOMY = (180, 56)
 
 

@@ -23,8 +23,6 @@ from dynatui.sources.source import REST_S
 from dynatui.state.run_state import RunState
 from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, runs_of, state_of, story, tree_round
 
-pytestmark = pytest.mark.slow
-
 TRACE = read(Path(__file__).parents[2] / "traces" / "lighthouse.jsonl")
 SIZES = [(80, 24), (120, 40), (200, 60), (40, 10)]
 Compare = Callable[..., bool]

@@ -8,7 +8,6 @@ from tests.dynatui.screen.shown_app import FULL, TABBED, screen_text, shown
 from tests.dynatui.scripted_runs import run
 from tests.dynatui.turned_runs import rounds, turned
 
-pytestmark = pytest.mark.slow
 WITHIN = 12
 """Rounds."""
 OFF = turned("history", 0, 1, 0)

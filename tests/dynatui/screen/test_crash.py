@@ -17,7 +17,7 @@ from tests.dynatui.endless_engine import script
 from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals
 from tests.dynatui.scripted_runs import story
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 RECORDED = 'record = Path("run.jsonl")'
 SOON_S = 12.0

@@ -12,8 +12,6 @@ from dynatui.screen.app import DynaApp
 from tests.dynatui.screen.shown_app import shown
 from tests.dynatui.scripted_runs import ScriptedSource
 
-pytestmark = pytest.mark.slow
-
 IN_FORCE: dict[KnobName, float] = {"tau_h": 0.8, "tau_l": 0.4, "d0": 6.0}
 """In the middle of the story."""
 

@@ -16,8 +16,6 @@ from dynatui.session import View
 from tests.dynatui.screen.shown_app import shown
 from tests.dynatui.scripted_runs import HOSTILE, run
 
-pytestmark = pytest.mark.slow
-
 
 async def found(pilot: Pilot[None], app: DynaApp, words: str) -> list[str]:
     """The lines of the palette for some words."""

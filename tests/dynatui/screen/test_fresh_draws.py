@@ -22,8 +22,6 @@ from tests.dynatui.screen.random_input import commands_that_stay, random_bursts
 from tests.dynatui.screen.shown_app import MIDWAY
 from tests.dynatui.scripted_runs import ScriptedSource
 
-pytestmark = pytest.mark.slow
-
 STEPS = int(os.environ.get("DYNATUI_DRAWS", "100"))
 TRACES = Path(__file__).parents[2] / "traces"
 LAYING_OUT = ("i", "d", "e", "t", "/", "?", "B", "\x10", "P", *"123456789", *(5 * ("\x1b[27u",)))

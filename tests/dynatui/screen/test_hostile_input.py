@@ -10,7 +10,7 @@ from tests.dynatui.endless_engine import script
 from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
 from tests.dynatui.scripted_runs import story
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 HELP = "arrow keys, j k g G scroll"
 UNKNOWN = b"\x11\x1b[113;5u"

@@ -13,7 +13,7 @@ from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, termi
 from tests.dynatui.scripted_runs import story
 from tests.dynatui.terminal_grammar import forbidden_output
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 TOUR = (
     *"123456789",

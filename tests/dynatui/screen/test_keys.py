@@ -21,8 +21,6 @@ from dynatui.state.run_state import Prompt
 from tests.dynatui.screen.shown_app import TABBED, screen_text, shown
 from tests.dynatui.scripted_runs import run, story, tree_round
 
-pytestmark = pytest.mark.slow
-
 TEXTS = [" the moon", " was full", " and", " the Moon", " slept", " end"]
 
 

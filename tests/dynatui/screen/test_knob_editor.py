@@ -30,8 +30,6 @@ from dynatui.session import Session
 from dynatui.state.run_state import RunState
 from tests.dynatui.scripted_runs import run, sampled_run, state_of, tree_round, turned_temperature
 
-pytestmark = pytest.mark.slow
-
 PAPER = RunConfig(dynatree=PRESETS["paper"])
 
 

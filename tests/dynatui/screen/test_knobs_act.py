@@ -18,7 +18,7 @@ from decoder.events import Knob, Round
 from dynatui.record.reader import read
 from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 WITHIN = 10
 """Rounds after which a turn has acted."""

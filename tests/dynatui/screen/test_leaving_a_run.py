@@ -13,8 +13,6 @@ from dynatui.state.run_state import Failure, Loading, Prompt, Record
 from tests.dynatui.screen.shown_app import FULL, MIDWAY, SMALL, screen_text, shown
 from tests.dynatui.scripted_runs import ScriptedSource, run, story
 
-pytestmark = pytest.mark.slow
-
 STEPS = {"n": 1, "N": -1, "R": 0}
 
 

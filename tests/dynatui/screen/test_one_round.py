@@ -20,8 +20,6 @@ from dynatui.sources.source import Source
 from tests.dynatui.screen.gated_engine import LONGEST, PATIENCE_S, ROUNDS, Clock, Gated, until
 from tests.dynatui.scripted_runs import story
 
-pytestmark = pytest.mark.slow
-
 PER_ROUND = 3
 BEAT_S = 0.1
 AXIS = 5

@@ -8,7 +8,7 @@ import pytest
 
 from tests.dynatui.pty_terminal import ENTER, Start, Terminal, assert_left_clean, terminals
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 PROGRAM = """
 import sys

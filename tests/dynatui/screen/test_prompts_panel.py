@@ -15,8 +15,6 @@ from dynatui.state.run_state import Prompt
 from tests.dynatui.screen.shown_app import FULL, MIDWAY, TABBED, screen_text, shown
 from tests.dynatui.scripted_runs import HOSTILE, ScriptedSource, run, story, tree_round
 
-pytestmark = pytest.mark.slow
-
 PROMPTS = ("Once upon", "A ship sailed", f"The moon{HOSTILE} rose", "Rain fell", "The ship sank")
 
 

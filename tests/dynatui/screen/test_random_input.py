@@ -14,7 +14,7 @@ import pytest
 from tests.dynatui.endless_engine import script
 from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 STRINGS = int(os.environ.get("DYNATUI_RANDOM_STRINGS", "160"))
 LONGEST = 12

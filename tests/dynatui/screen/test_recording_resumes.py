@@ -11,8 +11,6 @@ from dynatui.sources.playback import TraceSource
 from tests.dynatui.screen.shown_app import FULL
 from tests.dynatui.scripted_runs import rounds_shown, runs_of, story
 
-pytestmark = pytest.mark.slow
-
 RESUME = ("space", "P")
 
 

@@ -2,15 +2,11 @@
 
 from pathlib import Path
 
-import pytest
-
 from decoder.events import Event, Summary, encode
 from dynatui.record.reader import Runs
 from screenshots.make import standing_at
 from tests.dynatui.screen.shown_app import screen_text
 from tests.dynatui.scripted_runs import delayed_run, drawn_round
-
-pytestmark = pytest.mark.slow
 
 
 async def test_a_replay_has_the_light_the_chances_and_the_depths_and_follows_a_look_back(tmp_path: Path) -> None:

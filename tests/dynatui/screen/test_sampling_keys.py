@@ -12,8 +12,6 @@ from dynatui.state.run_state import Loading, Prompt, Record
 from tests.dynatui.screen.shown_app import screen_text, shown
 from tests.dynatui.scripted_runs import ScriptedSource, plain_round, sampled_round, sampled_run, turned_temperature
 
-pytestmark = pytest.mark.slow
-
 ALL = ("dynatree", "ar", "linear", "hf")
 
 

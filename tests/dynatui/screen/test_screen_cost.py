@@ -17,7 +17,7 @@ from benchmarks.screen import FRAME, SCREENS, Terminal, cost, steady_recording
 from dynatui.record.reader import read
 from tests.dynatui.attach.page_server import Answer, serving, text
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")]
+pytestmark = [pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")]
 
 ROOT = Path(__file__).parents[3]
 SIZE = (120, 40)

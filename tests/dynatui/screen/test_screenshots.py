@@ -11,8 +11,6 @@ from dynatui.sources.playback import TraceSource
 from screenshots import animate
 from screenshots.make import HERE, SHOTS, SHOWN, TRACE, Shot, picture
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(autouse=True)
 def _in_colour(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tests.dynatui.attach.scripted_session import session
 from tests.dynatui.pty_terminal import Start, assert_left_clean, terminals
 from tests.dynatui.terminal_grammar import forbidden_output
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 HOSTILE = "\x1b]52;c;UFdORUQ=\x07\x9b2J\u202e"
 

@@ -17,8 +17,6 @@ from dynatui.state.run_state import Failure, Loading, Prompt
 from screenshots.make import standing_at
 from tests.dynatui.scripted_runs import ScriptedSource, delayed_run, drawn_round, plain_round
 
-pytestmark = pytest.mark.slow
-
 TRACE = Path(__file__).parents[2] / "traces" / "lighthouse.jsonl"
 Compare = Callable[..., bool]
 

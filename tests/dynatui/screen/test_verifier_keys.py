@@ -2,15 +2,11 @@
 
 from collections.abc import Sequence
 
-import pytest
-
 from decoder.config import Delayed, RunConfig
 from decoder.events import Knob
 from dynatui.state.run_state import Loading, Prompt, Record
 from tests.dynatui.screen.shown_app import screen_text, shown
 from tests.dynatui.scripted_runs import ScriptedSource, delayed_run, drawn_round, plain_round, sampled_run
-
-pytestmark = pytest.mark.slow
 
 DRAWN: Sequence[Record] = (Prompt(1, 1), delayed_run(), drawn_round(0), plain_round("ar", 0))
 

@@ -15,7 +15,7 @@ from dynatui.record.reader import read
 from tests.dynatui.endless_engine import script
 from tests.dynatui.pty_terminal import ENTER, Start, Terminal, assert_left_clean, terminals
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 SOON_S = 3.0
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)

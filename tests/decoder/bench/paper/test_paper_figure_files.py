@@ -28,7 +28,6 @@ def test_every_figure_is_a_png_and_an_svg(files: list[Path]) -> None:
     assert sorted(files[0].parent.iterdir()) == sorted(files)
 
 
-@pytest.mark.slow
 def test_the_same_report_gives_the_same_bytes(files: list[Path], tmp_path: Path) -> None:
     assert [file.read_bytes() for file in draw(WHOLE, tmp_path)] == [file.read_bytes() for file in files]
 

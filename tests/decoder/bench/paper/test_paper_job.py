@@ -165,7 +165,6 @@ def after_a_kill(arguments: list[str], log: Path, blocks: int, delay_s: float) -
     return process.wait(10)
 
 
-@pytest.mark.slow
 def test_kills_at_any_time_lose_and_repeat_nothing(tiny_models: TinyModels, tmp_path: Path) -> None:
     pair, log, random = tiny_models.pair("neox"), tmp_path / "log.jsonl", Random(0)
     arguments = [sys.executable, "-m", "tests.decoder.bench.paper.tiny_measurements", str(pair.target), str(pair.draft)]

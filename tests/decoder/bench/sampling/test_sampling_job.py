@@ -85,7 +85,6 @@ def done(tiny_models: TinyModels, log: Path) -> SamplingReport:
     return report
 
 
-@pytest.mark.slow
 def test_a_comparison_measures_every_verifier_and_coupled_trees(done: SamplingReport) -> None:
     assert done.complete
     assert done.roots == 8
@@ -96,7 +95,6 @@ def test_a_comparison_measures_every_verifier_and_coupled_trees(done: SamplingRe
     assert "LitBench" in on_samplings(done)
 
 
-@pytest.mark.slow
 def test_a_measurement_that_was_killed_goes_on_and_measures_nothing_twice(
     tiny_models: TinyModels, done: SamplingReport, log: Path, tmp_path: Path
 ) -> None:
@@ -110,7 +108,6 @@ def test_a_measurement_that_was_killed_goes_on_and_measures_nothing_twice(
     assert Log(half).expected == Log(log).expected
 
 
-@pytest.mark.slow
 def test_another_machine_shows_what_is_whole_and_measures_nothing_that_is_missing(
     tiny_models: TinyModels, done: SamplingReport, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +120,6 @@ def test_another_machine_shows_what_is_whole_and_measures_nothing_that_is_missin
         measure_samplings(job(tiny_models, log=half), lambda _: None)
 
 
-@pytest.mark.slow
 def test_an_interruption_leaves_a_report_of_what_was_measured(tiny_models: TinyModels, tmp_path: Path) -> None:
     def note(line: str) -> None:
         if "roots of 1" in line:
@@ -173,7 +169,6 @@ def test_what_cannot_be_measured_is_refused(
         measure_samplings(job(tiny_models, **changes), lambda _: None)
 
 
-@pytest.mark.slow
 def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     brief = OnSamplings(
@@ -195,7 +190,6 @@ def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
     assert [named.split()[0] for named in report.begun.asked.selectors] == ["specinfer", "traversal"]
 
 
-@pytest.mark.slow
 def test_a_selector_that_does_not_fit_is_refused(tiny_models: TinyModels) -> None:
     shipped = next(SHIPPED.glob("*.safetensors"))
     with pytest.raises(ConfigError, match="was trained for books-16m with books-1m"):

@@ -24,7 +24,6 @@ def held(report: SweepReport) -> list[str]:
     return [trial.setting.key for trial in report.trials if trial.state == "running"]
 
 
-@pytest.mark.slow
 def test_workers_say_what_they_do_and_end_when_all_is_measured(tmp_path: Path) -> None:
     said = list(working(task(tmp_path), 2, 10))
     assert said.count("loading nothing") == 2
@@ -33,7 +32,6 @@ def test_workers_say_what_they_do_and_end_when_all_is_measured(tmp_path: Path) -
     assert finished(sqlite_in(tmp_path)) == dict.fromkeys(SETTINGS, 1)
 
 
-@pytest.mark.slow
 def test_who_watches_sees_more_and_more_until_it_is_complete(tmp_path: Path) -> None:
     notes: list[str] = []
     seen = [report.settled for report in watched(task(tmp_path), 1, 0.1, notes.append)]
@@ -42,7 +40,6 @@ def test_who_watches_sees_more_and_more_until_it_is_complete(tmp_path: Path) -> 
     assert seen[0] < seen[-1] == len(SETTINGS)
 
 
-@pytest.mark.slow
 def test_settings_of_workers_that_are_ended_early_are_given_back(tmp_path: Path) -> None:
     with closing(watched(task(tmp_path, slow), 1, 0.1, print)) as reports:
         report = next(report for report in reports if report.settled and held(report))
@@ -52,7 +49,6 @@ def test_settings_of_workers_that_are_ended_early_are_given_back(tmp_path: Path)
     assert report.settled <= after.settled < len(SETTINGS)
 
 
-@pytest.mark.slow
 def test_settings_of_others_are_given_back_when_a_worker_fails(tmp_path: Path) -> None:
     url = understood(sqlite_in(tmp_path))
     with pytest.raises(ModelError, match="signal 9"):
@@ -62,25 +58,21 @@ def test_settings_of_others_are_given_back_when_a_worker_fails(tmp_path: Path) -
     assert len(held(after)) == 1, "that of the killed worker, until its heartbeat is missed"
 
 
-@pytest.mark.slow
 def test_an_error_of_a_worker_is_raised_here(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the draft does not fit"):
         list(working(Task(unprepared, understood(sqlite_in(tmp_path))), 1, 10))
 
 
-@pytest.mark.slow
 def test_a_database_that_cannot_be_used_is_found_before_anything_is_loaded() -> None:
     with pytest.raises(DatabaseError, match="unable to open database file"):
         list(working(Task(unprepared, understood("sqlite:////nonesuch/x.db")), 1, 10))
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_killed_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="a worker was ended by signal 9; what was measured is kept"):
         list(working(task(tmp_path, killed), 1, 10))
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     program = "import sys; from tests.decoder.bench.sweep.fake_tasks import main; main(sys.argv[1])"

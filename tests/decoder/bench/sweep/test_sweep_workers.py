@@ -27,7 +27,6 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "begun"
 
 
-@pytest.mark.slow
 def test_a_sweep_killed_three_times_loses_and_repeats_nothing(database: str, log: Path) -> None:
     random = Random(database.partition(":")[0])
     before: dict[str, Trial] = {}
@@ -48,7 +47,6 @@ def test_a_sweep_killed_three_times_loses_and_repeats_nothing(database: str, log
     }
 
 
-@pytest.mark.slow
 def test_two_workers_share_one_database(database: str, log: Path, tmp_path: Path) -> None:
     other = tmp_path / "others"
     workers = [FakeWorker(database, log, 0.1, NEVER_S), FakeWorker(database, other, 0.1, NEVER_S)]
@@ -59,7 +57,6 @@ def test_two_workers_share_one_database(database: str, log: Path, tmp_path: Path
     assert begun(other)
 
 
-@pytest.mark.slow
 def test_workers_that_start_at_the_same_moment_measure_each_setting_once(database: str, log: Path) -> None:
     workers = [FakeWorker(database, log, 0.01, NEVER_S) for _ in range(4)]
     assert [worker.ended() for worker in workers] == [(0, "")] * 4
@@ -67,7 +64,6 @@ def test_workers_that_start_at_the_same_moment_measure_each_setting_once(databas
     assert sorted(begun(log)) == sorted(SETTINGS)
 
 
-@pytest.mark.slow
 def test_what_a_killed_worker_held_is_measured_once_more_while_another_works(database: str, log: Path) -> None:
     held = FakeWorker(database, log, 60)
     held.wait_for_measurements(1)
@@ -80,7 +76,6 @@ def test_what_a_killed_worker_held_is_measured_once_more_while_another_works(dat
     assert finished(database) == dict.fromkeys(SETTINGS, 1)
 
 
-@pytest.mark.slow
 def test_a_server_that_goes_away_is_one_line_and_no_result_is_kept_by_half(server: Server, log: Path) -> None:
     worker = FakeWorker(server.url, log, 0.3)
     worker.wait_for_measurements(3)
@@ -94,7 +89,6 @@ def test_a_server_that_goes_away_is_one_line_and_no_result_is_kept_by_half(serve
     assert finished(server.url) == dict.fromkeys(SETTINGS, 1)
 
 
-@pytest.mark.slow
 def test_a_server_that_is_away_for_a_moment_costs_nothing(server: Server, log: Path) -> None:
     worker = FakeWorker(server.url, log, 4)
     worker.wait_for_measurements(1)
@@ -105,7 +99,6 @@ def test_a_server_that_is_away_for_a_moment_costs_nothing(server: Server, log: P
     assert finished(server.url).total() == 1
 
 
-@pytest.mark.slow
 def test_a_file_that_goes_away_is_one_line(tmp_path: Path, log: Path) -> None:
     worker = FakeWorker(sqlite_in(tmp_path), log, 0.3)
     worker.wait_for_measurements(2)

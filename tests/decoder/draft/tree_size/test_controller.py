@@ -15,8 +15,6 @@ from decoder.draft.tree_size.cost_model import SETTLED, Costs, Curve
 from decoder.draft.tree_size.drafted_round import most_worth
 from decoder.draft.tree_size.loss_limit import CREDIT, MUCH, PATIENCE, PLAIN_EVERY
 
-pytestmark = pytest.mark.slow
-
 CHEAP, FLAT, STEEP = {1: 0.22, 8: 0.3, 32: 0.5}, {1: 0.1, 32: 0.1}, {1: 0.6, 32: 1.0}
 """Seconds of a draft level, in plain rounds."""
 VERIFY = {

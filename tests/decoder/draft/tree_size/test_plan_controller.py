@@ -16,8 +16,6 @@ from decoder.draft.tree_size.loss_limit import MOST_PATIENCE, PATIENCE
 from decoder.draft.tree_size.plan import FIRST_HIT, SIZES, Plan
 from decoder.draft.tree_size.plan_controller import FADED, PROBE, PROBES, PlanController
 
-pytestmark = pytest.mark.slow
-
 DEEPEST = 12
 HOPELESS, HALF, GOOD = 0.0, 0.5, 0.85
 DEEP = Plan(4, SIZES[-1])

@@ -12,8 +12,6 @@ from decoder.events import Round
 from tests.decoder.makers import METHODS, Played, TinyModels, methods_of
 from tests.tiny import FAMILIES
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 PROMPTS = {
     "one token": "T",

@@ -37,8 +37,6 @@ from tests.decoder import family_models as native_models
 from tests.decoder.kept_rows import committed
 from tests.decoder.makers import TinyModels
 
-pytestmark = pytest.mark.slow
-
 HALF = ("bfloat16", "float16")
 NATIVE = ("neox", "neox, odd heads", "llama", "llama, one head for all")
 THROUGH_MODULES = ("neox", "llama", "qwen3", "gpt2")

@@ -20,8 +20,6 @@ from tests.decoder.family_models import MODELS, like_llama, made, native_of
 from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import TinyModels
 
-pytestmark = pytest.mark.slow
-
 
 def grown(seed: int, words: int) -> tuple[list[int], list[int], list[int], NDArray[np.bool_]]:
     """A text of which all but the last token was read, and a random tree after it: tokens, parents, what each sees."""

@@ -32,8 +32,6 @@ from decoder.events import Round
 from decoder.models.compatibility import REMEDY
 from tests import tiny
 
-pytestmark = pytest.mark.slow
-
 CONTEXT = 64
 PROMPT = "The tree grows"
 METHODS = ("dynatree", "fixed", "ar", "hf")

@@ -25,8 +25,6 @@ from tests.decoder.family_models import MODELS, laid_out_anew, made
 from tests.decoder.live_tensors import Live
 from tests.decoder.makers import TinyModels
 
-pytestmark = pytest.mark.slow
-
 CPU = torch.device("cpu")
 
 

@@ -27,8 +27,6 @@ from tests import tiny
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import compiled, match, recorded, with_slots
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 RULES = DynaTree(selection="best", n_max=15)
 PASSES = passes([None, RULES.rule()])

@@ -15,8 +15,6 @@ from tests.decoder.makers import TinyModels, graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import FAR, graph_session, match, recorded, with_slots
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 
 

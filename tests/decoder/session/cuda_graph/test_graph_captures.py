@@ -26,8 +26,6 @@ from tests.decoder.makers import TinyModels, graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, records
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 CPU = torch.device("cpu")
 

@@ -23,8 +23,6 @@ from decoder.verify.verifier import DeviceVerifier
 from tests import tiny
 from tests.decoder.session.cuda_graph.operations import record
 
-pytestmark = pytest.mark.slow
-
 CPU = torch.device("cpu")
 TEXT = [7, 8, 9, 10]
 GREEDY = Greedy()

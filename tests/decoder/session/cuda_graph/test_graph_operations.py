@@ -29,8 +29,6 @@ from tests.decoder.session.cuda_graph.matching import match, recorded, records, 
 from tests.decoder.session.cuda_graph.operations import record
 from tests.decoder.session.cuda_graph.stand_in_device import META, meta_only, moved
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 
 

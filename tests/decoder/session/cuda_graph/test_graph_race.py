@@ -19,8 +19,6 @@ from decoder.session.knob_state import KnobState
 from tests.decoder.makers import METHODS, Played, TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import opened_on_device, recorded, with_slots
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 
 

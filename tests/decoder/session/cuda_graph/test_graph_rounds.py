@@ -28,8 +28,6 @@ from tests.decoder.makers import TinyModels, graph_slots, host_session, with_pai
 from tests.decoder.session.cuda_graph.matching import graph_session, match, recorded, with_slots
 from tests.reference import simulate
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 LIVELY = DynaTree(window=2, eta_d=2, eta_h=0.3, target_acceptance=0.4, rho_stop=0.02, tau=0.02, rho_deep=0.1, n_max=40)
 """History moves knobs often."""

@@ -25,8 +25,6 @@ from tests.decoder.session.cuda_graph.matching import graph_session, match, open
 from tests.decoder.session.cuda_graph.on_gpu import gpu, no_hidden_waits, on_gpu
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 LIVELY = DynaTree(window=2, eta_d=2, eta_h=0.3, target_acceptance=0.4, rho_stop=0.02, tau=0.02, rho_deep=0.1, n_max=40)
 METHODS: dict[str, Rules | None] = {

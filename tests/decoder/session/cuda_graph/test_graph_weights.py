@@ -36,8 +36,6 @@ from tests.decoder.session.cuda_graph import matching
 from tests.decoder.session.cuda_graph.matching import match, prepared, recorded, refused
 from tests.decoder.session.cuda_graph.stand_in_device import META
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 
 

@@ -23,8 +23,6 @@ from tests.decoder.session.cuda_graph.matching import Turns, compiled, graph_ses
 from tests.decoder.session.cuda_graph.on_gpu import gpu, no_hidden_waits, on_gpu
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 SMALL = DynaTree(d0=2, d_max=3, window=2, eta_d=1, eta_h=0.3, target_acceptance=0.4, rho_stop=0.1, rho_deep=0.2)
 METHODS: dict[str, Rules | None] = {

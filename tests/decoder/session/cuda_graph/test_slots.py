@@ -18,8 +18,6 @@ from decoder.session.steering import Turn
 from tests.decoder.makers import TinyModels, graph_slots, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, with_slots
 
-pytestmark = pytest.mark.slow
-
 PROMPT = "The tree grows"
 METHODS: dict[str, Rules | None] = {"ar": None, "linear": Linear(), "fixed": Fixed(), "dynatree": DynaTree()}
 ASKS_THE_DEVICE = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal", "aten::_unique2"}

@@ -55,7 +55,6 @@ def test_so_does_every_verifier_on_tensors(shape: DelayedTree, kind: str) -> Non
     assert max(found.values()) < EXACT, found
 
 
-@pytest.mark.slow
 def test_so_does_every_verifier_on_tensors_with_trees_of_two_levels() -> None:
     shape = DelayedTree(2, 0, 2)
     pair = models("generic", shape.depth)
