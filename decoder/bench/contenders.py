@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from decoder.analysis.metrics import Tally, tally_round
-from decoder.bench.watched import Seen, WatchedEngine, kv_bytes, waits
+from decoder.bench.instrumented import InstrumentedEngine, Seen, kv_bytes, waits
 from decoder.config import RunConfig
 from decoder.device import Stopwatch
 from decoder.engine import Engine
@@ -126,7 +126,7 @@ def decoded(
     of the parts of its rounds is taken over. The device is waited for at the beginning and at the end alone. Where the
     rounds own up to more time than this clock saw, some of it lay before it started, and counts.
     """
-    clock, watched = Stopwatch(engine.pair.target.device), WatchedEngine(engine)
+    clock, watched = Stopwatch(engine.pair.target.device), InstrumentedEngine(engine)
     opened = clock.now()
     session = METHODS[method].open(watched.engine, prompt_ids, config)
     outcomes: list[tuple[Outcome, float]] = []

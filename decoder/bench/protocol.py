@@ -16,8 +16,8 @@ from msgspec import structs
 
 from decoder.analysis.metrics import Tally
 from decoder.bench.contenders import Contender, Trial
+from decoder.bench.instrumented import Seen
 from decoder.bench.machine import peak_during
-from decoder.bench.watched import Seen
 from decoder.device import memory_is_full
 from decoder.engine import Engine
 from decoder.errors import DeviceError, PairError

@@ -14,7 +14,7 @@ from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
 from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule
-from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.random_generator import RandomGenerator
 
 
 class ShapeChoice(NamedTuple):
@@ -32,12 +32,14 @@ ChooseShape: TypeAlias = Callable[[DraftPasses, Sequence[int]], ShapeChoice]
 class DrawnDrafter:
     """A `Proposer` of one text, whose trees have a shape that is chosen when a round begins."""
 
-    def __init__(self, passes: DraftPasses, choose: ChooseShape, schedule: Schedule, coins: Coins) -> None:
+    def __init__(
+        self, passes: DraftPasses, choose: ChooseShape, schedule: Schedule, generator: RandomGenerator
+    ) -> None:
         """Takes coins that are independent of the verifier's."""
         self.passes = passes
         self._choose = choose
         self._schedule = schedule
-        self._coins = coins
+        self._generator = generator
 
     def read(self, tokens: Sequence[int]) -> None:
         """See `Proposer`."""
@@ -61,7 +63,7 @@ class DrawnDrafter:
                 return self._probabilities(logits, [len(text)])
             return self._probabilities(*self.passes.after_level(tree, nodes))
 
-        tree = draw_tree(shape, text[-1], rows, self._coins)
+        tree = draw_tree(shape, text[-1], rows, self._generator)
         return Proposal(tree, self.passes.count - before, shape)
 
     def chosen(self, burst: Sequence[int]) -> None:

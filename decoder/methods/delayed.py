@@ -126,7 +126,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
     from decoder.session.host import HostSession
     from decoder.session.knob_state import KnobState
     from decoder.verify.independent import Independent, unseen
-    from decoder.verify.lossless.coins import PhiloxCoins
+    from decoder.verify.lossless.random_generator import PhiloxGenerator
 
     rules = rules.drawn()
     chooser = _chooser(engine, len(prompt_ids), rules)
@@ -145,11 +145,11 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
         DraftPasses(pair.draft_model, pair.vocabulary, len(prompt_ids) + max_new_tokens),
         choose,
         engine.sampling,
-        PhiloxCoins(engine.seed, DRAFT_STREAM),
+        PhiloxGenerator(engine.seed, DRAFT_STREAM),
     )
-    coins = PhiloxCoins(engine.seed, VERIFY_STREAM)
+    generator = PhiloxGenerator(engine.seed, VERIFY_STREAM)
     seen = chooser.seen if chooser else unseen
-    verifier = Independent(lambda: now().verifier, engine.sampling, coins, seen)
+    verifier = Independent(lambda: now().verifier, engine.sampling, generator, seen)
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, drafter, verifier)
 
 

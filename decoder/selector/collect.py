@@ -27,7 +27,7 @@ from decoder.selector.features import Root, scalars
 from decoder.selector.labels import LABELLED
 from decoder.selector.stored import fingerprint
 from decoder.selector.text_roots import TextRoots
-from decoder.verify.lossless.coins import PhiloxCoins
+from decoder.verify.lossless.random_generator import PhiloxGenerator
 
 MEASURED_EVERY_S = 30.0
 """What rounds take is measured again after so long, since other programs come and go."""
@@ -125,7 +125,7 @@ def _labelled(
     pair: Pair, text: Sequence[int], prompt_length: int, sampling: Sampling, plan: Plan, seed: int
 ) -> Iterator[_Labelled]:
     """The roots of a text: not the tokens of its prompt."""
-    roots = TextRoots(pair, sampling, MOST, len(text), PhiloxCoins(seed, 1))
+    roots = TextRoots(pair, sampling, MOST, len(text), PhiloxGenerator(seed, 1))
     for length in range(prompt_length + plan.every, len(text) + 1, plan.every):
         root = roots.go_to(text[:length])
         drawn = [roots.drawn() for _ in range(plan.trees)]

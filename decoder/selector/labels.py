@@ -102,7 +102,7 @@ def expected_tokens(
 
 @dataclass(frozen=True)
 class _TopDown:
-    """Sums of the chances to reach nodes, level by level (the paper, equation 3)."""
+    """Sums of the probabilities to reach nodes, level by level (the paper, equation 3)."""
 
     draws: SharedDraws
     target_probs: Rows
@@ -131,8 +131,8 @@ class _TopDown:
     def _reach(self) -> Float[NDArray[np.float64], "L"]:
         tokens = self.draws.tree.tokens
         edges = [(node, tokens[child]) for node, child in pairwise(self.draws.trunk)]
-        chances = [self._branching(node, (token,))[token] for node, token in edges]
-        return np.cumprod([1.0, *chances], dtype=np.float64)
+        probabilities = [self._branching(node, (token,))[token] for node, token in edges]
+        return np.cumprod([1.0, *probabilities], dtype=np.float64)
 
     def _below(self, k: int, l1: int) -> Float[NDArray[np.float64], "L2"]:
         """Nodes reached below the node where rollouts begin, from there, up to each of their levels."""
@@ -145,8 +145,8 @@ class _TopDown:
                 drawn[parent].append(node)
             below: dict[int, float] = {}
             for parent, nodes in drawn.items():
-                chances = self._branching(parent, tuple(tokens[node] for node in nodes))
-                below |= {node: reach[parent] * chances[tokens[node]] for node in nodes}
+                probabilities = self._branching(parent, tuple(tokens[node] for node in nodes))
+                below |= {node: reach[parent] * probabilities[tokens[node]] for node in nodes}
             found.append(sum(below.values()))
             ends, reach = list(level), below
         return np.cumsum(found)
@@ -164,7 +164,7 @@ class _Judgement:
 
     depth: int
     handed: float
-    """The chance that it stops here if nothing was drawn after it."""
+    """The probability that it stops here if nothing was drawn after it."""
     left: float
     """If all draws after it were refused."""
 
@@ -191,7 +191,7 @@ class _BottomUp:
             for slot, child, owns in tree.slots(place):
                 if owns and found.slots[slot] > 0:
                     yield from visit(child, found.slots[slot])
-            yield _Judgement(tree.depths[place], handed, found.chance)
+            yield _Judgement(tree.depths[place], handed, found.probability)
 
         return visit(0, 1.0)
 
@@ -207,7 +207,7 @@ def _tokens(judgements: Sequence[_Judgement], deepest: int) -> float:
     expected, left = 1.0, 1.0
     for found in judgements:
         if found.depth <= deepest:
-            chance = found.handed if found.depth == deepest else found.left
-            expected += found.depth * chance * left
-            left *= 1 - chance
+            probability = found.handed if found.depth == deepest else found.left
+            expected += found.depth * probability * left
+            left *= 1 - probability
     return expected

@@ -22,8 +22,8 @@ from decoder.sampling.settings import Sampling
 from decoder.selector.actions import ACTIONS, MOST, MOST_NODES
 from decoder.selector.features import LOOKED_BACK
 from decoder.tree import TokenTree
-from decoder.verify.lossless.coins import PhiloxCoins
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
+from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.verifiers import VERIFIERS
 
 READ = 0
@@ -81,13 +81,13 @@ def between_passes(vocabulary: int, verifier: str, sampling: Sampling, device: t
 
 
 def _round_seconds(shape: DelayedTree, logits: Float[Tensor, "N V"], verifier: str, sampling: Sampling) -> float:
-    coins = PhiloxCoins(0)
+    generator = PhiloxGenerator(0)
 
     def rows(_tree: TokenTree, nodes: Sequence[int]) -> Float[Tensor, "N V"]:
         return probabilities(logits[nodes[0] : nodes[0] + len(nodes)], [sampling] * len(nodes))
 
     start = time.perf_counter()
-    tree = draw_tree(shape, 0, rows, coins)
+    tree = draw_tree(shape, 0, rows, generator)
     target_probs = probabilities(logits[: len(tree)].flip(0), [sampling] * len(tree))
-    VERIFIERS[verifier].on_device(drawn_tree(tree), target_probs, draft_rows(tree, target_probs), coins)
+    VERIFIERS[verifier].on_device(drawn_tree(tree), target_probs, draft_rows(tree, target_probs), generator)
     return time.perf_counter() - start

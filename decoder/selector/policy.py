@@ -77,8 +77,8 @@ def throughput(
     scores: Float[Tensor, "R A"], tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"]
 ) -> Float[Tensor, "R"]:
     """Tokens a second of a round that is drawn by the policy: a ratio of sums (the paper, equation 4)."""
-    chances = scores.softmax(-1)
-    return (chances * tokens).sum(-1) / (chances * seconds).sum(-1)
+    probabilities = scores.softmax(-1)
+    return (probabilities * tokens).sum(-1) / (probabilities * seconds).sum(-1)
 
 
 def loss(

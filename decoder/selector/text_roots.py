@@ -21,7 +21,7 @@ from decoder.selector.features import LOOKED_BACK, Root
 from decoder.selector.labels import SharedDraws, expected_tokens
 from decoder.tree import TokenTree
 from decoder.verify.lossless.batched.device_rows import draw
-from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Rows
 
 
@@ -43,7 +43,9 @@ class Drawn:
 class TextRoots:
     """The roots of one text, which are visited in its order."""
 
-    def __init__(self, pair: Pair, sampling: Sampling, most: DelayedTree, most_tokens: int, coins: Coins) -> None:
+    def __init__(
+        self, pair: Pair, sampling: Sampling, most: DelayedTree, most_tokens: int, generator: RandomGenerator
+    ) -> None:
         """Prepares a text.
 
         Args:
@@ -51,9 +53,9 @@ class TextRoots:
             sampling: In force everywhere.
             most: The largest K, L1 and L2.
             most_tokens: Of the text.
-            coins: For draws from the draft.
+            generator: For draws from the draft.
         """
-        self._pair, self._sampling, self._most, self._coins = pair, sampling, most, coins
+        self._pair, self._sampling, self._most, self._generator = pair, sampling, most, generator
         shared = most.depth + (most.l1 + 1) * (most.k - 1) * most.l2
         self._cache = pair.target.new_cache(most_tokens + 1 + shared)
         self._draft = DraftPasses(pair.draft_model, pair.vocabulary, most_tokens)
@@ -73,7 +75,7 @@ class TextRoots:
     @torch.inference_mode()
     def drawn(self) -> Drawn:
         """Other draws below this root at each call."""
-        draws = shared_draws(self._draft, self._text, self._sampling, self._most, self._coins)
+        draws = shared_draws(self._draft, self._text, self._sampling, self._most, self._generator)
         tree = draws.tree
         positions = [len(self._text) - 1 + depth for depth in tree.depths]
         logits = self._pair.known(self._pair.target.forward(self._cache, tree.tokens, positions, tree.visible()))
@@ -86,7 +88,7 @@ class TextRoots:
 
 
 def shared_draws(
-    draft: DraftPasses, text: Sequence[int], sampling: Sampling, most: DelayedTree, coins: Coins
+    draft: DraftPasses, text: Sequence[int], sampling: Sampling, most: DelayedTree, generator: RandomGenerator
 ) -> SharedDraws:
     """Draws the trees of all shapes below the last token of a text, level by level."""
     draft.begin_tree()
@@ -101,7 +103,7 @@ def shared_draws(
         else:
             logits = draft.again_after(text, 1)[0]
         rows = probabilities(logits, [sampling] * len(nodes))
-        drawn = draw(rows[torch.tensor([nodes.index(end) for end in ends]).to(rows.device)], coins).tolist()
+        drawn = draw(rows[torch.tensor([nodes.index(end) for end in ends]).to(rows.device)], generator).tolist()
         for end, token, rollout in zip(ends, drawn, [trunk, *growing], strict=True):
             row = rows[nodes.index(end)]
             rollout.extend(tree.draw(end, [token], [float(row[token].log())], row))

@@ -1,6 +1,6 @@
-"""Independent sampling: target and draft have coins of their own, and a lossless verifier joins them.
+"""Independent sampling: target and draft have random generators of their own, and a lossless verifier joins them.
 
-Over coins, the text is distributed as the target's. Knows no methods; which verifier is in force is asked each round.
+The text is distributed as the target's. Knows no methods; the verifier in force is looked up each round.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ from decoder.events import Verification
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
 from decoder.tree import TokenTree
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.statistics import MOST_NUMBERS, of_drawn_tree
 from decoder.verify.lossless.verifiers import VERIFIERS
 from decoder.verify.statistics import of_tokens
@@ -32,7 +32,7 @@ class Independent:
     verifier: Callable[[], str]
     """Name of the verifier in force; it must be lossless with the trees of that round."""
     schedule: Schedule
-    coins: Coins
+    generator: RandomGenerator
     seen: Callable[[Float[Tensor, "N V"], int], None] = unseen
     """Told the target's probabilities after all nodes, and after which node the round's last token was chosen."""
 
@@ -44,7 +44,7 @@ class Independent:
         """
         target_probs = self._target_probs(tree, logits, first)
         verify = VERIFIERS[self.verifier()].on_device
-        path, token = verify(drawn_tree(tree), target_probs, draft_rows(tree, target_probs), self.coins)
+        path, token = verify(drawn_tree(tree), target_probs, draft_rows(tree, target_probs), self.generator)
         self.seen(target_probs, path[-1] if path else 0)
         return path, token
 

@@ -105,13 +105,13 @@ def delayed_run(methods: Iterable[str] = ("delayed", "ar"), verifier: str = "tra
     return structs.replace(told, methods=parameters, verifier=verifier, drafting="delayed")
 
 
-def drawn_round(number: int, *, told: bool = True, coins: float = 0.4) -> Round:
+def drawn_round(number: int, *, told: bool = True, generator: float = 0.4) -> Round:
     """A drawn tree whose rollouts agree on their first token: two drawn tokens accepted, and one of the target's own.
 
     `told` is whether it says what its distributions tell; of these the surprise is `coins` nats too many.
     """
     found = Verification(
-        surprise=coins,
+        surprise=generator,
         surprise_variance=2.5,
         top1=-0.2,
         top1_variance=0.6,

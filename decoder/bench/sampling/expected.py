@@ -17,7 +17,7 @@ from decoder.selector.chooser import Chooser
 from decoder.selector.features import LOOKED_BACK, Root
 from decoder.selector.text_roots import Drawn, TextRoots
 from decoder.verify.lossless.acceptance_bound import acceptance_bound
-from decoder.verify.lossless.coins import PhiloxCoins
+from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.verifiers import SOLVERS
 
 DIGITS = 6
@@ -37,8 +37,8 @@ def expected(
     ends = [end for end in lengths if end >= LOOKED_BACK and end + most.depth <= pair.context]
     if not ends:
         raise PromptError(f"prompt {place.prompt + 1} of {place.task} is too short to begin from; give a longer one")
-    sampling, coins = asked.samplings[place.sampling], PhiloxCoins(asked.seed, asked.places().index(place))
-    roots = TextRoots(chooser.pair if chooser else pair, sampling, most, ends[-1], coins)
+    sampling, generator = asked.samplings[place.sampling], PhiloxGenerator(asked.seed, asked.places().index(place))
+    roots = TextRoots(chooser.pair if chooser else pair, sampling, most, ends[-1], generator)
     whole, found = [*prompt, *text], []
     for end in ends:
         root, drawn = roots.go_to(whole[:end]), roots.drawn()

@@ -1,8 +1,8 @@
 """Tokens a second of the shapes that were expected to be fastest, and of coupled trees beside them, in real rounds.
 
-All take turns on each text. A turn that others disturb is not taken again: coins matter more than time, and more texts
-tell more. Coins differ from text to text and from repeat to repeat; coupled trees write the text of `ar` at the same
-seed. Shapes were chosen by closed forms and costs before anything was decoded, so none is flattered.
+Settings alternate on each text. A turn that other processes disturb is not repeated: random numbers vary more than
+timings, and more texts narrow both. Seeds differ from text to text and from repeat to repeat; coupled trees write the
+text of `ar` at the same seed. Shapes were chosen by closed forms and costs before decoding, so none is flattered.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Lossless verifiers for trees that were drawn from the draft: what is emitted is distributed as the target's own text.
 
-    rows, coins        probabilities and their guards; where chance comes from
+    rows, coins        probabilities and their guards; where probability comes from
     drawn_tree         what was drawn, and in which order
     top_down           a walk from the root, by a solver at each node: nss, naive, spectr, specinfer, khisti
     bottom_up          where to stop, the deepest nodes first: block, traversal

@@ -1,4 +1,4 @@
-"""The bound alpha*(k): what no solver can exceed in the chance that its token is among k i.i.d. draws."""
+"""The bound alpha*(k): what no solver can exceed in the probability that its token is among k i.i.d. draws."""
 
 import numpy as np
 

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from decoder.verify.lossless import naive
-from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Row
 from decoder.verify.lossless.top_down import Solver
 
@@ -33,10 +33,10 @@ class Match:
     place: Int[NDArray[np.int64], "V"]
     """Of each token, in the order of what the target asks for, the least first."""
     share: Float[NDArray[np.float64], "V"]
-    """The chance that a token wins against any later one."""
+    """The probability that a token wins against any later one."""
 
     def beats(self, one: int, other: int) -> float:
-        """The chance that the first of two different tokens wins."""
+        """The probability that the first of two different tokens wins."""
         return float(self.share[one] if self.place[one] < self.place[other] else 1 - self.share[other])
 
 
@@ -48,7 +48,7 @@ def match(target_probs: Row, one: Row, other: Row) -> Match:
     law, share = np.zeros_like(target_probs), np.ones_like(target_probs)
     possible = order[(one + other)[order] > 0]
     later_one, later_other = _after(one[possible]), _after(other[possible])
-    left_one = left_other = 0.0  # of the candidates' chances, what earlier tokens left to later ones
+    left_one = left_other = 0.0  # of the candidates' probabilities, what earlier tokens left to later ones
     for token, a, b, wanted, more_one, more_other in zip(
         possible.tolist(),
         one[possible].tolist(),
@@ -80,16 +80,16 @@ def tournament(entries: Sequence[T], meet: Callable[[T, T], T]) -> T:
     return entries[0]
 
 
-def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:
     """See `Solve`."""
 
     def meet(one: tuple[Row, int], other: tuple[Row, int]) -> tuple[Row, int]:
         pairing = match(target_probs, one[0], other[0])
-        first = one[1] == other[1] or coins.bernoulli(pairing.beats(one[1], other[1]))
+        first = one[1] == other[1] or generator.bernoulli(pairing.beats(one[1], other[1]))
         return pairing.law, one[1] if first else other[1]
 
     law, winner = tournament([(draft_probs, token) for token in drawn], meet)
-    return naive.solve(target_probs, law, [winner], coins)
+    return naive.solve(target_probs, law, [winner], generator)
 
 
 def winner_law(target_probs: Row, draft_probs: Row, draws: int) -> Row:
@@ -105,7 +105,9 @@ def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
     """See `Solver`; the token from the residual counts for every drawn one."""
     law, winners = tournament([(draft_probs, {token: 1.0}) for token in drawn], partial(_meet, target_probs))
-    tokens = reduce(np.add, (chance * naive.token_law(target_probs, law, token) for token, chance in winners.items()))
+    tokens = reduce(
+        np.add, (probability * naive.token_law(target_probs, law, token) for token, probability in winners.items())
+    )
     return {token: float(tokens[token]) for token in drawn}
 
 
@@ -115,11 +117,11 @@ def _meet(
     """The law of the winner, over all draws and given these."""
     pairing = match(target_probs, one[0], other[0])
     winners = dict.fromkeys([*one[1], *other[1]], 0.0)
-    for first, first_chance in one[1].items():
-        for second, second_chance in other[1].items():
+    for first, first_probability in one[1].items():
+        for second, second_probability in other[1].items():
             wins = 1.0 if first == second else pairing.beats(first, second)
-            winners[first] += first_chance * second_chance * wins
-            winners[second] += first_chance * second_chance * (1 - wins)
+            winners[first] += first_probability * second_probability * wins
+            winners[second] += first_probability * second_probability * (1 - wins)
     return pairing.law, winners
 
 

@@ -1,4 +1,4 @@
-"""naive: the first draw stays with chance min(1, p / q), else the token is drawn from the residual (p - q)+.
+"""naive: the first draw stays with probability min(1, p / q), else the token is drawn from the residual (p - q)+.
 
 On one path this is speculative sampling as first published (Leviathan et al. 2023, Chen et al. 2023). On a tree the
 token from the residual may be another drawn one, and the walk goes on there ("NaiveTree"); the paper, algorithms 2, 7
@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Row, positive, ratio, residual
 from decoder.verify.lossless.top_down import Solver
 
 
-def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:
     """See `Solve`; reads the first draw alone."""
     first = drawn[0]
-    if coins.bernoulli(ratio(target_probs[first], draft_probs[first])):
+    if generator.bernoulli(ratio(target_probs[first], draft_probs[first])):
         return first
-    return coins.choice(residual(target_probs, draft_probs))
+    return generator.choice(residual(target_probs, draft_probs))
 
 
 def token_law(target_probs: Row, draft_probs: Row, first: int) -> Row:

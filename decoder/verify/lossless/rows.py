@@ -14,7 +14,7 @@ Row: TypeAlias = Float[NDArray[np.float64], "V"]
 Rows: TypeAlias = Float[NDArray[np.float64], "N V"]
 """One row a node of a tree; the draft's is zeros where nothing was drawn."""
 NEGLIGIBLE = 1e-30
-"""A chance below is 0: a float32 could not hold its inverse, which takes the draft out of the target."""
+"""A probability below is 0: a float32 could not hold its inverse, which takes the draft out of the target."""
 
 
 def positive(row: Row) -> Row:
@@ -37,16 +37,16 @@ def ratio(over: float, under: float) -> float:
     """min(1, over / under); by a zero below, which no token that was drawn has, 1 or 0 as anything stands above."""
     if under <= 0:
         return float(over > 0)
-    return _chance(float(over) / float(under))
+    return _probability(float(over) / float(under))
 
 
 def share(part: float, rest: float) -> float:
     """The quotient part / (part + rest) in [0, 1]; 1 where both are 0, at places that are never reached."""
     whole = part + rest
-    return _chance(float(part) / float(whole)) if whole > 0 else 1.0
+    return _probability(float(part) / float(whole)) if whole > 0 else 1.0
 
 
-def _chance(value: float) -> float:
+def _probability(value: float) -> float:
     return min(1.0, value) if value >= NEGLIGIBLE else 0.0
 
 

@@ -47,7 +47,7 @@ def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict
     rests, distinct = residuals(target_probs, draft_probs, len(drawn)), sorted(set(drawn))
 
     @cache
-    def chances(pool: tuple[int, ...]) -> Row:
+    def probabilities(pool: tuple[int, ...]) -> Row:
         rest = rests[len(drawn) - len(pool)]
         if not pool:
             return rest[distinct]
@@ -55,10 +55,10 @@ def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict
         for place, token in enumerate(pool):
             accepted = ratio(rest[token], draft_probs[token])
             picked[distinct.index(token)] += accepted
-            picked += (1 - accepted) * chances(pool[:place] + pool[place + 1 :])
+            picked += (1 - accepted) * probabilities(pool[:place] + pool[place + 1 :])
         return picked / len(pool)
 
-    return dict(zip(distinct, chances(tuple(sorted(drawn))).tolist(), strict=True))
+    return dict(zip(distinct, probabilities(tuple(sorted(drawn))).tolist(), strict=True))
 
 
 SPECINFER = Solver(acceptance_rate, branching)

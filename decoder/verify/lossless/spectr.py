@@ -1,6 +1,6 @@
-"""spectr: every draw in its turn stays with chance min(1, p / (rho q)), else the token is drawn from a residual.
+"""spectr: every draw in its turn stays with probability min(1, p / (rho q)), else the token is drawn from a residual.
 
-The division factor rho makes up for the k chances that a token gets: k-sequential selection of Sun et al. 2023
+The division factor rho makes up for the k probabilities that a token gets: k-sequential selection of Sun et al. 2023
 (SpecTr); the paper, algorithms 3, 8 and 13. k counts draws, duplicates included.
 """
 
@@ -23,14 +23,14 @@ class Division:
     factor: float
     """rho."""
     single: float
-    """beta: the chance that one draw stays."""
+    """beta: the probability that one draw stays."""
     any: float
-    """The chance that one of the k stays."""
+    """The probability that one of the k stays."""
     residual: Row
     """The distribution of the token if none does; shape (V,)."""
 
-    def chance(self, target_prob: float, draft_prob: float) -> float:
-        """The chance that a draw of these probabilities stays."""
+    def probability(self, target_prob: float, draft_prob: float) -> float:
+        """The probability that a draw of these probabilities stays."""
         return ratio(target_prob, self.factor * draft_prob)
 
 
@@ -73,12 +73,12 @@ def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
     """See `Solver`."""
     division = divide(target_probs, draft_probs, len(drawn))
-    chances, left = dict.fromkeys(drawn, 0.0), 1.0
+    probabilities, left = dict.fromkeys(drawn, 0.0), 1.0
     for token in drawn:
-        accepted = division.chance(target_probs[token], draft_probs[token])
-        chances[token] += left * accepted
+        accepted = division.probability(target_probs[token], draft_probs[token])
+        probabilities[token] += left * accepted
         left *= 1 - accepted
-    return {token: chance + left * float(division.residual[token]) for token, chance in chances.items()}
+    return {token: probability + left * float(division.residual[token]) for token, probability in probabilities.items()}
 
 
 SPECTR = Solver(acceptance_rate, branching)

@@ -18,7 +18,7 @@ _SOLVERS = {"naive": SOLVERS["naive_tree"], **SOLVERS}
 def of_drawn_tree(
     name: str, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, path: Sequence[int]
 ) -> tuple[list[float], list[Draws]]:
-    """The chance of each node to be accepted by a verifier, and what the draws along the accepted path were worth."""
+    """Acceptance probability of every node, and statistics of the draws along the accepted path."""
     solver = _SOLVERS.get(name)
     reach = VERIFIERS[name].reach(tree, target_probs, draft_probs)
     seen = tree.first_path() if name == "naive" else tree

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Row, Rows
 
 Accepted: TypeAlias = tuple[list[int], int]
 """The accepted nodes below the root, in path order, and the token after them."""
-Solve: TypeAlias = Callable[[Row, Row, Sequence[int], Coins], int]
+Solve: TypeAlias = Callable[[Row, Row, Sequence[int], RandomGenerator], int]
 """From the target's row, the draft's, the drawn tokens and coins, the token after a node: over i.i.d. draws it follows
 the target's row.
 """
@@ -28,9 +28,9 @@ class Solver:
     """
 
     acceptance_rate: Callable[[Row, Row, int], float]
-    """The chance that it is a drawn one, over k i.i.d. draws (the paper, appendix C)."""
+    """The probability that it is a drawn one, over k i.i.d. draws (the paper, appendix C)."""
     branching: Callable[[Row, Row, Sequence[int]], Mapping[int, float]]
-    """The chance of each distinct drawn token, given the draws (the paper, appendix D)."""
+    """The probability of each distinct drawn token, given the draws (the paper, appendix D)."""
 
 
 def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
@@ -43,11 +43,11 @@ def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
 
 
 def reach(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
-    """The chance of each node to be accepted, over the coins alone; 1 for the root. Shapes (N, V)."""
+    """The probability of each node to be accepted, over the coins alone; 1 for the root. Shapes (N, V)."""
     found = [1.0] + [0.0] * (len(tree) - 1)
     for node, drawn in enumerate(tree.children):
         if drawn:
-            chances = solver.branching(target_probs[node], draft_probs[node], tree.drawn(node))
+            probabilities = solver.branching(target_probs[node], draft_probs[node], tree.drawn(node))
             for child in drawn:
-                found[child] = found[node] * chances[tree.tokens[child]]
+                found[child] = found[node] * probabilities[tree.tokens[child]]
     return found

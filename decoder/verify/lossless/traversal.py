@@ -19,44 +19,44 @@ class Judged:
     """A node of which all draws were refused."""
 
     slots: Sequence[float]
-    """The chance that is handed to each draw, in draw order."""
-    chance: float
+    """The probability that is handed to each draw, in draw order."""
+    probability: float
     """What is left for the node itself."""
     removed: float
     """See `Stop`."""
 
 
 def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-    """All nodes in post-order, the root last; those of chance 0 are left out with all below them. Shapes (N, V)."""
+    """Stops in post-order, the root last, without subtrees of probability 0. Shapes (N, V)."""
 
-    def judge(node: int, chance: float) -> Judged:
-        return judged(target_probs[node], draft_probs[node], tree.drawn(node), chance)
+    def judge(node: int, probability: float) -> Judged:
+        return judged(target_probs[node], draft_probs[node], tree.drawn(node), probability)
 
     return list(post_order(tree, judge))
 
 
-def judged(target_probs: Row, draft_probs: Row, drawn: Sequence[int], chance: float) -> Judged:
-    """A node that may stop with a chance above 0 before its draws are refused one by one; shapes (V,)."""
+def judged(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> Judged:
+    """A node that may stop with a probability above 0 before its draws are refused one by one; shapes (V,)."""
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:
         left = max(0.0, target_probs[token] - removed * draft_probs[token])
-        alive = chance > 0 and total > 0
-        slots.append(ratio(chance * left / total, draft_probs[token]) if alive else 0.0)
+        alive = probability > 0 and total > 0
+        slots.append(ratio(probability * left / total, draft_probs[token]) if alive else 0.0)
         if alive:
-            removed += total / chance
+            removed += total / probability
             rest = float(positive(target_probs - removed * draft_probs).sum())
-            chance, total = share(chance * rest / total, 1 - chance), rest
-    return Judged(slots, chance, removed)
+            probability, total = share(probability * rest / total, 1 - probability), rest
+    return Judged(slots, probability, removed)
 
 
 def post_order(tree: DrawnTree, judge: Callable[[int, float], Judged]) -> Iterator[Stop]:
-    """The stops of a tree whose nodes are judged by their number and the chance that they are handed."""
+    """The stops of a tree whose nodes are judged by their number and the probability that they are handed."""
 
-    def visit(node: int, chance: float) -> Iterator[Stop]:
-        found = judge(node, chance)
+    def visit(node: int, probability: float) -> Iterator[Stop]:
+        found = judge(node, probability)
         for place, child, owns in tree.slots(node):
             if owns and found.slots[place] > 0:
                 yield from visit(child, found.slots[place])
-        yield Stop(node, found.chance if node else 1.0, found.removed)
+        yield Stop(node, found.probability if node else 1.0, found.removed)
 
     return visit(0, 1.0)

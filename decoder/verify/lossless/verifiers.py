@@ -29,7 +29,7 @@ class LosslessVerifier:
     on_device: VerifyOnDevice
     """On tensors, with one copy of all numbers that coins need; for large vocabularies."""
     reach: Reach
-    """The chance of each node of a tree to be accepted, over the coins; 1 for the root."""
+    """The probability of each node of a tree to be accepted, over the coins; 1 for the root."""
 
 
 def _top_down(solver: Solver, on_device: VerifyOnDevice) -> LosslessVerifier:

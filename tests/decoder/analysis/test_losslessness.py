@@ -38,9 +38,9 @@ def told(law: Sequence[float], token: int) -> Verification:
 
 def evidence_of(sampled: Sequence[Sequence[float]], seed: int, tokens: int = 900) -> Evidence:
     """Of a text whose tokens come from `sampled` while the target's distributions are those above."""
-    coins, found = random.Random(seed), Evidence()
+    generator, found = random.Random(seed), Evidence()
     for number in range(tokens):
-        token = coins.choices(range(3), sampled[number % 3])[0]
+        token = generator.choices(range(3), sampled[number % 3])[0]
         event = structs.replace(tree_round(number), committed=[token], verification=told(TARGET[number % 3], token))
         found = weighed(found, event)
     return found

@@ -15,6 +15,7 @@ from decoder.analysis.metrics import Tally
 from decoder.bench import job, protocol, sizes, table
 from decoder.bench.arithmetic import Arithmetic, Shape, Work, shape
 from decoder.bench.contenders import Contender, Trial, decoded
+from decoder.bench.instrumented import InstrumentedEngine, Seen, kv_bytes
 from decoder.bench.job import OnRounds, measure_rounds
 from decoder.bench.protocol import Sample
 from decoder.bench.report import RoundsReport
@@ -23,7 +24,6 @@ from decoder.bench.samples import Samples
 from decoder.bench.shapes import loaded_pair, random_pair, with_random_draft
 from decoder.bench.sizes import Size
 from decoder.bench.statistics import Median
-from decoder.bench.watched import Seen, WatchedEngine, kv_bytes
 from decoder.config import Linear, RunConfig
 from decoder.engine import Engine
 from decoder.errors import ConfigError
@@ -190,7 +190,7 @@ def test_a_plain_module_is_counted_as_well(tiny_models: TinyModels) -> None:
 
 
 def test_a_text_that_is_read_needs_the_logits_of_its_last_row_alone(tiny_models: TinyModels) -> None:
-    watched = WatchedEngine(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
+    watched = InstrumentedEngine(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
     watched.engine.pair.draft_model.read(watched.engine.pair.draft_model.new_cache(8), [1, 2, 3])
     seen = watched.seen()
     assert seen is not None

@@ -8,11 +8,11 @@ from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.bench.arithmetic import Work
 from decoder.bench.contenders import Contender, Trial
+from decoder.bench.instrumented import Seen
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Samples
 from decoder.bench.summary import Bandwidth, Row, comparisons, differences, rows
 from decoder.bench.table import speeds
-from decoder.bench.watched import Seen
 from decoder.forward.near_tie import Verdict
 from decoder.methods import WHOLE
 

@@ -9,7 +9,7 @@ from decoder.draft.delayed import draw_tree
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 from decoder.errors import ConfigError
 from decoder.tree import TokenTree
-from decoder.verify.lossless.coins import PhiloxCoins
+from decoder.verify.lossless.random_generator import PhiloxGenerator
 
 ROW = torch.tensor([0.1, 0.6, 0.3])
 
@@ -66,7 +66,7 @@ def test_a_shape_knows_its_depth_and_its_nodes() -> None:
 
 @pytest.mark.parametrize("shape", [DelayedTree(3, 2, 3), DelayedTree(1, 4, 0), DelayedTree(4, 0, 2)], ids=str)
 def test_every_rollout_draws_to_the_end(shape: DelayedTree) -> None:
-    tree = draw_tree(shape, 7, Asked(), PhiloxCoins(1))
+    tree = draw_tree(shape, 7, Asked(), PhiloxGenerator(1))
     assert tree.draws is not None
     assert tree.tokens[0] == 7
     counts = [0] * (shape.depth + 1)
@@ -77,7 +77,7 @@ def test_every_rollout_draws_to_the_end(shape: DelayedTree) -> None:
 
 def test_agreeing_rollouts_share_a_node_which_is_asked_for_once() -> None:
     asked = Asked()
-    tree = draw_tree(DelayedTree(8, 1, 2), 7, asked, PhiloxCoins(1))
+    tree = draw_tree(DelayedTree(8, 1, 2), 7, asked, PhiloxGenerator(1))
     assert len(asked.levels) == 3
     assert all(len(set(level)) == len(level) for level in asked.levels)
     assert len(tree) <= 1 + 1 + 3 + 9
@@ -85,20 +85,20 @@ def test_agreeing_rollouts_share_a_node_which_is_asked_for_once() -> None:
 
 
 def test_nodes_are_numbered_level_by_level_and_parents_in_order() -> None:
-    tree = draw_tree(DelayedTree(8, 1, 3), 7, Asked(), PhiloxCoins(1))
+    tree = draw_tree(DelayedTree(8, 1, 3), 7, Asked(), PhiloxGenerator(1))
     assert tree.parents == sorted(tree.parents)
     assert tree.depths == sorted(tree.depths)
 
 
 def test_a_node_is_drawn_from_as_often_as_it_was_drawn() -> None:
-    tree = draw_tree(DelayedTree(8, 0, 2), 7, Asked(), PhiloxCoins(1))
+    tree = draw_tree(DelayedTree(8, 0, 2), 7, Asked(), PhiloxGenerator(1))
     assert tree.draws is not None
     for child in set(tree.draws[0].children):
         assert len(tree.draws[child].children) == tree.draws[0].children.count(child)
 
 
 def test_rows_are_kept_as_they_were_drawn_from() -> None:
-    tree = draw_tree(DelayedTree(2, 0, 2), 7, Asked(), PhiloxCoins(1))
+    tree = draw_tree(DelayedTree(2, 0, 2), 7, Asked(), PhiloxGenerator(1))
     assert tree.draws is not None
     assert all(torch.equal(draws.row, ROW) for draws in tree.draws.values())
     assert tree.logprobs[1:] == pytest.approx([float(ROW[token].log()) for token in tree.tokens[1:]])
@@ -106,15 +106,15 @@ def test_rows_are_kept_as_they_were_drawn_from() -> None:
 
 def test_no_draws_make_a_bare_root() -> None:
     asked = Asked()
-    tree = draw_tree(DelayedTree(1, 0, 0), 7, asked, PhiloxCoins(1))
+    tree = draw_tree(DelayedTree(1, 0, 0), 7, asked, PhiloxGenerator(1))
     assert (tree.tokens, tree.draws, asked.levels) == ([7], {}, [])
 
 
 def test_a_seed_draws_one_tree() -> None:
-    trees = [draw_tree(DelayedTree(4, 1, 3), 7, Asked(), PhiloxCoins(seed)) for seed in (1, 1, 2)]
+    trees = [draw_tree(DelayedTree(4, 1, 3), 7, Asked(), PhiloxGenerator(seed)) for seed in (1, 1, 2)]
     assert trees[0].tokens == trees[1].tokens != trees[2].tokens
 
 
 def test_a_token_of_probability_zero_is_never_drawn() -> None:
-    tree = draw_tree(DelayedTree(50, 0, 1), 7, lambda *_: torch.tensor([[0.5, 0.0, 0.5]]), PhiloxCoins(3))
+    tree = draw_tree(DelayedTree(50, 0, 1), 7, lambda *_: torch.tensor([[0.5, 0.0, 0.5]]), PhiloxGenerator(3))
     assert set(tree.tokens[1:]) == {0, 2}

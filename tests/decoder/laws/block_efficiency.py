@@ -14,8 +14,8 @@ from unittest.mock import patch
 from scipy.stats import norm
 from torch import Tensor
 
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.top_down import Accepted
 from decoder.verify.lossless.verifiers import VERIFIERS
 
@@ -50,10 +50,10 @@ def recorded(name: str) -> Iterator[Counter[str]]:
     right = VERIFIERS[name]
     sums: Counter[str] = Counter()
 
-    def on_device(tree: DrawnTree, target_probs: Tensor, draft_probs: Tensor, coins: Coins) -> Accepted:
+    def on_device(tree: DrawnTree, target_probs: Tensor, draft_probs: Tensor, generator: RandomGenerator) -> Accepted:
         rows = target_probs.double().numpy(), draft_probs.double().numpy()
         expected = sum(right.reach(tree, *rows))
-        path, last = right.on_device(tree, target_probs, draft_probs, coins)
+        path, last = right.on_device(tree, target_probs, draft_probs, generator)
         realised = len(path) + 1
         added = {"rounds": 1, "expected": expected, "realised": realised, "squares": (realised - expected) ** 2}
         for key, value in added.items():

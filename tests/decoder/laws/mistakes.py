@@ -27,10 +27,10 @@ from decoder.session.protocol import Outcome
 from decoder.tree import TokenTree
 from decoder.verify import independent
 from decoder.verify.independent import Independent
-from decoder.verify.lossless import coins as coin_sources
+from decoder.verify.lossless import random_generator
 from decoder.verify.lossless.batched.device_rows import draw
-from decoder.verify.lossless.coins import Coins, PhiloxCoins
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
+from decoder.verify.lossless.random_generator import PhiloxGenerator, RandomGenerator
 from decoder.verify.lossless.top_down import Accepted
 from decoder.verify.lossless.verifiers import VERIFIERS
 from tests.decoder.laws.toy import Setting, drawn
@@ -59,8 +59,8 @@ class Mistake:
 def with_verifier(name: str, verify: Verify) -> Change:
     """Another verifier, in float64, under the name of a right one."""
 
-    def on_device(tree: DrawnTree, target_probs: Tensor, draft_probs: Tensor, coins: Coins) -> Accepted:
-        return verify(tree, target_probs.double().numpy(), draft_probs.double().numpy(), coins)
+    def on_device(tree: DrawnTree, target_probs: Tensor, draft_probs: Tensor, generator: RandomGenerator) -> Accepted:
+        return verify(tree, target_probs.double().numpy(), draft_probs.double().numpy(), generator)
 
     return lambda: patch.dict(VERIFIERS, {name: replace(VERIFIERS[name], on_device=on_device)})
 
@@ -83,20 +83,20 @@ def with_all(*changes: Change) -> Change:
     return entered
 
 
-def few_seeds(seed: int, stream: int = 0) -> PhiloxCoins:
-    return PhiloxCoins(seed % 50, stream)
+def few_seeds(seed: int, stream: int = 0) -> PhiloxGenerator:
+    return PhiloxGenerator(seed % 50, stream)
 
 
 def alike_each_round(own: Independent, *given: Any) -> tuple[list[int], int]:
-    begun_anew: Any = PhiloxCoins(0)
-    begun_anew._generator.bit_generator.state = key_of(own.coins)
-    return right_verify(replace(own, coins=begun_anew), *given)
+    begun_anew: Any = PhiloxGenerator(0)
+    begun_anew._generator.bit_generator.state = key_of(own.generator)
+    return right_verify(replace(own, generator=begun_anew), *given)
 
 
-def key_of(coins: Any) -> dict[str, Any]:
+def key_of(generator: Any) -> dict[str, Any]:
     """The state of a generator before its first number."""
-    state = coins._generator.bit_generator.state
-    fresh = PhiloxCoins(0)._generator.bit_generator.state
+    state = generator._generator.bit_generator.state
+    fresh = PhiloxGenerator(0)._generator.bit_generator.state
     return {**fresh, "state": {**fresh["state"], "key": state["state"]["key"]}}
 
 
@@ -117,19 +117,19 @@ def at_temperature_1(logits: Tensor, settings: Sequence[Sampling]) -> Tensor:
     return probabilities(logits, [Sampling(1.0)] * len(settings))
 
 
-def from_the_nucleus(rows: Tensor, coins: Coins) -> Tensor:
-    return draw(rows * kept(rows.log(), NUCLEUS), coins)
+def from_the_nucleus(rows: Tensor, generator: RandomGenerator) -> Tensor:
+    return draw(rows * kept(rows.log(), NUCLEUS), generator)
 
 
-def most_probable(rows: Tensor, coins: Coins) -> Tensor:
-    del coins
+def most_probable(rows: Tensor, generator: RandomGenerator) -> Tensor:
+    del generator
     return rows.argmax(-1)
 
 
-def without_replacement(rows: Tensor, coins: Coins) -> Tensor:
+def without_replacement(rows: Tensor, generator: RandomGenerator) -> Tensor:
     left, found = rows.clone(), list[Tensor]()
     for place, row in enumerate(rows):
-        found.append(draw(left[place : place + 1], coins))
+        found.append(draw(left[place : place + 1], generator))
         left[(rows == row).all(-1), found[-1]] = 0
     return torch.cat(found)
 
@@ -204,7 +204,7 @@ def of_verifier(wrong: Wrong) -> Mistake:
 MISTAKES = (
     *map(of_verifier, WRONG),
     Mistake("coins: the draft's", TREE, with_other(method, VERIFY_STREAM=method.DRAFT_STREAM)),
-    Mistake("coins: of few seeds", TREE, with_other(coin_sources, PhiloxCoins=few_seeds)),
+    Mistake("coins: of few seeds", TREE, with_other(random_generator, PhiloxGenerator=few_seeds)),
     Mistake("coins: alike each round", TREE, with_other(Independent, verify=alike_each_round)),
     Mistake("draft rows: computed anew at another temperature", TREE,
             with_other(independent, draft_rows=at_another_temperature)),

@@ -16,7 +16,7 @@ from decoder.selector.features import SCALARS
 from decoder.selector.labels import SharedDraws
 from decoder.selector.stored import Fingerprint
 from decoder.selector.text_roots import shared_draws
-from decoder.verify.lossless.coins import PhiloxCoins
+from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.rows import Rows
 
 PAIR = Fingerprint("big", "small", 8, (4, 3, 3))
@@ -49,7 +49,7 @@ class RandomDraft:
 def random_draws(seed: int, vocabulary: int = 4, most: DelayedTree = MOST) -> tuple[SharedDraws, Rows, Rows]:
     """Shared draws with the target's and the draft's rows; few tokens, so that rollouts agree."""
     draft: Any = RandomDraft(vocabulary, seed)
-    draws = shared_draws(draft, [1, 2], Sampling(1.0), most, PhiloxCoins(seed))
+    draws = shared_draws(draft, [1, 2], Sampling(1.0), most, PhiloxGenerator(seed))
     target = draft.logits(len(draws.tree)).softmax(-1).double().numpy()
     rows = np.zeros_like(target)
     for node, drawn in (draws.tree.draws or {}).items():

@@ -22,7 +22,7 @@ from decoder.selector.actions import ACTIONS, ONE_PATH, number
 from decoder.selector.chooser import load
 from decoder.selector.policy import Policy
 from decoder.selector.stored import Fingerprint, Trained, fingerprint, write
-from decoder.verify.lossless.coins import PhiloxCoins
+from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.rows import Row
 from decoder.verify.names import VERIFIER_NAMES
 from tests.decoder.makers import Played, TinyModels
@@ -118,21 +118,21 @@ def test_a_verifier_of_one_path_is_given_one(engine: Engine, random_file: Path, 
 
 
 def test_a_shape_is_chosen_before_anything_is_drawn(engine: Engine) -> None:
-    class Counted(PhiloxCoins):
+    class Counted(PhiloxGenerator):
         used = 0
 
         def choice(self, weights: Row) -> int:
             self.used += 1
             return super().choice(weights)
 
-    coins, used = Counted(0), []
+    generator, used = Counted(0), []
 
     def choose(_draft: DraftPasses, _text: Sequence[int]) -> ShapeChoice:
-        used.append(coins.used)
+        used.append(generator.used)
         return ShapeChoice(CHOSEN)
 
     draft = DraftPasses(engine.pair.draft_model, engine.pair.vocabulary, 64)
-    drafter = DrawnDrafter(draft, choose, Schedule(Sampling(1.0)), coins)
+    drafter = DrawnDrafter(draft, choose, Schedule(Sampling(1.0)), generator)
     for _ in range(2):
         drafter.propose([1, 2, 3, *used], Delayed().rule(), 32)
         drafter.commit([])

@@ -12,8 +12,8 @@ from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
 from decoder.selector.text_roots import TextRoots, shared_draws
 from decoder.tree import TokenTree
-from decoder.verify.lossless.coins import PhiloxCoins
 from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.random_generator import PhiloxGenerator
 from tests.decoder.makers import TinyModels
 from tests.decoder.verify.lossless.enumeration import Models, delayed_trees, models, outcomes
 
@@ -46,9 +46,9 @@ def test_within_shared_draws_a_shape_s_tree_is_distributed_as_if_it_had_been_dra
     pair = models(kind, MOST.depth)
     draft: Any = ToyDraft(pair)
     laws: dict[DelayedTree, dict[DrawnTree, float]] = defaultdict(lambda: defaultdict(float))
-    for draws, chance in outcomes(lambda coins: shared_draws(draft, [-1], Sampling(1.0), MOST, coins)):
+    for draws, probability in outcomes(lambda generator: shared_draws(draft, [-1], Sampling(1.0), MOST, generator)):
         for shape in draws.shapes:
-            laws[shape][draws.subtree(shape)[0]] += chance
+            laws[shape][draws.subtree(shape)[0]] += probability
     assert list(laws) == distinct_shapes(2, 1, 2)
     for shape, law in laws.items():
         assert law == pytest.approx(dict(delayed_trees(shape, pair)), abs=1e-6)
@@ -67,7 +67,7 @@ def plain(pair: Pair, text: Sequence[int], *, draft: bool = False) -> torch.Tens
 
 
 def test_draws_have_the_rows_of_plain_passes(pair: Pair) -> None:
-    roots = TextRoots(pair, WARM, MOST, len(TEXT), PhiloxCoins(0))
+    roots = TextRoots(pair, WARM, MOST, len(TEXT), PhiloxGenerator(0))
     for end in (3, 6):
         roots.go_to(TEXT[:end])
         for _ in range(2):
@@ -82,7 +82,7 @@ def test_draws_have_the_rows_of_plain_passes(pair: Pair) -> None:
 
 
 def test_a_root_knows_what_was_said_before_its_last_token_and_what_the_draft_says_after_it(pair: Pair) -> None:
-    roots = TextRoots(pair, WARM, MOST, len(TEXT), PhiloxCoins(0))
+    roots = TextRoots(pair, WARM, MOST, len(TEXT), PhiloxGenerator(0))
     for end in (2, 5, 8):
         root = roots.go_to(TEXT[:end])
         roots.drawn()
@@ -94,7 +94,7 @@ def test_a_root_knows_what_was_said_before_its_last_token_and_what_the_draft_say
 
 def test_other_draws_come_of_each_call_and_the_same_of_one_seed(pair: Pair) -> None:
     def trees(seed: int) -> list[tuple[int, ...]]:
-        roots = TextRoots(pair, WARM, DelayedTree(3, 2, 3), len(TEXT), PhiloxCoins(seed))
+        roots = TextRoots(pair, WARM, DelayedTree(3, 2, 3), len(TEXT), PhiloxGenerator(seed))
         roots.go_to(TEXT)
         return [tuple(roots.drawn().draws.tree.tokens) for _ in range(2)]
 

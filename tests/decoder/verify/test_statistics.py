@@ -9,8 +9,8 @@ import torch
 from decoder.draft.delayed import draw_tree
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.lossless.acceptance_bound import acceptance_bound
-from decoder.verify.lossless.coins import PhiloxCoins
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
+from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.statistics import of_drawn_tree
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
 from decoder.verify.names import VERIFIER_NAMES
@@ -47,17 +47,17 @@ def test_over_draws_both_sums_have_mean_0_and_their_variance() -> None:
 @pytest.mark.parametrize("name", VERIFIER_NAMES)
 def test_a_chance_to_be_accepted_falls_with_depth_and_adds_up_to_what_happens(name: str) -> None:
     shape = DelayedTree(1, 0, 3) if name == "block" else DelayedTree(3, 1, 2)
-    tree = draw_tree(shape, 7, lambda _, nodes: DRAFT.expand(len(nodes), -1), PhiloxCoins(1))
+    tree = draw_tree(shape, 7, lambda _, nodes: DRAFT.expand(len(nodes), -1), PhiloxGenerator(1))
     target_probs = ROWS[0].expand(len(tree), -1)
     drawn, rows = drawn_tree(tree), (target_probs, draft_rows(tree, target_probs))
     arrays = [each.double().numpy() for each in rows]
     reach, draws = of_drawn_tree(name, drawn, arrays[0], arrays[1], [1])
     assert reach[0] == pytest.approx(1)
     assert all(0 <= reach[node] <= reach[parent] + 1e-12 for node, parent in enumerate(tree.parents) if node)
-    coins, times = PhiloxCoins(3, 2), 1500
+    generator, times = PhiloxGenerator(3, 2), 1500
     counts = np.zeros(len(tree))
     for _ in range(times):
-        counts[[0, *VERIFIERS[name].on_device(drawn, *rows, coins)[0]]] += 1
+        counts[[0, *VERIFIERS[name].on_device(drawn, *rows, generator)[0]]] += 1
     assert np.abs(counts / times - reach).max() < 4.5 * math.sqrt(0.25 / times)
     assert [each.accepted for each in draws[:2]] == [True, False]
     assert draws[0].l1 == pytest.approx(0.3)
@@ -65,7 +65,7 @@ def test_a_chance_to_be_accepted_falls_with_depth_and_adds_up_to_what_happens(na
 
 
 def test_rates_of_a_node_are_the_solver_s_where_it_has_one() -> None:
-    tree = draw_tree(DelayedTree(2, 0, 1), 7, lambda _, nodes: DRAFT.expand(len(nodes), -1), PhiloxCoins(1))
+    tree = draw_tree(DelayedTree(2, 0, 1), 7, lambda _, nodes: DRAFT.expand(len(nodes), -1), PhiloxGenerator(1))
     target_probs = ROWS[0].expand(len(tree), -1)
     arrays = [each.double().numpy() for each in (target_probs, draft_rows(tree, target_probs))]
     rate = {name: of_drawn_tree(name, drawn_tree(tree), arrays[0], arrays[1], [])[1][0].acceptance for name in SOLVERS}

@@ -27,7 +27,7 @@ from tests.dynatui.scripted_runs import (
 
 def drawn(rounds: int, *more: Event, surprise: float = 0.0) -> RunState:
     """So many rounds of three tokens, each with so much more surprise than expected."""
-    told = [drawn_round(number, coins=surprise) for number in range(rounds)]
+    told = [drawn_round(number, generator=surprise) for number in range(rounds)]
     return state_of([delayed_run(), *told, *more])
 
 
@@ -80,7 +80,7 @@ def test_it_is_called_a_light_and_says_what_it_does_not_see() -> None:
 
 def test_in_little_room_it_says_the_least_of_that() -> None:
     assert "no sign of a bias; a light, not a proof" in page(drawn(40), 74, 9)
-    event = drawn_round(0, coins=0.0)
+    event = drawn_round(0, generator=0.0)
     assert event.verification is not None
     coupled = structs.replace(event.verification, predicted_tokens=None, reach=[], path=[])
     rounds = [structs.replace(sampled_round(number), verification=coupled) for number in range(20)]

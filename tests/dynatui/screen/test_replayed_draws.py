@@ -10,7 +10,7 @@ from tests.dynatui.scripted_runs import delayed_run, drawn_round
 
 
 async def test_a_replay_has_the_light_the_chances_and_the_depths_and_follows_a_look_back(tmp_path: Path) -> None:
-    told: list[Event] = [delayed_run(("delayed",)), *(drawn_round(number, coins=0.1) for number in range(40))]
+    told: list[Event] = [delayed_run(("delayed",)), *(drawn_round(number, generator=0.1) for number in range(40))]
     path = tmp_path / "drawn.jsonl"
     path.write_bytes(b"".join(map(encode, [*told, Summary(methods={})])))
     app = standing_at(Runs(path), 1.0)

@@ -97,7 +97,7 @@ def test_an_error(snap_compare: Compare) -> None:
 
 def drawing(look: str = "dark") -> DynaApp:
     """A run whose trees are drawn, after rounds enough for the light."""
-    told = [drawn_round(number, coins=0.9 * (-1) ** number) for number in range(30)]
+    told = [drawn_round(number, generator=0.9 * (-1) ** number) for number in range(30)]
     source = ScriptedSource([Prompt(1, 1), delayed_run(), *told, plain_round("ar", 0)])
     own = Delayed("traversal", "delayed", 2, 1, 2)
     source.steering.config = RunConfig(("delayed", "ar"), temperature=0.6, delayed=own)

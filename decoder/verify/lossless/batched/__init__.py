@@ -1,4 +1,4 @@
 """Verification for large vocabularies: what reads whole rows is batched over nodes on their device and free of coins.
 
-Coins and walks then work on a few numbers a node, which reach the host in one copy.
+RandomGenerator and walks then work on a few numbers a node, which reach the host in one copy.
 """

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from decoder.verify.lossless import bottom_up
 from decoder.verify.lossless.batched.device_rows import (
-    as_chance,
+    as_probability,
     draw,
     draw_counts,
     drawn_tokens,
@@ -19,8 +19,8 @@ from decoder.verify.lossless.batched.device_rows import (
     totals,
 )
 from decoder.verify.lossless.bottom_up import Stop
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.top_down import Accepted
 from decoder.verify.lossless.traversal import Judged, post_order
 
@@ -30,17 +30,17 @@ def verify(
     tree: DrawnTree,
     target_probs: Float[Tensor, "N V"],
     draft_probs: Float[Tensor, "N V"],
-    coins: Coins,
+    generator: RandomGenerator,
 ) -> Accepted:
     """Verifies a tree by its stops in order; the row of what follows is formed for the node that stops alone.
 
     Raises:
         ModelError: A probability is NaN.
     """
-    stop = bottom_up.first(stops(tree, target_probs, draft_probs), coins)
+    stop = bottom_up.first(stops(tree, target_probs, draft_probs), generator)
     removed = target_probs.new_tensor([stop.removed])
     after = residual(target_probs[[stop.node]], draft_probs[[stop.node]], removed)
-    return tree.path(stop.node), int(draw(after, coins))
+    return tree.path(stop.node), int(draw(after, generator))
 
 
 def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> list[Stop]:
@@ -54,10 +54,10 @@ def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs
     tokens = torch.tensor(tree.tokens[1:], dtype=torch.long, device=target_probs.device)[:, None]
     over, under = target_probs[:-1].gather(1, tokens).double(), draft_probs[:-1].gather(1, tokens).double()
     so_far = torch.cat([over.new_zeros(1), (over.log() - under.clamp_min(1e-300).log())[:, 0]]).cumsum(0)
-    weights = as_chance((so_far - so_far.cummax(0).values).exp())
+    weights = as_probability((so_far - so_far.cummax(0).values).exp())
     left = (weights[:, None].to(target_probs.dtype) * target_probs - draft_probs).clamp_min(0).sum(-1)
-    _, chances, weight = to_host(totals(target_probs, draft_probs), share(left, 1 - weights), weights)
-    inner = [Stop(node, chances[node], 1 / weight[node] if weight[node] > 0 else 0.0) for node in range(1, last)]
+    _, probabilities, weight = to_host(totals(target_probs, draft_probs), share(left, 1 - weights), weights)
+    inner = [Stop(node, probabilities[node], 1 / weight[node] if weight[node] > 0 else 0.0) for node in range(1, last)]
     if not last:
         return [Stop(0, 1.0, 0.0)]
     return [Stop(last, weight[last], 0.0), *reversed(inner), Stop(0, 1.0, 1.0)]
@@ -80,8 +80,12 @@ def traversal_stops(
         owned = [(child, node, place) for node in level for place, child, owns in tree.slots(node) if owns]
         children, parents, places = (list(column) for column in zip(*owned, strict=True))
         handed[children] = slots[parents, places]
-    _, slot_chances, chances, all_removed = to_host(totals(target_probs, draft_probs), slots, handed, removed)
-    return list(post_order(tree, lambda node, _: Judged(slot_chances[node], chances[node], all_removed[node])))
+    _, slot_probabilities, probabilities, all_removed = to_host(
+        totals(target_probs, draft_probs), slots, handed, removed
+    )
+    return list(
+        post_order(tree, lambda node, _: Judged(slot_probabilities[node], probabilities[node], all_removed[node]))
+    )
 
 
 def _levels_with_draws(tree: DrawnTree) -> list[list[int]]:
@@ -97,18 +101,18 @@ def _refused(
     draft_probs: Float[Tensor, "n V"],
     drawn: Int[Tensor, "n K"],
     counts: Int[Tensor, "n"],
-    chance: Float[Tensor, "n"],
+    probability: Float[Tensor, "n"],
 ) -> tuple[Float[Tensor, "n K"], Float[Tensor, "n"], Float[Tensor, "n"]]:
-    """Of nodes with the chance handed to them: what each draw gets, what is left for the node, and what is removed."""
+    """Per node: probability passed to each draw, probability left for stopping there, and inverse weight removed."""
     over, under = target_probs.gather(1, drawn), draft_probs.gather(1, drawn)
-    removed, total = torch.zeros_like(chance), torch.ones_like(chance)
+    removed, total = torch.zeros_like(probability), torch.ones_like(probability)
     slots = torch.zeros_like(over)
     for place in range(drawn.shape[1]):
-        alive = (counts > place) & (chance > 0) & (total > 0)
+        alive = (counts > place) & (probability > 0) & (total > 0)
         left = (over[:, place] - removed * under[:, place]).clamp_min(0)
-        slots[:, place] = torch.where(alive, ratio(chance * left / total, under[:, place]), 0.0)
-        removed = torch.where(alive, removed + total / chance, removed)
+        slots[:, place] = torch.where(alive, ratio(probability * left / total, under[:, place]), 0.0)
+        removed = torch.where(alive, removed + total / probability, removed)
         rest = torch.addcmul(target_probs, removed[:, None], draft_probs, value=-1).clamp_min_(0).sum(-1)
-        chance = torch.where(alive, share(chance * rest / total, 1 - chance), chance)
+        probability = torch.where(alive, share(probability * rest / total, 1 - probability), probability)
         total = torch.where(alive, rest, total)
-    return slots, chance, removed
+    return slots, probability, removed

@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import NEGLIGIBLE, require_numbers
 from decoder.verify.lossless.top_down import Accepted
 
-VerifyOnDevice: TypeAlias = Callable[[DrawnTree, Tensor, Tensor, Coins], Accepted]
+VerifyOnDevice: TypeAlias = Callable[[DrawnTree, Tensor, Tensor, RandomGenerator], Accepted]
 """From a tree, the target's and the draft's rows after its nodes, of shape (N, V) on one device, and coins.
 
 The draft's rows are zeros after leaves.
@@ -37,16 +37,16 @@ def residual(
 
 def ratio(over: Tensor, under: Tensor) -> Tensor:
     """min(1, over / under), elementwise; by a zero below 1 or 0, as anything stands above."""
-    return as_chance(torch.where(under > 0, over / under, (over > 0).to(over.dtype)))
+    return as_probability(torch.where(under > 0, over / under, (over > 0).to(over.dtype)))
 
 
 def share(part: Tensor, rest: Tensor) -> Tensor:
     """The quotient part / (part + rest) in [0, 1], elementwise; 1 where both are 0."""
     whole = part + rest
-    return as_chance(torch.where(whole > 0, part / whole, 1.0))
+    return as_probability(torch.where(whole > 0, part / whole, 1.0))
 
 
-def as_chance(values: Tensor) -> Tensor:
+def as_probability(values: Tensor) -> Tensor:
     """The values cut to [0, 1], elementwise; what is negligible is 0."""
     return torch.where(values < NEGLIGIBLE, 0.0, values.clamp_max(1))
 
@@ -80,11 +80,11 @@ def totals(target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]
     return torch.stack([target_probs.sum(), draft_probs.sum()])
 
 
-def draw(rows: Float[Tensor, "R V"], coins: Coins) -> Int[Tensor, "R"]:
+def draw(rows: Float[Tensor, "R V"], generator: RandomGenerator) -> Int[Tensor, "R"]:
     """A token from each row, on its device: by the coins themselves on a CPU, elsewhere by noise that they seed."""
     if rows.device.type == "cpu":
-        return torch.tensor([coins.choice(row) for row in rows.double().numpy()], dtype=torch.long)
-    noise = torch.Generator(rows.device).manual_seed(coins.integers(1 << 63))
+        return torch.tensor([generator.choice(row) for row in rows.double().numpy()], dtype=torch.long)
+    noise = torch.Generator(rows.device).manual_seed(generator.integers(1 << 63))
     return race(rows, torch.empty_like(rows, dtype=torch.float64).exponential_(generator=noise))
 
 

@@ -1,4 +1,4 @@
-"""What the solvers need to know of each node before coins are thrown: chances of its draws, and the residual.
+"""What the solvers need to know of each node before coins are thrown: probabilities of its draws, and the residual.
 
 All nodes are computed at once. Rows of
 nodes without draws are zeros in the draft's, and keep the target's row as their residual.
@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.verify.lossless.batched.device_rows import draw_counts, drawn_tokens, normalised, ratio, residual
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.random_generator import RandomGenerator
 
 STEPS = 30
 """Halvings of [1, k], to the last bit of float32."""
@@ -23,7 +23,7 @@ STEPS = 30
 class Plan:
     """Of all nodes of a tree."""
 
-    chances: Float[Tensor, "N R K"]
+    probabilities: Float[Tensor, "N R K"]
     """That a draw stays, by the number of draws refused before it; one for all where that does not matter."""
     residual: Float[Tensor, "N V"]
     """The distribution of the token if none stays."""
@@ -34,21 +34,23 @@ class PlannedSolver:
     """A solver that is batched over nodes."""
 
     plan: Callable[[DrawnTree, Float[Tensor, "N V"], Float[Tensor, "N V"]], Plan]
-    select: Callable[[Sequence[Sequence[float]], int, Coins], int | None]
-    """From the chances of a node and the number of its draws: the place of the draw that stays, if any."""
+    select: Callable[[Sequence[Sequence[float]], int, RandomGenerator], int | None]
+    """From the probabilities of a node and the number of its draws: the place of the draw that stays, if any."""
 
 
-def in_draw_order(chances: Sequence[Sequence[float]], draws: int, coins: Coins) -> int | None:
+def in_draw_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
     """Tries each draw in its turn."""
-    return next((place for place, chance in enumerate(chances[0][:draws]) if coins.bernoulli(chance)), None)
+    return next(
+        (place for place, probability in enumerate(probabilities[0][:draws]) if generator.bernoulli(probability)), None
+    )
 
 
-def in_random_order(chances: Sequence[Sequence[float]], draws: int, coins: Coins) -> int | None:
+def in_random_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
     """Tries any draw of those left, again and again."""
     pool = list(range(draws))
-    for after_refusals in chances[:draws]:
-        place = pool.pop(coins.integers(len(pool)))
-        if coins.bernoulli(after_refusals[place]):
+    for after_refusals in probabilities[:draws]:
+        place = pool.pop(generator.integers(len(pool)))
+        if generator.bernoulli(after_refusals[place]):
             return place
     return None
 
@@ -61,8 +63,8 @@ def plan_nss(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: F
 def plan_naive(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
     """See `decoder.verify.lossless.naive`."""
     first = drawn_tokens(tree, target_probs.device)[:, :1]
-    chances = ratio(target_probs.gather(1, first), draft_probs.gather(1, first))
-    return Plan(chances[:, None], residual(target_probs, draft_probs, target_probs.new_ones(len(tree))))
+    probabilities = ratio(target_probs.gather(1, first), draft_probs.gather(1, first))
+    return Plan(probabilities[:, None], residual(target_probs, draft_probs, target_probs.new_ones(len(tree))))
 
 
 def plan_spectr(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
@@ -93,7 +95,7 @@ def division_factor(
 
 
 def _any_of(single: Tensor, draws: Tensor) -> Tensor:
-    """1 - (1 - single)^draws, exact for small chances."""
+    """1 - (1 - single)^draws, exact for small probabilities."""
     return -torch.expm1(draws * torch.log1p(-single.clamp_max(1)))
 
 
@@ -102,16 +104,17 @@ def plan_specinfer(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_pr
     drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
     over, under = target_probs.gather(1, drawn), draft_probs.gather(1, drawn)
     removed, total = target_probs.new_zeros(len(tree), 1), target_probs.new_ones(len(tree), 1)
-    chances = []
+    probabilities = []
     for refusals in range(drawn.shape[1]):
         # Where nothing is left of the target, it is tried as it was.
         left = torch.where(total > 0, (over - removed * under).clamp_min(0) / total, over)
-        chances.append(ratio(left, under))
+        probabilities.append(ratio(left, under))
         removed = torch.where(refusals < counts[:, None], removed + total, removed)
         total = (target_probs - removed * draft_probs).clamp_min(0).sum(-1, keepdim=True)
     shape = (len(tree), drawn.shape[1], drawn.shape[1])
     return Plan(
-        torch.stack(chances, 1) if chances else over.reshape(shape), residual(target_probs, draft_probs, removed[:, 0])
+        torch.stack(probabilities, 1) if probabilities else over.reshape(shape),
+        residual(target_probs, draft_probs, removed[:, 0]),
     )
 
 

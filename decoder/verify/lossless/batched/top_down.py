@@ -7,8 +7,8 @@ from torch import Tensor
 
 from decoder.verify.lossless.batched.device_rows import VerifyOnDevice, draw, to_host, totals
 from decoder.verify.lossless.batched.plans import PlannedSolver
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.top_down import Accepted, Solve, descend
 
 
@@ -17,7 +17,7 @@ def verify(
     tree: DrawnTree,
     target_probs: Float[Tensor, "N V"],
     draft_probs: Float[Tensor, "N V"],
-    coins: Coins,
+    generator: RandomGenerator,
 ) -> Accepted:
     """Verifies a tree.
 
@@ -26,22 +26,24 @@ def verify(
     """
     plan = solver.plan(tree, target_probs, draft_probs)
     if target_probs.device.type == "cpu":  # where a draw costs more than a copy, only nodes that are visited have one
-        _, chances = to_host(totals(target_probs, draft_probs), plan.chances)
-        return _walk(solver, tree, chances, lambda node: int(draw(plan.residual[[node]], coins)), coins)
-    _, chances, tokens = to_host(totals(target_probs, draft_probs), plan.chances, draw(plan.residual, coins))
-    return _walk(solver, tree, chances, lambda node: int(tokens[node]), coins)
+        _, probabilities = to_host(totals(target_probs, draft_probs), plan.probabilities)
+        return _walk(solver, tree, probabilities, lambda node: int(draw(plan.residual[[node]], generator)), generator)
+    _, probabilities, tokens = to_host(
+        totals(target_probs, draft_probs), plan.probabilities, draw(plan.residual, generator)
+    )
+    return _walk(solver, tree, probabilities, lambda node: int(tokens[node]), generator)
 
 
 def _walk(
     solver: PlannedSolver,
     tree: DrawnTree,
-    chances: list[list[list[float]]],
+    probabilities: list[list[list[float]]],
     from_residual: Callable[[int], int],
-    coins: Coins,
+    generator: RandomGenerator,
 ) -> Accepted:
     def choose(node: int) -> int:
         drawn = tree.drawn(node)
-        place = solver.select(chances[node], len(drawn), coins)
+        place = solver.select(probabilities[node], len(drawn), generator)
         return from_residual(node) if place is None else drawn[place]
 
     return descend(tree, choose)
@@ -52,7 +54,7 @@ def verify_visited(
     tree: DrawnTree,
     target_probs: Float[Tensor, "N V"],
     draft_probs: Float[Tensor, "N V"],
-    coins: Coins,
+    generator: RandomGenerator,
 ) -> Accepted:
     """Verifies a tree with a solver that works on the host, in float64, on the rows of visited nodes alone.
 
@@ -64,9 +66,9 @@ def verify_visited(
     def choose(node: int) -> int:
         drawn = tree.drawn(node)
         if not drawn:
-            return int(draw(target_probs[[node]], coins))
+            return int(draw(target_probs[[node]], generator))
         rows = (target_probs[node].double().cpu().numpy(), draft_probs[node].double().cpu().numpy())
-        return solve(*rows, drawn, coins)
+        return solve(*rows, drawn, generator)
 
     return descend(tree, choose)
 
@@ -75,8 +77,11 @@ def on_first_path(whole: VerifyOnDevice) -> VerifyOnDevice:
     """The same verifier on the first draw of each node alone."""
 
     def verify(
-        tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"], coins: Coins
+        tree: DrawnTree,
+        target_probs: Float[Tensor, "N V"],
+        draft_probs: Float[Tensor, "N V"],
+        generator: RandomGenerator,
     ) -> Accepted:
-        return whole(tree.first_path(), target_probs, draft_probs, coins)
+        return whole(tree.first_path(), target_probs, draft_probs, generator)
 
     return verify

@@ -13,8 +13,8 @@ import torch
 from decoder.draft.delayed import draw_tree
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.tree import TokenTree
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree, drawn_tree
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Row, Rows, normalised
 from decoder.verify.lossless.top_down import Accepted
 from tests.decoder.verify.lossless.row_by_row import Verify
@@ -38,17 +38,17 @@ T = TypeVar("T")
 
 
 class Script:
-    """Coins that fall as written, then to their first possible side; `untried` notes what else they could have done."""
+    """A generator that replays `written`, then takes first possible outcomes; `untried` holds the other outcomes."""
 
     def __init__(self, written: Sequence[int]) -> None:
         self.fallen: list[int] = []
-        self.chance = 1.0
+        self.probability = 1.0
         self.untried: list[list[int]] = []
         self._written = written
 
-    def bernoulli(self, chance: float) -> bool:
-        assert -1e-12 <= chance <= 1 + 1e-12
-        return self._fall([min(1.0, max(0.0, chance)), 1 - min(1.0, max(0.0, chance))]) == 0
+    def bernoulli(self, probability: float) -> bool:
+        assert -1e-12 <= probability <= 1 + 1e-12
+        return self._fall([min(1.0, max(0.0, probability)), 1 - min(1.0, max(0.0, probability))]) == 0
 
     def choice(self, weights: Row) -> int:
         assert weights.min() >= 0
@@ -57,24 +57,24 @@ class Script:
     def integers(self, count: int) -> int:
         return self._fall([1 / count] * count)
 
-    def _fall(self, chances: list[float]) -> int:
-        side, *others = [side for side, chance in enumerate(chances) if chance > 0]
+    def _fall(self, probabilities: list[float]) -> int:
+        side, *others = [side for side, probability in enumerate(probabilities) if probability > 0]
         if len(self.fallen) < len(self._written):
             side = self._written[len(self.fallen)]
         else:
             self.untried += [[*self.fallen, other] for other in others]
         self.fallen.append(side)
-        self.chance *= chances[side]
+        self.probability *= probabilities[side]
         return side
 
 
-def outcomes(play: Callable[[Coins], T]) -> Iterator[tuple[T, float]]:
-    """All that can come of a function of coins, with the chance of each way to it."""
+def outcomes(play: Callable[[RandomGenerator], T]) -> Iterator[tuple[T, float]]:
+    """All that can come of a function of coins, with the probability of each way to it."""
     waiting: list[list[int]] = [[]]
     while waiting:
         script = Script(waiting.pop())
         result = play(script)
-        yield result, script.chance
+        yield result, script.probability
         waiting += script.untried
 
 
@@ -131,22 +131,22 @@ def without_one(row: Row, luck: np.random.Generator) -> Row:
 
 
 Trees = list[tuple[DrawnTree, float]]
-"""Trees with their chances."""
-Drafter = Callable[[Models, Coins], TokenTree]
+"""Trees with their probabilities."""
+Drafter = Callable[[Models, RandomGenerator], TokenTree]
 
 
 def trees_of(drafter: Drafter, pair: Models) -> Trees:
     """All trees that can come of a way to draft."""
     found: dict[DrawnTree, float] = defaultdict(float)
-    for tree, chance in outcomes(lambda coins: drafter(pair, coins)):
-        found[drawn_tree(tree)] += chance
+    for tree, probability in outcomes(lambda generator: drafter(pair, generator)):
+        found[drawn_tree(tree)] += probability
     return list(found.items())
 
 
 @cache
 def delayed_trees(shape: DelayedTree, pair: Models) -> Trees:
     """All delayed trees of a shape."""
-    return trees_of(lambda pair, coins: draw_tree(shape, -1, pair.draft_rows, coins), pair)
+    return trees_of(lambda pair, generator: draw_tree(shape, -1, pair.draft_rows, generator), pair)
 
 
 @dataclass(frozen=True)
@@ -162,22 +162,22 @@ class Emitted:
 def verified(verify: Verify, tree: DrawnTree, pair: Models) -> Iterator[tuple[Accepted, float]]:
     """What can come of one tree, over the coins."""
     rows = pair.rows(tree)
-    return outcomes(lambda coins: verify(tree, *rows, coins))
+    return outcomes(lambda generator: verify(tree, *rows, generator))
 
 
 def emitted(verify: Verify, trees: Trees, pair: Models, depth: int) -> Emitted:
     """The exact law of a verifier over trees of at most this depth."""
     found: dict[Prefix, float] = defaultdict(float)
     for tree, tree_chance in trees:
-        for (path, last), chance in verified(verify, tree, pair):
-            found[(*(tree.tokens[node] for node in path), last)] += tree_chance * chance
+        for (path, last), probability in verified(verify, tree, pair):
+            found[(*(tree.tokens[node] for node in path), last)] += tree_chance * probability
     expected = text_law(pair, depth + 1)
     joint: dict[Prefix, float] = defaultdict(float)
-    for text, chance in found.items():
+    for text, probability in found.items():
         for rest in itertools.product(range(VOCABULARY), repeat=depth + 1 - len(text)):
-            joint[text + rest] += chance * chance_of(pair, text, rest)
-    distance = sum(abs(joint[text] - chance) for text, chance in expected.items()) / 2
-    return Emitted(distance, sum(chance * len(text) for text, chance in found.items()))
+            joint[text + rest] += probability * chance_of(pair, text, rest)
+    distance = sum(abs(joint[text] - probability) for text, probability in expected.items()) / 2
+    return Emitted(distance, sum(probability * len(text) for text, probability in found.items()))
 
 
 def text_law(pair: Models, length: int) -> dict[Prefix, float]:
@@ -186,8 +186,8 @@ def text_law(pair: Models, length: int) -> dict[Prefix, float]:
 
 def chance_of(pair: Models, text: Prefix, rest: Prefix) -> float:
     """That the target goes on in this way after a text."""
-    chance = 1.0
+    probability = 1.0
     for token in rest:
-        chance *= pair.target[text][token]
+        probability *= pair.target[text][token]
         text = (*text, token)
-    return chance
+    return probability

@@ -6,57 +6,61 @@ from typing import TypeAlias
 
 from decoder.verify.lossless import block, khisti, naive, specinfer, spectr, traversal
 from decoder.verify.lossless.bottom_up import Stop, first
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Row, Rows, ratio, residual
 from decoder.verify.lossless.top_down import Accepted, Solve, descend
 from decoder.verify.lossless.verifiers import VERIFIERS
 
-Verify: TypeAlias = Callable[[DrawnTree, Rows, Rows, Coins], Accepted]
+Verify: TypeAlias = Callable[[DrawnTree, Rows, Rows, RandomGenerator], Accepted]
 """From a tree, the target's and the draft's rows after its nodes, and coins."""
 Stops: TypeAlias = Callable[[DrawnTree, Rows, Rows], Sequence[Stop]]
 
 
-def top_down(solve: Solve, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins) -> Accepted:
+def top_down(
+    solve: Solve, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, generator: RandomGenerator
+) -> Accepted:
     def choose(node: int) -> int:
         if not tree.children[node]:
-            return coins.choice(target_probs[node])
-        return solve(target_probs[node], draft_probs[node], tree.drawn(node), coins)
+            return generator.choice(target_probs[node])
+        return solve(target_probs[node], draft_probs[node], tree.drawn(node), generator)
 
     return descend(tree, choose)
 
 
-def bottom_up(stops: Stops, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins) -> Accepted:
-    stop = first(stops(tree, target_probs, draft_probs), coins)
+def bottom_up(
+    stops: Stops, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, generator: RandomGenerator
+) -> Accepted:
+    stop = first(stops(tree, target_probs, draft_probs), generator)
     after = residual(target_probs[stop.node], draft_probs[stop.node], stop.removed)
-    return tree.path(stop.node), coins.choice(after)
+    return tree.path(stop.node), generator.choice(after)
 
 
-def on_first_path(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins) -> Accepted:
-    return top_down(naive.solve, tree.first_path(), target_probs, draft_probs, coins)
+def on_first_path(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, generator: RandomGenerator) -> Accepted:
+    return top_down(naive.solve, tree.first_path(), target_probs, draft_probs, generator)
 
 
-def solve_nss(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+def solve_nss(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:
     del draft_probs, drawn
-    return coins.choice(target_probs)
+    return generator.choice(target_probs)
 
 
-def solve_spectr(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+def solve_spectr(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:
     division = spectr.divide(target_probs, draft_probs, len(drawn))
     for token in drawn:
-        if coins.bernoulli(division.chance(target_probs[token], draft_probs[token])):
+        if generator.bernoulli(division.probability(target_probs[token], draft_probs[token])):
             return token
-    return coins.choice(division.residual)
+    return generator.choice(division.residual)
 
 
-def solve_specinfer(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+def solve_specinfer(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:
     pool, rest, removed, total = list(drawn), target_probs, 0.0, 1.0
     while pool:
-        token = pool.pop(coins.integers(len(pool)))
-        if coins.bernoulli(ratio(rest[token], draft_probs[token])):
+        token = pool.pop(generator.integers(len(pool)))
+        if generator.bernoulli(ratio(rest[token], draft_probs[token])):
             return token
         removed, total, rest = specinfer.refused(target_probs, draft_probs, removed, total)
-    return coins.choice(rest)
+    return generator.choice(rest)
 
 
 SOLVES: dict[str, Solve] = {

@@ -15,8 +15,8 @@ from decoder.verify.lossless.batched import bottom_up, plans
 from decoder.verify.lossless.batched.device_rows import draw, race
 from decoder.verify.lossless.batched.plans import Plan, PlannedSolver
 from decoder.verify.lossless.bottom_up import Stop
-from decoder.verify.lossless.coins import PhiloxCoins
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
+from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.rows import Rows, ratio, residual
 from decoder.verify.lossless.verifiers import VERIFIERS
 from tests.decoder.verify.lossless.row_by_row import VERIFY
@@ -55,7 +55,7 @@ def case(shape: DelayedTree, top_p: float) -> Case:
 
     shared = logits(1)
     trees = (
-        draw_tree(shape, 3, lambda _, nodes: probs(shared + 0.08 * logits(len(nodes)), top_p), PhiloxCoins(seed, 1))
+        draw_tree(shape, 3, lambda _, nodes: probs(shared + 0.08 * logits(len(nodes)), top_p), PhiloxGenerator(seed, 1))
         for seed in range(1000)
     )
     tree = next(each for each in trees if shape is CHAIN or len(each) < 1 + shape.most_nodes)
@@ -92,7 +92,7 @@ def test_naive_is_the_pure_one(top_p: float) -> None:
     plan, (target_probs, draft_probs) = planned(plans.NAIVE, given), given.pure
     for node in given.inner():
         first = given.tree.drawn(node)[0]
-        assert float(plan.chances[node, 0, 0]) == pytest.approx(
+        assert float(plan.probabilities[node, 0, 0]) == pytest.approx(
             ratio(target_probs[node, first], draft_probs[node, first]), abs=NEAR
         )
         np.testing.assert_allclose(
@@ -105,7 +105,7 @@ def test_naive_is_the_pure_one(top_p: float) -> None:
 def test_nss_is_the_pure_one(top_p: float) -> None:
     given = case(TREE, top_p)
     plan = planned(plans.NSS, given)
-    assert plan.chances.numel() == 0
+    assert plan.probabilities.numel() == 0
     assert torch.equal(plan.residual, given.target_probs)
 
 
@@ -116,8 +116,8 @@ def test_spectr_is_the_pure_one(top_p: float) -> None:
     for node in given.inner():
         drawn = given.tree.drawn(node)
         division = spectr.divide(target_probs[node], draft_probs[node], len(drawn))
-        expected = [division.chance(target_probs[node, token], draft_probs[node, token]) for token in drawn]
-        assert plan.chances[node, 0, : len(drawn)].numpy() == pytest.approx(expected, abs=NEAR)
+        expected = [division.probability(target_probs[node, token], draft_probs[node, token]) for token in drawn]
+        assert plan.probabilities[node, 0, : len(drawn)].numpy() == pytest.approx(expected, abs=NEAR)
         np.testing.assert_allclose(plan.residual[node].numpy(), division.residual, rtol=0, atol=NEAR)
     assert_leaves_keep_the_target(plan, given)
 
@@ -130,7 +130,9 @@ def test_specinfer_is_the_pure_one(top_p: float) -> None:
         drawn = given.tree.drawn(node)
         *rests, last = specinfer.residuals(target_probs[node], draft_probs[node], len(drawn))
         expected = [[ratio(rest[token], draft_probs[node, token]) for token in drawn] for rest in rests]
-        assert plan.chances[node, : len(drawn), : len(drawn)].numpy() == pytest.approx(np.array(expected), abs=NEAR)
+        assert plan.probabilities[node, : len(drawn), : len(drawn)].numpy() == pytest.approx(
+            np.array(expected), abs=NEAR
+        )
         np.testing.assert_allclose(plan.residual[node].numpy(), last, rtol=0, atol=NEAR)
     assert_leaves_keep_the_target(plan, given)
 
@@ -138,7 +140,7 @@ def test_specinfer_is_the_pure_one(top_p: float) -> None:
 def assert_same_stops(found: list[Stop], expected: list[Stop], given: Case) -> None:
     target_probs, draft_probs = given.pure
     assert [stop.node for stop in found] == [stop.node for stop in expected]
-    assert [stop.chance for stop in found] == pytest.approx([stop.chance for stop in expected], abs=NEAR)
+    assert [stop.probability for stop in found] == pytest.approx([stop.probability for stop in expected], abs=NEAR)
     for one, other in zip(found, expected, strict=True):
         rows = [residual(target_probs[one.node], draft_probs[one.node], stop.removed) for stop in (one, other)]
         np.testing.assert_allclose(rows[0], rows[1], rtol=0, atol=NEAR)
@@ -160,9 +162,9 @@ def test_block_is_the_pure_one(top_p: float) -> None:
 def test_the_same_coins_bring_the_same_walk(name: str) -> None:
     given = case(CHAIN if name == "block" else TREE, 0.9)
     for seed in range(12):
-        found = VERIFIERS[name].on_device(*given.given, PhiloxCoins(seed))
-        assert found == VERIFIERS[name].on_device(*given.given, PhiloxCoins(seed))
-        assert found == VERIFY[name](given.tree, *given.pure, PhiloxCoins(seed))
+        found = VERIFIERS[name].on_device(*given.given, PhiloxGenerator(seed))
+        assert found == VERIFIERS[name].on_device(*given.given, PhiloxGenerator(seed))
+        assert found == VERIFY[name](given.tree, *given.pure, PhiloxGenerator(seed))
 
 
 def test_a_draw_of_target_probability_zero_prunes() -> None:
@@ -170,7 +172,7 @@ def test_a_draw_of_target_probability_zero_prunes() -> None:
     target_probs = given.target_probs.clone()
     target_probs[1, given.tree.tokens[2]] = 0
     stops = bottom_up.block_stops(given.tree, target_probs, given.draft_probs)
-    assert [stop.chance for stop in stops[:4]] == [0, 0, 0, 0]
+    assert [stop.probability for stop in stops[:4]] == [0, 0, 0, 0]
     found = bottom_up.traversal_stops(given.tree, target_probs, given.draft_probs)
     assert {stop.node for stop in found} == {0, 1}
 
@@ -194,11 +196,11 @@ def test_a_device_brings_the_numbers_of_the_host(name: str) -> None:
     given = case(CHAIN if name == "block" else TREE, 0.9)
     on_device = given.tree, given.target_probs.cuda(), given.draft_probs.cuda()
     for seed in range(12):
-        found = VERIFIERS[name].on_device(*on_device, PhiloxCoins(seed))
-        assert found == VERIFIERS[name].on_device(*on_device, PhiloxCoins(seed))
+        found = VERIFIERS[name].on_device(*on_device, PhiloxGenerator(seed))
+        assert found == VERIFIERS[name].on_device(*on_device, PhiloxGenerator(seed))
     for solver in (plans.NSS, plans.NAIVE, plans.SPECTR, plans.SPECINFER):
         there, here = solver.plan(*on_device), solver.plan(*given.given)
-        assert torch.allclose(there.chances.cpu(), here.chances, atol=NEAR)
+        assert torch.allclose(there.probabilities.cpu(), here.probabilities, atol=NEAR)
         assert torch.allclose(there.residual.cpu(), here.residual, atol=NEAR)
     assert_same_stops(bottom_up.traversal_stops(*on_device), bottom_up.traversal_stops(*given.given), given)
 
@@ -207,6 +209,6 @@ def test_a_device_brings_the_numbers_of_the_host(name: str) -> None:
 @pytest.mark.gpu
 def test_draws_on_a_device_follow_their_rows() -> None:
     rows = torch.tensor([[0.1, 0.0, 0.2, 0.7]], device="cuda").repeat(20_000, 1)
-    counts = draw(rows, PhiloxCoins(3)).bincount(minlength=4) / 20_000
+    counts = draw(rows, PhiloxGenerator(3)).bincount(minlength=4) / 20_000
     assert counts.tolist() == pytest.approx([0.1, 0.0, 0.2, 0.7], abs=0.014)  # 4 standard deviations
-    assert torch.equal(draw(rows, PhiloxCoins(3)), draw(rows, PhiloxCoins(3)))
+    assert torch.equal(draw(rows, PhiloxGenerator(3)), draw(rows, PhiloxGenerator(3)))

@@ -26,7 +26,7 @@ def pairs(kind: str, count: int = 2, vocabulary: int = 3) -> list[Pair]:
 
 
 def drawn_lists(draft_probs: Row, draws: int) -> list[tuple[tuple[int, ...], float]]:
-    """All lists of draws that can come, with their chances."""
+    """All lists of draws that can come, with their probabilities."""
     lists = itertools.product(np.flatnonzero(draft_probs).tolist(), repeat=draws)
     return [(drawn, float(draft_probs[list(drawn)].prod())) for drawn in lists]
 
@@ -34,15 +34,15 @@ def drawn_lists(draft_probs: Row, draws: int) -> list[tuple[tuple[int, ...], flo
 def token_law(name: str, rows: Pair, drawn: tuple[int, ...]) -> dict[int, float]:
     """The law of the token, given the draws, over all coins."""
     law: dict[int, float] = defaultdict(float)
-    for token, chance in outcomes(lambda coins: SOLVES[name](*rows, drawn, coins)):
-        law[token] += chance
+    for token, probability in outcomes(lambda generator: SOLVES[name](*rows, drawn, generator)):
+        law[token] += probability
     return law
 
 
 def enumerated_rate(name: str, rows: Pair, draws: int) -> float:
     return sum(
-        chance * sum(token_law(name, rows, drawn)[token] for token in set(drawn))
-        for drawn, chance in drawn_lists(rows[1], draws)
+        probability * sum(token_law(name, rows, drawn)[token] for token in set(drawn))
+        for drawn, probability in drawn_lists(rows[1], draws)
     )
 
 
@@ -114,7 +114,7 @@ def test_solvers_rank_as_in_the_measurements() -> None:
 def test_expected_tokens_of_a_tree_are_those_of_all_coins(name: str, shape: DelayedTree) -> None:
     toys = models("generic", shape.depth, 9)
     for tree, _ in [] if name == "block" and shape.k > 1 else delayed_trees(shape, toys)[::7]:
-        expected = sum(chance * (len(path) + 1) for (path, _), chance in verified(VERIFY[name], tree, toys))
+        expected = sum(probability * (len(path) + 1) for (path, _), probability in verified(VERIFY[name], tree, toys))
         assert expected_tokens(name, tree, *toys.rows(tree)) == pytest.approx(expected, abs=1e-12)
 
 
@@ -133,11 +133,11 @@ def test_block_accepts_eleven_ninths_where_naive_accepts_ten() -> None:
 def test_the_law_of_a_tournament_is_that_of_its_winner(draws: int) -> None:
     for target_probs, draft_probs in pairs("generic", 3):
         law = np.zeros(3)
-        for drawn, chance in drawn_lists(draft_probs, draws):
+        for drawn, probability in drawn_lists(draft_probs, draws):
             entries = [(draft_probs, {token: 1.0}) for token in drawn]
             _, winners = khisti.tournament(entries, partial(khisti._meet, target_probs))
             for token, wins in winners.items():
-                law[token] += chance * wins
+                law[token] += probability * wins
         assert khisti.winner_law(target_probs, draft_probs, draws) == pytest.approx(law, abs=1e-14)
 
 
@@ -161,8 +161,8 @@ def test_nss_on_a_fixed_tree_accepts_what_the_target_would_write() -> None:
     toys = models("generic", 2, 5)
     tree, _ = max(delayed_trees(DelayedTree(2, 0, 2), toys), key=lambda each: len(each[0]))
     target_probs, _ = toys.rows(tree)
-    chances = {0: 1.0}
+    probabilities = {0: 1.0}
     for node in range(1, len(tree)):
-        chances[node] = chances[tree.parents[node]] * target_probs[tree.parents[node], tree.tokens[node]]
+        probabilities[node] = probabilities[tree.parents[node]] * target_probs[tree.parents[node], tree.tokens[node]]
     expected = expected_tokens("nss", tree, *toys.rows(tree))
-    assert expected == pytest.approx(sum(chances.values()))
+    assert expected == pytest.approx(sum(probabilities.values()))

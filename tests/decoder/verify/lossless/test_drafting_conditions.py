@@ -6,27 +6,27 @@ import pytest
 import torch
 
 from decoder.tree import TokenTree
-from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Row
 from tests.decoder.verify.lossless.enumeration import Drafter, Models, emitted, models, trees_of
 from tests.decoder.verify.lossless.row_by_row import VERIFY
 
 DEPTH = 2
 TREES = tuple(name for name in VERIFY if name != "block")
-Rule = Callable[[Models, TokenTree, int, int, Coins], Sequence[int]]
+Rule = Callable[[Models, TokenTree, int, int, RandomGenerator], Sequence[int]]
 """What the draws of a node are: its models, the tree so far, the node, the number of draws above it, and coins."""
 
 
 def grown(rule: Rule, grows: Callable[[TokenTree, int, Row], bool] = lambda *_: True) -> Drafter:
     """Drafts two levels: `rule` draws after a node, `grows` says whether a drawn one is drawn from."""
 
-    def draft(pair: Models, coins: Coins) -> TokenTree:
+    def draft(pair: Models, generator: RandomGenerator) -> TokenTree:
         tree, level = TokenTree([-1], draws={}), {0: 2}
         for _ in range(DEPTH):
             below: dict[int, int] = {}
             for node, count in level.items():
                 row = pair.draft[path(tree, node)]
-                tokens = rule(pair, tree, node, count, coins)
+                tokens = rule(pair, tree, node, count, generator)
                 for child in tree.draw(node, tokens, [0.0] * len(tokens), torch.tensor(row)):
                     if grows(tree, child, row):
                         below[child] = below.get(child, 0) + 1
@@ -40,37 +40,41 @@ def path(tree: TokenTree, node: int) -> tuple[int, ...]:
     return tuple(tree.tokens[each] for each in tree.ancestors(node)[-2::-1])
 
 
-def draws(pair: Models, tree: TokenTree, node: int, count: int, coins: Coins) -> list[int]:
-    return [coins.choice(pair.draft[path(tree, node)]) for _ in range(count)]
+def draws(pair: Models, tree: TokenTree, node: int, count: int, generator: RandomGenerator) -> list[int]:
+    return [generator.choice(pair.draft[path(tree, node)]) for _ in range(count)]
 
 
-def width_by_context(pair: Models, tree: TokenTree, node: int, count: int, coins: Coins) -> list[int]:
-    return draws(pair, tree, node, 1 + (pair.draft[path(tree, node)].max() < 0.7) + 0 * count, coins)
+def width_by_context(pair: Models, tree: TokenTree, node: int, count: int, generator: RandomGenerator) -> list[int]:
+    return draws(pair, tree, node, 1 + (pair.draft[path(tree, node)].max() < 0.7) + 0 * count, generator)
 
 
-def sibling_after_a_poor_draw(pair: Models, tree: TokenTree, node: int, _: int, coins: Coins) -> list[int]:
-    found = draws(pair, tree, node, 1, coins)
-    return found + draws(pair, tree, node, int(pair.draft[path(tree, node)][found[0]] < 0.5), coins)
+def sibling_after_a_poor_draw(
+    pair: Models, tree: TokenTree, node: int, _: int, generator: RandomGenerator
+) -> list[int]:
+    found = draws(pair, tree, node, 1, generator)
+    return found + draws(pair, tree, node, int(pair.draft[path(tree, node)][found[0]] < 0.5), generator)
 
 
-def dropping(pair: Models, tree: TokenTree, node: int, count: int, coins: Coins) -> list[int]:
-    found = draws(pair, tree, node, count, coins)
+def dropping(pair: Models, tree: TokenTree, node: int, count: int, generator: RandomGenerator) -> list[int]:
+    found = draws(pair, tree, node, count, generator)
     return [token for token in found if pair.draft[path(tree, node)][token] >= 0.3]
 
 
-def sorted_by_probability(pair: Models, tree: TokenTree, node: int, count: int, coins: Coins) -> list[int]:
-    return sorted(draws(pair, tree, node, count, coins), key=lambda token: -pair.draft[path(tree, node)][token])
+def sorted_by_probability(
+    pair: Models, tree: TokenTree, node: int, count: int, generator: RandomGenerator
+) -> list[int]:
+    return sorted(draws(pair, tree, node, count, generator), key=lambda token: -pair.draft[path(tree, node)][token])
 
 
-def without_replacement(pair: Models, tree: TokenTree, node: int, count: int, coins: Coins) -> list[int]:
+def without_replacement(pair: Models, tree: TokenTree, node: int, count: int, generator: RandomGenerator) -> list[int]:
     row, found = pair.draft[path(tree, node)].copy(), list[int]()
     for _ in range(count):
-        found.append(coins.choice(row))
+        found.append(generator.choice(row))
         row[found[-1]] = 0
     return found
 
 
-def most_probable(pair: Models, tree: TokenTree, node: int, count: int, coins: Coins) -> list[int]:  # noqa: ARG001 - a rule
+def most_probable(pair: Models, tree: TokenTree, node: int, count: int, generator: RandomGenerator) -> list[int]:  # noqa: ARG001 - a rule
     return (-pair.draft[path(tree, node)]).argsort()[:count].tolist()  # type: ignore[no-any-return]  # numpy's stubs
 
 

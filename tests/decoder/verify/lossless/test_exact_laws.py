@@ -7,8 +7,8 @@ import torch
 
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.lossless.batched.device_rows import VerifyOnDevice
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.top_down import Accepted
 from decoder.verify.lossless.verifiers import VERIFIERS
@@ -23,9 +23,9 @@ def fitting(shape: DelayedTree) -> list[str]:
 
 
 def on_tensors(
-    verify: VerifyOnDevice, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins
+    verify: VerifyOnDevice, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, generator: RandomGenerator
 ) -> Accepted:
-    return verify(tree, torch.tensor(target_probs), torch.tensor(draft_probs), coins)
+    return verify(tree, torch.tensor(target_probs), torch.tensor(draft_probs), generator)
 
 
 @pytest.mark.parametrize("kind", KINDS)

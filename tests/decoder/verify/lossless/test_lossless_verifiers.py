@@ -6,8 +6,8 @@ import torch
 
 from decoder.errors import ModelError
 from decoder.tree import TokenTree
-from decoder.verify.lossless.coins import PhiloxCoins
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
+from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.verifiers import VERIFIERS
 from decoder.verify.names import VERIFIER_NAMES
 from tests.decoder.verify.lossless.row_by_row import VERIFY
@@ -30,7 +30,7 @@ def test_nan_is_refused(name: str, broken: str) -> None:
     rows[broken][0, 0] = np.nan
     given = torch.tensor(rows["target"]), torch.tensor(rows["draft"])
     with pytest.raises(ModelError, match="no finite number"):
-        VERIFIERS[name].on_device(drawn_tree(tree), *given, PhiloxCoins(0))
+        VERIFIERS[name].on_device(drawn_tree(tree), *given, PhiloxGenerator(0))
 
 
 @pytest.mark.parametrize("name", ["block", "traversal"])
@@ -44,17 +44,17 @@ def test_a_chance_whose_inverse_overflows_is_none(name: str, hardly: float) -> N
     given = target_probs, draft_rows(tree, target_probs)
     pure = given[0].double().numpy() ** 8, given[1].double().numpy() ** 8
     for seed in range(20):
-        assert VERIFIERS[name].on_device(drawn_tree(tree), *given, PhiloxCoins(seed))[0] == []
-        assert VERIFY[name](drawn_tree(tree), *pure, PhiloxCoins(seed))[0] == []
+        assert VERIFIERS[name].on_device(drawn_tree(tree), *given, PhiloxGenerator(seed))[0] == []
+        assert VERIFY[name](drawn_tree(tree), *pure, PhiloxGenerator(seed))[0] == []
 
 
 @pytest.mark.parametrize("name", VERIFIERS)
 def test_a_round_without_a_draft_emits_one_token_of_the_target(name: str) -> None:
     tree = drawn_tree(TokenTree([3], draws={}))
     target_probs, draft_probs = np.array([[0.0, 1.0, 0.0]]), np.zeros((1, 3))
-    assert VERIFY[name](tree, target_probs, draft_probs, PhiloxCoins(0)) == ([], 1)
+    assert VERIFY[name](tree, target_probs, draft_probs, PhiloxGenerator(0)) == ([], 1)
     given = torch.tensor(target_probs), torch.tensor(draft_probs)
-    assert VERIFIERS[name].on_device(tree, *given, PhiloxCoins(0)) == ([], 1)
+    assert VERIFIERS[name].on_device(tree, *given, PhiloxGenerator(0)) == ([], 1)
     assert VERIFIERS[name].reach(tree, target_probs, draft_probs) == [1]
 
 
@@ -94,4 +94,4 @@ def test_block_refuses_a_tree() -> None:
     tree = TokenTree([9])
     tree.draw(0, [2, 1], [-1.0, -1.0], torch.tensor([0.2, 0.3, 0.5]))
     with pytest.raises(ValueError, match="no chain"):
-        VERIFIERS["block"].on_device(drawn_tree(tree), torch.ones(3, 3), torch.ones(3, 3), PhiloxCoins(0))
+        VERIFIERS["block"].on_device(drawn_tree(tree), torch.ones(3, 3), torch.ones(3, 3), PhiloxGenerator(0))

@@ -16,18 +16,20 @@ from tests.decoder.verify.lossless.enumeration import KINDS, delayed_trees, mode
 def by_rows(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> Iterator[tuple[int, float, Row]]:
     """The slots in post-order with what is left for each, and the law of what follows there."""
 
-    def visit(node: int, chance: float, *, owns: bool) -> Iterator[tuple[int, float, Row]]:
+    def visit(node: int, probability: float, *, owns: bool) -> Iterator[tuple[int, float, Row]]:
         row, seen = target_probs[node], set[int]()
         for child in tree.children[node] if owns else ():
             token = tree.tokens[child]
-            yield from visit(child, min(1.0, chance * row[token] / draft_probs[node, token]), owns=child not in seen)
+            yield from visit(
+                child, min(1.0, probability * row[token] / draft_probs[node, token]), owns=child not in seen
+            )
             seen.add(child)
-            left = np.maximum(chance * row - draft_probs[node], 0)
+            left = np.maximum(probability * row - draft_probs[node], 0)
             if left.sum() > 0:
-                row, chance = left / left.sum(), left.sum() / (left.sum() + 1 - chance)
+                row, probability = left / left.sum(), left.sum() / (left.sum() + 1 - probability)
             else:
-                chance = float(chance >= 1)
-        yield node, chance, row
+                probability = float(probability >= 1)
+        yield node, probability, row
 
     yield from visit(0, 1.0, owns=True)
 
@@ -39,9 +41,9 @@ def test_scalars_bring_the_same_chances_and_rows(kind: str) -> None:
     for tree, _ in delayed_trees(shape, pair)[::13]:
         rows = pair.rows(tree)
         expected = (each for each in by_rows(tree, *rows) if each[1] > 0)
-        for stop, (node, chance, row) in zip(reachable(tree, *rows), expected, strict=False):
+        for stop, (node, probability, row) in zip(reachable(tree, *rows), expected, strict=False):
             assert stop.node == node
-            assert stop.chance == pytest.approx(chance)
+            assert stop.probability == pytest.approx(probability)
             after = residual(rows[0][node], rows[1][node], stop.removed)
             assert after == pytest.approx(row, abs=1e-9)
 
@@ -49,9 +51,9 @@ def test_scalars_bring_the_same_chances_and_rows(kind: str) -> None:
 def reachable(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> Iterator[Stop]:
     """The stops up to the first that is certain."""
     for stop in traversal.stops(tree, target_probs, draft_probs):
-        if stop.chance > 0:
+        if stop.probability > 0:
             yield stop
-        if stop.chance > 1 - 1e-12:
+        if stop.probability > 1 - 1e-12:
             return
 
 
@@ -66,8 +68,8 @@ def test_on_one_path_it_is_block_verification(kind: str) -> None:
 
 
 def stops_of(stops: list[Stop]) -> dict[int, float]:
-    """By node; those of chance 0 say nothing."""
-    return {stop.node: stop.chance for stop in stops if stop.chance > 0}
+    """By node; those of probability 0 say nothing."""
+    return {stop.node: stop.probability for stop in stops if stop.probability > 0}
 
 
 def test_a_draw_of_chance_zero_prunes_what_is_below_it() -> None:
@@ -77,11 +79,11 @@ def test_a_draw_of_chance_zero_prunes_what_is_below_it() -> None:
     assert [stop.node for stop in traversal.stops(tree, target_probs, draft_probs)] == [0]
 
 
-@pytest.mark.parametrize("chance", [1.0, 0.7, 0.3])
-def test_a_token_drawn_again_has_nothing_left(chance: float) -> None:
+@pytest.mark.parametrize("probability", [1.0, 0.7, 0.3])
+def test_a_token_drawn_again_has_nothing_left(probability: float) -> None:
     """So that its first draw owns the subtree costs no acceptance."""
     luck = np.random.default_rng(3)
     for _ in range(50):
         target_probs, draft_probs = luck.dirichlet(np.ones(4), 2)
-        first, second, again, once_more = traversal.judged(target_probs, draft_probs, (1, 2, 1, 1), chance).slots
+        first, second, again, once_more = traversal.judged(target_probs, draft_probs, (1, 2, 1, 1), probability).slots
         assert first == 1 or second == 1 or again == once_more == 0

@@ -9,8 +9,8 @@ import numpy as np
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.lossless import block, khisti, naive, spectr, traversal
 from decoder.verify.lossless.bottom_up import Stop
-from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Row, Rows, normalised, positive, ratio, residual
 from decoder.verify.lossless.top_down import Accepted, Solve, descend
 from decoder.verify.lossless.traversal import Judged, post_order
@@ -31,23 +31,25 @@ def solver(solve: Solve) -> Verify:
     return partial(top_down, solve)
 
 
-def accepts_by_inverse_ratio(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
-    if coins.bernoulli(ratio(draft_probs[drawn[0]], target_probs[drawn[0]])):
+def accepts_by_inverse_ratio(
+    target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator
+) -> int:
+    if generator.bernoulli(ratio(draft_probs[drawn[0]], target_probs[drawn[0]])):
         return drawn[0]
-    return coins.choice(residual(target_probs, draft_probs))
+    return generator.choice(residual(target_probs, draft_probs))
 
 
-def accepts_all(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:  # noqa: ARG001 - a solver
+def accepts_all(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:  # noqa: ARG001 - a solver
     return drawn[0]
 
 
 def naive_then(correction: Callable[[Row, Row], Row]) -> Verify:
     """naive, but for what follows a refusal."""
 
-    def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
-        if coins.bernoulli(ratio(target_probs[drawn[0]], draft_probs[drawn[0]])):
+    def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:
+        if generator.bernoulli(ratio(target_probs[drawn[0]], draft_probs[drawn[0]])):
             return drawn[0]
-        return coins.choice(correction(target_probs, draft_probs))
+        return generator.choice(correction(target_probs, draft_probs))
 
     return solver(solve)
 
@@ -60,12 +62,12 @@ def most_probable(target_probs: Row, draft_probs: Row) -> Row:
 def spectr_in(divide: Callable[[Row, Row, Sequence[int]], spectr.Division]) -> Verify:
     """spectr, but for its division."""
 
-    def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+    def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:
         division = divide(target_probs, draft_probs, drawn)
         for token in drawn:
-            if coins.bernoulli(division.chance(target_probs[token], draft_probs[token])):
+            if generator.bernoulli(division.probability(target_probs[token], draft_probs[token])):
                 return token
-        return coins.choice(division.residual)
+        return generator.choice(division.residual)
 
     return solver(solve)
 
@@ -76,30 +78,36 @@ def without_gamma(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> 
     return replace(division, residual=normalised(positive(target_probs - least), target_probs))
 
 
-def specinfer_without_updates(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+def specinfer_without_updates(
+    target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator
+) -> int:
     for token in drawn:
-        if coins.bernoulli(ratio(target_probs[token], draft_probs[token])):
+        if generator.bernoulli(ratio(target_probs[token], draft_probs[token])):
             return token
-    return coins.choice(residual(target_probs, draft_probs))
+    return generator.choice(residual(target_probs, draft_probs))
 
 
-def khisti_judged_by_the_draft(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+def khisti_judged_by_the_draft(
+    target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator
+) -> int:
     def meet(one: tuple[Row, int], other: tuple[Row, int]) -> tuple[Row, int]:
         pairing = khisti.match(target_probs, one[0], other[0])
-        first = one[1] == other[1] or coins.bernoulli(pairing.beats(one[1], other[1]))
+        first = one[1] == other[1] or generator.bernoulli(pairing.beats(one[1], other[1]))
         return pairing.law, one[1] if first else other[1]
 
     _, winner = khisti.tournament([(draft_probs, token) for token in drawn], meet)
-    return naive.solve(target_probs, draft_probs, [winner], coins)
+    return naive.solve(target_probs, draft_probs, [winner], generator)
 
 
-def ends_with_the_row_before(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins) -> Accepted:
+def ends_with_the_row_before(
+    tree: DrawnTree, target_probs: Rows, draft_probs: Rows, generator: RandomGenerator
+) -> Accepted:
     """The token after an accepted leaf comes from its parent's row."""
 
     def choose(node: int) -> int:
         if tree.children[node]:
-            return naive.solve(target_probs[node], draft_probs[node], tree.drawn(node), coins)
-        return coins.choice(target_probs[tree.parents[node]])
+            return naive.solve(target_probs[node], draft_probs[node], tree.drawn(node), generator)
+        return generator.choice(target_probs[tree.parents[node]])
 
     return descend(tree, choose)
 
@@ -109,20 +117,20 @@ def stopping(stops: Stops, change: Callable[[list[Stop]], list[Stop]] = list) ->
 
 
 def block_weights(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-    """Coins with w, as section 3.1 of the paper reads."""
+    """RandomGenerator with w, as section 3.1 of the paper reads."""
     found = block.stops(tree, target_probs, draft_probs)
-    return [replace(stop, chance=1 / stop.removed if stop.removed else stop.chance) for stop in found]
+    return [replace(stop, probability=1 / stop.removed if stop.removed else stop.probability) for stop in found]
 
 
-def block_until_refused(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins) -> Accepted:
-    """Coins from the root on, up to the first that refuses."""
+def block_until_refused(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, generator: RandomGenerator) -> Accepted:
+    """RandomGenerator from the root on, up to the first that refuses."""
     last, *others = reversed(block.stops(tree, target_probs, draft_probs))
     for stop in others:
-        if not coins.bernoulli(stop.chance):
+        if not generator.bernoulli(stop.probability):
             break
         last = stop
     after = residual(target_probs[last.node], draft_probs[last.node], last.removed)
-    return tree.path(last.node), coins.choice(after)
+    return tree.path(last.node), generator.choice(after)
 
 
 def corrected_alike(found: list[Stop]) -> list[Stop]:
@@ -135,42 +143,44 @@ def uncorrected(found: list[Stop]) -> list[Stop]:
 
 
 def judging(change: Callable[[Judged, Row, Row, Sequence[int], float], Judged]) -> Stops:
-    """traversal, but for the chances of a node."""
+    """traversal, but for the probabilities of a node."""
 
     def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-        def judge(node: int, chance: float) -> Judged:
+        def judge(node: int, probability: float) -> Judged:
             given = target_probs[node], draft_probs[node], tree.drawn(node)
-            return change(traversal.judged(*given, chance), *given, chance)
+            return change(traversal.judged(*given, probability), *given, probability)
 
         return list(post_order(tree, judge))
 
     return stops
 
 
-def of_refused_draft(found: Judged, target_probs: Row, draft_probs: Row, drawn: Sequence[int], chance: float) -> Judged:
+def of_refused_draft(
+    found: Judged, target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float
+) -> Judged:
     """What is left divided by 1 - q of the refused token, as in public code."""
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:
         left = max(0.0, target_probs[token] - removed * draft_probs[token])
-        slots.append(ratio(chance * left / total, draft_probs[token]) if chance > 0 and total > 0 else 0.0)
-        if slots[-1] > 0 or (chance > 0 and total > 0):
-            removed += total / chance
+        slots.append(ratio(probability * left / total, draft_probs[token]) if probability > 0 and total > 0 else 0.0)
+        if slots[-1] > 0 or (probability > 0 and total > 0):
+            removed += total / probability
             rest = float(positive(target_probs - removed * draft_probs).sum())
-            chance, total = ratio(chance * rest / total, 1 - draft_probs[token]), rest
-    return Judged(slots, chance, removed) if drawn else found
+            probability, total = ratio(probability * rest / total, 1 - draft_probs[token]), rest
+    return Judged(slots, probability, removed) if drawn else found
 
 
-def unweighted(found: Judged, target_probs: Row, draft_probs: Row, drawn: Sequence[int], chance: float) -> Judged:  # noqa: ARG001 - one of `judging`
+def unweighted(found: Judged, target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> Judged:  # noqa: ARG001 - one of `judging`
     """Each node judged as though the path to it were certain."""
-    return replace(traversal.judged(target_probs, draft_probs, drawn, 1.0), chance=chance)
+    return replace(traversal.judged(target_probs, draft_probs, drawn, 1.0), probability=probability)
 
 
 def distinct_draws(verify: Verify) -> Verify:
     """Children once each, however often they were drawn."""
 
-    def wrong(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins) -> Accepted:
+    def wrong(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, generator: RandomGenerator) -> Accepted:
         once = replace(tree, children=tuple(tuple(dict.fromkeys(drawn)) for drawn in tree.children))
-        return verify(once, target_probs, draft_probs, coins)
+        return verify(once, target_probs, draft_probs, generator)
 
     return wrong
 
@@ -187,7 +197,7 @@ WRONG = [
     Wrong("draws from (q - p)+ after a refusal", naive_then(lambda target, draft: residual(draft, target))),
     Wrong("takes the most probable token after a refusal", naive_then(most_probable)),
     Wrong("draws the last token from the row before", ends_with_the_row_before),
-    Wrong("draws from the draft", solver(lambda _, draft, __, coins: coins.choice(draft))),
+    Wrong("draws from the draft", solver(lambda _, draft, __, generator: generator.choice(draft))),
     Wrong("spectr: a residual without gamma", spectr_in(without_gamma)),
     Wrong("specinfer: one residual for all draws", solver(specinfer_without_updates)),
     Wrong("khisti: judged by the draft's row", solver(khisti_judged_by_the_draft)),

@@ -80,7 +80,7 @@ class _Watched:
         self.scored += scored
 
 
-class WatchedEngine:
+class InstrumentedEngine:
     """An engine whose models are watched, on a CPU; elsewhere the engine as it is."""
 
     def __init__(self, engine: Engine) -> None:

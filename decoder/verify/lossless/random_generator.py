@@ -1,4 +1,4 @@
-"""Where the chance in drafting and verification comes from: a protocol, so that a test can enumerate all outcomes."""
+"""Source of randomness in drafting and verification: a protocol, so that a test can enumerate all outcomes."""
 
 from typing import Protocol
 
@@ -9,41 +9,41 @@ from decoder.verify.lossless.rows import Row, require_numbers
 _WORD = (1 << 64) - 1
 
 
-class Coins(Protocol):
+class RandomGenerator(Protocol):
     """Independent draws; none may depend on another."""
 
-    def bernoulli(self, chance: float) -> bool:
-        """True with this chance, in [0, 1]; never at 0, always at 1."""
+    def bernoulli(self, probability: float) -> bool:
+        """True with this probability, in [0, 1]; never at 0, always at 1."""
 
     def choice(self, weights: Row) -> int:
-        """A place, with a chance in proportion to its weight; never one of weight 0. Shape (V,)."""
+        """A place, with a probability in proportion to its weight; never one of weight 0. Shape (V,)."""
 
     def integers(self, count: int) -> int:
         """Any of 0 to count - 1, all alike."""
 
 
-class PhiloxCoins:
-    """Coins of a counter-based generator: one seed and one stream give one sequence on every machine.
+class PhiloxGenerator:
+    """Counter-based random numbers (Philox): one seed and one stream give one sequence on every machine.
 
-    What drafts and what verifies take different streams: a verifier that shared coins with the draft would be biased.
+    Drafting and verification need different streams: a verifier that shares random numbers with the draft is biased.
     """
 
     def __init__(self, seed: int, stream: int = 0) -> None:
         key = np.array([seed & _WORD, stream & _WORD], dtype=np.uint64)
         self._generator = np.random.Generator(np.random.Philox(key=key))
 
-    def bernoulli(self, chance: float) -> bool:
-        """See `Coins`.
+    def bernoulli(self, probability: float) -> bool:
+        """See `RandomGenerator`.
 
         Raises:
-            ModelError: The chance is NaN.
+            ModelError: The probability is NaN.
         """
-        require_numbers(chance)
+        require_numbers(probability)
         # Strictly: with "at most", a uniform draw of 0 would accept what is impossible.
-        return self._generator.random() < chance
+        return self._generator.random() < probability
 
     def choice(self, weights: Row) -> int:
-        """See `Coins`.
+        """See `RandomGenerator`.
 
         Raises:
             ModelError: A weight is NaN.
@@ -59,5 +59,5 @@ class PhiloxCoins:
         return int(possible[min(place, len(possible) - 1)])
 
     def integers(self, count: int) -> int:
-        """See `Coins`."""
+        """See `RandomGenerator`."""
         return int(self._generator.integers(count))
