@@ -9,10 +9,10 @@ from itertools import chain
 from typing import Generic, TypeVar
 
 from decoder.bench import report, sizes
+from decoder.bench.baselines import baselines
 from decoder.bench.contenders import Contender, inexact, sweep
 from decoder.bench.machine import examined
 from decoder.bench.on_pair import OnPair
-from decoder.bench.outside import baselines
 from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warmed_up
 from decoder.bench.samples import Samples
 from decoder.bench.shapes import loaded_pair, random_prompt

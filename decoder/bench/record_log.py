@@ -31,7 +31,7 @@ class Beginning(Protocol):
         """Where it was begun."""
 
     @property
-    def asked(self) -> Any:
+    def request(self) -> Any:
         """All that decides what is measured, as a struct; a measurement goes on only with the same."""
 
 
@@ -58,26 +58,26 @@ class RecordLog(Generic[B, R]):
             ConfigError: The file cannot be read, or is another one's.
         """
         self._path, self._decoder, self._first, self._remedy = path, lines, first, remedy
-        self.begun: B | None = None
+        self.header: B | None = None
         self.records: list[R] = []
         for line in self._lines(schema):
             self._take(line)
 
-    def begin(self, begun: B) -> B:
+    def begin(self, header: B) -> B:
         """The first line, which is written now unless there is one.
 
         Raises:
             ConfigError: What is there was measured otherwise, or cannot be written.
         """
-        if self.begun is None:
-            self._write(begun)
-            return begun
-        here, asked = (msgspec.to_builtins(each.asked) for each in (self.begun, begun))
-        if other := [name for name in asked if here[name] != asked[name]]:
+        if self.header is None:
+            self._write(header)
+            return header
+        here, request = (msgspec.to_builtins(each.request) for each in (self.header, header))
+        if other := [name for name in request if here[name] != request[name]]:
             raise ConfigError(
                 f"{self._shown} holds a measurement with other {', '.join(other)}; ask for the same, or {self._remedy}"
             )
-        return self.begun
+        return self.header
 
     def require_machine(self, here: Machine) -> None:
         """Before more is measured: times of two machines cannot stand side by side.
@@ -85,7 +85,7 @@ class RecordLog(Generic[B, R]):
         Raises:
             ConfigError: What is there was begun on another machine.
         """
-        if self.begun and (others := unlike(self.begun.machine, here)):
+        if self.header and (others := unlike(self.header.machine, here)):
             raise self.refused(f"was begun on another machine: {'; '.join(map(shortened, others))}")
 
     def add(self, record: R) -> None:
@@ -106,7 +106,7 @@ class RecordLog(Generic[B, R]):
 
     def _take(self, line: B | R) -> None:
         if isinstance(line, self._first):
-            self.begun = line
+            self.header = line
         else:
             self.records.append(line)  # type: ignore[arg-type]  # what is no first line is a record
 

@@ -142,8 +142,8 @@ def _row(name: str, context: int, turns: Sequence[_Turn], seed: int) -> Rounds:
 def _compared(name: str, contexts: tuple[int, int], pairs: Sequence[tuple[_Turn, _Turn]], seed: int) -> Growth:
     over, context = contexts
     grown = [long.round_s / short.round_s for short, long in pairs]
-    asked = [_quotient(long.multiply_adds, short.multiply_adds) for short, long in pairs]
-    beyond = [time / work for time, work in zip(grown, asked, strict=True) if work]
+    work = [_quotient(long.multiply_adds, short.multiply_adds) for short, long in pairs]
+    beyond = [time / adds for time, adds in zip(grown, work, strict=True) if adds]
     kept = [long.kv_bytes - short.kv_bytes for short, long in pairs if long.kv_bytes and short.kv_bytes]
     return Growth(
         name=name,
@@ -152,7 +152,7 @@ def _compared(name: str, contexts: tuple[int, int], pairs: Sequence[tuple[_Turn,
         round=_estimated(grown, seed),
         level=_median([_quotient(long.level_s, short.level_s) for short, long in pairs]),
         verify=median(long.verify_s / short.verify_s for short, long in pairs),
-        multiply_adds=_median(asked),
+        multiply_adds=_median(work),
         beyond=estimate([beyond], seed),
         kv_bytes=kept[0] if kept else None,
         peak_bytes=round(median(long.peak_bytes - short.peak_bytes for short, long in pairs)),

@@ -161,7 +161,7 @@ def paper(
         require_names(extent)
         require_model("dynatui bench paper", models["target"], models["draft"])
         names = _names(data_sets) or _names(FROM_FOLDER if data else FROM_HUB) or ()
-        asked = job.OnPaper(
+        measurement = job.OnPaper(
             text_sets=made.text_sets(names, folder=data, prompts=extent.prompts),
             extent=extent,
             must_fit=max_new_tokens is not None,
@@ -172,7 +172,7 @@ def paper(
             log=folder / "log.jsonl",
             **models,
         )
-        with job.prepared(asked, streams.say) as ready:
+        with job.prepared(measurement, streams.say) as ready:
             return _measured(ready, made, folder)
 
     return run_and_report(measure, None)
@@ -191,7 +191,7 @@ def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
         interrupted = True
     if not ready.log.blocks:
         raise KeyboardInterrupt
-    found = report(ready.begun, ready.log.blocks, ready.log.resumed)
+    found = report(ready.header, ready.log.blocks, ready.log.resumed)
     return Measured(made.on_terminal(found), found, interrupted, partial(write_all, found, output, made))
 
 

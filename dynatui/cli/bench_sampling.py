@@ -110,9 +110,9 @@ def sampling(
 
     def measure() -> Measured:
         from decoder.bench.sampling import job, table  # noqa: PLC0415 - imports torch
-        from decoder.bench.sampling.asked import samplings  # noqa: PLC0415
+        from decoder.bench.sampling.request import samplings  # noqa: PLC0415
 
-        asked = job.OnSamplings(
+        measurement = job.OnSamplings(
             tasks=_tasks(None if given else data, tasks, prompts, prompt_files, prompt_texts),
             samplings=samplings(_numbers("--temperatures", temperatures), _numbers("--top-p", top_p)),
             verifiers=_names(verifiers),
@@ -127,7 +127,7 @@ def sampling(
             log=output,
             **models,
         )
-        report, interrupted = job.measure_samplings(asked, streams.say)
+        report, interrupted = job.measure_samplings(measurement, streams.say)
         return Measured(table.on_samplings(report), report, interrupted)
 
     return run_and_report(measure, json_file)

@@ -124,7 +124,7 @@ def sweep(
         seed=seed,
         **models,
     )
-    job.asked()
+    job.request()
     return run_and_report(lambda: _measured(job, _made(_database(storage, output)), study, workers), json_file)
 
 

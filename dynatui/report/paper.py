@@ -8,8 +8,8 @@ from base64 import b64encode
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from decoder.bench.paper.asked import Asked
 from decoder.bench.paper.corrections import CORRECTIONS, Correction
+from decoder.bench.paper.request import Request
 from decoder.events import arithmetic
 from decoder.tables.data import UNKNOWN, Table
 from dynatui.report.markup import Markup, details, element, joined
@@ -63,26 +63,26 @@ def _warnings(report: "PaperReport") -> list[str]:
 
 
 def _setup(report: "PaperReport") -> list[tuple[str, str]]:
-    begun, asked = report.begun, report.begun.asked
+    header, request = report.header, report.header.request
     return [
-        ("Target model", asked.target),
-        ("Draft model", asked.draft),
-        ("Computed in", f"{arithmetic(asked.dtype, asked.draft_dtype)} on {asked.device}"),
-        ("Tokens are chosen", _chosen(asked)),
-        ("Texts", "; ".join(f"{each.title}, {len(each.prompts)} prompts" for each in asked.text_sets)),
-        ("Experiments", "; ".join(dict.fromkeys(each.name.replace("_", " ") for each in asked.experiments))),
-        ("Begun", f"{begun.started_at}, source {begun.commit or UNKNOWN}"),
+        ("Target model", request.target),
+        ("Draft model", request.draft),
+        ("Computed in", f"{arithmetic(request.dtype, request.draft_dtype)} on {request.device}"),
+        ("Tokens are chosen", _chosen(request)),
+        ("Texts", "; ".join(f"{each.title}, {len(each.prompts)} prompts" for each in request.text_sets)),
+        ("Experiments", "; ".join(dict.fromkeys(each.name.replace("_", " ") for each in request.experiments))),
+        ("Begun", f"{header.started_at}, source {header.commit or UNKNOWN}"),
         *(
             ("Resumed", f"{each.at}, dynatui {each.version}, source {each.commit or UNKNOWN}")
             for each in report.resumed
         ),
-        *machine_entries(begun.machine, report.load_after),
+        *machine_entries(header.machine, report.load_after),
     ]
 
 
-def _chosen(asked: Asked) -> str:
-    how = f"at temperature {asked.temperature:g}, top-p {asked.top_p:g}" if asked.temperature else "greedily"
-    return f"{how}, seed {asked.seed}, {'to' if asked.stops_at_eos else 'on behind'} the end of text"
+def _chosen(request: Request) -> str:
+    how = f"at temperature {request.temperature:g}, top-p {request.top_p:g}" if request.temperature else "greedily"
+    return f"{how}, seed {request.seed}, {'to' if request.stops_at_eos else 'on behind'} the end of text"
 
 
 def _claims(found: "Sequence[Claim]", left_out: str | None) -> Markup:

@@ -11,9 +11,9 @@ from msgspec import structs
 
 from decoder.analysis.metrics import Tally, figures
 from decoder.bench.contenders import BASELINE, Trial
-from decoder.bench.paper.asked import Asked, Lane
 from decoder.bench.paper.cuts import cut
 from decoder.bench.paper.records import Turn
+from decoder.bench.paper.request import Lane, Request
 from decoder.engine import Engine
 from decoder.events import Figures
 from decoder.forward.near_tie import Judge
@@ -37,7 +37,7 @@ class Took:
         return cls(tuple(cuts), trial.kv_bytes, waited)
 
 
-def turns(engine: Engine, asked: Asked, prompt: Sequence[int], took: Mapping[str, Took]) -> tuple[Turn, ...]:
+def turns(engine: Engine, request: Request, prompt: Sequence[int], took: Mapping[str, Took]) -> tuple[Turn, ...]:
     """The turns of a block, in the order of what was asked.
 
     Raises:
@@ -52,7 +52,7 @@ def turns(engine: Engine, asked: Asked, prompt: Sequence[int], took: Mapping[str
             kv_bytes=took[lane.name].kv_bytes,
             waited=took[lane.name].waited,
         )
-        for lane in asked.lanes
+        for lane in request.lanes
         if lane.name in took
     )
 

@@ -12,20 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from decoder.analysis.interval import Interval, Verdict, verdict
-from decoder.bench.paper.anchors import (
-    AR,
-    DYNATREE,
-    FIXED,
-    FIXED_BACKBONE,
-    HF,
-    LINEAR,
-    PHASE_1,
-    PHASE_2,
-)
-from decoder.bench.paper.asked import Lane
 from decoder.bench.paper.paired import SPREAD_COVERAGE, Course, Measure, courses, mean, speed, spread_quotient
-from decoder.bench.paper.report import PaperReport
-from decoder.bench.paper.said import (
+from decoder.bench.paper.paper_claims import (
     BEATS_FIXED,
     BEATS_HF,
     BEATS_LINEAR,
@@ -39,8 +27,20 @@ from decoder.bench.paper.said import (
     LOWER_TTFT,
     LOWEST_TPOT,
     THREE_PERCENT,
-    Said,
+    PaperClaim,
 )
+from decoder.bench.paper.published import (
+    AR,
+    DYNATREE,
+    FIXED,
+    FIXED_BACKBONE,
+    HF,
+    LINEAR,
+    PHASE_1,
+    PHASE_2,
+)
+from decoder.bench.paper.report import PaperReport
+from decoder.bench.paper.request import Lane
 from decoder.bench.sampling.averages import Values
 
 FEWEST = 5
@@ -102,20 +102,20 @@ class _On(NamedTuple):
         """The lanes that stand beside rows of the paper."""
         return [lane.name for lane in self.lanes if lane.paper_name in rows and not lane.own_text]
 
-    def claim(self, said: Said, here: Interval | None, verdict: Verdict, tested: str) -> Claim:
+    def claim(self, statement: PaperClaim, here: Interval | None, verdict: Verdict, tested: str) -> Claim:
         there = self.stands_for or ""
-        other = f"at T={said.length}" if said.length != self.course.experiment.lengths[-1] else None
-        doubts = [doubt for doubt in (other, said.doubt.get(there)) if doubt and there in said.paper]
+        other = f"at T={statement.length}" if statement.length != self.course.experiment.lengths[-1] else None
+        doubts = [doubt for doubt in (other, statement.doubt.get(there)) if doubt and there in statement.paper]
         return Claim(
-            name=said.name,
-            says=said.says,
-            source=said.source,
+            name=statement.name,
+            says=statement.says,
+            source=statement.source,
             data_set=self.title,
-            paper=said.paper.get(there),
+            paper=statement.paper.get(there),
             doubt="; ".join(doubts),
             here=here,
-            limit=said.limit,
-            below=said.below,
+            limit=statement.limit,
+            below=statement.below,
             verdict=verdict,
             tested=tested,
         )
@@ -130,7 +130,7 @@ def claims(report: PaperReport) -> list[Claim]:
 
 def left_out(report: PaperReport) -> str | None:
     """Why none of them is judged; None: they are."""
-    return SAMPLED if report.begun.asked.temperature > 0 else None
+    return SAMPLED if report.header.request.temperature > 0 else None
 
 
 def judged(found: Interval | None, prompts: int, limit: float = 1.0, *, below: bool = False) -> Verdict:
@@ -139,9 +139,9 @@ def judged(found: Interval | None, prompts: int, limit: float = 1.0, *, below: b
 
 
 def _on(report: PaperReport, course: Course) -> Iterator[Claim]:
-    asked, experiment = report.begun.asked, course.experiment
-    texts = asked.text_set(experiment.data_set)
-    on = _On(course, [asked.lane(name) for name in experiment.lanes], texts.title, texts.stands_for)
+    request, experiment = report.header.request, course.experiment
+    texts = request.text_set(experiment.data_set)
+    on = _On(course, [request.lane(name) for name in experiment.lanes], texts.title, texts.stands_for)
     yield _lossless(on)
     own, plain, fixed, breadth, depth = (
         next(iter(on.named(row)), None) for row in (DYNATREE, AR, FIXED_BACKBONE, PHASE_1, PHASE_2)
@@ -149,7 +149,7 @@ def _on(report: PaperReport, course: Course) -> Iterator[Claim]:
     if own:
         yield from _against_rivals(on, own)
     if own and plain:
-        yield from _against_plain(on, own, plain, asked.device)
+        yield from _against_plain(on, own, plain, request.device)
     if fixed and breadth and depth:
         yield _depth(on, fixed, breadth, depth)
     if own and depth:
@@ -182,27 +182,27 @@ def _against_rivals(on: _On, own: str) -> Iterator[Claim]:
         (BEATS_FIXED, (FIXED,), SPEED),
         (BEATS_HF, ((HF,),), SPEED),
     )
-    for said, kinds, figure in comparisons:
+    for statement, kinds, figure in comparisons:
         rivals = [on.named(*rows) for rows in kinds]
         if all(rivals):  # a claim over several kinds says nothing of some of them
-            yield _against(on, said, own, [*chain.from_iterable(rivals)], figure)
+            yield _against(on, statement, own, [*chain.from_iterable(rivals)], figure)
 
 
-def _against(on: _On, said: Said, own: str, rivals: Sequence[str], figure: _Figure) -> Claim:
+def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], figure: _Figure) -> Claim:
     """By how much one lane is better than the best of its rivals."""
     pairs = {rival: (rival, own) if figure.less_is_better else (own, rival) for rival in rivals}
     found = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(found[rival], on.course.seed))}
     if not means:
-        return on.claim(said, None, "cannot tell", f"{own} and {', '.join(rivals)} have no text in common.")
-    verdicts = {rival: judged(each, len(found[rival]), said.limit) for rival, each in means.items()}
+        return on.claim(statement, None, "cannot tell", f"{own} and {', '.join(rivals)} have no text in common.")
+    verdicts = {rival: judged(each, len(found[rival]), statement.limit) for rival, each in means.items()}
     better = [rival for rival, one in verdicts.items() if one == "does not hold"]
     shown = better or list(means)
     best = min(shown, key=lambda rival: means[rival].value)
     verdict: Verdict = "holds" if all(one == "holds" for one in verdicts.values()) else "cannot tell"
     among = f", the best of {len(shown)} rivals{' that are better' * bool(better)}" if len(shown) > 1 else ""
     tested = f"{figure.name} of {' over that of '.join(pairs[best])}{among}, on {_count(found[best])}."
-    return on.claim(said, means[best], "does not hold" if better else verdict, tested)
+    return on.claim(statement, means[best], "does not hold" if better else verdict, tested)
 
 
 def _against_plain(on: _On, own: str, plain: str, device: str) -> Iterator[Claim]:
@@ -252,10 +252,10 @@ def _history(on: _On, own: str, before: str) -> Iterator[Claim]:
     yield on.claim(HISTORY_STABILISES, found, judged(found, len(prompts)), tested)
 
 
-def _quotient(on: _On, said: Said, values: Values, what: str) -> Claim:
+def _quotient(on: _On, statement: PaperClaim, values: Values, what: str) -> Claim:
     found = mean(values, on.course.seed)
-    verdict = judged(found, len(values), said.limit, below=said.below)
-    return on.claim(said, found, verdict, f"{what}, on {_count(values)}.")
+    verdict = judged(found, len(values), statement.limit, below=statement.below)
+    return on.claim(statement, found, verdict, f"{what}, on {_count(values)}.")
 
 
 def _count(values: Collection[object]) -> str:

@@ -3,24 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from decoder.bench.baselines import baselines
 from decoder.bench.contenders import Contender, own
-from decoder.bench.outside import baselines
-from decoder.bench.paper.asked import Asked, Experiment, Lane
 from decoder.bench.paper.lanes import rules
+from decoder.bench.paper.request import Experiment, Lane, Request
 from decoder.config import RunConfig
 from decoder.methods import METHODS
 from decoder.models.pair import Pair
 
 
-def contenders(pair: Pair, asked: Asked, experiment: Experiment) -> list[Contender]:
+def contenders(pair: Pair, request: Request, experiment: Experiment) -> list[Contender]:
     """The lanes of an experiment in their order; transformers' run on the pair's own modules.
 
     Raises:
         ConfigError: A parameter is out of its bounds.
     """
-    lanes = [asked.lane(name) for name in experiment.lanes]
+    lanes = [request.lane(name) for name in experiment.lanes]
     config = RunConfig(
-        max_new_tokens=experiment.lengths[-1], seed=asked.seed, temperature=asked.temperature, top_p=asked.top_p
+        max_new_tokens=experiment.lengths[-1], seed=request.seed, temperature=request.temperature, top_p=request.top_p
     )
     foreign = baselines(pair, config) if any(lane.method not in METHODS for lane in lanes) else []
     return [

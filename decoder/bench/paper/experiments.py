@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.paper.asked import Experiment, Lane, Unit
 from decoder.bench.paper.lanes import (
     AR,
     ASSISTANT,
@@ -20,6 +19,7 @@ from decoder.bench.paper.lanes import (
     fixed_grid,
     sensitivity,
 )
+from decoder.bench.paper.request import Experiment, Lane, Unit
 from decoder.bench.sweep.spaces import BRANCHINGS, BREADTHS, DEPTHS, FIXED_DEPTHS, TAUS, THRESHOLDS
 from decoder.errors import quoted, require
 

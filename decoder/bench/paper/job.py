@@ -13,14 +13,14 @@ from decoder.bench.contenders import Contender
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.machine import load
 from decoder.bench.on_pair import OnPair, pair_names
-from decoder.bench.paper.asked import Asked, Experiment
-from decoder.bench.paper.beginning import Note, begun
 from decoder.bench.paper.blocks import Took, turns
 from decoder.bench.paper.contenders import contenders
 from decoder.bench.paper.experiments import Extent, Plan, plan
+from decoder.bench.paper.header import Note, header
 from decoder.bench.paper.log import REMEDY, PaperLog
 from decoder.bench.paper.prompts import encoded, needed
-from decoder.bench.paper.records import Begun, Block
+from decoder.bench.paper.records import Block, Header
+from decoder.bench.paper.request import Experiment, Request
 from decoder.bench.protocol import Turn, schedule, taken, warmed_up
 from decoder.bench.record_log import alone
 from decoder.engine import Engine
@@ -57,7 +57,7 @@ class Prepared:
 
     engine: Engine
     log: PaperLog
-    begun: Begun
+    header: Header
     prompts: tuple[Sequence[Sequence[int]], ...]
     """Token ids, by experiment."""
     attempts: int
@@ -92,7 +92,7 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
         prompts = tuple(encoded(pair, sets[each.data_set], each) for each in experiments)
         longest = max(len(ids) for these in prompts for ids in these)
         extent = _fitting(job, pair.context - longest, note)
-        first = begun(pair, _asked(job, pair, extent), log, longest + extent.length, note)
+        first = header(pair, _asked(job, pair, extent), log, longest + extent.length, note)
         yield Prepared(engine, log, first, prompts, extent.attempts)
 
 
@@ -102,9 +102,9 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
     Raises:
         DecoderError: The device's memory is full, or the log cannot be written.
     """
-    asked = ready.begun.asked
-    sizes = [_turns(asked, experiment) * experiment.lengths[-1] for experiment in asked.experiments]
-    for number, experiment in enumerate(asked.experiments):
+    request = ready.header.request
+    sizes = [_turns(request, experiment) * experiment.lengths[-1] for experiment in request.experiments]
+    for number, experiment in enumerate(request.experiments):
         for taken_turns, line in _experiment(ready, number, note):
             behind = sum(sizes[:number]) + taken_turns * experiment.lengths[-1]
             yield Progress(f"{experiment.name}, {experiment.data_set}: {line}", behind / sum(sizes))
@@ -113,18 +113,18 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
 
 def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:
     """(turns of an experiment that are behind, the latest in words); nothing where all are."""
-    asked, experiment, prompts = ready.begun.asked, ready.begun.asked.experiments[number], ready.prompts[number]
+    request, experiment, prompts = ready.header.request, ready.header.request.experiments[number], ready.prompts[number]
     done = {(each.repeat, each.prompt) for each in ready.log.blocks if each.experiment == number}
     if len(done) == experiment.prompts * experiment.repeats:
         return
     behind = len(done) * len(experiment.lanes)
     able: list[Contender] = []
-    for contender in contenders(ready.engine.pair, asked, experiment):
-        warm_up = _warm_up(asked, prompts)
+    for contender in contenders(ready.engine.pair, request, experiment):
+        warm_up = _warm_up(request, prompts)
         able += warmed_up(ready.engine, [contender], warm_up, note)
         behind += len(warm_up)
         yield behind, f"warmed up {contender.name}"
-    order = schedule(len(able), len(prompts), experiment.repeats, asked.seed + number)
+    order = schedule(len(able), len(prompts), experiment.repeats, request.seed + number)
     left = [turn for turn in order if (turn.repeat, turn.prompt) not in done]
     took: dict[str, Took] = {}
     for turn, trial, waited in taken(ready.engine, able, prompts, left, ready.attempts):
@@ -136,9 +136,9 @@ def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int,
         yield behind, f"prompt {turn.prompt + 1} of {len(prompts)}"
 
 
-def _turns(asked: Asked, experiment: Experiment) -> int:
+def _turns(request: Request, experiment: Experiment) -> int:
     """Of all lanes, warm-ups included."""
-    warm_up = min(asked.warm_up, experiment.prompts)
+    warm_up = min(request.warm_up, experiment.prompts)
     return len(experiment.lanes) * (warm_up + experiment.prompts * experiment.repeats)
 
 
@@ -149,14 +149,14 @@ def _block(ready: Prepared, number: int, turn: Turn, took: Mapping[str, Took]) -
         prompt=turn.prompt,
         repeat=turn.repeat,
         prompt_tokens=len(ids),
-        turns=turns(ready.engine, ready.begun.asked, ids, took),
+        turns=turns(ready.engine, ready.header.request, ids, took),
         load=load(),
     )
 
 
-def _warm_up(asked: Asked, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+def _warm_up(request: Request, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
     """The longest, because memory that is allocated for short texts is lost when longer ones come."""
-    return sorted(prompts, key=len, reverse=True)[: asked.warm_up]
+    return sorted(prompts, key=len, reverse=True)[: request.warm_up]
 
 
 def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
@@ -178,9 +178,9 @@ def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
     return replace(job.extent, length=room)
 
 
-def _asked(job: OnPaper, pair: Pair, extent: Extent) -> Asked:
+def _asked(job: OnPaper, pair: Pair, extent: Extent) -> Request:
     found = job.plan(extent)
-    return Asked(
+    return Request(
         **pair_names(pair),
         seed=job.seed,
         temperature=job.temperature,

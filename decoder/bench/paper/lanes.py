@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from decoder.bench.outside import ASSISTED, CACHES
-from decoder.bench.paper.asked import Lane
+from decoder.bench.baselines import ASSISTED, CACHES
+from decoder.bench.paper.request import Lane
 from decoder.bench.sweep.spaces import SPACES, Values
 from decoder.knobs import RulesName, TunableParameters
 from decoder.methods import METHODS

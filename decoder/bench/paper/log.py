@@ -5,15 +5,15 @@ from typing import TypeAlias
 
 import msgspec
 
-from decoder.bench.paper.records import SCHEMA, Begun, Block, Resumed
+from decoder.bench.paper.records import SCHEMA, Block, Header, Resumed
 from decoder.bench.record_log import RecordLog
 
 REMEDY = "let --output name another folder"
 Record: TypeAlias = Block | Resumed
-_LINES: msgspec.json.Decoder[Begun | Record] = msgspec.json.Decoder(Begun | Record)
+_LINES: msgspec.json.Decoder[Header | Record] = msgspec.json.Decoder(Header | Record)
 
 
-class PaperLog(RecordLog[Begun, Record]):
+class PaperLog(RecordLog[Header, Record]):
     """What was measured so far, to which blocks are added; in a file, where one is named."""
 
     def __init__(self, path: Path | None) -> None:
@@ -22,7 +22,7 @@ class PaperLog(RecordLog[Begun, Record]):
         Raises:
             ConfigError: The file cannot be read, is damaged, or is another one's.
         """
-        super().__init__(path, _LINES, Begun, SCHEMA, REMEDY)
+        super().__init__(path, _LINES, Header, SCHEMA, REMEDY)
 
     @property
     def blocks(self) -> list[Block]:

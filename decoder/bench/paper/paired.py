@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from decoder.analysis.interval import Interval, bootstrap
 from decoder.bench.contenders import BASELINE
-from decoder.bench.paper.asked import Experiment
 from decoder.bench.paper.records import Block, has_text_of
 from decoder.bench.paper.report import PaperReport
-from decoder.bench.sampling.asked import Place
+from decoder.bench.paper.request import Experiment
 from decoder.bench.sampling.averages import Values, estimate
+from decoder.bench.sampling.request import Place
 from decoder.events import Figures
 
 Measure: TypeAlias = Callable[[Figures], float | None]
@@ -68,10 +68,10 @@ class Course:
 
 def courses(report: PaperReport, name: str) -> Iterator[Course]:
     """Those of all experiments of a name that have any block, at their greatest length."""
-    for number, experiment in enumerate(report.begun.asked.experiments):
+    for number, experiment in enumerate(report.header.request.experiments):
         blocks = tuple(block for block in report.blocks if block.experiment == number)
         if experiment.name == name and blocks:
-            yield Course(experiment, blocks, report.begun.asked.seed)
+            yield Course(experiment, blocks, report.header.request.seed)
 
 
 def mean(values: Values, seed: int) -> Interval | None:

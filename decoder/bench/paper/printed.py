@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_lowercase
 
-from decoder.bench.paper.anchors import LOGS, Anchor
+from decoder.bench.paper.published import LOGS, PublishedNumber
 from decoder.tables.data import Cell, Printed
 
 FROM_LOGS = "from the authors' logs, in no version of the paper"
@@ -22,7 +22,7 @@ def explained(known: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def marked(
-    rows: Sequence[Sequence[Cell | Anchor]], usual_length: int | None
+    rows: Sequence[Sequence[Cell | PublishedNumber]], usual_length: int | None
 ) -> tuple[tuple[tuple[Cell, ...], ...], tuple[str, ...]]:
     """Rows with the paper's numbers marked, and the notes on them.
 
@@ -30,22 +30,25 @@ def marked(
         rows: Cells, those of the paper as anchors.
         usual_length: T that needs no note; None: each number has the T of its row.
     """
-    shown = [cell for row in rows for cell in row if isinstance(cell, Anchor)]
-    known = marks(_remark(anchor, usual_length) for anchor in shown)
+    shown = [cell for row in rows for cell in row if isinstance(cell, PublishedNumber)]
+    known = marks(_remark(number, usual_length) for number in shown)
     found = tuple(
-        tuple(_printed(cell, known[_remark(cell, usual_length)]) if isinstance(cell, Anchor) else cell for cell in row)
+        tuple(
+            _printed(cell, known[_remark(cell, usual_length)]) if isinstance(cell, PublishedNumber) else cell
+            for cell in row
+        )
         for row in rows
     )
-    sources = sorted({anchor.source for anchor in shown})
-    notes = [f"Paper: {', '.join(sources)}."] * bool(sources) + [AGAIN] * any(anchor.again for anchor in shown)
+    sources = sorted({number.source for number in shown})
+    notes = [f"Paper: {', '.join(sources)}."] * bool(sources) + [AGAIN] * any(number.again for number in shown)
     return found, (*notes, *explained(known))
 
 
-def _printed(anchor: Anchor, mark: str) -> Printed:
-    return Printed(value=anchor.value, std=anchor.std, again=anchor.again, source=anchor.source, mark=mark)
+def _printed(number: PublishedNumber, mark: str) -> Printed:
+    return Printed(value=number.value, std=number.std, again=number.again, source=number.source, mark=mark)
 
 
-def _remark(anchor: Anchor, usual_length: int | None) -> str:
+def _remark(number: PublishedNumber, usual_length: int | None) -> str:
     """What must be known of a number of the paper; nothing in most cases."""
-    length = f"at T={anchor.length}" if usual_length not in (None, anchor.length) else None
-    return "; ".join(filter(None, (length, FROM_LOGS if anchor.source == LOGS else None, anchor.doubt)))
+    length = f"at T={number.length}" if usual_length not in (None, number.length) else None
+    return "; ".join(filter(None, (length, FROM_LOGS if number.source == LOGS else None, number.doubt)))

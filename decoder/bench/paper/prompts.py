@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.paper.asked import Experiment
+from decoder.bench.paper.request import Experiment
 from decoder.errors import PromptError
 from decoder.models.pair import Pair
 from decoder.models.text import TOKEN_CHARACTERS, encode_prompt, without_surrogates

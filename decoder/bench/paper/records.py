@@ -3,7 +3,7 @@
 import msgspec
 
 from decoder.bench.machine import Machine
-from decoder.bench.paper.asked import Asked
+from decoder.bench.paper.request import Request
 from decoder.events import Figures
 
 SCHEMA = 1
@@ -19,7 +19,7 @@ class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
     """One draft pass over so many rows."""
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
+class Header(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
     """The first line: what is measured, and where."""
 
     schema: int = SCHEMA
@@ -28,7 +28,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
     commit: str | None
     """Of the source tree, where dynatui runs from one; with -dirty where that was changed since."""
     machine: Machine
-    asked: Asked
+    request: Request = msgspec.field(name="asked")
     costs: RoundCosts
     context: int
     """Tokens that the pair can hold."""

@@ -3,7 +3,7 @@
 import msgspec
 
 from decoder.analysis.interval import Interval
-from decoder.bench.paper.records import Begun, Block, Resumed
+from decoder.bench.paper.records import Block, Header, Resumed
 
 FIGURE_KEYS: dict[str, str] = {
     "tokens_per_second": "tokens/s",
@@ -51,7 +51,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked, what was measured, and means over prompts."""
 
-    begun: Begun
+    header: Header = msgspec.field(name="begun")
     load_after: float | None
     complete: bool
     """Whether all that was asked for was measured."""
@@ -64,13 +64,13 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raises ValueError where parts do not belong together, as in a file that was changed."""
-        asked = self.begun.asked
-        lanes, data_sets = {lane.name for lane in asked.lanes}, {texts.name for texts in asked.text_sets}
-        for experiment in asked.experiments:
+        request = self.header.request
+        lanes, data_sets = {lane.name for lane in request.lanes}, {texts.name for texts in request.text_sets}
+        for experiment in request.experiments:
             _require(lanes.issuperset(experiment.lanes), f"{experiment.name} has a lane that is none of all")
             _require(experiment.data_set in data_sets, f"{experiment.name} is on a data set that is none of all")
             _require(bool(experiment.lengths), f"{experiment.name} has no length")
-        lengths = [len(experiment.lengths) for experiment in asked.experiments]
+        lengths = [len(experiment.lengths) for experiment in request.experiments]
         for block in self.blocks:
             _require(0 <= block.experiment < len(lengths), "a block is of no experiment")
             whole = all(len(turn.at) == lengths[block.experiment] for turn in block.turns)

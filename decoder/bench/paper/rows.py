@@ -5,12 +5,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from decoder.analysis.interval import Interval
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.paper import anchors
-from decoder.bench.paper.anchors import Anchor
-from decoder.bench.paper.asked import Experiment, Lane
+from decoder.bench.paper import published
 from decoder.bench.paper.printed import marked
+from decoder.bench.paper.published import PublishedNumber
 from decoder.bench.paper.report import Cell as Measured
 from decoder.bench.paper.report import PaperReport
+from decoder.bench.paper.request import Experiment, Lane
 from decoder.tables.data import Cell, Column, Table
 
 AR = "ar"
@@ -24,45 +24,45 @@ class Row(NamedTuple):
     text_set: TextSet
     cell: Measured
 
-    def usual(self, figure: str) -> Anchor | None:
+    def usual(self, figure: str) -> PublishedNumber | None:
         """The paper's number in its usual setting."""
-        return anchors.usual(self.lane.paper_name, self.text_set.stands_for, figure)
+        return published.usual(self.lane.paper_name, self.text_set.stands_for, figure)
 
-    def exact(self, figure: str) -> Anchor | None:
+    def exact(self, figure: str) -> PublishedNumber | None:
         """The paper's number at just this T and L_max."""
         if self.experiment.unit != "characters":
             return None
-        return anchors.at(
+        return published.at(
             self.lane.paper_name, self.text_set.stands_for, figure, self.cell.length, self.experiment.most
         )
 
-    def of(self, setting: str, figure: str) -> Anchor | None:
+    def of(self, setting: str, figure: str) -> PublishedNumber | None:
         """The paper's number of a setting of its sweeps."""
-        return anchors.at(
+        return published.at(
             setting,
             self.text_set.stands_for,
             figure,
-            anchors.LENGTH,
-            anchors.MOST.get(self.text_set.stands_for or "", 0),
+            published.LENGTH,
+            published.MOST.get(self.text_set.stands_for or "", 0),
         )
 
 
-Taken: TypeAlias = Callable[[Row], Cell | Anchor]
+Taken: TypeAlias = Callable[[Row], Cell | PublishedNumber]
 Spec: TypeAlias = tuple[Column, Taken]
 """A column, and what of a row stands in it."""
 
 
 def rows(report: PaperReport, name: str, data_set: str | None = None) -> Iterator[Row]:
     """Of all experiments of a name, in the order of lengths of prompts, of texts, and of lanes."""
-    asked = report.begun.asked
-    for experiment in sorted(asked.experiments, key=lambda experiment: experiment.most):
+    request = report.header.request
+    for experiment in sorted(request.experiments, key=lambda experiment: experiment.most):
         if experiment.name != name or data_set not in (None, experiment.data_set):
             continue
         for length in experiment.lengths:
             for lane in experiment.lanes:
                 cell = report.cell(name, experiment.data_set, lane, length=length, most=experiment.most)
                 if cell:
-                    yield Row(asked.lane(lane), experiment, asked.text_set(experiment.data_set), cell)
+                    yield Row(request.lane(lane), experiment, request.text_set(experiment.data_set), cell)
 
 
 def longest(found: Sequence[Row]) -> list[Row]:
@@ -107,9 +107,9 @@ def measured(figure: str, title: str, digits: int, scale: float = 1) -> Spec:
     return Column(title, "measured", digits), lambda row: _scaled(row.cell.stats.get(figure), scale)
 
 
-def printed(take: Callable[[Row], Anchor | None], digits: int, scale: float = 1, title: str = "paper") -> Spec:
+def printed(take: Callable[[Row], PublishedNumber | None], digits: int, scale: float = 1, title: str = "paper") -> Spec:
     """The paper's beside it."""
-    return Column(title, "paper", digits), lambda row: _scaled_anchor(take(row), scale)
+    return Column(title, "paper", digits), lambda row: _scaled_number(take(row), scale)
 
 
 def status(row: Row) -> str:
@@ -125,12 +125,12 @@ def same_text() -> Spec:
     return Column("text"), status
 
 
-def usual(figure: str) -> Callable[[Row], Anchor | None]:
+def usual(figure: str) -> Callable[[Row], PublishedNumber | None]:
     """Takes the paper's number in its usual setting."""
     return lambda row: row.usual(figure)
 
 
-def exact(figure: str) -> Callable[[Row], Anchor | None]:
+def exact(figure: str) -> Callable[[Row], PublishedNumber | None]:
     """Takes the paper's number at the row's own T and L_max."""
     return lambda row: row.exact(figure)
 
@@ -173,16 +173,16 @@ def _scaled(found: Interval | None, factor: float) -> Interval | None:
     return found if found is None or factor == 1 else found.times(factor)
 
 
-def _scaled_anchor(anchor: Anchor | None, factor: float) -> Anchor | None:
-    if anchor is None or factor == 1:
-        return anchor
-    spread, again = (None if one is None else one * factor for one in (anchor.std, anchor.again))
-    return Anchor(
-        value=anchor.value * factor,
+def _scaled_number(published_number: PublishedNumber | None, factor: float) -> PublishedNumber | None:
+    if published_number is None or factor == 1:
+        return published_number
+    spread, again = (None if one is None else one * factor for one in (published_number.std, published_number.again))
+    return PublishedNumber(
+        value=published_number.value * factor,
         std=spread,
         again=again,
-        length=anchor.length,
-        most=anchor.most,
-        source=anchor.source,
-        doubt=anchor.doubt,
+        length=published_number.length,
+        most=published_number.most,
+        source=published_number.source,
+        doubt=published_number.doubt,
     )

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from decoder.bench.paper.asked import Asked, Experiment
 from decoder.bench.paper.report import PaperReport
+from decoder.bench.paper.request import Experiment, Request
 from decoder.events import arithmetic
 from decoder.tables.data import Cell, Column, Table
 from decoder.tables.text import counted
@@ -38,37 +38,37 @@ def setup(report: PaperReport) -> Table:
 
 def device(report: PaperReport) -> str:
     """What computed."""
-    machine = report.begun.machine
+    machine = report.header.machine
     return machine.accelerator or f"{machine.processor}, {machine.threads} of {machine.cores} cores"
 
 
 def noise(report: PaperReport) -> str:
     """How quiet the machine was."""
     turns = sum(len(block.turns) for block in report.blocks)
-    loads = (report.begun.machine.load_before, report.load_after)
+    loads = (report.header.machine.load_before, report.load_after)
     before, after = ("unknown" if load is None else f"{load:.1f}" for load in loads)
     return f"{report.disturbed} of {turns} turns were disturbed; load {before} before and {after} after"
 
 
 def _rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
-    begun, asked = report.begun, report.begun.asked
-    yield "target", asked.target
-    yield "draft", asked.draft
+    header, request = report.header, report.header.request
+    yield "target", request.target
+    yield "draft", request.draft
     yield "device", device(report)
-    yield "arithmetic", arithmetic(asked.dtype, asked.draft_dtype)
+    yield "arithmetic", arithmetic(request.dtype, request.draft_dtype)
     yield (
         "decoding",
-        "greedy" if asked.temperature == 0 else f"temperature {asked.temperature:g}, top-p {asked.top_p:g}",
+        "greedy" if request.temperature == 0 else f"temperature {request.temperature:g}, top-p {request.top_p:g}",
     )
-    yield "end of text", "ends a text" if asked.stops_at_eos else "ignored"
-    for name in dict.fromkeys(experiment.name for experiment in asked.experiments):
-        yield name, "; ".join(_experiment(asked, each) for each in asked.experiments if each.name == name)
-    yield "warm-up", counted(asked.warm_up, "prompt")
+    yield "end of text", "ends a text" if request.stops_at_eos else "ignored"
+    for name in dict.fromkeys(experiment.name for experiment in request.experiments):
+        yield name, "; ".join(_experiment(request, each) for each in request.experiments if each.name == name)
+    yield "warm-up", counted(request.warm_up, "prompt")
     yield "order", "all lanes side by side on each prompt, in one process"
-    yield "seed", str(asked.seed)
-    yield "versions", ", ".join(f"{name} {version}" for name, version in begun.machine.versions.items())
-    yield "commit", begun.commit
-    yield "begun", begun.started_at
+    yield "seed", str(request.seed)
+    yield "versions", ", ".join(f"{name} {version}" for name, version in header.machine.versions.items())
+    yield "commit", header.commit
+    yield "begun", header.started_at
     yield from (
         ("resumed", f"{each.at}, dynatui {each.version}, commit {each.commit or 'unknown'}") for each in report.resumed
     )
@@ -81,13 +81,13 @@ def _rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
 def _never_measured(report: PaperReport) -> list[str]:
     """Lanes without a turn in any block."""
     measured = {turn.lane for block in report.blocks for turn in block.turns}
-    asked = (name for experiment in report.begun.asked.experiments for name in experiment.lanes)
-    return [name for name in dict.fromkeys(asked) if name not in measured]
+    request = (name for experiment in report.header.request.experiments for name in experiment.lanes)
+    return [name for name in dict.fromkeys(request) if name not in measured]
 
 
-def _experiment(asked: Asked, experiment: Experiment) -> str:
+def _experiment(request: Request, experiment: Experiment) -> str:
     repeats = f", {experiment.repeats} times" if experiment.repeats > 1 else ""
     return (
-        f"{asked.text_set(experiment.data_set).title}: {counted(experiment.prompts, 'prompt')} of at most "
+        f"{request.text_set(experiment.data_set).title}: {counted(experiment.prompts, 'prompt')} of at most "
         f"{experiment.most} {experiment.unit}, T={experiment.lengths[-1]}, {len(experiment.lanes)} lanes{repeats}"
     )

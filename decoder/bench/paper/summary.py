@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from decoder.analysis.interval import Interval, bootstrap
 from decoder.bench.contenders import BASELINE
-from decoder.bench.paper.asked import Asked, Lane
 from decoder.bench.paper.lanes import paper_depth
-from decoder.bench.paper.records import Begun, Block, Resumed, has_text_of
+from decoder.bench.paper.records import Block, Header, Resumed, has_text_of
 from decoder.bench.paper.report import Cell, PaperReport
+from decoder.bench.paper.request import Lane, Request
 from decoder.bench.protocol import DISTURBED
 from decoder.events import Figures
 
@@ -95,17 +95,17 @@ POOLED = "tokens_per_round"
 """The figure that is a quotient of sums over all prompts."""
 
 
-def report(begun: Begun, blocks: Sequence[Block], resumed: Sequence[Resumed] = ()) -> PaperReport:
+def report(header: Header, blocks: Sequence[Block], resumed: Sequence[Resumed] = ()) -> PaperReport:
     """What was measured so far, and what follows from it."""
-    asked = begun.asked
+    request = header.request
     waits = [turn.waited for each in blocks for turn in each.turns]
     return PaperReport(
-        begun=begun,
+        header=header,
         load_after=blocks[-1].load if blocks else None,
-        complete=len(blocks) == asked.block_count,
+        complete=len(blocks) == request.block_count,
         disturbed=sum(waited > DISTURBED for waited in waits if waited is not None),
         blocks=list(blocks),
-        cells=[cell for number in range(len(asked.experiments)) for cell in _cells(asked, number, blocks)],
+        cells=[cell for number in range(len(request.experiments)) for cell in _cells(request, number, blocks)],
         resumed=list(resumed),
     )
 
@@ -137,13 +137,13 @@ def _counts(drawn: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.bincount(places.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
 
 
-def _cells(asked: Asked, number: int, blocks: Sequence[Block]) -> Iterator[Cell]:
+def _cells(request: Request, number: int, blocks: Sequence[Block]) -> Iterator[Cell]:
     """Of one experiment, lane by lane and length by length."""
-    experiment = asked.experiments[number]
+    experiment = request.experiments[number]
     here = [each for each in blocks if each.experiment == number]
     for name in experiment.lanes:
         for place, length in enumerate(experiment.lengths):
-            if texts := list(_texts(here, asked.lane(name), place)):
+            if texts := list(_texts(here, request.lane(name), place)):
                 yield Cell(
                     experiment=experiment.name,
                     data_set=experiment.data_set,
@@ -152,7 +152,7 @@ def _cells(asked: Asked, number: int, blocks: Sequence[Block]) -> Iterator[Cell]
                     lane=name,
                     prompts=len({text.prompt for text in texts}),
                     same=len({text.prompt for text in texts} - _different(texts)),
-                    stats=_stats(texts, asked.seed),
+                    stats=_stats(texts, request.seed),
                 )
 
 

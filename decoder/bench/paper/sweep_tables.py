@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from decoder.bench.paper import anchors
-from decoder.bench.paper.anchors import Anchor
+from decoder.bench.paper import published
+from decoder.bench.paper.published import PublishedNumber
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.rows import (
     SPEED,
@@ -47,9 +47,9 @@ def prompt_length(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
 def fixed_trees(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
     """Every depth with every branching and threshold."""
 
-    def there(row: Row) -> Anchor | None:
+    def there(row: Row) -> PublishedNumber | None:
         given = row.lane.parameters
-        return row.of(anchors.fixed_row(given["depth"], given["branching"], given["tau"]), "tokens_per_second")
+        return row.of(published.fixed_row(given["depth"], given["branching"], given["tau"]), "tokens_per_second")
 
     found = [row for row in longest(list(rows(report, "fixed_trees"))) if row.lane.method == "fixed"]
     yield from table(
@@ -110,7 +110,7 @@ def _varied(row: Row) -> str:
     given = row.lane.parameters
     if row.lane.name.startswith("branching"):
         b_min, _, b_max = given["branching"]
-        return anchors.breadth_row(b_min, b_max)
+        return published.breadth_row(b_min, b_max)
     if row.lane.name.startswith("d0"):
-        return anchors.depth_row(given["d0"], given["d_max"])
-    return anchors.thresholds_row(given["tau_h"], given["tau_l"])
+        return published.depth_row(given["d0"], given["d_max"])
+    return published.thresholds_row(given["tau_h"], given["tau_l"])

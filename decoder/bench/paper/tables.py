@@ -9,11 +9,11 @@ from itertools import chain
 from msgspec import structs
 
 from decoder.analysis.interval import Interval
-from decoder.bench.paper import anchors
-from decoder.bench.paper.anchors import FIXED_BACKBONE, HARDWARE, LENGTH, Anchor
-from decoder.bench.paper.asked import Asked, Experiment
+from decoder.bench.paper import published
 from decoder.bench.paper.paired import Course, courses, speed, stat
+from decoder.bench.paper.published import FIXED_BACKBONE, HARDWARE, LENGTH, PublishedNumber
 from decoder.bench.paper.report import PaperReport
+from decoder.bench.paper.request import Experiment, Request
 from decoder.bench.paper.rows import (
     AR,
     SPEED,
@@ -38,7 +38,7 @@ from decoder.bench.paper.sweep_tables import fixed_trees, prompt_length, sensiti
 from decoder.events import arithmetic
 from decoder.tables.data import Cell, Column, Table
 
-ABLATION = (FIXED_BACKBONE, anchors.PHASE_1, anchors.PHASE_2, anchors.DYNATREE)
+ABLATION = (FIXED_BACKBONE, published.PHASE_1, published.PHASE_2, published.DYNATREE)
 """The steps from the fixed tree to DynaTree, one more rule each."""
 SPEEDS = ("Tokens/s here leave the reading of the prompt out; the paper's count it.",)
 DEPTHS = (
@@ -51,7 +51,7 @@ DEPTHS = (
 def tables(report: PaperReport) -> list[Table]:
     """All that there are figures for, in the paper's order."""
     notes = conditions(report)
-    mains = [experiment for experiment in report.begun.asked.experiments if experiment.name == "main"]
+    mains = [experiment for experiment in report.header.request.experiments if experiment.name == "main"]
     by_data_set = (_main, _latency, _verification, _ablation, _length, _memory)
     found = [each for make in by_data_set for experiment in mains for each in make(report, experiment, notes)]
     across = (_data_sets, prompt_length, fixed_trees, sensitivity)
@@ -60,18 +60,19 @@ def tables(report: PaperReport) -> list[Table]:
 
 def conditions(report: PaperReport) -> tuple[str, ...]:
     """Under what all tables were measured, ours and the paper's."""
-    asked = report.begun.asked
+    request = report.header.request
     return (
-        f"Here: {device(report)}, {asked.target} with {asked.draft}, {arithmetic(asked.dtype, asked.draft_dtype)}. "
+        f"Here: {device(report)}, {request.target} with {request.draft}, "
+        f"{arithmetic(request.dtype, request.draft_dtype)}. "
         f"Paper: {HARDWARE}.",
         f"Noise: {noise(report)}.",
         *["INTERRUPTED: a part of what was asked for is missing."] * (not report.complete),
     )
 
 
-def setting(asked: Asked, experiment: Experiment) -> str:
+def setting(request: Request, experiment: Experiment) -> str:
     """Which texts, and how long they became."""
-    title = asked.text_set(experiment.data_set).title
+    title = request.text_set(experiment.data_set).title
     return f"{title}, T={experiment.lengths[-1]}, prompts of at most {experiment.most} {experiment.unit}"
 
 
@@ -89,7 +90,7 @@ def _per_lane(
     """A table of all lanes of one data set, beside the paper's usual setting."""
 
     def make(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
-        heading = f"{title}: {setting(report.begun.asked, experiment)}"
+        heading = f"{title}: {setting(report.header.request, experiment)}"
         found = _of(report, experiment)
         other = _other_setting(experiment, found)
         yield from table(
@@ -102,9 +103,9 @@ def _per_lane(
 def _other_setting(experiment: Experiment, found: Sequence[Row]) -> tuple[str, ...]:
     """A note where the paper's numbers are of other lengths than ours."""
     stands_for = next((row.text_set.stands_for for row in found), None)
-    if stands_for is None or stands_for not in anchors.MOST:
+    if stands_for is None or stands_for not in published.MOST:
         return ()
-    most = anchors.MOST[stands_for]
+    most = published.MOST[stands_for]
     same = (LENGTH, most, "characters") == (experiment.lengths[-1], experiment.most, experiment.unit)
     return () if same else (f"The paper's figures: {stands_for}, T={LENGTH}, at most {most} characters.",)
 
@@ -171,7 +172,7 @@ def _memory(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -
         peak = row.cell.stats.get("peak_mb")
         return 100 * (peak.value / base.value - 1) if peak and base else None
 
-    where = "the device's" if report.begun.asked.device.startswith("cuda") else "of the whole process, on a CPU"
+    where = "the device's" if report.header.request.device.startswith("cuda") else "of the whole process, on a CPU"
     make = _per_lane(
         "memory",
         "Memory",
@@ -181,7 +182,7 @@ def _memory(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -
             measured("peak_mb", "peak MB", 1),
             printed(usual("peak_mb"), 1),
             number(f"over {AR} %", more, 2),
-            printed(usual(anchors.MEMORY_GAIN), 2),
+            printed(usual(published.MEMORY_GAIN), 2),
             measured("kv_mb", "keys, values MB", 1),
         ],
     )
@@ -201,7 +202,7 @@ def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str])
 
     yield from table(
         _name("ablation", experiment),
-        f"Ablation: {setting(report.begun.asked, experiment)}",
+        f"Ablation: {setting(report.header.request, experiment)}",
         "From the fixed tree to DynaTree, one rule more in each row: breadth, depth, history.",
         found,
         [
@@ -209,7 +210,7 @@ def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str])
             SPEED[0],
             printed(usual("tokens_per_second"), 1),
             gain("over fixed %", lambda _: found[0].lane.name),
-            printed(usual(anchors.GAIN), 1),
+            printed(usual(published.GAIN), 1),
             gain("over row above %", lambda row: before[row.lane.name]),
             measured("tokens_per_round", "L-bar", 2),
             printed(usual("tokens_per_round"), 2),
@@ -237,7 +238,7 @@ def _gain(course: Course, lane: str, base: str) -> Interval | None:
 def _length(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
     yield from table(
         _name("length", experiment),
-        f"Length scaling: {setting(report.begun.asked, experiment)}",
+        f"Length scaling: {setting(report.header.request, experiment)}",
         "Figures after the first T tokens of the same texts; of lanes that stand beside a row of the paper, and auto.",
         beside_the_paper(list(rows(report, "main", experiment.data_set))),
         [
@@ -267,11 +268,11 @@ def _data_sets(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
     every = {name: row for each in by_set.values() for name, row in each.items()}
     others = [_other_setting(next(iter(each.values())).experiment, [*each.values()]) for each in by_set.values()]
 
-    def there(name: str, take: Callable[[Row], Cell | Anchor]) -> Callable[[Row], Cell | Anchor]:
+    def there(name: str, take: Callable[[Row], Cell | PublishedNumber]) -> Callable[[Row], Cell | PublishedNumber]:
         return lambda row: take(by_set[name][row.lane.name]) if row.lane.name in by_set[name] else None
 
     def columns(name: str) -> Iterator[Spec]:
-        title = report.begun.asked.text_set(name).title
+        title = report.header.request.text_set(name).title
         for column, take in (SPEED[1], printed(usual("speedup"), 2)):
             yield structs.replace(column, title=f"{title}: {column.title}"), there(name, take)
 

@@ -47,10 +47,10 @@ def page(report: PaperReport, found: Sequence[Table], pictures: Sequence[str]) -
         found: All tables, setup and claims first.
         pictures: Paths of pictures, relative to the page.
     """
-    asked = report.begun.asked
+    request = report.header.request
     about, said, *others = found
     parts = [
-        f"# The DynaTree paper's experiments: {escaped(asked.target)} with {escaped(asked.draft)}",
+        f"# The DynaTree paper's experiments: {escaped(request.target)} with {escaped(request.draft)}",
         "Means over prompts ± their standard deviation, and 95 % bootstrap intervals over prompts. Speeds are of texts "
         "that equal plain decoding's alone; a method whose text is another is told as different, not as fast.",
         *section(about),

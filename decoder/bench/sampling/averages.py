@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoder.analysis.interval import Interval, Statistic, bootstrap
-from decoder.bench.sampling.asked import Place
+from decoder.bench.sampling.request import Place
 
 DRAWS = 2000
 Values: TypeAlias = Mapping[Place, float]

@@ -5,28 +5,28 @@ from typing import TypeAlias
 
 import numpy as np
 
-from decoder.bench.sampling.asked import Asked, Contest, Place
 from decoder.bench.sampling.log import Expected
+from decoder.bench.sampling.request import Contest, Place, Request
 from decoder.draft.delayed_shape import DelayedTree
 
 Aim: TypeAlias = Callable[[DelayedTree, float], float]
 """(shape, its block efficiency) -> what is to be large."""
 
 
-def tokens_of(asked: Asked, records: Sequence[Expected], contest: Contest) -> dict[DelayedTree, float]:
+def tokens_of(request: Request, records: Sequence[Expected], contest: Contest) -> dict[DelayedTree, float]:
     """Block efficiency of each shape that is open to a contest: the mean over all roots of these texts."""
     roots = [record.roots for record in records]
     means = np.average([record.tokens[contest.verifier] for record in records], axis=0, weights=roots).tolist()
-    shapes = zip(asked.shapes(contest.verifier), means, strict=True)
-    return {shape: mean for shape, mean in shapes if asked.belongs(shape, contest)}
+    shapes = zip(request.shapes(contest.verifier), means, strict=True)
+    return {shape: mean for shape, mean in shapes if request.belongs(shape, contest)}
 
 
-def best_shape(asked: Asked, records: Sequence[Expected], contest: Contest, aim: Aim) -> tuple[DelayedTree, float]:
+def best_shape(request: Request, records: Sequence[Expected], contest: Contest, aim: Aim) -> tuple[DelayedTree, float]:
     """The shape that serves an aim best on these texts, and its block efficiency there."""
-    return max(tokens_of(asked, records, contest).items(), key=lambda one: aim(*one))
+    return max(tokens_of(request, records, contest).items(), key=lambda one: aim(*one))
 
 
-def block_efficiency(asked: Asked, records: Iterable[Expected], contest: Contest, aim: Aim) -> dict[Place, float]:
+def block_efficiency(request: Request, records: Iterable[Expected], contest: Contest, aim: Aim) -> dict[Place, float]:
     """Block efficiency on each text, with the best shape for its setting.
 
     The shape for one half of the prompts is the best on the other half, so that a contest with many shapes gains
@@ -39,7 +39,7 @@ def block_efficiency(asked: Asked, records: Iterable[Expected], contest: Contest
     for all_ in settings.values():
         halves = [[record for record in all_ if record.place.prompt % 2 == half] for half in (0, 1)]
         for judged, others in (halves, halves[::-1]):
-            shape, _ = best_shape(asked, others or all_, contest, aim)
-            at = asked.shapes(contest.verifier).index(shape)
+            shape, _ = best_shape(request, others or all_, contest, aim)
+            at = request.shapes(contest.verifier).index(shape)
             found |= {record.place: record.tokens[contest.verifier][at] for record in judged}
     return found

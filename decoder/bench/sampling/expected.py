@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from decoder.bench.sampling.asked import Asked, Place
 from decoder.bench.sampling.log import BOUND, Expected
+from decoder.bench.sampling.request import Place, Request
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.errors import PromptError
 from decoder.models.pair import Pair
@@ -25,59 +25,67 @@ DIGITS = 6
 
 
 def expected(
-    pair: Pair, asked: Asked, place: Place, prompt: Sequence[int], text: Sequence[int], chooser: Chooser | None = None
+    pair: Pair,
+    request: Request,
+    place: Place,
+    prompt: Sequence[int],
+    text: Sequence[int],
+    chooser: Chooser | None = None,
 ) -> Expected:
     """What closed forms say of a prompt and the text that the target went on with.
 
     Raises:
         PromptError: There is no root.
     """
-    most = DelayedTree(asked.k, asked.length, asked.length)
-    lengths = range(len(prompt), len(prompt) + len(text), asked.roots_every)
+    most = DelayedTree(request.k, request.length, request.length)
+    lengths = range(len(prompt), len(prompt) + len(text), request.roots_every)
     ends = [end for end in lengths if end >= LOOKED_BACK and end + most.depth <= pair.context]
     if not ends:
         raise PromptError(f"prompt {place.prompt + 1} of {place.task} is too short to begin from; give a longer one")
-    sampling, generator = asked.samplings[place.sampling], PhiloxGenerator(asked.seed, asked.places().index(place))
+    sampling, generator = (
+        request.samplings[place.sampling],
+        PhiloxGenerator(request.seed, request.places().index(place)),
+    )
     roots = TextRoots(chooser.pair if chooser else pair, sampling, most, ends[-1], generator)
     whole, found = [*prompt, *text], []
     for end in ends:
         root, drawn = roots.go_to(whole[:end]), roots.drawn()
-        tokens = {verifier: _by_shape(asked, verifier, drawn) for verifier in asked.verifiers}
-        selected = _selected(asked, chooser, root, tokens) if chooser else {}
-        found.append((tokens, selected, *_along_path(asked, drawn)))
+        tokens = {verifier: _by_shape(request, verifier, drawn) for verifier in request.verifiers}
+        selected = _selected(request, chooser, root, tokens) if chooser else {}
+        found.append((tokens, selected, *_along_path(request, drawn)))
     tokens_of, selected_of, distances, acceptances = zip(*found, strict=True)
     return Expected(
         place=place,
         roots=len(ends),
-        tokens={verifier: _mean([each[verifier] for each in tokens_of]) for verifier in asked.verifiers},
+        tokens={verifier: _mean([each[verifier] for each in tokens_of]) for verifier in request.verifiers},
         selected={name: _mean([[each[name]] for each in selected_of])[0] for name in selected_of[0]},
         distance=_mean(distances),
         acceptance={name: _mean([each[name] for each in acceptances]) for name in acceptances[0]},
     )
 
 
-def _by_shape(asked: Asked, verifier: str, drawn: Drawn) -> list[float]:
+def _by_shape(request: Request, verifier: str, drawn: Drawn) -> list[float]:
     """Block efficiency of each shape that a verifier is compared on."""
     by_shape = dict(zip(drawn.draws.shapes, drawn.expected_tokens(verifier).tolist(), strict=True))
-    return [by_shape[shape] for shape in asked.shapes(verifier)]
+    return [by_shape[shape] for shape in request.shapes(verifier)]
 
 
-def _selected(asked: Asked, chooser: Chooser, root: Root, tokens: Mapping[str, list[float]]) -> dict[str, float]:
+def _selected(request: Request, chooser: Chooser, root: Root, tokens: Mapping[str, list[float]]) -> dict[str, float]:
     """By verifier, block efficiency of the shape that is chosen for it at this root."""
-    names = [contest.verifier for contest in asked.selecting()]
-    return {name: tokens[name][asked.shapes(name).index(chooser.best(root, name))] for name in names}
+    names = [contest.verifier for contest in request.selecting()]
+    return {name: tokens[name][request.shapes(name).index(chooser.best(root, name))] for name in names}
 
 
-def _along_path(asked: Asked, drawn: Drawn) -> tuple[list[float], dict[str, list[float]]]:
+def _along_path(request: Request, drawn: Drawn) -> tuple[list[float], dict[str, list[float]]]:
     """By depth along a tree's path, the distance of the rows and every solver's acceptance (the paper, figure 1)."""
-    nodes = drawn.draws.trunk[: asked.length + 1]
+    nodes = drawn.draws.trunk[: request.length + 1]
     levels = [(drawn.target_probs[node], drawn.draft_probs[node]) for node in nodes]
     acceptance = {
-        name: [SOLVERS[name].acceptance_rate(target, draft, asked.k) for target, draft in levels]
+        name: [SOLVERS[name].acceptance_rate(target, draft, request.k) for target, draft in levels]
         for name in SOLVERS
-        if name in asked.verifiers
+        if name in request.verifiers
     }
-    acceptance[BOUND] = [acceptance_bound(target, draft, asked.k) for target, draft in levels]
+    acceptance[BOUND] = [acceptance_bound(target, draft, request.k) for target, draft in levels]
     return [float(np.abs(target - draft).sum()) for target, draft in levels], acceptance
 
 

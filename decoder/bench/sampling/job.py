@@ -17,12 +17,12 @@ from decoder.bench.machine import ComputingClock, examined, load
 from decoder.bench.on_pair import OnPair, pair_names
 from decoder.bench.protocol import DISTURBED
 from decoder.bench.record_log import alone
-from decoder.bench.sampling.asked import Asked, Place, label
 from decoder.bench.sampling.costs import round_costs
 from decoder.bench.sampling.expected import expected
-from decoder.bench.sampling.log import REMEDY, Begun, Log
+from decoder.bench.sampling.log import REMEDY, Header, Log
 from decoder.bench.sampling.realised import chosen, contenders, realised, seeded
 from decoder.bench.sampling.report import SamplingReport, for_speed, report
+from decoder.bench.sampling.request import Place, Request, label
 from decoder.bench.sampling.tasks import Task
 from decoder.config import RunConfig
 from decoder.draft.tree_size.cost_profile import measured
@@ -63,9 +63,9 @@ class OnSamplings(OnPair):
     log: Path | None = None
     """Where records are kept, and from where a stopped measurement goes on."""
 
-    def asked(self, pair: Pair | None = None, selectors: Mapping[str, Path] = MappingProxyType({})) -> Asked:
+    def request(self, pair: Pair | None = None, selectors: Mapping[str, Path] = MappingProxyType({})) -> Request:
         """The same with a loaded pair; without, it is only checked."""
-        return Asked(
+        return Request(
             **pair_names(pair),
             seed=self.seed,
             samplings=self.samplings,
@@ -90,7 +90,7 @@ def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, boo
         KeyboardInterrupt: Nothing was complete yet when it came.
     """
     require_whole_draft("dynatui bench sampling", job.target, job.draft)
-    job.asked()
+    job.request()
     if job.selector != SHIPPED:
         # What is no selector at all is refused before models are loaded.
         about(Path(job.selector))
@@ -102,44 +102,44 @@ def _measured(job: OnSamplings, log: Log, note: Note) -> tuple[SamplingReport, b
     """The report of a log to which all is added that is left."""
     engine = load_pair(**job.pair_options, report=note)
     selectors = _selectors(job.selector, engine.pair, note)
-    asked = job.asked(engine.pair, selectors)
-    prompts = _encoded(engine.pair, asked)
-    begun = _begun(engine, asked, log, max(map(len, prompts.values())), note)
-    chooser = _chooser(selectors, engine.pair, begun) if asked.selecting() else None
+    request = job.request(engine.pair, selectors)
+    prompts = _encoded(engine.pair, request)
+    header = _begun(engine, request, log, max(map(len, prompts.values())), note)
+    chooser = _chooser(selectors, engine.pair, header) if request.selecting() else None
     interrupted = False
     try:
-        for number, sampling in enumerate(asked.samplings):
+        for number, sampling in enumerate(request.samplings):
             these = {place: ids for place, ids in prompts.items() if place.sampling == number}
-            _expect(engine, chooser, begun, log, these, _progress(note, f"{label(sampling)}, roots of", len(these)))
-            _decode(engine, begun, log, these, job.selector, note)
+            _expect(engine, chooser, header, log, these, _progress(note, f"{label(sampling)}, roots of", len(these)))
+            _decode(engine, header, log, these, job.selector, note)
     except KeyboardInterrupt:
         interrupted = True
     if not log.expected:
         raise KeyboardInterrupt
-    return report(log, begun, load_after=load(), disturbed_above=DISTURBED), interrupted
+    return report(log, header, load_after=load(), disturbed_above=DISTURBED), interrupted
 
 
-def _begun(engine: Engine, asked: Asked, log: Log, rows: int, note: Note) -> Begun:
+def _begun(engine: Engine, request: Request, log: Log, rows: int, note: Note) -> Header:
     """The log's first line, which is written now if there is none; what is missing is measured on such a machine."""
-    if log.begun is None:
+    if log.header is None:
         note("measuring forward passes")
         clock = ComputingClock(engine.pair.target.device)
-        series = [measured(engine.pair, rows + asked.max_new_tokens, clock) for _ in range(COST_SERIES)]
+        series = [measured(engine.pair, rows + request.max_new_tokens, clock) for _ in range(COST_SERIES)]
         costs = round_costs(series)
     else:
-        costs = log.begun.costs
-        note(f"going on: {len(log.expected)} of {len(prompts_of(asked))} texts have their roots")
+        costs = log.header.costs
+        note(f"going on: {len(log.expected)} of {len(prompts_of(request))} texts have their roots")
     started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     here = examined(engine.pair.target.device)
-    begun = log.begin(Begun(started_at=started, machine=here, asked=asked, costs=costs))
-    if not log.holds_all(asked):
+    header = log.begin(Header(started_at=started, machine=here, request=request, costs=costs))
+    if not log.holds_all(request):
         log.require_machine(here)
-    return begun
+    return header
 
 
-def prompts_of(asked: Asked) -> dict[Place, str]:
+def prompts_of(request: Request) -> dict[Place, str]:
     """The prompt of every text."""
-    return {place: asked.tasks[place.task][place.prompt] for place in asked.places()}
+    return {place: request.tasks[place.task][place.prompt] for place in request.places()}
 
 
 def _selectors(file: str, pair: Pair, note: Note) -> dict[str, Path]:
@@ -153,39 +153,39 @@ def _selectors(file: str, pair: Pair, note: Note) -> dict[str, Path]:
         return {}
 
 
-def _chooser(selectors: Mapping[str, Path], pair: Pair, begun: Begun) -> Chooser:
+def _chooser(selectors: Mapping[str, Path], pair: Pair, header: Header) -> Chooser:
     policies = {verifier: OneRoot(read(path)[0]) for verifier, path in selectors.items()}
-    costs = begun.costs
+    costs = header.costs
     # It is asked for shapes at roots that say by themselves how they were sampled.
     return Chooser(policies, pair.observed(), Schedule(), lambda: (costs.level_s[1], costs.verify_s[1]))
 
 
 def _expect(
-    engine: Engine, chooser: Chooser | None, begun: Begun, log: Log, prompts: Prompts, note: Callable[[int], None]
+    engine: Engine, chooser: Chooser | None, header: Header, log: Log, prompts: Prompts, note: Callable[[int], None]
 ) -> None:
     """Closed forms on the texts of one setting."""
     done = {record.place for record in log.expected}
     for number, (place, ids) in enumerate(prompts.items()):
         if place not in done:
-            config = RunConfig((BASELINE,), begun.asked.max_new_tokens)
-            text = decoded(seeded(engine, begun.asked, place), ids, BASELINE, config).tally.tokens
-            log.add(expected(engine.pair, begun.asked, place, ids, list(text), chooser))
+            config = RunConfig((BASELINE,), header.request.max_new_tokens)
+            text = decoded(seeded(engine, header.request, place), ids, BASELINE, config).tally.tokens
+            log.add(expected(engine.pair, header.request, place, ids, list(text), chooser))
             note(number + 1)
 
 
-def _decode(engine: Engine, begun: Begun, log: Log, prompts: Prompts, selector: str, note: Note) -> None:
+def _decode(engine: Engine, header: Header, log: Log, prompts: Prompts, selector: str, note: Note) -> None:
     """Real rounds on the texts of one setting."""
-    asked = begun.asked
-    those = {place: ids for place, ids in prompts.items() if asked.decodes(place)}
+    request = header.request
+    those = {place: ids for place, ids in prompts.items() if request.decodes(place)}
     if not those:
         return
     number = next(iter(those)).sampling
     records = [record for record in log.expected if record.place.sampling == number]
-    all_ = contenders(asked, asked.samplings[number], chosen(asked, records, for_speed(begun)), selector)
+    all_ = contenders(request, request.samplings[number], chosen(request, records, for_speed(header)), selector)
     done = frozenset((record.place, record.repeat) for record in log.realised)
-    said = _progress(note, f"{label(asked.samplings[number])}, decoded", len(those) * asked.repeats)
+    said = _progress(note, f"{label(request.samplings[number])}, decoded", len(those) * request.repeats)
     before = sum(place in those for place, _ in done)
-    for count, found in enumerate(realised(engine, asked, those, all_, done), before + 1):
+    for count, found in enumerate(realised(engine, request, those, all_, done), before + 1):
         log.add(found)
         said(count)
 
@@ -203,11 +203,11 @@ def _progress(note: Note, what: str, total: int) -> Callable[[int], None]:
     return say
 
 
-def _encoded(pair: Pair, asked: Asked) -> dict[Place, list[int]]:
+def _encoded(pair: Pair, request: Request) -> dict[Place, list[int]]:
     """Token ids by place; an error says which prompt."""
-    more = asked.max_new_tokens + 2 * asked.length
+    more = request.max_new_tokens + 2 * request.length
     found = {}
-    for place, text in prompts_of(asked).items():
+    for place, text in prompts_of(request).items():
         try:
             ids = encode_prompt(pair.tokenizer, without_surrogates(text), more, pair.context, special=True)
         except PromptError as error:

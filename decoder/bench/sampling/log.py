@@ -7,21 +7,21 @@ import msgspec
 
 from decoder.bench.machine import Machine
 from decoder.bench.record_log import RecordLog
-from decoder.bench.sampling.asked import Asked, Place
 from decoder.bench.sampling.costs import RoundCosts
+from decoder.bench.sampling.request import Place, Request
 
 SCHEMA = 2
 REMEDY = "let --output name another file"
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
+class Header(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
     """The first line: what is measured, where, and what chooses shapes."""
 
     schema: int = SCHEMA
     started_at: str
     """UTC, ISO 8601."""
     machine: Machine
-    asked: Asked
+    request: Request = msgspec.field(name="asked")
     costs: RoundCosts
 
 
@@ -62,10 +62,10 @@ class Realised(msgspec.Struct, frozen=True, kw_only=True, tag="realised"):
 Record: TypeAlias = Expected | Realised
 BOUND = "bound"
 """Among acceptances, what no solver exceeds."""
-_LINES: msgspec.json.Decoder[Begun | Record] = msgspec.json.Decoder(Begun | Record)
+_LINES: msgspec.json.Decoder[Header | Record] = msgspec.json.Decoder(Header | Record)
 
 
-class Log(RecordLog[Begun, Record]):
+class Log(RecordLog[Header, Record]):
     """Records as they come; in a file, where one is named."""
 
     def __init__(self, path: Path | None) -> None:
@@ -74,7 +74,7 @@ class Log(RecordLog[Begun, Record]):
         Raises:
             ConfigError: The file cannot be read, or is another one's.
         """
-        super().__init__(path, _LINES, Begun, SCHEMA, REMEDY)
+        super().__init__(path, _LINES, Header, SCHEMA, REMEDY)
 
     @property
     def expected(self) -> list[Expected]:
@@ -86,8 +86,8 @@ class Log(RecordLog[Begun, Record]):
         """The turns on texts."""
         return [record for record in self.records if isinstance(record, Realised)]
 
-    def holds_all(self, asked: Asked) -> bool:
+    def holds_all(self, request: Request) -> bool:
         """Whether nothing is missing of what was asked for."""
         texts = {(record.place, record.repeat) for record in self.realised}
-        decoded = sum(map(asked.decodes, asked.places())) * asked.repeats
-        return len(self.expected) == len(asked.places()) and len(texts) == decoded
+        decoded = sum(map(request.decodes, request.places())) * request.repeats
+        return len(self.expected) == len(request.places()) and len(texts) == decoded

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.protocol import Turn, measured, schedule, warmed_up
-from decoder.bench.sampling.asked import Asked, Contest, Place
 from decoder.bench.sampling.best import Aim, best_shape
 from decoder.bench.sampling.log import Decoded, Expected, Realised
+from decoder.bench.sampling.request import Contest, Place, Request
 from decoder.config import RunConfig
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.engine import Engine
@@ -25,9 +25,9 @@ DRAWING = "delayed"
 """The method that draws trees."""
 
 
-def chosen(asked: Asked, records: Sequence[Expected], aim: Aim) -> dict[Contest, DelayedTree]:
+def chosen(request: Request, records: Sequence[Expected], aim: Aim) -> dict[Contest, DelayedTree]:
     """The best shape of every contest, over all texts of one setting."""
-    return {contest: best_shape(asked, records, contest, aim)[0] for contest in asked.contests()}
+    return {contest: best_shape(request, records, contest, aim)[0] for contest in request.contests()}
 
 
 def contender_name(contest: Contest, shape: DelayedTree) -> str:
@@ -41,27 +41,27 @@ def selecting_name(contest: Contest) -> str:
 
 
 def contenders(
-    asked: Asked, sampling: Sampling, shapes: Mapping[Contest, DelayedTree], selector: str = SHIPPED
+    request: Request, sampling: Sampling, shapes: Mapping[Contest, DelayedTree], selector: str = SHIPPED
 ) -> list[Contender]:
     """Plain decoding, coupled trees, and every verifier with each of its shapes, and with a selector."""
-    found = [own(name, name, name, _config(asked, sampling, name)) for name in (BASELINE, *COUPLED_METHODS)]
+    found = [own(name, name, name, _config(request, sampling, name)) for name in (BASELINE, *COUPLED_METHODS)]
     drawn = {
         contender_name(contest, shape): Delayed(contest.verifier, Drafting.DELAYED, shape.k, shape.l1, shape.l2)
         for contest, shape in shapes.items()
     }
-    for contest in asked.selecting():
+    for contest in request.selecting():
         # Only the first round of a text has this shape.
         first = shapes[Contest(contest.verifier, Drafting.DELAYED)]
         drawn[selecting_name(contest)] = Delayed(
             contest.verifier, contest.drafting, first.k, first.l1, first.l2, selector
         )
-    found += [own(name, DRAWING, DRAWING, _config(asked, sampling, DRAWING, rules)) for name, rules in drawn.items()]
+    found += [own(name, DRAWING, DRAWING, _config(request, sampling, DRAWING, rules)) for name, rules in drawn.items()]
     return found
 
 
 def realised(
     engine: Engine,
-    asked: Asked,
+    request: Request,
     prompts: dict[Place, Sequence[int]],
     those: Sequence[Contender],
     done: frozenset[tuple[Place, int]],
@@ -70,7 +70,7 @@ def realised(
 
     Args:
         engine: The pair.
-        asked: What is measured.
+        request: Settings, verifiers and shapes.
         prompts: Token ids of the prompts, by their places; all of one setting.
         those: Who takes turns.
         done: Texts and repeats that need no turns.
@@ -78,13 +78,13 @@ def realised(
     places = list(prompts)
     texts = list(prompts.values())
     blocks: dict[tuple[Place, int], list[Turn]] = {}
-    for turn in schedule(len(those), len(places), asked.repeats, asked.seed):
+    for turn in schedule(len(those), len(places), request.repeats, request.seed):
         blocks.setdefault((places[turn.prompt], turn.repeat), []).append(turn)
     left = [at for at in blocks if at not in done]
     if left:
-        warmed_up(seeded(engine, asked, *left[0]), those, texts[:1], lambda _: None)
+        warmed_up(seeded(engine, request, *left[0]), those, texts[:1], lambda _: None)
     for place, repeat in left:
-        sampled, turns = seeded(engine, asked, place, repeat), blocks[place, repeat]
+        sampled, turns = seeded(engine, request, place, repeat), blocks[place, repeat]
         turned = [
             Decoded(
                 contender=sample.contender,
@@ -98,17 +98,17 @@ def realised(
         yield Realised(place=place, repeat=repeat, turns=tuple(turned))
 
 
-def seeded(engine: Engine, asked: Asked, place: Place, repeat: int = 0) -> Engine:
+def seeded(engine: Engine, request: Request, place: Place, repeat: int = 0) -> Engine:
     """The pair with noise and coins that no other text has."""
-    number = repeat * len(asked.places()) + asked.places().index(place)
-    return engine.sampled(asked.seed + number, Schedule(asked.samplings[place.sampling]))
+    number = repeat * len(request.places()) + request.places().index(place)
+    return engine.sampled(request.seed + number, Schedule(request.samplings[place.sampling]))
 
 
-def _config(asked: Asked, sampling: Sampling, method: str, rules: Delayed | None = None) -> RunConfig:
+def _config(request: Request, sampling: Sampling, method: str, rules: Delayed | None = None) -> RunConfig:
     found = RunConfig(
         (method,),
-        asked.max_new_tokens,
-        asked.seed,
+        request.max_new_tokens,
+        request.seed,
         temperature=sampling.temperature,
         top_k=sampling.top_k,
         top_p=sampling.top_p,

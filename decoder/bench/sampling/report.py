@@ -10,12 +10,12 @@ import msgspec
 from decoder.analysis.interval import Interval
 from decoder.bench.contenders import BASELINE
 from decoder.bench.sampling import paper
-from decoder.bench.sampling.asked import Asked, Contest, Place, label
 from decoder.bench.sampling.averages import Values, by_sampling, by_task, estimate, mean, ratio
 from decoder.bench.sampling.best import Aim, best_shape, block_efficiency
 from decoder.bench.sampling.claims import Claim, Ranking, along_depth, of_measure, of_selector, ranking
-from decoder.bench.sampling.log import BOUND, Begun, Decoded, Expected, Log, Realised
+from decoder.bench.sampling.log import BOUND, Decoded, Expected, Header, Log, Realised
 from decoder.bench.sampling.realised import COUPLED_METHODS, chosen, contender_name, selecting_name
+from decoder.bench.sampling.request import Contest, Place, Request, label
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.names import COUPLED, Drafting
 
@@ -81,7 +81,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
     """Verifiers, draftings and settings of sampling."""
 
-    begun: Begun
+    header: Header = msgspec.field(name="begun")
     load_after: float | None
     complete: bool
     """Whether all that was asked for was measured."""
@@ -99,46 +99,48 @@ class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
     claims: list[Claim]
 
 
-def report(log: Log, begun: Begun, *, load_after: float | None, disturbed_above: float) -> SamplingReport:
+def report(log: Log, header: Header, *, load_after: float | None, disturbed_above: float) -> SamplingReport:
     """What the records tell; there must be some that were expected.
 
     Args:
         log: All records.
-        begun: Its first line.
+        header: Its first line.
         load_after: Processes that ran or waited in the last minute.
         disturbed_above: Share of waiting from which on a turn was disturbed.
     """
-    asked = begun.asked
-    seed = asked.seed
-    efficiency = {contest: block_efficiency(asked, log.expected, contest, _for_tokens) for contest in asked.contests()}
-    efficiency |= {contest: _selected(log.expected, contest) for contest in asked.selecting()}
-    by_contest = {contest: _turns(log.realised, names) for contest, names in _contenders_of(begun, log).items()}
-    by_name = {name: _turns(log.realised, dict.fromkeys(range(len(asked.samplings)), name)) for name in OTHERS}
-    speed = partial(_tokens_per_second, threads=begun.machine.threads)
+    request = header.request
+    seed = request.seed
+    efficiency = {
+        contest: block_efficiency(request, log.expected, contest, _for_tokens) for contest in request.contests()
+    }
+    efficiency |= {contest: _selected(log.expected, contest) for contest in request.selecting()}
+    by_contest = {contest: _turns(log.realised, names) for contest, names in _contenders_of(header, log).items()}
+    by_name = {name: _turns(log.realised, dict.fromkeys(range(len(request.samplings)), name)) for name in OTHERS}
+    speed = partial(_tokens_per_second, threads=header.machine.threads)
     decoded = {contest: _per_text(turns, speed) for contest, turns in by_contest.items() if turns}
     others = {name: _per_text(turns, speed) for name, turns in by_name.items() if turns}
     lengths = {name: _per_text(turns, _tokens_per_round) for name, turns in by_name.items() if turns}
     distance, acceptance = _by_depth(log.expected)
     solvers = {name: levels for name, levels in acceptance.items() if name != BOUND}
     return SamplingReport(
-        begun=begun,
+        header=header,
         load_after=load_after,
-        complete=log.holds_all(asked),
+        complete=log.holds_all(request),
         roots=sum(record.roots for record in log.expected),
         decoded=sum(len(record.turns) for record in log.realised),
         disturbed=sum((turn.waited or 0) > disturbed_above for record in log.realised for turn in record.turns),
-        block_efficiency=[_row(asked, contest, values) for contest, values in efficiency.items()]
-        + [_coupled(asked, name, lengths[name]) for name in COUPLED_METHODS if name in lengths],
-        tokens_per_second=[_row(asked, contest, values, others[BASELINE]) for contest, values in decoded.items()]
-        + [_coupled(asked, name, values, others[BASELINE]) for name, values in others.items()],
+        block_efficiency=[_row(request, contest, values) for contest, values in efficiency.items()]
+        + [_coupled(request, name, lengths[name]) for name in COUPLED_METHODS if name in lengths],
+        tokens_per_second=[_row(request, contest, values, others[BASELINE]) for contest, values in decoded.items()]
+        + [_coupled(request, name, values, others[BASELINE]) for name, values in others.items()],
         divergence=Divergence(
             distance=[estimate(values, seed).value for values in distance],
             acceptance={
                 name: [estimate(values, seed).value for values in levels] for name, levels in acceptance.items()
             },
         ),
-        actions=_actions(begun, log.expected),
-        agreement=_agreements(begun, log, by_contest),
+        actions=_actions(header, log.expected),
+        agreement=_agreements(header, log, by_contest),
         rankings=_rankings(efficiency, decoded, seed),
         claims=[
             *_claims(TOKENS, efficiency, (paper.BLOCK_EFFICIENCY, paper.DELAYED_BLOCK_EFFICIENCY), seed),
@@ -148,45 +150,45 @@ def report(log: Log, begun: Begun, *, load_after: float | None, disturbed_above:
     )
 
 
-def for_speed(begun: Begun) -> Aim:
+def for_speed(header: Header) -> Aim:
     """Block efficiency over the time that forward passes are expected to take."""
-    return lambda shape, tokens: tokens / begun.costs.seconds(shape)
+    return lambda shape, tokens: tokens / header.costs.seconds(shape)
 
 
 def _for_tokens(_shape: object, tokens: float) -> float:
     return tokens
 
 
-def _row(asked: Asked, contest: Contest, values: Values, plain: Values | None = None) -> Row:
+def _row(request: Request, contest: Contest, values: Values, plain: Values | None = None) -> Row:
     return Row(
         verifier=contest.verifier,
         drafting=contest.drafting,
         k=contest.k,
-        mean=estimate(values, asked.seed),
+        mean=estimate(values, request.seed),
         by_task=by_task(values),
-        by_sampling={label(asked.samplings[number]): value for number, value in by_sampling(values).items()},
-        over_ar=ratio(values, plain, asked.seed) if plain else None,
+        by_sampling={label(request.samplings[number]): value for number, value in by_sampling(values).items()},
+        over_ar=ratio(values, plain, request.seed) if plain else None,
     )
 
 
-def _coupled(asked: Asked, method: str, values: Values, plain: Values | None = None) -> Row:
-    found = _row(asked, Contest(COUPLED, Drafting.TREE), values, plain)
+def _coupled(request: Request, method: str, values: Values, plain: Values | None = None) -> Row:
+    found = _row(request, Contest(COUPLED, Drafting.TREE), values, plain)
     return msgspec.structs.replace(found, drafting=method)
 
 
-def _actions(begun: Begun, records: Sequence[Expected]) -> list[Action]:
+def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
     """The best shapes, by setting and by task."""
-    asked, speed = begun.asked, for_speed(begun)
+    request, speed = header.request, for_speed(header)
     groups: dict[str, list[Expected]] = {}
     for record in records:
-        groups.setdefault(label(asked.samplings[record.place.sampling]), []).append(record)
+        groups.setdefault(label(request.samplings[record.place.sampling]), []).append(record)
         groups.setdefault(record.place.task, []).append(record)
     aims: Mapping[str, Aim] = {TOKENS: _for_tokens, SPEED: speed}
     found = []
     for among, these in groups.items():
-        for contest in (contest for contest in asked.contests() if contest.k is None):
+        for contest in (contest for contest in request.contests() if contest.k is None):
             for aim, value in aims.items():
-                shape, tokens = best_shape(asked, these, contest, value)
+                shape, tokens = best_shape(request, these, contest, value)
                 found.append(
                     Action(
                         among=among,
@@ -201,11 +203,11 @@ def _actions(begun: Begun, records: Sequence[Expected]) -> list[Action]:
     return found
 
 
-def _contenders_of(begun: Begun, log: Log) -> dict[Contest, dict[int, str]]:
+def _contenders_of(header: Header, log: Log) -> dict[Contest, dict[int, str]]:
     """By contest and setting, the contender that decoded for it."""
-    selecting = begun.asked.selecting()
-    found: dict[Contest, dict[int, str]] = {contest: {} for contest in begun.asked.contests()}
-    for sampling, shapes in _decoded_shapes(begun, log).items():
+    selecting = header.request.selecting()
+    found: dict[Contest, dict[int, str]] = {contest: {} for contest in header.request.contests()}
+    for sampling, shapes in _decoded_shapes(header, log).items():
         for contest, shape in shapes.items():
             found[contest][sampling] = contender_name(contest, shape)
         found |= {contest: {**found.get(contest, {}), sampling: selecting_name(contest)} for contest in selecting}
@@ -217,24 +219,24 @@ def _selected(records: Sequence[Expected], contest: Contest) -> dict[Place, floa
     return {record.place: record.selected[contest.verifier] for record in records}
 
 
-def _decoded_shapes(begun: Begun, log: Log) -> dict[int, dict[Contest, DelayedTree]]:
+def _decoded_shapes(header: Header, log: Log) -> dict[int, dict[Contest, DelayedTree]]:
     """By setting and contest, the shape that was decoded with."""
     records: dict[int, list[Expected]] = {record.place.sampling: [] for record in log.realised}
     for record in log.expected:
         if record.place.sampling in records:
             records[record.place.sampling].append(record)
-    return {sampling: chosen(begun.asked, those, for_speed(begun)) for sampling, those in records.items()}
+    return {sampling: chosen(header.request, those, for_speed(header)) for sampling, those in records.items()}
 
 
-def _agreements(begun: Begun, log: Log, by_contest: Mapping[Contest, Turns]) -> list[Agreement]:
+def _agreements(header: Header, log: Log, by_contest: Mapping[Contest, Turns]) -> list[Agreement]:
     """Of contests that were decoded; what was expected is that of the shape which was decoded, on the same prompts."""
-    asked, shapes, found = begun.asked, _decoded_shapes(begun, log), []
+    request, shapes, found = header.request, _decoded_shapes(header, log), []
     for contest, turns in by_contest.items():
         decoded = [record for record in log.expected if record.place in turns]
         if contest.drafting == Drafting.SELECTOR:
             expected = _selected(decoded, contest)
         else:
-            order = asked.shapes(contest.verifier)
+            order = request.shapes(contest.verifier)
             places = {sampling: order.index(those[contest]) for sampling, those in shapes.items()}
             expected = {
                 record.place: record.tokens[contest.verifier][places[record.place.sampling]] for record in decoded

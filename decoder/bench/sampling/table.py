@@ -38,36 +38,36 @@ def on_samplings(report: SamplingReport) -> str:
             tables.append(averages(f"{title} (the paper's tables 2, 3, 6 and 7)", rows, iid, delayed))
             tables.append(columns(f"{title}, by task (8, 9)", rows, lambda row: row.by_task, paper.TASKS))
             tables.append(columns(f"{title}, by setting (10 to 15)", rows, lambda row: row.by_sampling, {}))
-    parts = [_heading(report), *map(text, tables), text(divergence(report.divergence, report.begun.asked.k))]
+    parts = [_heading(report), *map(text, tables), text(divergence(report.divergence, report.header.request.k))]
     parts += [actions(report.actions), *[text(agreements(report.agreement))] * bool(report.agreement)]
     parts += [rankings(report.rankings), *[text(claims(report.claims))] * bool(report.claims)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _heading(report: SamplingReport) -> str:
-    begun, asked = report.begun, report.begun.asked
-    machine = begun.machine
-    tasks = [f"{name} for {STAND_INS[name]}" if name in STAND_INS else name for name in asked.tasks]
-    computed = arithmetic(asked.dtype, asked.draft_dtype)
+    header, request = report.header, report.header.request
+    machine = header.machine
+    tasks = [f"{name} for {STAND_INS[name]}" if name in STAND_INS else name for name in request.tasks]
+    computed = arithmetic(request.dtype, request.draft_dtype)
     lines = [
-        f"{asked.target} with {asked.draft} on {asked.device} in {computed}, independent sampling",
+        f"{request.target} with {request.draft} on {request.device} in {computed}, independent sampling",
         f"{machine.processor}, torch threads: {machine.threads}, cores: {machine.cores}",
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
         f"load {number(machine.load_before, 1)} before, {number(report.load_after, 1)} after; "
         f"{report.disturbed} of {report.decoded} decoded texts were disturbed",
-        f"K 1 to {asked.k}, L1 and L2 0 to {asked.length}; {sum(map(len, asked.tasks.values()))} prompts a setting; "
-        f"seed {asked.seed}",
-        f"{report.roots} roots, every {asked.roots_every} of {asked.max_new_tokens} tokens of the target's own",
-        f"decoded: {asked.decoded} prompts of each task, {asked.max_new_tokens} tokens, {asked.repeats} times",
+        f"K 1 to {request.k}, L1 and L2 0 to {request.length}; {sum(map(len, request.tasks.values()))} prompts a "
+        f"setting; seed {request.seed}",
+        f"{report.roots} roots, every {request.roots_every} of {request.max_new_tokens} tokens of the target's own",
+        f"decoded: {request.decoded} prompts of each task, {request.max_new_tokens} tokens, {request.repeats} times",
         "block efficiency: closed forms at the roots, with the best shape of a setting",
         "on the half of the prompts on which it was not chosen; of coupled trees, of",
         "decoded texts. tokens/s: of computing, without waiting for a processor.",
         "means over prompts, then over tasks and settings; 95 % bootstrap intervals",
     ]
-    if asked.selecting():
-        trained = " and ".join(name.split()[0] for name in asked.selectors)
+    if request.selecting():
+        trained = " and ".join(name.split()[0] for name in request.selectors)
         lines += wrapped(f"selector: chooses for speed, trained for {trained}; others take the one most like theirs.")
-    if any(name in STAND_INS for name in asked.tasks):
+    if any(name in STAND_INS for name in request.tasks):
         lines += wrapped(f"Tasks of Spec-Bench stand in for the paper's data sets: {', '.join(tasks)}.")
     if report.disturbed:
         lines.append("TIMES WERE MEASURED ON A BUSY MACHINE; block efficiency does not depend on it.")

@@ -51,14 +51,14 @@ class HeatMap:
 
 def legend(report: SweepReport) -> list[str]:
     """What the cells mean, in lines."""
-    hidden = [name for name in tuple(report.asked.axes)[2:] if name != LENGTH]
+    hidden = [name for name in tuple(report.request.axes)[2:] if name != LENGTH]
     return [_MARKS, f"each cell has the best of {' and '.join(hidden)}"] if hidden else [_MARKS]
 
 
 def heat_maps(report: SweepReport) -> list[HeatMap]:
     """A map for each length."""
-    down, across = tuple(report.asked.axes)[:2]
-    return [_map(report, down, across, length) for length in report.asked.axes[LENGTH]]
+    down, across = tuple(report.request.axes)[:2]
+    return [_map(report, down, across, length) for length in report.request.axes[LENGTH]]
 
 
 def extremes(maps: Sequence[HeatMap]) -> tuple[float, float] | None:
@@ -68,7 +68,7 @@ def extremes(maps: Sequence[HeatMap]) -> tuple[float, float] | None:
 
 
 def _map(report: SweepReport, down: str, across: str, length: Number) -> HeatMap:
-    axes, best = report.asked.axes, report.best(1)
+    axes, best = report.request.axes, report.best(1)
     here = [trial for trial in report.trials if trial.setting.values[LENGTH] == length]
 
     def cell(row: Number, column: Number) -> Cell:

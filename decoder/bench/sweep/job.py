@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from decoder.bench.on_pair import OnPair, pair_names
-from decoder.bench.sweep.asked import Asked
+from decoder.bench.sweep.request import Request
 from decoder.bench.sweep.spaces import Axes, base_named, space_named
 from decoder.knobs import TunableParameters
 
@@ -31,13 +31,13 @@ class OnSettings(OnPair):
         """The parameters off the axes."""
         return base_named(space_named(self.space), self.preset)
 
-    def asked(self, pair: "Pair | None" = None) -> Asked:
+    def request(self, pair: "Pair | None" = None) -> Request:
         """The same with a loaded pair; without, it is only checked.
 
         Raises:
             ConfigError: A setting is out of bounds.
         """
-        asked = Asked(
+        request = Request(
             space=self.space,
             axes=self.axes,
             reference=msgspec.to_builtins(self.base),
@@ -46,6 +46,6 @@ class OnSettings(OnPair):
             repeats=self.repeats,
             seed=self.seed,
         )
-        for setting in asked.settings:
+        for setting in request.settings:
             space_named(self.space).config(self.base, setting)
-        return asked
+        return request

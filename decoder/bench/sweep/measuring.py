@@ -13,9 +13,9 @@ from decoder.bench.samples import Measure as Figure
 from decoder.bench.samples import Samples
 from decoder.bench.statistics import estimate
 from decoder.bench.summary import Difference, differences, per_round, rows
-from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.job import OnSettings
 from decoder.bench.sweep.outcome import Outcome, Refused, Result
+from decoder.bench.sweep.request import Request
 from decoder.bench.sweep.spaces import Setting, space_named
 from decoder.bench.sweep.worker import Measure
 from decoder.engine import Engine
@@ -34,7 +34,7 @@ Prompts = Sequence[Sequence[int]]
 class Ready:
     """A worker with its models loaded."""
 
-    asked: Asked
+    request: Request
     machine: dict[str, Any]
     """What it measures on."""
     measure: Measure
@@ -49,29 +49,29 @@ def ready(job: OnSettings, note: Callable[[str], None]) -> Ready:
     require_whole_draft("dynatui bench sweep", job.target, job.draft)
     engine = load_pair(**job.pair_options, report=note)
     engine = replace(engine, pair=replace(engine.pair, eos=frozenset()))  # every text is as long as its setting says
-    asked = job.asked(engine.pair)
-    longest = max(setting.length for setting in asked.settings)
-    prompts = encode_prompts(engine.pair.tokenizer, asked.prompts, longest, engine.pair.context)
+    request = job.request(engine.pair)
+    longest = max(setting.length for setting in request.settings)
+    prompts = encode_prompts(engine.pair.tokenizer, request.prompts, longest, engine.pair.context)
 
     def measure(setting: Setting) -> Result:
-        return compared(engine, asked, job.base, prompts, setting)
+        return compared(engine, request, job.base, prompts, setting)
 
     machine = msgspec.to_builtins(examined(engine.pair.target.device)) | {"commit": source_commit()}
-    return Ready(asked, machine, measure)
+    return Ready(request, machine, measure)
 
 
-def compared(engine: Engine, asked: Asked, base: TunableParameters, prompts: Prompts, setting: Setting) -> Result:
+def compared(engine: Engine, request: Request, base: TunableParameters, prompts: Prompts, setting: Setting) -> Result:
     """Measures one setting; refused where the device has no room for its trees, or where a text is not ar's for
     another reason than a near tie, or none is.
     """
-    space = space_named(asked.space)
+    space = space_named(request.space)
     config, plain = space.config(base, setting), space.plain_config(base, setting)
     contenders = [
         own(BASELINE, BASELINE, BASELINE, config),
         own(REFERENCE, REFERENCE, space.method, plain),
         own(SETTING, SETTING, space.method, config),
     ]
-    turns = list(schedule(len(contenders), len(prompts), asked.repeats, asked.seed))
+    turns = list(schedule(len(contenders), len(prompts), request.repeats, request.seed))
     try:
         warmed_up(engine, contenders, prompts[:1], lambda _: None)
         samples = Samples(measured(engine, contenders, prompts, turns), contenders)
@@ -81,7 +81,7 @@ def compared(engine: Engine, asked: Asked, base: TunableParameters, prompts: Pro
     faults = [each for each in differing if not each.near_tie]
     if faults or len(differing) == len(prompts):
         return Refused(reason=_why((faults or differing)[0]))
-    return _outcome(samples, asked.seed, len(differing))
+    return _outcome(samples, request.seed, len(differing))
 
 
 def _outcome(samples: Samples, seed: int, near_ties: int) -> Result:

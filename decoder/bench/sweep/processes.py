@@ -16,7 +16,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Protocol, TypeAlias
 
 from decoder.bench.database import Database
-from decoder.bench.sweep.asked import Asked
+from decoder.bench.sweep.request import Request
 from decoder.bench.sweep.trials import GRACE_S, HEARTBEAT_S, joined, make, noted, worker_name
 from decoder.bench.sweep.worker import Measure, work
 from decoder.errors import DecoderError, ModelError
@@ -29,7 +29,7 @@ class ReadyWorker(Protocol):
     """A worker with its models loaded."""
 
     @property
-    def asked(self) -> Asked:
+    def request(self) -> Request:
         """What is swept."""
 
     @property
@@ -134,7 +134,7 @@ def _worker(task: Task, pipe: Connection) -> None:
     try:
         make(task.storage)  # before models are loaded, which takes long
         ready = task.prepare(pipe.send)
-        sweep = joined(task.storage, ready.asked, task.study, task.heartbeat_s, task.grace_s)
+        sweep = joined(task.storage, ready.request, task.study, task.heartbeat_s, task.grace_s)
         noted(sweep, ready.machine)
         pipe.send(Joined(sweep.study, worker_name()))
         work(sweep, ready.measure)

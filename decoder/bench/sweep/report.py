@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.outcome import Outcome, Refused
+from decoder.bench.sweep.request import Request
 from decoder.bench.sweep.spaces import Setting
 from decoder.bench.sweep.trials import Sweep
 
@@ -47,7 +47,7 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     study: str
     storage: str
     """Its URL, without a password."""
-    asked: Asked
+    request: Request = msgspec.field(name="asked")
     machines: dict[str, dict[str, Any]]
     """What each machine is that has measured, by its name."""
     trials: tuple[Trial, ...]
@@ -92,9 +92,9 @@ def read(sweep: Sweep) -> SweepReport:
     return SweepReport(
         study=sweep.study,
         storage=sweep.database.shown,
-        asked=sweep.asked,
+        request=sweep.request,
         machines={name: msgspec.json.decode(about) for name, about in machines},
-        trials=tuple(_trial(setting, *by_key[setting.key]) for setting in sweep.asked.settings),
+        trials=tuple(_trial(setting, *by_key[setting.key]) for setting in sweep.request.settings),
     )
 
 

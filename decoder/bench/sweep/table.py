@@ -23,12 +23,12 @@ def on_sweep(report: SweepReport) -> str:
 
 def heading(report: SweepReport) -> list[str]:
     """What was swept, where, and how far it has come."""
-    asked = report.asked
-    reference = ", ".join(f"{name} {value}" for name, value in asked.reference.items())
+    request = report.request
+    reference = ", ".join(f"{name} {value}" for name, value in request.reference.items())
     lines = [
-        f"{report.study}: {report.settled} of {len(report.trials)} settings of {asked.space}, {report.storage}",
-        f"{asked.target} with {asked.draft} on {asked.device} in {asked.dtype}, greedy, without end of text",
-        f"prompts: {len(asked.prompts)}; repeats: {asked.repeats}; seed: {asked.seed}",
+        f"{report.study}: {report.settled} of {len(report.trials)} settings of {request.space}, {report.storage}",
+        f"{request.target} with {request.draft} on {request.device} in {request.dtype}, greedy, without end of text",
+        f"prompts: {len(request.prompts)}; repeats: {request.repeats}; seed: {request.seed}",
         *(_machine(name, about) for name, about in report.machines.items()),
         f"reference: {reference}",
         "each setting beside ar and the reference, turn by turn; 95 % bootstrap intervals",

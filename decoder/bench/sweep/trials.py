@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from decoder.bench.database import Database, Transaction
-from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.outcome import Outcome, Result
+from decoder.bench.sweep.request import Request
 from decoder.bench.sweep.spaces import Setting
 from decoder.errors import ConfigError, DatabaseError, quoted, require, shortened
 
@@ -47,7 +47,7 @@ class Sweep:
 
     database: Database
     study: str
-    asked: Asked
+    request: Request
     heartbeat_s: float = HEARTBEAT_S
     grace_s: float = GRACE_S
 
@@ -89,7 +89,7 @@ def make(database: Database) -> None:
 
 def joined(
     database: Database,
-    asked: Asked,
+    request: Request,
     study: str | None = None,
     heartbeat_s: float = HEARTBEAT_S,
     grace_s: float = GRACE_S,
@@ -100,22 +100,22 @@ def joined(
         ConfigError: The study of that name answers another question.
         DatabaseError: The database cannot be used.
     """
-    study = asked.study if study is None else study
+    study = request.study if study is None else study
     with database.alone() as transaction:
         if before := transaction.rows("SELECT asked FROM sweeps WHERE study = ?", study):
-            other = asked.differing(_asked(study, before[0][0]))
+            other = request.differing(_asked(study, before[0][0]))
             require(
                 not other,
                 f"the study {quoted(study)} was begun with other {', '.join(other)}; ask for the same, or let --study "
                 "name another",
             )
         else:
-            transaction.change("INSERT INTO sweeps VALUES (?, ?)", study, msgspec.json.encode(asked).decode())
+            transaction.change("INSERT INTO sweeps VALUES (?, ?)", study, msgspec.json.encode(request).decode())
             transaction.change_all(
                 "INSERT INTO sweep_settings (study, setting, place, state, deaths) VALUES (?, ?, ?, 'waiting', 0)",
-                [(study, setting.key, place) for place, setting in enumerate(mixed(asked))],
+                [(study, setting.key, place) for place, setting in enumerate(mixed(request))],
             )
-    return Sweep(database, study, asked, heartbeat_s, grace_s)
+    return Sweep(database, study, request, heartbeat_s, grace_s)
 
 
 def found(database: Database, study: str | None) -> Sweep:
@@ -174,7 +174,7 @@ def claimed(sweep: Sweep) -> Claim | None:
             "WHERE study = ? AND setting = ?",
             *(number, worker_name(), now_s + sweep.grace_s, sweep.study, key),
         )
-    return Claim(next(setting for setting in sweep.asked.settings if setting.key == key), number)
+    return Claim(next(setting for setting in sweep.request.settings if setting.key == key), number)
 
 
 def prolonged(sweep: Sweep, claim: Claim) -> None:
@@ -226,10 +226,10 @@ def settled(sweep: Sweep) -> bool:
         )
 
 
-def mixed(asked: Asked) -> list[Setting]:
+def mixed(request: Request) -> list[Setting]:
     """All settings in the order in which they are measured: the time left then follows from the time that it took."""
-    settings = asked.settings
-    return Random(asked.seed).sample(settings, len(settings))
+    settings = request.settings
+    return Random(request.seed).sample(settings, len(settings))
 
 
 @contextmanager
@@ -243,9 +243,9 @@ def _of(sweep: Sweep) -> Iterator[Transaction]:
         yield transaction
 
 
-def _asked(study: str, text: str) -> Asked:
+def _asked(study: str, text: str) -> Request:
     try:
-        return msgspec.json.decode(text, type=Asked)
+        return msgspec.json.decode(text, type=Request)
     except msgspec.DecodeError:
         raise DatabaseError(
             f"the study {quoted(study)} is no sweep of this version; let --study name another"

@@ -13,9 +13,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decoder.bench import job, machine, table
+from decoder.bench.baselines import ASSISTED, CACHES, LOOKED_UP, baselines
 from decoder.bench.contenders import PROMPT_LOOKUP, Trial, decoded, own, sweep
 from decoder.bench.job import Done, OnTexts, measure_texts
-from decoder.bench.outside import ASSISTED, CACHES, LOOKED_UP, baselines
 from decoder.bench.protocol import Sample
 from decoder.bench.report import Report
 from decoder.bench.samples import Samples

@@ -107,10 +107,10 @@ def test_a_plain_decoding_that_changes_from_repeat_to_repeat_has_no_speed_either
 
 
 def test_differences_are_named_with_float32s_verdict() -> None:
-    asked = []
+    request = []
 
     def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], foreign: bool) -> Verdict:  # noqa: FBT001
-        asked.append((prompt, tuple(before), rivals, foreign))
+        request.append((prompt, tuple(before), rivals, foreign))
         return Verdict(near_tie=True, gap=0.01)
 
     names = contenders(ar="ar", dynatree="dynatree", linear="linear")
@@ -120,7 +120,7 @@ def test_differences_are_named_with_float32s_verdict() -> None:
     first, second, _ = differences(samples, judge)
     assert (first.name, first.prompt, first.index, first.near_tie, first.gap) == ("dynatree", 0, 2, True, 0.01)
     assert second.name == "linear"
-    assert asked == [(0, (5, 6), (7, 9), False), (0, (5, 6), (7, 9), True)], "once for us, once for transformers"
+    assert request == [(0, (5, 6), (7, 9), False), (0, (5, 6), (7, 9), True)], "once for us, once for transformers"
 
 
 def test_a_text_that_ends_early_differs_without_a_verdict() -> None:

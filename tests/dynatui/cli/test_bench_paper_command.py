@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.paper import beginning, figures, job
+from decoder.bench.paper import figures, header, job
 from decoder.bench.paper.records import RoundCosts
 from decoder.bench.paper.report import PaperReport
 from decoder.errors import ConfigError, require
@@ -19,7 +19,7 @@ from dynatui.cli import bench_files, bench_paper
 from dynatui.cli.bench_files import Parts, write_all
 from dynatui.cli.main import main
 from tests import tiny
-from tests.decoder.bench.paper.reports import asked, paper_report
+from tests.decoder.bench.paper.reports import paper_report, request
 
 BRIEF = ("--quick", "--max-new-tokens", "6", "--prompts", "1", "--device", "cpu", "--dtype", "float32")
 MAIN = (*BRIEF, "--experiments", "main", "--lanes", "linear K=4,phase 3")
@@ -48,7 +48,7 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DYNATUI_DATA", raising=False)
     (tmp_path / "none.toml").touch()
     costs = RoundCosts(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
-    monkeypatch.setattr(beginning, "round_costs", lambda *_: costs)  # which takes seconds
+    monkeypatch.setattr(header, "round_costs", lambda *_: costs)  # which takes seconds
     monkeypatch.setattr(bench_paper, "parts", lambda: Parts(text_sets, (write,), lambda _: "THE TABLE\n"))
 
 
@@ -126,9 +126,9 @@ def test_options_are_what_is_asked_for(models: list[str], tmp_path: Path) -> Non
     given = ["--eos", "--seed", "7", "--warm-up", "3", "--repeats", "2", "--prompt-tokens", "4", "--data-sets", "books"]
     assert run(*MAIN, *given, "--data", "x", *models, "--output", str(tmp_path)) == 0
     begun = json.loads((tmp_path / "log.jsonl").read_bytes().splitlines()[0])
-    asked = begun["asked"]
-    assert (asked["stops_at_eos"], asked["seed"], asked["warm_up"]) == (True, 7, 3)
-    (experiment,) = asked["experiments"]
+    request = begun["asked"]
+    assert (request["stops_at_eos"], request["seed"], request["warm_up"]) == (True, 7, 3)
+    (experiment,) = request["experiments"]
     assert (experiment["most"], experiment["unit"], experiment["repeats"]) == (4, "tokens", 2)
     assert (experiment["data_set"], experiment["lengths"]) == ("books", [6])
 
@@ -195,7 +195,7 @@ def test_a_figure_that_fails_takes_neither_page_nor_tables_with_it(
 
     monkeypatch.setattr(figures, "draw", failing)
     with pytest.raises(ZeroDivisionError):
-        write_all(paper_report(asked(prompts=1, sets=("wikitext",))), tmp_path, bench_files.parts())
+        write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.parts())
     assert {"report.json", "report.md", "tables", "tables.json"} <= {path.name for path in tmp_path.iterdir()}
 
 
@@ -208,7 +208,7 @@ def test_the_page_links_the_figures_that_were_drawn_after_it(
         return [folder / "speed.svg"]
 
     monkeypatch.setattr(figures, "draw", drawing)
-    write_all(paper_report(asked(prompts=1, sets=("wikitext",))), tmp_path, bench_files.parts())
+    write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.parts())
     assert "](figures/speed.svg)" in (tmp_path / "report.md").read_text("utf-8")
     count = sum(path.is_file() for path in tmp_path.rglob("*") if path.name != "none.toml")
     assert f"wrote {count} files to" in capsys.readouterr().err

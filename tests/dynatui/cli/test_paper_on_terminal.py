@@ -5,9 +5,9 @@ import re
 import pytest
 
 from dynatui.cli.paper_tables import text
-from tests.decoder.bench.paper.reports import asked, paper_report
+from tests.decoder.bench.paper.reports import paper_report, request
 
-FEW = asked(prompts=2, lengths=(100, 1500), sets=("wikitext",))
+FEW = request(prompts=2, lengths=(100, 1500), sets=("wikitext",))
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
@@ -22,7 +22,7 @@ def test_under_80_columns_it_is_as_wide_as_at_80() -> None:
 
 def test_nothing_steers_the_terminal() -> None:
     assert "\x1b" not in text(paper_report(FEW), 80)
-    hostile = asked(prompts=2, sets=("wikitext",), target="\x1b[31mred")
+    hostile = request(prompts=2, sets=("wikitext",), target="\x1b[31mred")
     assert "\x1b" not in text(paper_report(hostile), 80)
 
 
@@ -55,7 +55,7 @@ def test_words_in_brackets_are_no_markup() -> None:
 
 
 def test_of_sampled_texts_it_says_why_there_are_no_claims() -> None:
-    shown = text(paper_report(asked(prompts=2, sets=("wikitext",), temperature=0.6)), 200)
+    shown = text(paper_report(request(prompts=2, sets=("wikitext",), temperature=0.6)), 200)
     assert "is of greedy decoding; here tokens were sampled" in shown.partition("The paper's claims\n")[2]
     assert "greedy decoding; here" not in text(paper_report(FEW), 200)
 

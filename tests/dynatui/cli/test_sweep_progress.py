@@ -8,9 +8,9 @@ from rich.console import Console
 from decoder.bench.sweep.report import SweepReport, Trial
 from dynatui.cli import sweep_progress
 from dynatui.cli.sweep_progress import Progress, drawn
-from tests.decoder.bench.sweep.sweeps import asked, outcome
+from tests.decoder.bench.sweep.sweeps import outcome, request
 
-GRID = asked(axes={"D": (3, 4), "B": (2, 3), "tau": (0.05,), "T": (100, 200)})
+GRID = request(axes={"D": (3, 4), "B": (2, 3), "tau": (0.05,), "T": (100, 200)})
 KEYS = [setting.key for setting in GRID.settings]
 
 
@@ -19,7 +19,7 @@ def report(done: int, running: int = 0) -> SweepReport:
     return SweepReport(
         study="fixed-0123",
         storage="",
-        asked=GRID,
+        request=GRID,
         machines={},
         trials=tuple(
             Trial(setting=each, state="done", outcome=outcome(1 + number / 10))
@@ -59,7 +59,9 @@ def test_a_setting_without_a_speed_is_told_with_the_reason() -> None:
     refused = Trial(setting=GRID.settings[0], state="refused", reason="its text differs")
     progress = Progress(said.append)
     progress.update(report(0))
-    progress.update(SweepReport(study="", storage="", asked=GRID, machines={}, trials=(refused, *report(0).trials[1:])))
+    progress.update(
+        SweepReport(study="", storage="", request=GRID, machines={}, trials=(refused, *report(0).trials[1:]))
+    )
     assert said[1].startswith(f"1 of 8: {KEYS[0]}: its text differs")
 
 
@@ -85,11 +87,11 @@ def test_a_terminal_shows_a_heat_map_that_needs_no_colours(monkeypatch: pytest.M
 
 
 def test_the_paper_s_grid_fits_a_terminal_of_24_lines() -> None:
-    question = asked(
+    question = request(
         axes={"D": tuple(range(3, 9)), "B": (2, 3, 4), "tau": (0.01, 0.1), "T": (100, 200, 300, 500, 1000)}
     )
     trials = tuple(Trial(setting=each, state="done", outcome=outcome(1.5)) for each in question.settings)
-    found = SweepReport(study="fixed-0123", storage="", asked=question, machines={}, trials=trials)
+    found = SweepReport(study="fixed-0123", storage="", request=question, machines={}, trials=trials)
     page = Console(file=StringIO(), width=80, no_color=True)
     page.print(drawn(found, ", 3 min left"))
     assert isinstance(page.file, StringIO)

@@ -18,7 +18,7 @@ from dynatui.report.markup import Markup
 from dynatui.report.page import written
 from dynatui.report.paper import paper_page
 from dynatui.report.speed import speed_page
-from tests.decoder.bench.paper.reports import asked, paper_report
+from tests.decoder.bench.paper.reports import paper_report, request
 from tests.dynatui.report.chromium import Browser
 from tests.dynatui.report.hostile_markup import HOSTILE
 from tests.dynatui.report.measurements import rounds_report, speed_report
@@ -139,15 +139,15 @@ def test_every_link_within_a_page_leads_to_a_place() -> None:
 
 def hostile_paper() -> PaperReport:
     report = paper_report()
-    asked = report.begun.asked
-    texts = tuple(TextSet(name=each.name, title=HOSTILE, prompts=(HOSTILE,)) for each in asked.text_sets)
-    begun = structs.replace(
-        report.begun,
+    request = report.header.request
+    texts = tuple(TextSet(name=each.name, title=HOSTILE, prompts=(HOSTILE,)) for each in request.text_sets)
+    header = structs.replace(
+        report.header,
         commit=HOSTILE,
-        machine=structs.replace(report.begun.machine, processor=HOSTILE, versions={HOSTILE: HOSTILE}),
-        asked=structs.replace(asked, target=HOSTILE, draft=HOSTILE, text_sets=texts),
+        machine=structs.replace(report.header.machine, processor=HOSTILE, versions={HOSTILE: HOSTILE}),
+        request=structs.replace(request, target=HOSTILE, draft=HOSTILE, text_sets=texts),
     )
-    return structs.replace(report, begun=begun)
+    return structs.replace(report, header=header)
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -174,7 +174,7 @@ def test_nothing_of_a_hostile_benchmark_runs_and_pages_fit_their_window(
 def test_what_must_be_known_of_a_claim_s_number_is_told_and_why_there_are_no_claims() -> None:
     body = plain(paper_page("out", paper_report(), []).body)
     assert "undisturbed it is 1.44" in body
-    sampled = plain(paper_page("out", paper_report(asked(prompts=2, temperature=0.6)), []).body)
+    sampled = plain(paper_page("out", paper_report(request(prompts=2, temperature=0.6)), []).body)
     assert "is of greedy decoding; here tokens were sampled" in sampled
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from decoder.bench.paper.asked import Lane
 from decoder.bench.paper.figures.cells import (
     SPEED,
     SPEEDUP,
@@ -21,6 +20,7 @@ from decoder.bench.paper.figures.marks import above_bars, bars, level
 from decoder.bench.paper.figures.note import sign
 from decoder.bench.paper.figures.style import DATA_SET_COLOURS, HATCHES, name_axes, printable, sheet
 from decoder.bench.paper.report import Cell, PaperReport
+from decoder.bench.paper.request import Lane
 
 Groups = Sequence[Mapping[str, Cell]]
 """Cells that stand side by side, by data set; each group has one, and each cell a speed."""
@@ -92,7 +92,7 @@ def _grouped(report: PaperReport, axes: Axes, groups: Groups, key: str, written:
         right = width * (number - (len(shown) - 1) / 2)
         stats = {place + right: group[name].stats[key] for place, group in enumerate(groups) if name in group}
         colour, hatch = (each[number % len(each)] for each in (DATA_SET_COLOURS, HATCHES))
-        title = printable(report.begun.asked.text_set(name).title)
+        title = printable(report.header.request.text_set(name).title)
         places, found = list(stats), list(stats.values())
         bars(axes, places, found, width * 0.92, color=colour, hatch=hatch, label=title)
         above_bars(axes, places, found, [written.format(stat.value) for stat in found])
@@ -105,7 +105,7 @@ def _grouped(report: PaperReport, axes: Axes, groups: Groups, key: str, written:
 
 def _title(report: PaperReport, group: Mapping[str, Cell]) -> str:
     """Whose bars these are; where data sets have different lanes, in the order of the bars."""
-    lanes = (report.begun.asked.lane(cell.lane) for cell in group.values())
+    lanes = (report.header.request.lane(cell.lane) for cell in group.values())
     return "\n".join(dict.fromkeys(map(label, lanes)))
 
 

@@ -6,8 +6,8 @@ from statistics import fmean
 from typing import TypeAlias
 
 from decoder.analysis.interval import Interval
-from decoder.bench.paper.asked import Lane
 from decoder.bench.paper.report import Cell, PaperReport
+from decoder.bench.paper.request import Lane
 
 SPEED, SPEEDUP = "tokens_per_second", "speedup"
 FIRST_DATA_SET = "WikiText-2"
@@ -26,7 +26,7 @@ Lanes: TypeAlias = Sequence[Lane]
 def data_sets(report: PaperReport, experiment: str) -> list[str]:
     """Names of those that an experiment has cells of, the paper's first one before all others."""
     measured = {cell.data_set for cell in report.cells if cell.experiment == experiment}
-    found = [each for each in report.begun.asked.text_sets if each.name in measured]
+    found = [each for each in report.header.request.text_sets if each.name in measured]
     return [each.name for each in sorted(found, key=lambda each: each.stands_for != FIRST_DATA_SET)]
 
 
@@ -60,7 +60,7 @@ def early(cells: Iterable[Cell]) -> list[Cell]:
 def lanes_of(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
     """The lanes of cells, in the order in which they were asked for."""
     measured = {cell.lane for cell in cells}
-    return [lane for lane in report.begun.asked.lanes if lane.name in measured]
+    return [lane for lane in report.header.request.lanes if lane.name in measured]
 
 
 def label(lane: Lane) -> str:

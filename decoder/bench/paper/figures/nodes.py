@@ -41,7 +41,7 @@ def speed_against_nodes(report: PaperReport) -> Figure | None:
     figure, ((axes,),) = sheet(1, 1, width=10, height=6)
     axes.set_xscale("log", base=2)
     _points(axes, report, shown)
-    _costs(axes, report.begun.costs)
+    _costs(axes, report.header.costs)
     level(axes, 1)
     axes.set_xlim(0.8, 2.2 * max(map(_rows, shown)))
     ticks_at(axes, list(takewhile(lambda rows: rows < axes.get_xlim()[1], (1 << power for power in range(16)))))

@@ -36,16 +36,16 @@ def sign(figure: Figure, report: PaperReport, cells: Sequence[Cell], *remarks: s
 
 def _machine(report: PaperReport) -> str:
     """Pair, device, date."""
-    asked = report.begun.asked
-    dtypes = " + ".join(dict.fromkeys((asked.dtype, asked.draft_dtype)))
-    day = report.begun.started_at.partition("T")[0]
-    return f"target {shortened(asked.target)}, draft {shortened(asked.draft)} · {device(report)}, {dtypes} · {day}"
+    request = report.header.request
+    dtypes = " + ".join(dict.fromkeys((request.dtype, request.draft_dtype)))
+    day = report.header.started_at.partition("T")[0]
+    return f"target {shortened(request.target)}, draft {shortened(request.draft)} · {device(report)}, {dtypes} · {day}"
 
 
 def _texts(report: PaperReport, cells: Sequence[Cell]) -> str:
     """Data sets, lengths, prompts."""
-    asked = report.begun.asked
-    titles = ", ".join(asked.text_set(name).title for name in dict.fromkeys(cell.data_set for cell in cells))
+    request = report.header.request
+    titles = ", ".join(request.text_set(name).title for name in dict.fromkeys(cell.data_set for cell in cells))
     lengths = _span([cell.length for cell in cells])
     prompts = _span([cell.prompts for cell in cells])
     whiskers = "whiskers: 95 % intervals of the mean over prompts"

@@ -54,4 +54,4 @@ def _speeds(report: PaperReport, lanes: Lanes, cells: Sequence[Cell]) -> Figure 
 
 def _unit(report: PaperReport) -> str:
     """What prompts are counted in."""
-    return next(each.unit for each in report.begun.asked.experiments if each.name == EXPERIMENT)
+    return next(each.unit for each in report.header.request.experiments if each.name == EXPERIMENT)

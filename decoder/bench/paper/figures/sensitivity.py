@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decoder.analysis.interval import Interval
-from decoder.bench.paper.asked import Lane
 from decoder.bench.paper.figures.cells import (
     SPEED,
     Lanes,
@@ -27,6 +26,7 @@ from decoder.bench.paper.figures.marks import errors, means, write
 from decoder.bench.paper.figures.note import sign
 from decoder.bench.paper.figures.style import COLOURS_OF_VALUES, look, name_axes, sheet
 from decoder.bench.paper.report import Cell, PaperReport
+from decoder.bench.paper.request import Lane
 
 Pair: TypeAlias = tuple[float, float]
 Measured: TypeAlias = Sequence[tuple[Pair, Interval]]

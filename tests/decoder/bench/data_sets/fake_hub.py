@@ -19,12 +19,12 @@ class Hub:
     """By `REPOSITORY/PATH`."""
     refuses: tuple[int, str] | None = None
     """A status, and the code of an error of the hub, for every question."""
-    asked: list[str] = field(default_factory=list)
+    request: list[str] = field(default_factory=list)
     endpoint: str = ""
 
     def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and content for a path of the hub."""
-        self.asked.append(path)
+        self.request.append(path)
         if self.refuses:
             status, code = self.refuses
             return status, {"X-Error-Code": code}, b"{}"

@@ -50,7 +50,7 @@ def refused(hub: Hub, status: int, code: str) -> str:
 
 def test_the_files_that_match_are_downloaded_in_order_and_no_others(hub: Hub) -> None:
     assert [path.read_bytes() for path in local_files(FILES)] == [b"one", b"two"]
-    assert not [path for path in hub.asked if "train" in path]
+    assert not [path for path in hub.request if "train" in path]
 
 
 @pytest.mark.usefixtures("hub")
@@ -65,9 +65,9 @@ def test_nothing_is_printed_by_a_download(capfd: pytest.CaptureFixture[str]) -> 
 
 def test_what_was_downloaded_once_is_not_asked_for_again(hub: Hub) -> None:
     first = local_files(FILES)
-    hub.asked.clear()
+    hub.request.clear()
     assert local_files(FILES) == first
-    assert not hub.asked
+    assert not hub.request
 
 
 @pytest.mark.usefixtures("hub")
@@ -149,7 +149,7 @@ def test_without_a_network_there_is_one_line_at_once_and_nothing_else(
         except PromptError as error:
             print(error)
     """
-    begun = time.monotonic()
+    header = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "HF_HOME": str(tmp_path), **variables},
@@ -158,7 +158,7 @@ def test_without_a_network_there_is_one_line_at_once_and_nothing_else(
         check=True,
         timeout=60,
     )
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - header < 20
     assert done.stdout.startswith("cannot download Salesforce/wikitext from the Hugging Face hub: ")
     assert done.stdout.count("\n") == 1
     assert done.stderr == ""

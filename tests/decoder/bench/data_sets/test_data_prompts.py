@@ -102,15 +102,15 @@ def test_there_are_no_more_prompts_than_asked_for_and_fewer_where_there_are_fewe
 def test_without_a_folder_files_come_from_the_hub(
     name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[HubFiles] = []
+    request: list[HubFiles] = []
 
     def downloaded(files: HubFiles) -> list[Path]:
-        asked.append(files)
+        request.append(files)
         return [written(tmp_path / "x.parquet", parquet({"text": [*ROWS, *ROWS] if name == "wikitext" else [BOOK]}))]
 
     monkeypatch.setattr(prompts, "local_files", downloaded)
     assert one(name, None, 1).prompts[0][:5] == one(name, folder, 1).prompts[0][:5]
-    assert asked == [{"wikitext": catalogue.WIKITEXT_ON_HUB, "pg19": catalogue.PG19_ON_HUB}[name]]
+    assert request == [{"wikitext": catalogue.WIKITEXT_ON_HUB, "pg19": catalogue.PG19_ON_HUB}[name]]
 
 
 @pytest.mark.parametrize(("name", "place"), [("books", "books_test/"), ("spec_bench/qa", "spec_bench/question.jsonl")])

@@ -10,9 +10,9 @@ from msgspec import structs
 from decoder.analysis.interval import Interval
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.machine import Machine
-from decoder.bench.paper.asked import Asked, Experiment, Lane
-from decoder.bench.paper.records import Begun, Block, RoundCosts, Turn
+from decoder.bench.paper.records import Block, Header, RoundCosts, Turn
 from decoder.bench.paper.report import Cell, PaperReport
+from decoder.bench.paper.request import Experiment, Lane, Request
 from decoder.events import Figures
 
 MACHINE = Machine(
@@ -128,14 +128,14 @@ FIXED_TREES: list[tuple[Lane, Law]] = [
 ]
 
 
-def asked(
+def request(
     *,
     prompts: int = 5,
     lengths: tuple[int, ...] = LENGTHS,
     lanes: Collection[str] | None = None,
     sets: Collection[str] = ("wikitext", "books"),
     **changes: Any,
-) -> Asked:
+) -> Request:
     """All experiments on fewer prompts.
 
     Args:
@@ -176,11 +176,11 @@ def asked(
             experiment("fixed_trees", "wikitext", 800, ("ar", *(lane.name for lane, _ in FIXED_TREES)), last),
         ),
     }
-    return Asked(**given | changes)
+    return Request(**given | changes)
 
 
 def paper_report(
-    those: Asked | None = None,
+    those: Request | None = None,
     *,
     different: Collection[tuple[str, int]] = (),
     near_ties: Collection[tuple[str, int]] = (),
@@ -196,18 +196,18 @@ def paper_report(
         slower: By lane, how many times as long its rounds take.
         changes: Of fields of `PaperReport`.
     """
-    those = asked() if those is None else those
+    those = request() if those is None else those
     blocks = list(_blocks(those, frozenset(different), frozenset(near_ties), slower or {}))
-    begun = Begun(
+    header = Header(
         started_at="2026-01-01T00:00:00Z",
         commit="0123456789ab",
         machine=MACHINE,
-        asked=those,
+        request=those,
         costs=RoundCosts(rows=(1, 8, 64), verify_s=(0.007, 0.008, 0.012), draft_s=(0.001, 0.001, 0.002)),
         context=2048,
     )
     whole = PaperReport(
-        begun=begun,
+        header=header,
         load_after=0.7,
         complete=True,
         disturbed=0,
@@ -221,7 +221,7 @@ LAWS = {lane.name: law for lane, law in (*MAIN, *SENSITIVITY, *FIXED_TREES)}
 
 
 def _blocks(
-    those: Asked, different: frozenset[tuple[str, int]], ties: frozenset[tuple[str, int]], slower: dict[str, float]
+    those: Request, different: frozenset[tuple[str, int]], ties: frozenset[tuple[str, int]], slower: dict[str, float]
 ) -> Iterator[Block]:
     def turn(name: str, experiment: Experiment, prompt: int) -> Turn:
         same = not those.lane(name).own_text and (name, prompt) not in different
@@ -280,7 +280,7 @@ def _figures(name: str, experiment: Experiment, prompt: int, length: int, slower
     )
 
 
-def _cells(those: Asked, blocks: list[Block]) -> Iterator[Cell]:
+def _cells(those: Request, blocks: list[Block]) -> Iterator[Cell]:
     for number, experiment in enumerate(those.experiments):
         mine = [block for block in blocks if block.experiment == number]
         for place, length in enumerate(experiment.lengths):

@@ -9,18 +9,20 @@ from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.bench.contenders import Trial, decoded
 from decoder.bench.paper import blocks
-from decoder.bench.paper.asked import Asked, Lane
 from decoder.bench.paper.blocks import Took, turns
+from decoder.bench.paper.request import Lane, Request
 from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.forward.near_tie import Verdict
-from tests.decoder.bench.paper.beginnings import begun
+from tests.decoder.bench.paper.headers import header
 from tests.decoder.makers import TinyModels
 
 PROMPT = [5, 9, 17, 40]
 LENGTHS = (2, 6, 8)
 OTHER = Lane(name="generate dynamic", method="generate", family="hf", parameters={})
-ASKED: Asked = structs.replace(begun().asked, lanes=(Lane(name="ar", method="ar", family="ar", parameters={}), OTHER))
+ASKED: Request = structs.replace(
+    header().request, lanes=(Lane(name="ar", method="ar", family="ar", parameters={}), OTHER)
+)
 
 
 @pytest.fixture(scope="module")
@@ -72,24 +74,24 @@ def test_what_transformers_wrote_is_judged_by_the_module_too(
     plain: Trial,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[tuple[list[int], bool]] = []
+    request: list[tuple[list[int], bool]] = []
 
     def judge(prefix: list[int], _rivals: tuple[int, int], *, by_module: bool) -> Verdict:
-        asked.append((prefix, by_module))
+        request.append((prefix, by_module))
         return Verdict(near_tie=True, gap=0.0)
 
     monkeypatch.setattr(blocks, "Judge", lambda *_: judge)
     wrong = with_another(plain, 4, (plain.tally.tokens[4] + 1) % 200)
     those = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, method=method)))
     _, other = turns(engine, those, PROMPT, {"ar": took(plain), OTHER.name: took(wrong)})
-    assert asked == [([*PROMPT, *plain.tally.tokens[:4]], by_module)]
+    assert request == [([*PROMPT, *plain.tally.tokens[:4]], by_module)]
     assert other.at[-1].near_tie
 
 
 def test_a_difference_by_design_is_none(engine: Engine, plain: Trial) -> None:
     wrong = with_another(plain, 4, (plain.tally.tokens[4] + 1) % 200)
-    asked = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, own_text=True)))
-    _, other = turns(engine, asked, PROMPT, {"ar": took(plain), OTHER.name: took(wrong)})
+    request = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, own_text=True)))
+    _, other = turns(engine, request, PROMPT, {"ar": took(plain), OTHER.name: took(wrong)})
     assert {(each.identical_to_ar, each.first_difference, each.near_tie) for each in other.at} == {(None, None, None)}
     assert other.at[-1].speedup == 1.0
 

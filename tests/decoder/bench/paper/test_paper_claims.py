@@ -4,16 +4,16 @@ import pytest
 from msgspec import structs
 
 from decoder.analysis.interval import Interval, Verdict
-from decoder.bench.paper import anchors, said
+from decoder.bench.paper import paper_claims, published
 from decoder.bench.paper.claims import Claim, claims, judged, left_out
 from decoder.bench.paper.claims_table import claims_table
 from decoder.bench.paper.corrections import CORRECTIONS
 from decoder.bench.paper.records import Turn
 from decoder.bench.paper.report import PaperReport
 from decoder.tables.data import Printed
-from tests.decoder.bench.paper.reports import asked, paper_report
+from tests.decoder.bench.paper.reports import paper_report, request
 
-TEN = asked(prompts=10, sets=("wikitext",))
+TEN = request(prompts=10, sets=("wikitext",))
 
 
 def by_name(report: PaperReport) -> dict[str, Claim]:
@@ -28,7 +28,7 @@ def usual() -> dict[str, Claim]:
 
 
 @pytest.mark.parametrize(
-    ("found", "prompts", "below", "said"),
+    ("found", "prompts", "below", "verdict"),
     [
         (Interval(value=1.2, low=1.1, high=1.3), 10, False, "holds"),
         (Interval(value=0.8, low=0.7, high=0.9), 10, False, "does not hold"),
@@ -41,18 +41,18 @@ def usual() -> dict[str, Claim]:
     ],
 )
 def test_a_verdict_needs_the_whole_interval_and_enough_prompts(
-    *, found: Interval | None, prompts: int, below: bool, said: Verdict
+    *, found: Interval | None, prompts: int, below: bool, verdict: Verdict
 ) -> None:
-    assert judged(found, prompts, below=below) == said
+    assert judged(found, prompts, below=below) == verdict
 
 
 def test_every_claim_of_the_paper_is_tested(usual: dict[str, Claim]) -> None:
-    every = {each.name for each in vars(said).values() if isinstance(each, said.Said)}
+    every = {each.name for each in vars(paper_claims).values() if isinstance(each, paper_claims.PaperClaim)}
     assert usual.keys() == every
 
 
 def test_claims_are_tested_on_each_data_set() -> None:
-    found = claims(paper_report(asked(prompts=6)))
+    found = claims(paper_report(request(prompts=6)))
     assert {claim.data_set for claim in found} == {"WikiText-2", "PG-19-style (books_test)"}
 
 
@@ -144,7 +144,7 @@ def test_the_gain_is_compared_between_the_longest_and_the_shortest_texts(usual: 
     assert found.verdict == "holds"
     assert "T=1500" in found.tested
     assert "T=100" in found.tested
-    assert "gain_grows" not in by_name(paper_report(asked(prompts=6, lengths=(64,), sets=("wikitext",))))
+    assert "gain_grows" not in by_name(paper_report(request(prompts=6, lengths=(64,), sets=("wikitext",))))
 
 
 def test_a_spread_that_shrinks_is_told() -> None:
@@ -172,7 +172,7 @@ def test_a_spread_that_shrinks_is_told() -> None:
 
 
 def test_few_prompts_tell_nothing_but_a_text_that_differs() -> None:
-    found = by_name(paper_report(asked(prompts=2, sets=("wikitext",)), different={("alg1", 0)}))
+    found = by_name(paper_report(request(prompts=2, sets=("wikitext",)), different={("alg1", 0)}))
     assert found.pop("lossless").verdict == "does not hold"
     assert {claim.verdict for claim in found.values()} == {"cannot tell"}
     assert "too few to tell" in found["beats_fixed"].tested
@@ -187,34 +187,37 @@ def test_texts_of_their_own_are_no_rivals() -> None:
 
 
 def test_claims_without_their_lanes_are_left_out() -> None:
-    found = by_name(paper_report(asked(prompts=6, lanes=("ar", "linear K=5", "auto"), sets=("wikitext",))))
+    found = by_name(paper_report(request(prompts=6, lanes=("ar", "linear K=5", "auto"), sets=("wikitext",))))
     assert found.keys() == {"lossless"}
     assert claims(paper_report(blocks=[], cells=[])) == []
 
 
 def test_a_claim_over_several_kinds_is_left_out_where_one_of_them_was_not_measured() -> None:
-    found = by_name(paper_report(asked(lanes=("ar", "linear K=5", "phase 3"), sets=("wikitext",))))
-    assert said.BEATS_LINEAR.name in found
-    assert not {said.LOWEST_TPOT.name, said.FEWER_ROUNDS.name, said.BEATS_FIXED.name} & found.keys()
+    found = by_name(paper_report(request(lanes=("ar", "linear K=5", "phase 3"), sets=("wikitext",))))
+    assert paper_claims.BEATS_LINEAR.name in found
+    assert (
+        not {paper_claims.LOWEST_TPOT.name, paper_claims.FEWER_ROUNDS.name, paper_claims.BEATS_FIXED.name}
+        & found.keys()
+    )
 
 
 def test_the_paper_s_quotients_are_of_its_own_numbers() -> None:
     def at(row: str, data_set: str, figure: str) -> float:
-        found = anchors.usual(row, data_set, figure)
+        found = published.usual(row, data_set, figure)
         assert found is not None
         return found.value
 
     for data_set, linear in (("WikiText-2", "Linear K8"), ("PG-19", "Linear K5")):
         speed = at("DynaTree", data_set, "tokens_per_second")
-        assert said.BEATS_LINEAR.paper[data_set] == speed / at(linear, data_set, "tokens_per_second")
-        assert said.BEATS_FIXED.paper[data_set] == speed / at("Fixed D8B3", data_set, "tokens_per_second")
-        assert said.FASTER.paper[data_set] == speed / at("AR", data_set, "tokens_per_second")
+        assert paper_claims.BEATS_LINEAR.paper[data_set] == speed / at(linear, data_set, "tokens_per_second")
+        assert paper_claims.BEATS_FIXED.paper[data_set] == speed / at("Fixed D8B3", data_set, "tokens_per_second")
+        assert paper_claims.FASTER.paper[data_set] == speed / at("AR", data_set, "tokens_per_second")
         tpots = [at(row, data_set, "tpot_ms") for row in ("Fixed D8B3", "DynaTree")]
-        assert said.LOWEST_TPOT.paper[data_set] == tpots[0] / tpots[1]
+        assert paper_claims.LOWEST_TPOT.paper[data_set] == tpots[0] / tpots[1]
         peaks = [at(row, data_set, "peak_mb") for row in ("DynaTree", "AR")]
-        assert said.THREE_PERCENT.paper[data_set] == peaks[0] / peaks[1]
+        assert paper_claims.THREE_PERCENT.paper[data_set] == peaks[0] / peaks[1]
         rounds = [at(row, data_set, "rounds") for row in (linear, "Fixed D8B3", "DynaTree")]
-        assert said.FEWER_ROUNDS.paper[data_set] == min(rounds[:2]) / rounds[2]
+        assert paper_claims.FEWER_ROUNDS.paper[data_set] == min(rounds[:2]) / rounds[2]
 
 
 def test_the_table_has_a_row_a_claim(usual: dict[str, Claim]) -> None:
@@ -232,38 +235,38 @@ def test_every_correction_names_its_source_and_ends_as_a_sentence() -> None:
 
 
 def test_a_doubtful_number_of_the_paper_has_a_mark_and_its_note() -> None:
-    found = claims(paper_report(asked(prompts=6)))
+    found = claims(paper_report(request(prompts=6)))
     table = claims_table(found, [])
     cells = {(row[0], row[1]): row[4] for row in table.rows}
 
-    def note(what: said.Said, data_set: str) -> str:
+    def note(what: paper_claims.PaperClaim, data_set: str) -> str:
         printed = cells[what.says, data_set]
         assert isinstance(printed, Printed)
         return next((each for each in table.notes if printed.mark and each.startswith(f"[{printed.mark}]")), "")
 
-    assert "127.9" in note(said.GROWS, "WikiText-2")
-    assert "others used the GPU; undisturbed it is 1.44" in note(said.FASTER, "PG-19-style (books_test)")
-    assert "D_max=9" in note(said.BEATS_LINEAR, "PG-19-style (books_test)")
-    assert note(said.FASTER, "WikiText-2") == ""
-    assert cells[said.LOSSLESS.says, "WikiText-2"] is None
+    assert "127.9" in note(paper_claims.GROWS, "WikiText-2")
+    assert "others used the GPU; undisturbed it is 1.44" in note(paper_claims.FASTER, "PG-19-style (books_test)")
+    assert "D_max=9" in note(paper_claims.BEATS_LINEAR, "PG-19-style (books_test)")
+    assert note(paper_claims.FASTER, "WikiText-2") == ""
+    assert cells[paper_claims.LOSSLESS.says, "WikiText-2"] is None
 
 
 def test_a_claim_that_was_tested_at_another_length_than_the_paper_s_says_so(usual: dict[str, Claim]) -> None:
     assert (usual["faster_than_ar"].doubt, usual["beats_hf"].doubt[:8]) == ("", "at T=500")
-    short = by_name(paper_report(asked(prompts=6, lengths=(64, 128), sets=("wikitext",))))
+    short = by_name(paper_report(request(prompts=6, lengths=(64, 128), sets=("wikitext",))))
     assert short["faster_than_ar"].doubt == "at T=1500"
     assert short["depth_dominates"].doubt.startswith("at T=1500; phase 1 is from the authors' logs")
     assert short["lossless"].doubt == ""
 
 
 def test_every_doubt_is_about_a_number_that_the_paper_has() -> None:
-    for each in vars(said).values():
-        if isinstance(each, said.Said):
+    for each in vars(paper_claims).values():
+        if isinstance(each, paper_claims.PaperClaim):
             assert each.doubt.keys() <= each.paper.keys()
 
 
 def test_sampled_texts_settle_nothing_of_what_is_claimed_of_greedy_ones() -> None:
-    report = paper_report(asked(prompts=6, temperature=0.6))
+    report = paper_report(request(prompts=6, temperature=0.6))
     assert claims(report) == []
     assert (
         left_out(report) == "What the paper claims is of greedy decoding; here tokens were sampled, so that none of "
@@ -287,7 +290,7 @@ def test_a_text_of_another_length_is_not_lossless() -> None:
 
 def with_speeds(prompts: int, before: float, own: float) -> PaperReport:
     """Phases 2 and 3 whose speeds lie so far from their mean, in turns above and below."""
-    report = paper_report(asked(prompts=prompts, sets=("wikitext",)))
+    report = paper_report(request(prompts=prompts, sets=("wikitext",)))
 
     def timed(turn: Turn, prompt: int) -> Turn:
         far = {"phase 2": before * (1 + prompt / 10), "phase 3": own * (2 - prompt / 10)}

@@ -7,8 +7,8 @@ import pytest
 
 from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
+from decoder.bench.baselines import baselines
 from decoder.bench.contenders import Contender, own
-from decoder.bench.outside import baselines
 from decoder.bench.paper.cuts import cut
 from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
 from decoder.engine import Engine

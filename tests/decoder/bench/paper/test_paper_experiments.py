@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.paper.asked import Experiment
 from decoder.bench.paper.experiments import NAMES, QUICK, Extent, Plan, plan, require_names
+from decoder.bench.paper.request import Experiment
 from decoder.errors import ConfigError
 from decoder.methods import METHODS
 

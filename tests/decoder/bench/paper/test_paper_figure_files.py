@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from decoder.bench.paper.figures import draw
 from decoder.bench.paper.figures.catalogue import FIGURES
 from decoder.errors import ConfigError
-from tests.decoder.bench.paper.reports import asked, paper_report
+from tests.decoder.bench.paper.reports import paper_report, request
 
-WHOLE = paper_report(asked(prompts=2))
+WHOLE = paper_report(request(prompts=2))
 SMALL = replace(WHOLE, cells=[cell for cell in WHOLE.cells if cell.experiment == "prompt_length"])
 
 

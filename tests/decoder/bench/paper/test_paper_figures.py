@@ -14,11 +14,11 @@ from matplotlib.text import Text
 from msgspec.structs import replace
 
 from decoder.analysis.interval import Interval
-from decoder.bench.paper.asked import Lane
 from decoder.bench.paper.figures.catalogue import FIGURES
 from decoder.bench.paper.figures.style import SETTINGS
 from decoder.bench.paper.report import Cell, PaperReport
-from tests.decoder.bench.paper.reports import asked, dynatree, paper_report
+from decoder.bench.paper.request import Lane
+from tests.decoder.bench.paper.reports import dynatree, paper_report, request
 
 WHOLE = paper_report()
 LENGTHS = (100, 200, 500, 1000, 1500)
@@ -110,10 +110,10 @@ def with_lanes(lanes: Sequence[Lane], speeds: Sequence[float], experiment: str) 
         with_stat(replace(pattern, lane=lane.name), tokens_per_second=100 * speed, speedup=speed)
         for lane, speed in zip(lanes, speeds, strict=True)
     ]
-    asked = WHOLE.begun.asked
-    experiments = tuple(replace(each, lanes=tuple(lane.name for lane in lanes)) for each in asked.experiments)
-    begun = replace(WHOLE.begun, asked=replace(asked, lanes=tuple(lanes), experiments=experiments))
-    return replace(WHOLE, begun=begun, cells=cells)
+    request = WHOLE.header.request
+    experiments = tuple(replace(each, lanes=tuple(lane.name for lane in lanes)) for each in request.experiments)
+    header = replace(WHOLE.header, request=replace(request, lanes=tuple(lanes), experiments=experiments))
+    return replace(WHOLE, header=header, cells=cells)
 
 
 def adaptive(name: str, **changes: Any) -> Lane:
@@ -184,7 +184,7 @@ def test_whiskers_end_where_intervals_do() -> None:
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_one_prompt_has_no_whiskers(name: str) -> None:
-    one = paper_report(asked(prompts=1))
+    one = paper_report(request(prompts=1))
     assert not [ends for axes in panels(drawn(name, one)) for ends in whiskers(axes)]
     assert "intervals" not in small_lines(drawn(name, one))
 
@@ -206,8 +206,8 @@ def test_a_lane_with_some_other_texts_is_named_below() -> None:
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_small_lines_tell_pair_device_date_and_text(name: str) -> None:
-    machine = replace(WHOLE.begun.machine, accelerator="NVIDIA H200")
-    report = replace(WHOLE, begun=replace(WHOLE.begun, machine=machine), complete=False)
+    machine = replace(WHOLE.header.machine, accelerator="NVIDIA H200")
+    report = replace(WHOLE, header=replace(WHOLE.header, machine=machine), complete=False)
     lines = small_lines(drawn(name, report))
     assert lines.startswith("target target, draft draft · NVIDIA H200, float32 · 2026-01-01 WikiText-2")
     assert "the measurement is not complete" in lines
@@ -218,7 +218,7 @@ def test_a_processor_is_the_device_where_there_is_no_accelerator() -> None:
 
 
 def test_names_from_outside_are_written_as_they_are_or_not_at_all() -> None:
-    foreign = asked(target="/home/用/$x^{$", draft="a\x1b[31m\ud800b")
+    foreign = request(target="/home/用/$x^{$", draft="a\x1b[31m\ud800b")
     figure = drawn("main_results_bars", paper_report(foreign))
     figure.draw_without_rendering()
     assert "target /home/?/$x^{$, draft a?[31m?b" in small_lines(figure)
@@ -256,7 +256,7 @@ def test_length_scaling_shows_the_fastest_of_every_family_on_a_logarithmic_axis(
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_single_length_is_enough(name: str) -> None:
-    figure = drawn(name, paper_report(asked(lengths=(64,))))
+    figure = drawn(name, paper_report(request(lengths=(64,))))
     figure.draw_without_rendering()
     assert "T = 64 new tokens" in small_lines(figure)
 
@@ -279,9 +279,9 @@ def test_prompt_length_runs_over_the_longest_prompts_in_their_unit() -> None:
     expected = [(most, mean(WHOLE, "speedup", "phase 3", "prompt_length", most=most)) for most in (100, 300, 800)]
     assert curves(right)["DynaTree"] == pytest.approx(expected)
     assert left.get_xlabel() == "longest prompt (characters)"
-    experiments = tuple(replace(each, unit="tokens") for each in WHOLE.begun.asked.experiments)
-    begun = replace(WHOLE.begun, asked=replace(WHOLE.begun.asked, experiments=experiments))
-    left, _ = panels(drawn("prompt_length_impact", replace(WHOLE, begun=begun)))
+    experiments = tuple(replace(each, unit="tokens") for each in WHOLE.header.request.experiments)
+    header = replace(WHOLE.header, request=replace(WHOLE.header.request, experiments=experiments))
+    left, _ = panels(drawn("prompt_length_impact", replace(WHOLE, header=header)))
     assert left.get_xlabel() == "longest prompt (tokens)"
 
 
@@ -366,7 +366,7 @@ def test_every_lane_is_a_point_over_its_nodes_and_the_root() -> None:
     found = [point for line in speed.lines for point in points(line)]
     for lane in ("ar", "linear K=8", "phase 3", "no pruning"):
         assert (mean(WHOLE, "nodes_per_round", lane) + 1, mean(WHOLE, "speedup", lane)) in found
-    assert (WHOLE.begun.costs.rows, "ms" in cost.get_ylabel()) == ((1, 8, 64), True)
+    assert (WHOLE.header.costs.rows, "ms" in cost.get_ylabel()) == ((1, 8, 64), True)
     assert curves(cost)["cost (right axis)"] == pytest.approx([(1, 7), (8, 8), (64, 12)])
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from decoder.bench import outside
+from decoder.bench import baselines
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.paper import beginning
+from decoder.bench.paper import header
 from decoder.bench.paper import job as paper_job
 from decoder.bench.paper.job import Prepared, measure, prepared
 from decoder.bench.paper.lanes import ASSISTANT
@@ -43,7 +43,7 @@ def unheard(_line: str) -> None:
 def _known_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes are measured for one measurement alone, which is made before: it takes seconds."""
     costs = RoundCosts(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
-    monkeypatch.setattr(beginning, "round_costs", lambda *_: costs)
+    monkeypatch.setattr(header, "round_costs", lambda *_: costs)
 
 
 @pytest.fixture(scope="module")
@@ -58,18 +58,18 @@ def whole(tiny_models: TinyModels, log: Path) -> Prepared:
 
 @pytest.fixture(scope="module")
 def found(whole: Prepared) -> PaperReport:
-    return report(whole.begun, whole.log.blocks)
+    return report(whole.header, whole.log.blocks)
 
 
 def test_every_lane_of_every_experiment_decodes_every_prompt(whole: Prepared) -> None:
-    experiments = whole.begun.asked.experiments
-    asked = [
+    experiments = whole.header.request.experiments
+    request = [
         (number, prompt, repeat)
         for number, each in enumerate(experiments)
         for prompt in range(each.prompts)
         for repeat in range(2)
     ]
-    assert sorted(places(whole.log.blocks)) == asked
+    assert sorted(places(whole.log.blocks)) == request
     for block in whole.log.blocks:
         each = experiments[block.experiment]
         assert sorted(turn.lane for turn in block.turns) == sorted(each.lanes)
@@ -83,7 +83,7 @@ def test_all_texts_are_those_of_plain_decoding(found: PaperReport) -> None:
 
 
 def test_figures_at_a_length_are_of_so_many_tokens(found: PaperReport) -> None:
-    lengths = [each.lengths for each in found.begun.asked.experiments]
+    lengths = [each.lengths for each in found.header.request.experiments]
     for block in found.blocks:
         for turn in block.turns:
             assert tuple(each.committed for each in turn.at) == lengths[block.experiment]
@@ -93,7 +93,7 @@ def test_figures_at_a_length_are_of_so_many_tokens(found: PaperReport) -> None:
 
 def test_prompts_are_cut_to_the_length_of_the_experiment(whole: Prepared) -> None:
     tokens = {(block.experiment, block.prompt): block.prompt_tokens for block in whole.log.blocks}
-    names = [each.name for each in whole.begun.asked.experiments]
+    names = [each.name for each in whole.header.request.experiments]
     short, long = (number for number, name in enumerate(names) if name == "prompt_length")
     assert tokens[short, 0] < tokens[long, 0] < tokens[0, 0]
 
@@ -103,11 +103,11 @@ def test_a_report_can_be_kept_and_read_again(found: PaperReport) -> None:
 
 
 def test_the_beginning_says_where_and_by_what_it_was_measured(found: PaperReport) -> None:
-    begun = found.begun
-    assert (begun.context, begun.asked.device, begun.asked.dtype) == (tiny.CONTEXT, "cpu", "float32")
-    assert begun.costs.rows == (1, 2, 4, 8, 16, 32, 64)
-    assert all(seconds > 0 for seconds in begun.costs.verify_s + begun.costs.draft_s)
-    assert begun.commit is None or len(begun.commit.removesuffix("-dirty")) == 40
+    header = found.header
+    assert (header.context, header.request.device, header.request.dtype) == (tiny.CONTEXT, "cpu", "float32")
+    assert header.costs.rows == (1, 2, 4, 8, 16, 32, 64)
+    assert all(seconds > 0 for seconds in header.costs.verify_s + header.costs.draft_s)
+    assert header.commit is None or len(header.commit.removesuffix("-dirty")) == 40
 
 
 def test_a_measurement_that_was_cut_off_goes_on_and_measures_nothing_twice(
@@ -141,7 +141,7 @@ def test_progress_rises_to_the_end(tiny_models: TinyModels) -> None:
 
 
 def test_the_turns_of_a_block_stand_in_the_order_of_the_lanes(whole: Prepared) -> None:
-    order = [lane.name for lane in whole.begun.asked.lanes]
+    order = [lane.name for lane in whole.header.request.lanes]
     for block in whole.log.blocks:
         assert [turn.lane for turn in block.turns] == [name for name in order if name in {t.lane for t in block.turns}]
 
@@ -175,8 +175,8 @@ def test_kills_at_any_time_lose_and_repeat_nothing(tiny_models: TinyModels, tmp_
         again = PaperLog(log).blocks
         assert again[: len(kept)] == kept
         kept = again
-    asked = [(number, prompt, repeat) for number in range(2) for prompt in range(3) for repeat in range(3)]
-    assert sorted(places(kept)) == asked
+    request = [(number, prompt, repeat) for number in range(2) for prompt in range(3) for repeat in range(3)]
+    assert sorted(places(kept)) == request
 
 
 def test_texts_go_on_behind_the_end_of_text(tiny_models: TinyModels) -> None:
@@ -205,13 +205,13 @@ def test_a_foreign_lane_that_fails_is_left_out_with_a_note(
     def refusing(*_: Any, **__: Any) -> None:
         raise ValueError("no such cache")
 
-    monkeypatch.setattr(outside, "_generated", refusing)
+    monkeypatch.setattr(baselines, "_generated", refusing)
     told: list[str] = []
     extent = replace(ONE, lanes=("linear K=4", ASSISTANT), warm_up=1)
     ready = done(job(tiny_models.pair("neox"), extent, text_sets=(WIKITEXT,)), told.append)
     assert f"{ASSISTANT} is left out: no such cache" in told
     assert {turn.lane for block in ready.log.blocks for turn in block.turns} == {"ar", "linear K=4"}
-    assert report(ready.begun, ready.log.blocks).complete
+    assert report(ready.header, ready.log.blocks).complete
 
 
 def test_an_interruption_leaves_the_blocks_that_are_complete(tiny_models: TinyModels) -> None:
@@ -220,7 +220,7 @@ def test_an_interruption_leaves_the_blocks_that_are_complete(tiny_models: TinyMo
         if step.line == "main, wikitext: prompt 2 of 2":
             break
     assert places(ready.log.blocks) == [(0, 0, 0)]
-    assert not report(ready.begun, ready.log.blocks).complete
+    assert not report(ready.header, ready.log.blocks).complete
 
 
 def test_as_many_tokens_as_fit_are_decoded_where_no_number_was_asked_for(tiny_models: TinyModels) -> None:
@@ -228,7 +228,7 @@ def test_as_many_tokens_as_fit_are_decoded_where_no_number_was_asked_for(tiny_mo
     ready = readied(job(tiny_models.pair("neox"), replace(ONE, length=1500)), told.append)
     longest = max(len(ids) for these in ready.prompts for ids in these)
     room = tiny.CONTEXT - longest
-    assert {each.lengths[-1] for each in ready.begun.asked.experiments} == {room}
+    assert {each.lengths[-1] for each in ready.header.request.experiments} == {room}
     assert f"the longest prompt leaves room for {room} new tokens in the models' context: so many are decoded" in str(
         told
     )
@@ -268,7 +268,7 @@ def test_of_long_texts_only_what_is_read_is_kept(tiny_models: TinyModels) -> Non
     books = msgspec.structs.replace(BOOKS, prompts=("a book " * 1000,) * 5)
     extent = replace(ONE, most=30)
     ready = readied(job(tiny_models.pair("neox"), extent, text_sets=(books,)), unheard)
-    (kept,) = ready.begun.asked.text_sets
+    (kept,) = ready.header.request.text_sets
     assert [len(prompt) for prompt in kept.prompts] == [30, 30]
 
 
@@ -281,10 +281,10 @@ def test_what_is_not_possible_is_refused_before_models_are_loaded(monkeypatch: p
 
 
 def test_a_log_into_which_another_measures_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
-    asked = job(tiny_models.pair("neox"), ONE, log=tmp_path / "log.jsonl")
+    request = job(tiny_models.pair("neox"), ONE, log=tmp_path / "log.jsonl")
     with (
-        prepared(asked, unheard),
+        prepared(request, unheard),
         pytest.raises(ConfigError, match=r"another process measures into .*log.jsonl; wait for it, or let --output"),
     ):
-        readied(asked, unheard)
-    assert not readied(asked, unheard).log.blocks
+        readied(request, unheard)
+    assert not readied(request, unheard).log.blocks

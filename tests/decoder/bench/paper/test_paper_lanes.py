@@ -6,10 +6,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from decoder.bench.outside import ASSISTED, CACHES
+from decoder.bench.baselines import ASSISTED, CACHES
 from decoder.bench.paper import lanes
-from decoder.bench.paper.asked import Lane
 from decoder.bench.paper.lanes import catalogue, fixed_grid, paper_depth, rules, sensitivity
+from decoder.bench.paper.request import Lane
 from decoder.bench.sweep import spaces
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.methods import METHODS

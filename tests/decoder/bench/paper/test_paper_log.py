@@ -11,12 +11,12 @@ from msgspec import structs
 from decoder.bench.paper.log import PaperLog
 from decoder.bench.paper.records import Resumed
 from decoder.errors import ConfigError
-from tests.decoder.bench.paper.beginnings import begun, block
+from tests.decoder.bench.paper.headers import block, header
 
 
 def kept(path: Path) -> PaperLog:
     log = PaperLog(path)
-    log.begin(begun())
+    log.begin(header())
     log.add(block(0))
     log.add(block(1))
     return log
@@ -35,8 +35,8 @@ def room_for(size: int) -> Iterator[None]:
 
 def test_what_was_measured_is_read_again(tmp_path: Path) -> None:
     before, again = kept(tmp_path / "log"), PaperLog(tmp_path / "log")
-    assert (again.begun, again.records) == (before.begun, before.records)
-    assert again.begin(begun()) == before.begun
+    assert (again.header, again.records) == (before.header, before.records)
+    assert again.begin(header()) == before.header
     assert len((tmp_path / "log").read_bytes().splitlines()) == 3
 
 
@@ -70,7 +70,7 @@ def test_a_full_disk_is_one_line_and_half_a_block_is_no_block(tmp_path: Path) ->
 def test_a_file_of_another_measurement_is_refused_by_what_differs(tmp_path: Path) -> None:
     kept(tmp_path / "log")
     with pytest.raises(ConfigError, match=r"holds a measurement with other seed, warm_up; ask for the same, or let"):
-        PaperLog(tmp_path / "log").begin(begun(seed=1, warm_up=2))
+        PaperLog(tmp_path / "log").begin(header(seed=1, warm_up=2))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"cannot write .*No such file or directory; let --output name another folder"
     ):
-        PaperLog(tmp_path / "none" / "log").begin(begun())
+        PaperLog(tmp_path / "none" / "log").begin(header())
 
 
 def test_a_folder_in_its_place_is_named(tmp_path: Path) -> None:

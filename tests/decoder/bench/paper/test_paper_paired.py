@@ -7,8 +7,8 @@ from msgspec import structs
 from decoder.bench.paper.paired import Course, courses, mean, speed, spread_quotient, stat
 from decoder.bench.paper.records import Turn
 from decoder.bench.paper.report import PaperReport
-from decoder.bench.sampling.asked import Place
-from tests.decoder.bench.paper.reports import asked, paper_report
+from decoder.bench.sampling.request import Place
+from tests.decoder.bench.paper.reports import paper_report, request
 
 
 def course(report: PaperReport) -> Course:
@@ -16,7 +16,7 @@ def course(report: PaperReport) -> Course:
 
 
 def test_a_quotient_is_of_turns_in_the_same_block() -> None:
-    report = paper_report(asked(prompts=3))
+    report = paper_report(request(prompts=3))
     blocks = list(report.blocks)
     turns = tuple(
         structs.replace(turn, at=tuple(structs.replace(each, tokens_per_second=1.0) for each in turn.at))
@@ -29,12 +29,12 @@ def test_a_quotient_is_of_turns_in_the_same_block() -> None:
 
 
 def test_texts_that_differ_are_not_compared() -> None:
-    found = course(paper_report(asked(prompts=3), different={("phase 3", 1)})).quotients("phase 3", "ar", speed)
+    found = course(paper_report(request(prompts=3), different={("phase 3", 1)})).quotients("phase 3", "ar", speed)
     assert [place.prompt for place in found] == [0, 2]
 
 
 def test_repeats_of_a_prompt_are_averaged_before_prompts_are() -> None:
-    those = asked(prompts=2)
+    those = request(prompts=2)
     experiments = tuple(structs.replace(each, repeats=3) for each in those.experiments)
     report = paper_report(structs.replace(those, experiments=experiments))
     assert len(course(report).blocks) == 6
@@ -42,7 +42,7 @@ def test_repeats_of_a_prompt_are_averaged_before_prompts_are() -> None:
 
 
 def test_experiments_that_have_not_begun_have_no_course() -> None:
-    report = paper_report(asked(prompts=2))
+    report = paper_report(request(prompts=2))
     assert [each.experiment.data_set for each in courses(report, "main")] == ["wikitext", "books"]
     first = [block for block in report.blocks if block.experiment == 0]
     assert [each.experiment.data_set for each in courses(structs.replace(report, blocks=first), "main")] == ["wikitext"]
@@ -68,7 +68,7 @@ def test_texts_without_any_spread_have_no_quotient_of_spreads() -> None:
 
 
 def test_a_text_of_another_length_is_another_text() -> None:
-    report = paper_report(asked(prompts=2))
+    report = paper_report(request(prompts=2))
 
     def shorter(turn: Turn) -> Turn:
         return structs.replace(turn, at=tuple(structs.replace(each, committed=each.committed - 1) for each in turn.at))

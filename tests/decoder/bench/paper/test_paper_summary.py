@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from decoder.bench.paper.asked import Experiment, Lane
 from decoder.bench.paper.records import Block, Turn
 from decoder.bench.paper.report import FIGURE_KEYS, Cell, PaperReport
+from decoder.bench.paper.request import Experiment, Lane
 from decoder.bench.paper.summary import COUNTS, POOLED, TIMES, report, stat
 from decoder.events import Figures
-from tests.decoder.bench.paper.beginnings import begun
+from tests.decoder.bench.paper.headers import header
 
 AR = Lane(name="ar", method="ar", family="ar", parameters={})
 LINEAR = Lane(name="linear K=4", method="linear", family="linear", parameters={"k": 4})
@@ -62,7 +62,7 @@ def reported(
         )
         for prompt in range(len(texts["ar"]))
     ]
-    return report(begun(lanes=lanes, experiments=(experiment,)), blocks)
+    return report(header(lanes=lanes, experiments=(experiment,)), blocks)
 
 
 def cell(found: PaperReport, lane: str, length: int = 8) -> Cell:
@@ -156,7 +156,7 @@ def test_a_lane_that_was_left_out_has_no_cell() -> None:
 def test_repeats_of_a_prompt_count_as_one() -> None:
     once = reported({"ar": PLAIN})
     again = structs.replace(once.blocks[0], repeat=1)
-    found = cell(report(once.begun, [*once.blocks, again]), "ar")
+    found = cell(report(once.header, [*once.blocks, again]), "ar")
     assert found.prompts == 2
     assert found.stats["tokens_per_second"].value == pytest.approx(1.5)
 
@@ -164,15 +164,15 @@ def test_repeats_of_a_prompt_count_as_one() -> None:
 def test_disturbed_turns_are_counted_and_what_is_missing_is_told() -> None:
     whole = reported({"ar": PLAIN})
     assert (whole.complete, whole.disturbed) == (True, 2)
-    assert not report(whole.begun, whole.blocks[:1]).complete
+    assert not report(whole.header, whole.blocks[:1]).complete
 
 
 def test_the_load_after_it_is_that_of_the_last_block_whoever_renders_it_later() -> None:
     whole = reported({"ar": PLAIN})
     loaded = [structs.replace(each, load=load) for each, load in zip(whole.blocks, (0.5, 2.5), strict=True)]
-    assert report(whole.begun, loaded).load_after == 2.5
-    assert report(whole.begun, whole.blocks).load_after is None
-    assert report(whole.begun, []).load_after is None
+    assert report(whole.header, loaded).load_after == 2.5
+    assert report(whole.header, whole.blocks).load_after is None
+    assert report(whole.header, []).load_after is None
 
 
 def test_one_prompt_tells_nothing_of_uncertainty() -> None:

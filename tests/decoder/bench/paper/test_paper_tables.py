@@ -7,7 +7,7 @@ from decoder.analysis.interval import Interval
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.tables import tables
 from decoder.tables.data import Cell, Printed, Table, lines
-from tests.decoder.bench.paper.reports import asked, paper_report
+from tests.decoder.bench.paper.reports import paper_report, request
 
 
 def by_name(report: PaperReport) -> dict[str, Table]:
@@ -89,7 +89,7 @@ def test_the_ablation_has_gains_over_the_fixed_tree_and_over_each_step(usual: di
 
 
 def test_without_the_fixed_tree_there_is_no_ablation() -> None:
-    found = by_name(paper_report(asked(lanes=("ar", "phase 1", "phase 2", "phase 3"))))
+    found = by_name(paper_report(request(lanes=("ar", "phase 1", "phase 2", "phase 3"))))
     assert "main_wikitext" in found
     assert "ablation_wikitext" not in found
 
@@ -98,12 +98,12 @@ def test_lengths_stand_beside_the_paper_s_at_the_same_length_alone(usual: dict[s
     table = usual["length_wikitext"]
     at_500 = next(cells for cells in table.rows if cells[:2] == (500, "phase 3"))
     assert at_500[3] == Printed(value=185.8, again=190.9, source="v4 figure 5")
-    others = by_name(paper_report(asked(lengths=(64, 128))))["length_wikitext"]
+    others = by_name(paper_report(request(lengths=(64, 128))))["length_wikitext"]
     assert not any(isinstance(cell, Printed) for cells in others.rows for cell in cells)
 
 
 def test_other_lengths_than_the_paper_s_are_said() -> None:
-    found = by_name(paper_report(asked(lengths=(64, 128))))
+    found = by_name(paper_report(request(lengths=(64, 128))))
     for name in ("main_wikitext", "ablation_wikitext", "data_sets"):
         assert "The paper's figures: WikiText-2, T=1500, at most 800 characters." in found[name].notes
     for name in ("fixed_trees", "sensitivity"):
@@ -112,7 +112,7 @@ def test_other_lengths_than_the_paper_s_are_said() -> None:
 
 
 def test_prompts_that_are_cut_by_tokens_have_no_numbers_of_the_paper_beside_them() -> None:
-    those = asked()
+    those = request()
     by_tokens = tuple(structs.replace(each, unit="tokens") for each in those.experiments)
     table = by_name(paper_report(structs.replace(those, experiments=by_tokens)))["prompt_length"]
     assert not any(column.kind == "paper" for column in table.columns)
@@ -139,11 +139,11 @@ def test_data_sets_stand_side_by_side_where_there_are_two(usual: dict[str, Table
     titles = [column.title for column in usual["data_sets"].columns]
     assert titles[1] == "WikiText-2: x ar"
     assert "PG-19-style (books_test): x ar" in titles
-    assert "data_sets" not in by_name(paper_report(asked(sets=("wikitext",))))
+    assert "data_sets" not in by_name(paper_report(request(sets=("wikitext",))))
 
 
 def test_an_interrupted_measurement_says_so() -> None:
-    for table in tables(paper_report(asked(prompts=2), complete=False)):
+    for table in tables(paper_report(request(prompts=2), complete=False)):
         assert any(note.startswith("INTERRUPTED") for note in table.notes)
 
 

@@ -14,13 +14,13 @@ from decoder.bench.paper.records import Resumed
 from decoder.bench.paper.setup_table import setup
 from decoder.bench.paper.write import write
 from decoder.errors import ConfigError
-from tests.decoder.bench.paper.reports import asked, paper_report
+from tests.decoder.bench.paper.reports import paper_report, request
 
-FEW = asked(prompts=2, sets=("wikitext",))
+FEW = request(prompts=2, sets=("wikitext",))
 
 
 def test_every_table_is_a_file_and_stands_on_the_page(tmp_path: Path) -> None:
-    paths = write(paper_report(asked(prompts=2)), tmp_path)
+    paths = write(paper_report(request(prompts=2)), tmp_path)
     assert all(path.stat().st_size for path in paths)
     assert paths[-1] == tmp_path / "report.md"
     names = {path.stem for path in (tmp_path / "tables").glob("*.csv")}

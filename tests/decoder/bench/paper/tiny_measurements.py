@@ -43,15 +43,15 @@ def job(pair: tiny.TinyPair, extent: Extent = EXTENT, **changes: Any) -> OnPaper
     return OnPaper(extent=extent, **given | changes)
 
 
-def readied(asked: OnPaper, note: Callable[[str], None]) -> Prepared:
+def readied(request: OnPaper, note: Callable[[str], None]) -> Prepared:
     """A measurement before its first turn, whose log nobody holds."""
-    with prepared(asked, note) as ready:
+    with prepared(request, note) as ready:
         return ready
 
 
-def done(asked: OnPaper, note: Callable[[str], None] = lambda _: None) -> Prepared:
+def done(request: OnPaper, note: Callable[[str], None] = lambda _: None) -> Prepared:
     """A measurement after its last turn."""
-    with prepared(asked, note) as ready:
+    with prepared(request, note) as ready:
         list(measure(ready, note))
         return ready
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from decoder.bench.machine import Machine
-from decoder.bench.sampling.asked import Asked, Place
 from decoder.bench.sampling.costs import RoundCosts
-from decoder.bench.sampling.log import BOUND, Begun, Expected
+from decoder.bench.sampling.log import BOUND, Expected, Header
+from decoder.bench.sampling.request import Place, Request
 from decoder.sampling.settings import Sampling
 from decoder.verify.lossless.verifiers import SOLVERS
 
@@ -23,7 +23,7 @@ MACHINE = Machine(
 COSTS = RoundCosts(first_s=1.0, level_s=(0.0, 1.0, 1.5), verify_s=(0.0, 4.0, 4.0, 5.0, 5.0, 6.0))
 
 
-def asked(**changes: Any) -> Asked:
+def request(**changes: Any) -> Request:
     given: dict[str, Any] = {
         "target": "target",
         "draft": "draft",
@@ -41,14 +41,14 @@ def asked(**changes: Any) -> Asked:
         "decoded": 1,
         "repeats": 1,
     }
-    return Asked(**given | changes)
+    return Request(**given | changes)
 
 
-def begun(those: Asked) -> Begun:
-    return Begun(started_at="2026-01-01T00:00:00Z", machine=MACHINE, asked=those, costs=COSTS)
+def header(those: Request) -> Header:
+    return Header(started_at="2026-01-01T00:00:00Z", machine=MACHINE, request=those, costs=COSTS)
 
 
-def expected(those: Asked, place: Place, tokens: Mapping[str, Mapping[tuple[int, int, int], float]]) -> Expected:
+def expected(those: Request, place: Place, tokens: Mapping[str, Mapping[tuple[int, int, int], float]]) -> Expected:
     """One text, on which all shapes but those that are named bring one token."""
     return Expected(
         place=place,

@@ -9,17 +9,17 @@ from msgspec import structs
 
 from decoder.bench.record_log import alone
 from decoder.bench.sampling import job as module
-from decoder.bench.sampling.asked import Place, samplings
 from decoder.bench.sampling.expected import expected
 from decoder.bench.sampling.job import OnSamplings, measure_samplings
 from decoder.bench.sampling.log import Log
 from decoder.bench.sampling.realised import seeded
 from decoder.bench.sampling.report import SamplingReport
+from decoder.bench.sampling.request import Place, samplings
 from decoder.bench.sampling.table import on_samplings
 from decoder.bench.sampling.tasks import Task
 from decoder.errors import ConfigError, PromptError
 from decoder.selector.chooser import SHIPPED
-from tests.decoder.bench.sampling.records import asked
+from tests.decoder.bench.sampling.records import request
 from tests.decoder.makers import TinyModels
 
 PROMPT = "The tree grows where"
@@ -46,8 +46,8 @@ def job(models: TinyModels, **changes: Any) -> OnSamplings:
 
 def test_what_is_expected_hangs_on_the_seed_and_the_place_alone(tiny_models: TinyModels) -> None:
     pair = tiny_models.loaded(tiny_models.pair("neox"), "float32").pair
-    one, again = (expected(pair, asked(), Place(0, "one", 0), TEXT[:4], TEXT[4:]) for _ in range(2))
-    other = expected(pair, asked(), Place(0, "one", 1), TEXT[:4], TEXT[4:])
+    one, again = (expected(pair, request(), Place(0, "one", 0), TEXT[:4], TEXT[4:]) for _ in range(2))
+    other = expected(pair, request(), Place(0, "one", 1), TEXT[:4], TEXT[4:])
     assert one == again
     assert one.tokens != other.tokens
     assert one.roots == 1
@@ -58,15 +58,15 @@ def test_a_verifier_that_is_always_right_accepts_whole_trees(tiny_models: TinyMo
     """A draft that is the target itself: naive refuses nothing."""
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     twins = type(engine.pair)(**{**vars(engine.pair), "draft": engine.pair.target})
-    found = expected(twins, asked(), Place(0, "one", 0), TEXT[:4], TEXT[4:])
-    shapes = asked().shapes("naive")
+    found = expected(twins, request(), Place(0, "one", 0), TEXT[:4], TEXT[4:])
+    shapes = request().shapes("naive")
     assert found.tokens["naive"] == pytest.approx([shape.depth + 1 for shape in shapes], abs=1e-3)
     assert found.distance == pytest.approx([0, 0, 0], abs=1e-3)
 
 
 def test_no_two_texts_are_sampled_with_the_same_noise(tiny_models: TinyModels) -> None:
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    those = asked(samplings=samplings((0.6, 1.0), ()), repeats=3)
+    those = request(samplings=samplings((0.6, 1.0), ()), repeats=3)
     texts = [(place, repeat) for place in those.places() for repeat in range(3)]
     sampled = {text: seeded(engine, those, *text) for text in texts}
     assert len({each.seed for each in sampled.values()}) == len(texts)
@@ -111,7 +111,7 @@ def test_a_measurement_that_was_killed_goes_on_and_measures_nothing_twice(
 def test_another_machine_shows_what_is_whole_and_measures_nothing_that_is_missing(
     tiny_models: TinyModels, done: SamplingReport, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = structs.replace(done.begun.machine, cores=done.begun.machine.cores + 1)
+    other = structs.replace(done.header.machine, cores=done.header.machine.cores + 1)
     monkeypatch.setattr(module, "examined", lambda _: other)
     assert measure_samplings(job(tiny_models, log=log), lambda _: None)[0].actions == done.actions
     half = tmp_path / "half.jsonl"
@@ -187,7 +187,7 @@ def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
     assert ("naive", "selector") not in rows
     (record,) = Log(log).expected
     assert record.selected["specinfer"] <= max(record.tokens["specinfer"])
-    assert [named.split()[0] for named in report.begun.asked.selectors] == ["specinfer", "traversal"]
+    assert [named.split()[0] for named in report.header.request.selectors] == ["specinfer", "traversal"]
 
 
 def test_a_selector_that_does_not_fit_is_refused(tiny_models: TinyModels) -> None:

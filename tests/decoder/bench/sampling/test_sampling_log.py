@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from decoder.bench.sampling.asked import Place
 from decoder.bench.sampling.log import Decoded, Log, Realised
+from decoder.bench.sampling.request import Place
 from decoder.errors import ConfigError
-from tests.decoder.bench.sampling.records import asked, begun, expected
+from tests.decoder.bench.sampling.records import expected, header, request
 
 TURN = Realised(
     place=Place(0, "one", 1),
@@ -18,16 +18,16 @@ TURN = Realised(
 
 def kept(path: Path) -> Log:
     log = Log(path)
-    log.begin(begun(asked()))
-    log.add(expected(asked(), Place(0, "one", 0), {}))
+    log.begin(header(request()))
+    log.add(expected(request(), Place(0, "one", 0), {}))
     log.add(TURN)
     return log
 
 
 def test_what_was_measured_is_read_again(tmp_path: Path) -> None:
     before, again = kept(tmp_path / "log"), Log(tmp_path / "log")
-    assert (again.begun, again.expected, again.realised) == (before.begun, before.expected, before.realised)
-    again.begin(begun(asked()))
+    assert (again.header, again.expected, again.realised) == (before.header, before.expected, before.realised)
+    again.begin(header(request()))
     assert len((tmp_path / "log").read_bytes().splitlines()) == 3
 
 
@@ -48,7 +48,7 @@ def test_a_file_that_was_cut_off_in_its_first_line_begins_anew(tmp_path: Path) -
     kept(path)
     whole = path.read_bytes()
     path.write_bytes(whole[:9])
-    assert Log(path).begun is None
+    assert Log(path).header is None
     kept(path)
     assert path.read_bytes() == whole
 
@@ -56,7 +56,7 @@ def test_a_file_that_was_cut_off_in_its_first_line_begins_anew(tmp_path: Path) -
 def test_a_file_of_another_measurement_is_refused_by_what_differs(tmp_path: Path) -> None:
     kept(tmp_path / "log")
     with pytest.raises(ConfigError, match=r"holds a measurement with other seed, k; ask for the same"):
-        Log(tmp_path / "log").begin(begun(asked(seed=1, k=1)))
+        Log(tmp_path / "log").begin(header(request(seed=1, k=1)))
 
 
 @pytest.mark.parametrize(
@@ -72,4 +72,4 @@ def test_a_file_of_another_kind_is_refused_and_left_as_it_is(content: str, tmp_p
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot write .*No such file or directory; let --output name another"):
-        Log(tmp_path / "none" / "log").begin(begun(asked()))
+        Log(tmp_path / "none" / "log").begin(header(request()))

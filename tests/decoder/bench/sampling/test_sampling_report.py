@@ -6,17 +6,17 @@ from msgspec import structs
 
 from decoder.analysis.interval import Interval
 from decoder.bench.sampling import paper
-from decoder.bench.sampling.asked import Contest, Place
 from decoder.bench.sampling.averages import Values, by_sampling, by_task, estimate, mean, ratio
 from decoder.bench.sampling.best import best_shape, block_efficiency
 from decoder.bench.sampling.claims import along_depth, of_measure, ranking
 from decoder.bench.sampling.log import Decoded, Log, Realised
 from decoder.bench.sampling.report import SamplingReport, report
+from decoder.bench.sampling.request import Contest, Place
 from decoder.bench.sampling.table import on_samplings
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.sampling.settings import Sampling
 from decoder.verify.names import VERIFIER_NAMES, Drafting
-from tests.decoder.bench.sampling.records import asked, begun, expected
+from tests.decoder.bench.sampling.records import expected, header, request
 
 IID, DELAYED = (Contest("specinfer", drafting) for drafting in (Drafting.IID, Drafting.DELAYED))
 
@@ -30,28 +30,28 @@ def per_prompt(*values: float, task: str = "one", sampling: int = 0) -> Values:
 
 
 def test_the_best_shape_is_one_that_is_open_to_the_contest() -> None:
-    those = asked()
+    those = request()
     records = [expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 2): 2.0, (2, 2, 2): 3.0}})]
     assert best_shape(those, records, IID, tokens) == (DelayedTree(2, 0, 2), 2.0)
     assert best_shape(those, records, DELAYED, tokens) == (DelayedTree(2, 2, 2), 3.0)
 
 
 def test_the_best_shape_is_the_best_for_the_aim() -> None:
-    those = asked()
+    those = request()
     records = [expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 1): 1.9, (2, 0, 2): 2.0}})]
     shape, _ = best_shape(those, records, IID, lambda shape, tokens: tokens - 0.2 * shape.depth)
     assert shape == DelayedTree(2, 0, 1)
 
 
 def test_every_root_weighs_alike_where_a_shape_is_chosen() -> None:
-    those = asked()
+    those = request()
     many = expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 2): 2.0}})
     few = expected(those, Place(0, "one", 1), {"specinfer": {(2, 0, 2): 6.0}})
     assert best_shape(those, [structs.replace(many, roots=3), few], IID, tokens) == (DelayedTree(2, 0, 2), 3.0)
 
 
 def test_a_shape_is_judged_on_prompts_on_which_it_was_not_chosen() -> None:
-    those = asked()
+    those = request()
     lucky_first = expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 2): 9.0, (2, 0, 1): 1.5}})
     lucky_second = expected(those, Place(0, "one", 1), {"specinfer": {(2, 0, 1): 9.0, (2, 0, 2): 1.25}})
     found = block_efficiency(those, [lucky_first, lucky_second], IID, tokens)
@@ -119,13 +119,13 @@ def test_figure_1_is_the_deepest_level_against_the_root() -> None:
 
 @pytest.fixture(scope="module")
 def whole() -> SamplingReport:
-    those = asked(
+    those = request(
         verifiers=VERIFIER_NAMES,
         samplings=(Sampling(0.6), Sampling(1.0, 0, 0.9)),
         tasks={"math": ("a", "b"), "other": ("c",)},
     )
     log = Log(None)
-    log.begin(begun(those))
+    log.begin(header(those))
     for place in those.places():
         log.add(expected(those, place, {"specinfer": {(2, 0, 2): 3.0}, "traversal": {(2, 1, 2): 4.0}}))
     for place in filter(those.decodes, those.places()):
@@ -140,8 +140,8 @@ def whole() -> SamplingReport:
                 ),
             )
         )
-    assert log.begun is not None
-    return report(log, log.begun, load_after=1.0, disturbed_above=0.03)
+    assert log.header is not None
+    return report(log, log.header, load_after=1.0, disturbed_above=0.03)
 
 
 def test_a_report_has_a_row_for_every_contest_and_for_coupled_trees(whole: SamplingReport) -> None:
@@ -196,16 +196,16 @@ def test_the_table_fits_and_says_what_stands_in_for_what_and_that_the_machine_wa
 
 
 def test_a_selector_has_rows_of_its_own_beside_the_best_delayed_shapes() -> None:
-    those = asked(verifiers=("specinfer", "block"), k=4, length=8, selectors=("specinfer abc",), decoded=2)
+    those = request(verifiers=("specinfer", "block"), k=4, length=8, selectors=("specinfer abc",), decoded=2)
     log = Log(None)
-    log.begin(begun(those))
+    log.begin(header(those))
     for place in those.places():
         log.add(expected(those, place, {"specinfer": {(2, 1, 2): 3.0}, "block": {(1, 0, 4): 2.0}}))
         times = {"ar": 1.6, "specinfer 2,1,2": 0.5, "specinfer selector": 0.4}
         turns = [Decoded(contender=name, tokens=8, rounds=4, decode_s=wall, waited=0) for name, wall in times.items()]
         log.add(Realised(place=place, repeat=0, turns=tuple(turns)))
-    assert log.begun is not None
-    found = report(log, log.begun, load_after=1.0, disturbed_above=0.03)
+    assert log.header is not None
+    found = report(log, log.header, load_after=1.0, disturbed_above=0.03)
     efficiency = {(row.verifier, row.drafting): row.mean.value for row in found.block_efficiency}
     assert efficiency["specinfer", "selector"] == 1.5
     assert ("block", "selector") not in efficiency
@@ -224,5 +224,5 @@ def test_a_selector_has_rows_of_its_own_beside_the_best_delayed_shapes() -> None
 
 @pytest.mark.parametrize("smaller", [{"k": 3}, {"length": 7}])
 def test_a_selector_takes_no_part_where_its_shapes_are_not_all_compared(smaller: dict[str, int]) -> None:
-    those = asked(**{"selectors": ("specinfer abc",), "k": 4, "length": 8, **smaller})
+    those = request(**{"selectors": ("specinfer abc",), "k": 4, "length": 8, **smaller})
     assert those.selecting() == []

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from decoder.bench.database import understood
-from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.processes import Joined, Task, working
+from decoder.bench.sweep.request import Request
 from decoder.bench.sweep.spaces import Setting
 from decoder.bench.sweep.trials import mixed
 from decoder.bench.sweep.worker import Measure
 from decoder.errors import ConfigError
-from tests.decoder.bench.sweep.sweeps import asked, fake_result, sqlite_in
+from tests.decoder.bench.sweep.sweeps import fake_result, request, sqlite_in
 
 
 @dataclass(frozen=True)
 class FakeReady:
     measure: Measure
-    asked: Asked = field(default_factory=asked)
+    request: Request = field(default_factory=request)
     machine: dict[str, object] = field(default_factory=dict)
 
 
@@ -52,7 +52,7 @@ def killed(_setting: Setting) -> Any:
 def first_is_killed(setting: Setting) -> Any:
     """The worker of the first setting is killed once another measures."""
     time.sleep(2)
-    if setting == mixed(asked())[0]:
+    if setting == mixed(request())[0]:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(60)
 

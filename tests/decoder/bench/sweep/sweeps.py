@@ -11,9 +11,9 @@ from typing import Any
 
 from decoder.bench.database import understood
 from decoder.bench.statistics import Median
-from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.outcome import Outcome
 from decoder.bench.sweep.report import Trial, read
+from decoder.bench.sweep.request import Request
 from decoder.bench.sweep.spaces import Setting
 from decoder.bench.sweep.trials import Sweep, joined, make
 
@@ -25,7 +25,7 @@ NEVER_S = 1000
 """A grace in which no worker is thought dead, however long it waits for its turn."""
 
 
-def asked(**changes: Any) -> Asked:
+def request(**changes: Any) -> Request:
     given: dict[str, Any] = {
         "space": "fixed",
         "axes": AXES,
@@ -39,7 +39,7 @@ def asked(**changes: Any) -> Asked:
         "repeats": 1,
         "seed": 0,
     }
-    return Asked(**given | changes)
+    return Request(**given | changes)
 
 
 def outcome(speed: float = 1.5, **changes: Any) -> Outcome:
@@ -64,7 +64,7 @@ def fake_result(setting: Setting) -> Outcome:
 
 def sweep_in(
     url: str,
-    question: Asked | None = None,
+    question: Request | None = None,
     name: str | None = None,
     *,
     heartbeat_s: float = HEARTBEAT_S,
@@ -73,7 +73,7 @@ def sweep_in(
     """A study as one worker sees it."""
     database = understood(url)
     make(database)
-    return joined(database, question or asked(), name, heartbeat_s, grace_s)
+    return joined(database, question or request(), name, heartbeat_s, grace_s)
 
 
 def states(sweep: Sweep) -> list[str]:
@@ -104,8 +104,8 @@ class FakeWorker:
 
     def wait_for_measurements(self, count: int) -> None:
         """Until so many more were begun, by whoever writes the same log."""
-        before, deadline = len(begun(self._log)), time.monotonic() + 60
-        while len(begun(self._log)) < before + count and self.process.poll() is None:
+        before, deadline = len(header(self._log)), time.monotonic() + 60
+        while len(header(self._log)) < before + count and self.process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.005)
 
@@ -119,7 +119,7 @@ class FakeWorker:
         return self.process.returncode, said
 
 
-def begun(log: Path) -> list[str]:
+def header(log: Path) -> list[str]:
     """The keys of all measurements that were begun, with repetitions."""
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 

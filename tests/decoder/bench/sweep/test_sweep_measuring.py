@@ -38,9 +38,9 @@ def nothing_said(_line: str) -> None:
 
 def test_a_setting_is_measured_beside_ar_and_the_reference(tiny_models: TinyModels) -> None:
     worker = ready(job(tiny_models), nothing_said)
-    assert worker.asked.dtype == "float32"
-    assert worker.asked.reference["d_max"] == 8
-    found = worker.measure(worker.asked.settings[0])
+    assert worker.request.dtype == "float32"
+    assert worker.request.reference["d_max"] == 8
+    found = worker.measure(worker.request.settings[0])
     assert isinstance(found, Outcome)
     assert found.speed.value > 0
     assert found.speed.low is not None
@@ -60,7 +60,7 @@ def test_texts_are_as_long_as_a_setting_says(tiny_models: TinyModels, monkeypatc
 
     monkeypatch.setattr(measuring, "own", noted)
     worker = ready(job(tiny_models), nothing_said)
-    for setting in worker.asked.settings[:2]:
+    for setting in worker.request.settings[:2]:
         worker.measure(setting)
     assert lengths == [(name, length) for length in (8, 12) for name in ("ar", "reference", "setting")]
 
@@ -74,7 +74,7 @@ def test_a_text_that_differs_has_no_speed_but_a_reason(
 
     monkeypatch.setattr(measuring, "own", longer)
     worker = ready(job(tiny_models), nothing_said)
-    assert worker.measure(worker.asked.settings[0]) == Refused(
+    assert worker.measure(worker.request.settings[0]) == Refused(
         reason="the text of prompt 1 differs from ar's from token 7 on: one is shorter"
     )
 
@@ -99,7 +99,7 @@ def test_a_text_that_differs_by_a_near_tie_has_no_speed_and_the_others_have(
 ) -> None:
     differing_on(monkeypatch, True)
     worker = ready(job(tiny_models), nothing_said)
-    found = worker.measure(worker.asked.settings[0])
+    found = worker.measure(worker.request.settings[0])
     assert isinstance(found, Outcome)
     assert found.near_ties == 1
 
@@ -116,7 +116,7 @@ def test_a_setting_of_other_texts_is_refused(
 ) -> None:
     differing_on(monkeypatch, *ties)
     worker = ready(job(tiny_models), nothing_said)
-    assert worker.measure(worker.asked.settings[0]) == Refused(reason=f"the text of {said}")
+    assert worker.measure(worker.request.settings[0]) == Refused(reason=f"the text of {said}")
 
 
 def test_a_setting_without_room_is_refused_and_the_others_go_on(
@@ -128,8 +128,8 @@ def test_a_setting_without_room_is_refused_and_the_others_go_on(
     worker = ready(job(tiny_models), nothing_said)
     with monkeypatch.context() as patch:
         patch.setattr(measuring, "warmed_up", full)
-        assert worker.measure(worker.asked.settings[0]) == Refused(reason="the memory of cpu is full")
-    assert isinstance(worker.measure(worker.asked.settings[0]), Outcome)
+        assert worker.measure(worker.request.settings[0]) == Refused(reason="the memory of cpu is full")
+    assert isinstance(worker.measure(worker.request.settings[0]), Outcome)
 
 
 def test_a_prompt_that_does_not_fit_beside_the_longest_text_is_refused(tiny_models: TinyModels) -> None:
@@ -139,11 +139,11 @@ def test_a_prompt_that_does_not_fit_beside_the_longest_text_is_refused(tiny_mode
 
 def test_a_value_out_of_bounds_is_refused_before_models_are_loaded() -> None:
     with pytest.raises(ConfigError, match=r"tau_l is 0\.2 and tau_h 7"):
-        OnSettings("thresholds", {**AXES, "tau_h": (7.0,)}, ("x",)).asked()
+        OnSettings("thresholds", {**AXES, "tau_h": (7.0,)}, ("x",)).request()
     with pytest.raises(ConfigError, match="max_new_tokens is 0; give 1 or more"):
-        OnSettings("thresholds", {**AXES, "T": (0,)}, ("x",)).asked()
+        OnSettings("thresholds", {**AXES, "T": (0,)}, ("x",)).request()
 
 
 def test_the_usual_grids_are_asked_for_without_models() -> None:
     for name, space in SPACES.items():
-        assert OnSettings(name, dict(space.axes), ("x",)).asked().settings
+        assert OnSettings(name, dict(space.axes), ("x",)).request().settings

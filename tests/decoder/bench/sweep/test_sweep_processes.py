@@ -15,9 +15,9 @@ from decoder.bench.sweep.report import SweepReport
 from decoder.bench.sweep.watching import looked_up, watched
 from decoder.errors import ConfigError, DatabaseError, ModelError
 from tests.decoder.bench.sweep.fake_tasks import first_is_killed, killed, slow, task, unprepared
-from tests.decoder.bench.sweep.sweeps import ROOT, asked, finished, sqlite_in
+from tests.decoder.bench.sweep.sweeps import ROOT, finished, request, sqlite_in
 
-SETTINGS = [setting.key for setting in asked().settings]
+SETTINGS = [setting.key for setting in request().settings]
 
 
 def held(report: SweepReport) -> list[str]:
@@ -27,7 +27,7 @@ def held(report: SweepReport) -> list[str]:
 def test_workers_say_what_they_do_and_end_when_all_is_measured(tmp_path: Path) -> None:
     said = list(working(task(tmp_path), 2, 10))
     assert said.count("loading nothing") == 2
-    names = [each.worker for each in said if isinstance(each, Joined) and each.study == asked().study]
+    names = [each.worker for each in said if isinstance(each, Joined) and each.study == request().study]
     assert len(set(names)) == 2
     assert finished(sqlite_in(tmp_path)) == dict.fromkeys(SETTINGS, 1)
 

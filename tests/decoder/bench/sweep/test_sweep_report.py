@@ -6,31 +6,31 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.heat_map import Cell, extremes, heat_maps, legend
 from decoder.bench.sweep.outcome import Refused
 from decoder.bench.sweep.report import SweepReport, Trial, read
+from decoder.bench.sweep.request import Request
 from decoder.bench.sweep.table import on_sweep
 from decoder.bench.sweep.trials import claimed, kept, noted
 from decoder.tables.text import WIDTH
-from tests.decoder.bench.sweep.sweeps import asked, outcome, sqlite_in, sweep_in
+from tests.decoder.bench.sweep.sweeps import outcome, request, sqlite_in, sweep_in
 
-SMALL = asked(axes={"D": (3, 4), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)})
+SMALL = request(axes={"D": (3, 4), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)})
 
 
-def report(trials: Sequence[Trial] = (), question: Asked = SMALL) -> SweepReport:
+def report(trials: Sequence[Trial] = (), question: Request = SMALL) -> SweepReport:
     """A report in which all but these are waiting."""
     known = {trial.setting.key: trial for trial in trials}
     return SweepReport(
         study="fixed-0123",
         storage="sqlite:////tmp/sweeps.db",
-        asked=question,
+        request=question,
         machines={"box": {"processor": "Quick", "cores": 2, "accelerator": None}},
         trials=tuple(known.get(each.key, Trial(setting=each, state="waiting")) for each in question.settings),
     )
 
 
-def done(number: int, speed: float, question: Asked = SMALL) -> Trial:
+def done(number: int, speed: float, question: Request = SMALL) -> Trial:
     return Trial(setting=question.settings[number], state="done", outcome=outcome(speed))
 
 
@@ -89,7 +89,7 @@ def test_every_state_of_a_cell_has_a_text_of_its_own() -> None:
 
 
 def test_settings_that_are_not_possible_leave_gaps() -> None:
-    question = asked(space="thresholds", axes={"tau_h": (0.4, 0.9), "tau_l": (0.3, 0.5), "T": (9,)})
+    question = request(space="thresholds", axes={"tau_h": (0.4, 0.9), "tau_l": (0.3, 0.5), "T": (9,)})
     (found,) = heat_maps(report(question=question))
     assert [row(cells) for _, cells in found.lines] == [[".", ""], [".", "."]]
 
@@ -114,7 +114,7 @@ def test_what_figures_must_be_read_with_is_told() -> None:
 
 def test_a_map_says_which_axis_it_does_not_show() -> None:
     assert legend(report())[1:] == ["each cell has the best of tau"]
-    two = asked(space="thresholds", axes={"tau_h": (0.4, 0.9), "tau_l": (0.3, 0.5), "T": (9,)})
+    two = request(space="thresholds", axes={"tau_h": (0.4, 0.9), "tau_l": (0.3, 0.5), "T": (9,)})
     assert legend(report(question=two))[1:] == []
 
 
@@ -126,8 +126,8 @@ def test_what_has_no_speed_is_named_with_the_reason() -> None:
     assert "L-bar" not in text
 
 
-@pytest.mark.parametrize("question", [asked(axes=dict(SMALL.axes) | {"T": (100, 200, 300, 500, 1000)}), SMALL])
-def test_a_report_is_at_most_80_columns_wide(question: Asked) -> None:
+@pytest.mark.parametrize("question", [request(axes=dict(SMALL.axes) | {"T": (100, 200, 300, 500, 1000)}), SMALL])
+def test_a_report_is_at_most_80_columns_wide(question: Request) -> None:
     text = on_sweep(report([done(number, 1.5, question) for number in range(len(question.settings))], question))
     assert max(map(len, text.splitlines())) <= WIDTH
 

@@ -27,9 +27,9 @@ from decoder.bench.sweep.trials import (
 )
 from decoder.errors import ConfigError, DatabaseError
 from decoder.tuning import optuna_database
-from tests.decoder.bench.sweep.sweeps import asked, done, outcome, sqlite_in, states, sweep_in
+from tests.decoder.bench.sweep.sweeps import done, outcome, request, sqlite_in, states, sweep_in
 
-FEW = asked(axes={"D": (3, 4), "B": (2,), "tau": (0.05,), "T": (9,)})
+FEW = request(axes={"D": (3, 4), "B": (2,), "tau": (0.05,), "T": (9,)})
 AT_ONCE_S = 1
 """A grace that is soon over."""
 
@@ -47,7 +47,7 @@ def test_each_setting_is_there_once_however_many_join(sweep: Sweep, database: st
 
 
 def test_the_largest_grid_is_added_at_once_and_taken(database: str) -> None:
-    large = asked(axes={"D": tuple(range(1, 11)), "B": (1, 2), "tau": (0.01, 0.05), "T": tuple(range(1, 251))})
+    large = request(axes={"D": tuple(range(1, 11)), "B": (1, 2), "tau": (0.01, 0.05), "T": tuple(range(1, 251))})
     sweep = sweep_in(database, large)
     assert states(sweep) == ["waiting"] * 10_000
     claim = claimed(sweep)
@@ -150,8 +150,8 @@ def test_a_setting_that_kills_its_workers_is_given_up(database: str) -> None:
 def test_a_study_of_another_question_is_refused(sweep: Sweep, database: str) -> None:
     line = f"the study '{sweep.study}' was begun with other axes, seed; ask for the same, or let --study"
     with pytest.raises(ConfigError, match=line):
-        sweep_in(database, asked(seed=1), sweep.study)
-    assert sweep_in(database, asked(seed=1), "another").study == "another"
+        sweep_in(database, request(seed=1), sweep.study)
+    assert sweep_in(database, request(seed=1), "another").study == "another"
 
 
 def test_a_study_of_another_version_is_refused(sweep: Sweep) -> None:
@@ -171,11 +171,11 @@ def test_a_study_that_somebody_deletes_is_one_line(sweep: Sweep) -> None:
 
 
 def test_the_only_study_needs_no_name(sweep: Sweep) -> None:
-    assert found(sweep.database, None).asked == FEW
+    assert found(sweep.database, None).request == FEW
     joined(sweep.database, FEW, "other")
     with pytest.raises(ConfigError, match=f"the database holds {sweep.study}, other; let --study name one"):
         found(sweep.database, None)
-    assert found(sweep.database, "other").asked == FEW
+    assert found(sweep.database, "other").request == FEW
     with pytest.raises(ConfigError, match=f"there is no study 'x'; the database holds {sweep.study}, other"):
         found(sweep.database, "x")
 

@@ -11,9 +11,9 @@ from decoder.bench.sweep.spaces import Setting
 from decoder.bench.sweep.trials import Claim, Sweep, settled
 from decoder.bench.sweep.worker import KEPT_ATTEMPTS, work
 from decoder.errors import DatabaseError
-from tests.decoder.bench.sweep.sweeps import asked, done, fake_result, sqlite_in, states, sweep_in
+from tests.decoder.bench.sweep.sweeps import done, fake_result, request, sqlite_in, states, sweep_in
 
-FEW = asked(axes={"D": (3, 4, 5), "B": (2,), "tau": (0.01, 0.05), "T": (9,)})
+FEW = request(axes={"D": (3, 4, 5), "B": (2,), "tau": (0.01, 0.05), "T": (9,)})
 SETTINGS = [setting.key for setting in FEW.settings]
 
 

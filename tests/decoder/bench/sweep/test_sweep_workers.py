@@ -9,17 +9,17 @@ from decoder.bench.sweep.report import Trial
 from tests.decoder.bench.sweep.sweeps import (
     NEVER_S,
     FakeWorker,
-    asked,
-    begun,
     fake_result,
     finished,
+    header,
+    request,
     results,
     sqlite_in,
 )
 from tests.postgres import Server
 
 KILLS = 3
-SETTINGS = [setting.key for setting in asked().settings]
+SETTINGS = [setting.key for setting in request().settings]
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def test_a_sweep_killed_three_times_loses_and_repeats_nothing(database: str, log
     assert FakeWorker(database, log).ended() == (0, "")
     assert finished(database) == dict.fromkeys(SETTINGS, 1)
     assert before.items() <= results(database).items()
-    assert len(begun(log)) <= len(SETTINGS) + KILLS
+    assert len(header(log)) <= len(SETTINGS) + KILLS
     assert {key: trial.outcome for key, trial in results(database).items()} == {
-        setting.key: fake_result(setting) for setting in asked().settings
+        setting.key: fake_result(setting) for setting in request().settings
     }
 
 
@@ -52,16 +52,16 @@ def test_two_workers_share_one_database(database: str, log: Path, tmp_path: Path
     workers = [FakeWorker(database, log, 0.1, NEVER_S), FakeWorker(database, other, 0.1, NEVER_S)]
     assert [worker.ended() for worker in workers] == [(0, "")] * 2
     assert finished(database) == dict.fromkeys(SETTINGS, 1)
-    assert sorted(begun(log) + begun(other)) == sorted(SETTINGS)
-    assert begun(log)
-    assert begun(other)
+    assert sorted(header(log) + header(other)) == sorted(SETTINGS)
+    assert header(log)
+    assert header(other)
 
 
 def test_workers_that_start_at_the_same_moment_measure_each_setting_once(database: str, log: Path) -> None:
     workers = [FakeWorker(database, log, 0.01, NEVER_S) for _ in range(4)]
     assert [worker.ended() for worker in workers] == [(0, "")] * 4
     assert finished(database) == dict.fromkeys(SETTINGS, 1)
-    assert sorted(begun(log)) == sorted(SETTINGS)
+    assert sorted(header(log)) == sorted(SETTINGS)
 
 
 def test_what_a_killed_worker_held_is_measured_once_more_while_another_works(database: str, log: Path) -> None:
@@ -71,8 +71,8 @@ def test_what_a_killed_worker_held_is_measured_once_more_while_another_works(dat
     other.wait_for_measurements(3)
     held.kill()
     assert other.ended() == (0, "")
-    (again,) = [key for key in SETTINGS if begun(log).count(key) == 2]
-    assert again == begun(log)[0]
+    (again,) = [key for key in SETTINGS if header(log).count(key) == 2]
+    assert again == header(log)[0]
     assert finished(database) == dict.fromkeys(SETTINGS, 1)
 
 

@@ -39,7 +39,7 @@ class Contest:
     """So many rollouts and no others; None: any number."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """All that decides what is measured; a stopped measurement goes on only with the same."""
 
     target: str

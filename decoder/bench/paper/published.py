@@ -1,6 +1,6 @@
 """The paper's own numbers: four versions of its text, v1 the earliest, and the logs that its authors published.
 
-They stand in `anchors.csv`, a number a line. One that a table prints goes before one that a figure draws, and that
+They stand in `published.csv`, a number a line. One that a table prints goes before one that a figure draws, and that
 before one that only a log holds; the latest version goes first. Knows no measurement.
 """
 
@@ -55,7 +55,7 @@ DOUBTS: Mapping[str, str] = {
 """Why a number should not be relied on, by the names that the file has for it."""
 
 
-class Anchor(msgspec.Struct, frozen=True, kw_only=True):
+class PublishedNumber(msgspec.Struct, frozen=True, kw_only=True):
     """One number of the paper, in the unit of the figure that it stands beside."""
 
     value: float
@@ -86,18 +86,18 @@ class Key(NamedTuple):
 
 
 @cache
-def anchors() -> Mapping[Key, Anchor]:
+def numbers() -> Mapping[Key, PublishedNumber]:
     """All of them."""
-    lines = files(__package__).joinpath("anchors.csv").read_text(encoding="utf-8").splitlines()
+    lines = files(__package__).joinpath("published.csv").read_text(encoding="utf-8").splitlines()
     return dict(map(_read, csv.DictReader(lines)))
 
 
-def at(row: str | None, data_set: str | None, figure: str, length: int, most: int) -> Anchor | None:
+def at(row: str | None, data_set: str | None, figure: str, length: int, most: int) -> PublishedNumber | None:
     """The paper's number for just this setting; None where it has none."""
-    return anchors().get(Key(row or "", data_set or "", figure, length, most))
+    return numbers().get(Key(row or "", data_set or "", figure, length, most))
 
 
-def usual(row: str | None, data_set: str | None, figure: str) -> Anchor | None:
+def usual(row: str | None, data_set: str | None, figure: str) -> PublishedNumber | None:
     """The paper's number in the setting of its main results, else in that of v1; None where it has none."""
     most = MOST.get(data_set or "", 0)
     return at(row, data_set, figure, LENGTH, most) or at(row, data_set, figure, EARLIER_LENGTH, most)
@@ -123,10 +123,10 @@ def depth_row(d0: float, d_max: int) -> str:
     return f"D0={d0:g} D_max={d_max}"
 
 
-def _read(line: Mapping[str, Any]) -> tuple[Key, Anchor]:
+def _read(line: Mapping[str, Any]) -> tuple[Key, PublishedNumber]:
     key = Key(line["row"], line["data_set"], line["figure"], int(line["length"]), int(line["most"]))
     given = {name: value or None for name, value in line.items()} | {"doubt": _doubt(line["doubt"])}
-    return key, msgspec.convert(given, Anchor, strict=False)
+    return key, msgspec.convert(given, PublishedNumber, strict=False)
 
 
 def _doubt(names: str) -> str | None:

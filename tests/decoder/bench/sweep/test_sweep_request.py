@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from decoder.bench.sweep.asked import Asked
+from decoder.bench.sweep.request import Request
 from decoder.errors import ConfigError
-from tests.decoder.bench.sweep.sweeps import AXES, asked
+from tests.decoder.bench.sweep.sweeps import AXES, request
 
 
 def test_the_same_question_has_the_same_study_in_every_process() -> None:
-    question = asked(reference={"branching": (1, 2, 3)})
-    again = msgspec.json.decode(msgspec.json.encode(question), type=Asked)
+    question = request(reference={"branching": (1, 2, 3)})
+    again = msgspec.json.decode(msgspec.json.encode(question), type=Request)
     assert again.study == question.study
     assert again.differing(question) == []
     assert again.study.startswith("fixed-")
@@ -32,11 +32,11 @@ def test_the_same_question_has_the_same_study_in_every_process() -> None:
     ],
 )
 def test_another_question_is_another_study(change: dict[str, Any]) -> None:
-    other = asked(**change)
-    assert other.study != asked().study
-    assert asked().differing(other) == list(change)
+    other = request(**change)
+    assert other.study != request().study
+    assert request().differing(other) == list(change)
 
 
 def test_no_repeats_are_refused() -> None:
     with pytest.raises(ConfigError, match="--repeats is 0; give 1 or more"):
-        asked(repeats=0)
+        request(repeats=0)

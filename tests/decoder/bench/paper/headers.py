@@ -4,8 +4,8 @@ from typing import Any
 
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.machine import Machine
-from decoder.bench.paper.asked import Asked, Experiment, Lane
-from decoder.bench.paper.records import Begun, Block, RoundCosts, Turn
+from decoder.bench.paper.records import Block, Header, RoundCosts, Turn
+from decoder.bench.paper.request import Experiment, Lane, Request
 from decoder.events import Figures
 
 MACHINE = Machine(
@@ -20,7 +20,7 @@ MACHINE = Machine(
 )
 
 
-def begun(**changes: Any) -> Begun:
+def header(**changes: Any) -> Header:
     given: dict[str, Any] = {
         "target": "target",
         "draft": "draft",
@@ -38,11 +38,11 @@ def begun(**changes: Any) -> Begun:
             Experiment(name="main", data_set="wikitext", most=8, prompts=2, lanes=("ar", "phase 1"), lengths=(4, 8)),
         ),
     }
-    return Begun(
+    return Header(
         started_at="2026-01-01T00:00:00Z",
         commit=None,
         machine=MACHINE,
-        asked=Asked(**given | changes),
+        request=Request(**given | changes),
         costs=RoundCosts(rows=(1,), verify_s=(2.0,), draft_s=(1.0,)),
         context=64,
     )

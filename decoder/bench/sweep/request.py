@@ -12,7 +12,7 @@ DIGITS = 12
 """Hexadecimal digits that tell a study's name from others of its space."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """All that decides what is measured; another question is another study."""
 
     space: str
@@ -41,7 +41,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         """The name of the study that answers it."""
         return f"{self.space}-{sha256(msgspec.json.encode(self, order='deterministic')).hexdigest()[:DIGITS]}"
 
-    def differing(self, other: "Asked") -> list[str]:
+    def differing(self, other: "Request") -> list[str]:
         """The names of what was asked differently."""
         mine, theirs = (msgspec.json.decode(msgspec.json.encode(each)) for each in (self, other))
         return [name for name, value in mine.items() if theirs[name] != value]

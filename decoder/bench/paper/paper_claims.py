@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from decoder.bench.paper.anchors import DOUBTS, EARLIER_LENGTH, LENGTH, PG19, WIKITEXT
+from decoder.bench.paper.published import DOUBTS, EARLIER_LENGTH, LENGTH, PG19, WIKITEXT
 
 MEMORY = 1.035
 """What still is 3 %."""
 DEEPER = DOUBTS["deeper-on-pg19"]
 
 
-class Said(NamedTuple):
+class PaperClaim(NamedTuple):
     """One sentence of the paper."""
 
     name: str
@@ -32,50 +32,50 @@ class Said(NamedTuple):
     """T of the paper's quotient."""
 
 
-LOSSLESS = Said("lossless", "Every method writes what plain greedy decoding writes.", "v4 section 3.6", {})
-FASTER = Said(
+LOSSLESS = PaperClaim("lossless", "Every method writes what plain greedy decoding writes.", "v4 section 3.6", {})
+FASTER = PaperClaim(
     "faster_than_ar",
     "DynaTree is faster than plain decoding.",
     "v4 table 1",
     {WIKITEXT: 219.5 / 133.4, PG19: 194.9 / 114.8},
     doubt={PG19: f"{DOUBTS['shared-base']}; undisturbed it is 1.44; {DEEPER}"},
 )
-LOWEST_TPOT = Said(
+LOWEST_TPOT = PaperClaim(
     "lowest_tpot",
     "DynaTree has the lowest time a token of plain, linear, fixed-tree and its own decoding.",
     "v4 table 2",
     {WIKITEXT: 5.30 / 4.59, PG19: 5.55 / 5.30},
     doubt={PG19: DEEPER},
 )
-LOWER_TTFT = Said(
+LOWER_TTFT = PaperClaim(
     "lower_ttft",
     "Speculative decoding has its first tokens sooner than plain decoding.",
     "v4 section 4.4",
     {WIKITEXT: 18.9 / 14.4, PG19: 21.8 / 9.6},
     doubt=dict.fromkeys((WIKITEXT, PG19), DOUBTS["one-prefill"]),
 )
-FEWER_ROUNDS = Said(
+FEWER_ROUNDS = PaperClaim(
     "fewer_rounds",
     "DynaTree needs fewer rounds than linear drafting and fixed trees.",
     "v4 table 3",
     {WIKITEXT: 220 / 212, PG19: 242 / 243},
     doubt={PG19: DEEPER},
 )
-DEPTH = Said(
+DEPTH = PaperClaim(
     "depth_dominates",
     "Adaptive depth brings more than adaptive breadth.",
     "v4 section 4.5",
     {WIKITEXT: (213.2 / 186.5) / (186.5 / 188.0)},
     doubt={WIKITEXT: "phase 1 is from the authors' logs, in no version of the paper"},
 )
-HISTORY_GAINS = Said("history_gains", "History makes it faster still.", "v4 table 4", {WIKITEXT: 218.5 / 213.2})
-HISTORY_STABILISES = Said(
+HISTORY_GAINS = PaperClaim("history_gains", "History makes it faster still.", "v4 table 4", {WIKITEXT: 218.5 / 213.2})
+HISTORY_STABILISES = PaperClaim(
     "history_stabilises",
     "History stabilises: speed differs less from prompt to prompt.",
     "v4 section 4.5",
     {WIKITEXT: 26.1 / 22.2},
 )
-THREE_PERCENT = Said(
+THREE_PERCENT = PaperClaim(
     "memory",
     "It takes about 3 % more memory than plain decoding.",
     "v4 table 5",
@@ -84,7 +84,7 @@ THREE_PERCENT = Said(
     below=True,
     doubt={PG19: DEEPER},
 )
-GROWS = Said(
+GROWS = PaperClaim(
     "gain_grows",
     "What DynaTree gains over plain decoding grows with the length of the text.",
     "v4 figure 5",
@@ -94,21 +94,21 @@ GROWS = Said(
         "has 127.9"
     },
 )
-BEATS_LINEAR = Said(
+BEATS_LINEAR = PaperClaim(
     "beats_linear",
     "A tree beats a chain: DynaTree is faster than the best linear drafting.",
     "v4 table 1",
     {WIKITEXT: 219.5 / 196.1, PG19: 194.9 / 144.9},
     doubt={PG19: DEEPER},
 )
-BEATS_FIXED = Said(
+BEATS_FIXED = PaperClaim(
     "beats_fixed",
     "DynaTree is faster than the tuned fixed tree.",
     "v4 table 1",
     {WIKITEXT: 219.5 / 200.7, PG19: 194.9 / 185.5},
     doubt={PG19: DEEPER},
 )
-BEATS_HF = Said(
+BEATS_HF = PaperClaim(
     "beats_hf",
     "DynaTree is faster than assisted generation of transformers.",
     "v1 section 4.4",

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from decoder.bench.data_sets.spec_bench import FILE
-from decoder.bench.sampling.asked import Contest, label, samplings
 from decoder.bench.sampling.costs import RoundCosts, round_costs
+from decoder.bench.sampling.request import Contest, label, samplings
 from decoder.bench.sampling.tasks import Task, given, spec_bench
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.errors import ConfigError, DecoderError, PromptError
 from decoder.verify.names import VERIFIER_NAMES, Drafting
-from tests.decoder.bench.sampling.records import COSTS, asked
+from tests.decoder.bench.sampling.records import COSTS, request
 
 QUESTIONS = """\
 {"question_id": 1, "category": "math", "turns": ["What is 1 + 1?", "And 2 + 2?"]}
@@ -66,13 +66,13 @@ def test_settings_are_those_of_the_paper() -> None:
 
 
 def test_the_paper_s_actions_are_all_there_and_chains_for_what_reads_one_path() -> None:
-    those = asked(verifiers=VERIFIER_NAMES, k=4, length=8)
+    those = request(verifiers=VERIFIER_NAMES, k=4, length=8)
     assert len(those.shapes("khisti")) == 233
     assert those.shapes("block") == [DelayedTree(1, 0, depth) for depth in range(17)]
 
 
 def test_iid_trees_have_no_path_and_no_more_levels_than_asked_for() -> None:
-    those = asked()
+    those = request()
     iid = [shape for shape in those.shapes("specinfer") if those.belongs(shape, Contest("specinfer", Drafting.IID))]
     assert sorted((shape.k, shape.l1, shape.l2) for shape in iid) == [
         (1, 0, 0),
@@ -86,14 +86,14 @@ def test_iid_trees_have_no_path_and_no_more_levels_than_asked_for() -> None:
 
 
 def test_a_contest_of_so_many_rollouts_takes_no_others() -> None:
-    those, contest = asked(), Contest("traversal", Drafting.IID, 2)
+    those, contest = request(), Contest("traversal", Drafting.IID, 2)
     assert contest in those.contests()
     assert those.belongs(DelayedTree(2, 0, 2), contest)
     assert not those.belongs(DelayedTree(1, 0, 2), contest)
 
 
 def test_what_reads_one_path_has_no_delayed_trees() -> None:
-    draftings = {(contest.verifier, contest.drafting) for contest in asked().contests()}
+    draftings = {(contest.verifier, contest.drafting) for contest in request().contests()}
     assert ("specinfer", Drafting.DELAYED) in draftings
     assert not {("naive", Drafting.DELAYED), ("block", Drafting.DELAYED)} & draftings
 
@@ -114,7 +114,7 @@ def test_what_reads_one_path_has_no_delayed_trees() -> None:
 )
 def test_what_cannot_be_compared_is_refused(changes: dict[str, object], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        asked(**changes)
+        request(**changes)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int = 1
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """All that decides what is measured; a stopped measurement goes on only with the same."""
 
     target: str

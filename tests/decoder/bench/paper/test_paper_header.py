@@ -9,22 +9,22 @@ import torch
 from msgspec import structs
 
 from decoder.bench.machine import Machine
-from decoder.bench.paper import beginning
+from decoder.bench.paper import header
 from decoder.bench.paper.log import PaperLog
-from decoder.bench.paper.records import Begun
+from decoder.bench.paper.records import Header
 from decoder.errors import ConfigError
-from tests.decoder.bench.paper.beginnings import MACHINE, block
-from tests.decoder.bench.paper.beginnings import begun as first_line
+from tests.decoder.bench.paper.headers import MACHINE, block
+from tests.decoder.bench.paper.headers import header as first_line
 
 PAIR: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), context=64)
 
 
-def went_on(monkeypatch: pytest.MonkeyPatch, path: Path, commit: str | None, machine: Machine = MACHINE) -> Begun:
+def went_on(monkeypatch: pytest.MonkeyPatch, path: Path, commit: str | None, machine: Machine = MACHINE) -> Header:
     """What a measurement on this machine, by this commit, begins with."""
-    monkeypatch.setattr(beginning, "examined", lambda _: machine)
-    monkeypatch.setattr(beginning, "source_commit", lambda: commit)
-    monkeypatch.setattr(beginning, "round_costs", lambda *_: first_line().costs)
-    return beginning.begun(PAIR, first_line().asked, PaperLog(path), 8, lambda _: None)
+    monkeypatch.setattr(header, "examined", lambda _: machine)
+    monkeypatch.setattr(header, "source_commit", lambda: commit)
+    monkeypatch.setattr(header, "round_costs", lambda *_: first_line().costs)
+    return header.header(PAIR, first_line().request, PaperLog(path), 8, lambda _: None)
 
 
 @pytest.fixture

@@ -7,21 +7,21 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from decoder.bench.machine import examined, source_commit
-from decoder.bench.paper.asked import Asked
 from decoder.bench.paper.costs import round_costs
 from decoder.bench.paper.log import PaperLog
-from decoder.bench.paper.records import Begun, Resumed
+from decoder.bench.paper.records import Header, Resumed
+from decoder.bench.paper.request import Request
 from decoder.models.pair import Pair
 
 Note = Callable[[str], None]
 
 
-def begun(pair: Pair, asked: Asked, log: PaperLog, tokens: int, note: Note) -> Begun:
+def header(pair: Pair, request: Request, log: PaperLog, tokens: int, note: Note) -> Header:
     """The log's first line, which is written now if there is none.
 
     Args:
         pair: What decodes.
-        asked: What is measured.
+        request: Experiments, lanes and texts.
         log: What was measured before.
         tokens: Of the longest text, after which passes are timed.
         note: Hears what takes long.
@@ -29,23 +29,23 @@ def begun(pair: Pair, asked: Asked, log: PaperLog, tokens: int, note: Note) -> B
     Raises:
         ConfigError: The log is of something else or of another machine, or cannot be written.
     """
-    before = log.begun
+    before = log.header
     note("measuring forward passes" if before is None else f"going on: {len(log.blocks)} blocks are measured already")
-    now = Begun(
+    now = Header(
         started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         commit=source_commit(),
         machine=examined(pair.target.device),
-        asked=asked,
+        request=request,
         costs=before.costs if before else round_costs(pair, tokens),
         context=pair.context,
     )
     first = log.begin(now)
-    if before and len(log.blocks) < asked.block_count:
+    if before and len(log.blocks) < request.block_count:
         _go_on(log, before, now)
     return first
 
 
-def _go_on(log: PaperLog, before: Begun, now: Begun) -> None:
+def _go_on(log: PaperLog, before: Header, now: Header) -> None:
     """Refuses another machine, and takes note of another state of dynatui."""
     log.require_machine(now.machine)
     first, this = ((each.commit, each.machine.versions["dynatui"]) for each in (before, now))
