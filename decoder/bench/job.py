@@ -1,19 +1,19 @@
-"""A measurement from beginning to end: models are loaded, contenders warmed up, turns taken, samples summed up.
+"""Whole measurements of `dynatui bench speed`: loads models, runs a plan of turns, reports its samples.
 
-An interruption ends it early; what everyone went through until then is reported.
+An interruption ends a measurement early; complete blocks are reported.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar
 
 from decoder.bench import report, sizes
 from decoder.bench.baselines import baselines
-from decoder.bench.contenders import Contender, inexact, sweep
+from decoder.bench.contenders import inexact, sweep
 from decoder.bench.machine import examined
-from decoder.bench.on_pair import OnPair
-from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warmed_up
+from decoder.bench.on_pair import Note, OnPair
+from decoder.bench.protocol import Sample, TurnPlan, endless, longest_first, measured, mixed, warmed_up
 from decoder.bench.samples import Samples
 from decoder.bench.shapes import loaded_pair, random_prompt
 from decoder.bench.sizes import Size
@@ -30,8 +30,7 @@ from decoder.session.cuda_graph.static_shapes import passes
 from decoder.tensor_parallel.check import require_spread
 from decoder.tree_rules import tree_rule
 
-Note = Callable[[str], None]
-Told = TypeVar("Told", report.Report, report.RoundsReport)
+R = TypeVar("R", report.Report, report.RoundsReport)
 
 
 @dataclass(frozen=True)
@@ -69,24 +68,11 @@ class OnRounds:
 
 
 @dataclass(frozen=True)
-class Done(Generic[Told]):
-    """What a measurement brought."""
+class Done(Generic[R]):
+    """Report of a measurement, and whether it was interrupted."""
 
-    report: Told
+    report: R
     interrupted: bool
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Who decodes what, and when."""
-
-    contenders: Sequence[Contender]
-    prompts: Sequence[Sequence[int]]
-    warm_up: Sequence[Sequence[int]]
-    """Prompts that everyone decodes without counting before."""
-    order: Callable[[int, int, int, int], Iterable[Turn]]
-    """(contenders, prompts, repeats, seed) -> all turns."""
-    repeats: int
 
 
 def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
@@ -121,7 +107,7 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         contenders += baselines(pair, job.config)
     elif job.with_baselines:
         note("transformers' own generation is left out: it needs the whole target in one process")
-    plan = Plan(contenders, prompts, _warm_up(pair, prompts), schedule, job.repeats)
+    plan = TurnPlan(contenders, prompts, _warm_up(pair, prompts), job.repeats, job.config.seed)
     setup, samples, interrupted = _measured(engine, plan, job.config, note)
     peaks = [] if interrupted else _peaks(pair, samples)
     return Done(report.of_texts(setup, engine, samples, peaks), interrupted)
@@ -136,12 +122,12 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
     """
     contenders = sizes.contenders(job.config, job.sizes)
     loaded = job.load(passes=sizes.passes(job.config, job.sizes), report=note)
-    pair = replace(loaded.pair, eos=frozenset())  # every turn has as many rounds
-    engine = replace(loaded, pair=pair).sampled(job.config.seed, Schedule(job.config.sampling))
+    engine = endless(loaded).sampled(job.config.seed, Schedule(job.config.sampling))
+    pair = engine.pair
     sizes.refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]
-    plan = Plan(contenders, prompts, _longest_first(prompts), mixed, job.repeats)
+    plan = TurnPlan(contenders, prompts, longest_first(prompts), job.repeats, job.config.seed, mixed)
     setup, samples, interrupted = _measured(engine, plan, job.config, note)
     peaks = [] if interrupted else _peaks(pair, samples)
     return Done(report.of_rounds(setup, pair, samples, peaks), interrupted)
@@ -156,31 +142,26 @@ def _peaks(pair: Pair, samples: Samples) -> list[int]:
 
 
 def _warm_up(pair: Pair, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-    """One prompt on a CPU; on an accelerator all, because new lengths and sizes are captured when they first come."""
-    return prompts[:1] if pair.target.device.type == "cpu" else _longest_first(prompts)
+    """First prompt on a CPU; all prompts on an accelerator, which captures a CUDA graph for each new size."""
+    return prompts[:1] if pair.target.device.type == "cpu" else longest_first(prompts)
 
 
-def _longest_first(prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-    """What is captured over memory for a short text is lost when a longer one comes."""
-    return sorted(prompts, key=len, reverse=True)
-
-
-def _measured(engine: Engine, plan: Plan, config: RunConfig, note: Note) -> tuple[report.Setup, Samples, bool]:
+def _measured(engine: Engine, plan: TurnPlan, config: RunConfig, note: Note) -> tuple[report.Setup, Samples, bool]:
     machine = examined(engine.pair.target.device)
     note(f"warming up: {', '.join(contender.name for contender in plan.contenders)}")
-    ready = warmed_up(engine, plan.contenders, plan.warm_up, note)
-    setup = report.setup(engine, machine, ready, plan.prompts, config, plan.repeats)
-    turns = list(plan.order(len(ready), len(plan.prompts), plan.repeats, config.seed))
-    found: list[Sample] = []
+    ready = warmed_up(engine, plan, note)
+    setup = report.setup(engine, machine, ready, config)
+    turns = ready.turns()
+    taken: list[Sample] = []
     interrupted = False
     try:
-        for sample in measured(engine, ready, plan.prompts, turns):
-            found.append(sample)
-            if len(found) % len(ready) == 0:
-                note(f"{len(found)} of {len(turns)} turns")
+        for sample in measured(engine, ready, turns):
+            taken.append(sample)
+            if len(taken) % len(ready.contenders) == 0:
+                note(f"{len(taken)} of {len(turns)} turns")
     except KeyboardInterrupt:
         interrupted = True
-    samples = Samples(found, ready, sampling=config.sampling)
+    samples = Samples(taken, ready.contenders, sampling=config.sampling)
     if not samples.prompts:
         raise KeyboardInterrupt
     return setup, samples, interrupted

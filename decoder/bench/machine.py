@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
@@ -57,6 +58,11 @@ def examined(device: torch.device) -> Machine:
         load_before=load(),
         copy_bytes_per_s=copy_bandwidth(device) if device.type == "cuda" else None,
     )
+
+
+def utc_now() -> str:
+    """Time of now in UTC, ISO 8601 to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def unlike(one: Machine, other: Machine) -> list[str]:

@@ -1,15 +1,19 @@
-"""The pair that a measurement is of: as it is asked for, and as it is named once it is loaded. Imports no torch."""
+"""Options and names of the measured pair, and the type of progress lines. Imports no torch."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from decoder.models.pair import Pair
 
+Note: TypeAlias = Callable[[str], None]
+"""Receives one progress line."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OnPair:
-    """What every measurement is asked for with."""
+    """Options of the measured pair, shared by all measurements."""
 
     target: str | None = None
     draft: str | None = None
@@ -19,12 +23,12 @@ class OnPair:
 
     @property
     def pair_options(self) -> dict[str, Any]:
-        """As `decoder.loading.load_pair` takes them."""
+        """Keyword arguments of `decoder.loading.load_pair`."""
         return {name: getattr(self, name) for name in OnPair.__dataclass_fields__}
 
 
 def pair_names(pair: "Pair | None") -> dict[str, str]:
-    """The same of a loaded pair, which decides what is measured; empty without one."""
+    """Names, device and dtypes of a loaded pair; empty strings where none is loaded."""
     return {
         "target": pair.target_name if pair else "",
         "draft": pair.draft_name if pair else "",

@@ -1,16 +1,16 @@
-"""Who decodes which prompt when, and what is kept of it.
+"""Runner of every benchmark: contenders decode the same prompts in turns, each turn yields a sample.
 
-A machine's speed drifts over minutes, so nothing is compared that was not measured side by side: all contenders take
-their turns on a prompt before the next prompt, in an order that is drawn anew each time, so that none always follows
-the same one. Before, each decodes one prompt without counting, which warms it up. A turn that other processes
-disturbed is taken again.
+A machine's speed drifts over minutes, so only turns taken side by side are compared: all contenders decode a prompt
+before the next prompt, in an order drawn anew each time, so that none always follows the same one. Uncounted warm-up
+turns come first. A turn that other processes disturbed is repeated.
 """
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import TypeAlias
 
 from msgspec import structs
 
@@ -18,6 +18,7 @@ from decoder.analysis.metrics import Tally
 from decoder.bench.contenders import Contender, Trial
 from decoder.bench.instrumented import Seen
 from decoder.bench.machine import peak_during
+from decoder.bench.on_pair import Note
 from decoder.device import memory_is_full
 from decoder.engine import Engine
 from decoder.errors import DeviceError, PairError
@@ -25,8 +26,11 @@ from decoder.methods import WHOLE, same_until
 from decoder.waiting import waited_s
 
 DISTURBED = 0.03
-"""A turn whose threads waited longer for a processor, as a share of its time, is taken again."""
+"""Share of a turn's time that threads may wait for a processor; beyond it, the turn is repeated."""
 ATTEMPTS = 3
+"""Most repetitions of a disturbed turn, the first among them."""
+Tokens: TypeAlias = Sequence[int]
+"""Token ids of a prompt or text."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Sample:
-    """What came of a turn."""
+    """Result of one turn."""
 
     contender: str
     group: str
@@ -48,17 +52,17 @@ class Sample:
     repeat: int
     tally: Tally
     seen: Seen | None = None
-    """See `Trial`, as for the next two."""
+    """Work of both models, see `Trial`; likewise the next two fields."""
     kv_bytes: int | None = None
     waits: int | None = None
     waited: float | None = None
-    """Time that threads waited for a processor, over the turn's; None where the system does not say."""
+    """Share of the turn that threads waited for a processor; None where the system does not report it."""
     same_until: int | None = WHOLE
-    """So many first tokens of the text must be ar's; None: nothing is known of that."""
+    """First tokens that must equal ar's text; None where none need to."""
 
 
 def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
-    """All turns in order: repeat by repeat, prompt by prompt, each contender once in an order of its own."""
+    """All turns repeat by repeat and prompt by prompt, the contenders of each prompt in random order."""
     random = Random(seed)
     for repeat in range(repeats):
         for prompt in range(prompts):
@@ -66,9 +70,9 @@ def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator
 
 
 def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
-    """All turns in order: repeat by repeat, everyone on every prompt in an order that is drawn anew.
+    """All turns repeat by repeat, those of all prompts and contenders in random order.
 
-    For prompts that are compared with each other, and not only contenders on each.
+    For benchmarks that compare prompts too, not contenders alone.
     """
     random = Random(seed)
     for repeat in range(repeats):
@@ -76,31 +80,61 @@ def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Tu
         yield from random.sample(turns, len(turns))
 
 
-def warmed_up(
-    engine: Engine, contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], report: Callable[[str], None]
-) -> list[Contender]:
-    """Lets every contender decode these prompts without counting.
+@dataclass(frozen=True)
+class TurnPlan:
+    """Contenders, prompts and repeats of one experiment, and the order of its turns."""
 
-    A foreign one that fails is reported and left out, and so is a method that cannot decode with this pair.
+    contenders: Sequence[Contender]
+    prompts: Sequence[Tokens]
+    warm_up: Sequence[Tokens]
+    """Prompts that each contender decodes uncounted before its first turn."""
+    repeats: int = 1
+    seed: int = 0
+    """Seed of the order."""
+    order: Callable[[int, int, int, int], Iterator[Turn]] = schedule
+    """(contenders, prompts, repeats, seed) -> all turns."""
+    attempts: int = ATTEMPTS
+
+    def turns(self, done: Collection[tuple[int, int]] = ()) -> list[Turn]:
+        """Turns in their order, without those of measured (repeat, prompt) blocks."""
+        order = self.order(len(self.contenders), len(self.prompts), self.repeats, self.seed)
+        return [turn for turn in order if (turn.repeat, turn.prompt) not in done]
+
+
+def endless(engine: Engine) -> Engine:
+    """Engine whose texts ignore the end-of-text token, so that all have the same length."""
+    return replace(engine, pair=replace(engine.pair, eos=frozenset()))
+
+
+def longest_first(prompts: Sequence[Tokens]) -> list[Tokens]:
+    """Prompts by falling length: CUDA graphs and memory of short texts are lost when longer ones come."""
+    return sorted(prompts, key=len, reverse=True)
+
+
+def warmed_up(engine: Engine, plan: TurnPlan, note: Note) -> TurnPlan:
+    """Decodes the warm-up prompts; the plan with the contenders that can decode here, see `can_decode`.
 
     Raises:
         DeviceError: The device's memory is full.
     """
-    return [
-        contender for contender in contenders if all(_works(engine, contender, prompt, report) for prompt in prompts)
-    ]
+    able = [contender for contender in plan.contenders if can_decode(engine, contender, plan.warm_up, note)]
+    return replace(plan, contenders=able)
 
 
-def measured(
-    engine: Engine,
-    contenders: Sequence[Contender],
-    prompts: Sequence[Sequence[int]],
-    turns: Iterable[Turn],
-    attempts: int = ATTEMPTS,
-) -> Iterator[Sample]:
-    """Samples as they come; see `taken`."""
-    for turn, trial, waited in taken(engine, contenders, prompts, turns, attempts):
-        contender = contenders[turn.contender]
+def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], note: Note) -> bool:
+    """Whether a contender decodes these prompts, uncounted; notes why a foreign one fails or a method does not fit.
+
+    Raises:
+        DeviceError: The device's memory is full.
+    """
+    return all(_works(engine, contender, prompt, note) for prompt in prompts)
+
+
+def measured(engine: Engine, plan: TurnPlan, turns: Iterable[Turn]) -> Iterator[Sample]:
+    """Samples of turns, as they are taken; see `taken`."""
+    prompts = plan.prompts
+    for turn, trial, waited in taken(engine, plan, turns):
+        contender = plan.contenders[turn.contender]
         yield Sample(
             contender.name,
             contender.group,
@@ -115,56 +149,41 @@ def measured(
         )
 
 
-def taken(
-    engine: Engine,
-    contenders: Sequence[Contender],
-    prompts: Sequence[Sequence[int]],
-    turns: Iterable[Turn],
-    attempts: int = ATTEMPTS,
-) -> Iterator[tuple[Turn, Trial, float | None]]:
-    """Turns as they were taken, in their order, each with the share of its time that threads waited for a processor.
-
-    Args:
-        engine: The pair.
-        contenders: Who takes turns.
-        prompts: Token ids.
-        turns: By the numbers of contenders and prompts.
-        attempts: Times that a turn is taken at most, where others disturb it.
+def taken(engine: Engine, plan: TurnPlan, turns: Iterable[Turn]) -> Iterator[tuple[Turn, Trial, float | None]]:
+    """(turn, its trial, share of its time that threads waited for a processor), in the order of the turns.
 
     Raises:
         DeviceError: The device's memory is full.
     """
     gc.collect()
-    gc.freeze()  # what is there by now would cost every tidying up a good part of a second
+    gc.freeze()  # else every collection would scan the loaded models, a good part of a second
     try:
         for turn in turns:
-            yield turn, *_undisturbed(engine, contenders[turn.contender], prompts[turn.prompt], attempts)
+            yield turn, *_undisturbed(engine, plan.contenders[turn.contender], plan.prompts[turn.prompt], plan.attempts)
     finally:
         gc.unfreeze()
 
 
-def _undisturbed(
-    engine: Engine, contender: Contender, prompt: Sequence[int], attempts: int
-) -> tuple[Trial, float | None]:
-    """A turn that other processes hardly disturbed, or the least disturbed of a few, and what share of it was waiting.
+def _undisturbed(engine: Engine, contender: Contender, prompt: Tokens, attempts: int) -> tuple[Trial, float | None]:
+    """First trial with little waiting for a processor, else the one of `attempts` with the least; its waiting share.
 
-    What decides is how long threads waited for a processor, never how fast the turn was.
+    Waiting alone decides, never speed.
     """
-    found: list[tuple[float, Trial]] = []
-    while len(found) < attempts:
+    trials: list[tuple[float, Trial]] = []
+    while len(trials) < attempts:
         before, start = waited_s(), time.perf_counter()
         trial = _alone(engine, contender, prompt)
-        after, took = waited_s(), time.perf_counter() - start
+        after, duration_s = waited_s(), time.perf_counter() - start
         if before is None or after is None:
             return trial, None
-        found.append(((after - before) / took, trial))
-        if found[-1][0] <= DISTURBED:
+        trials.append(((after - before) / duration_s, trial))
+        if trials[-1][0] <= DISTURBED:
             break
-    waited, trial = min(found, key=lambda turn: turn[0])
+    waited, trial = min(trials, key=lambda turn: turn[0])
     return trial, waited
 
 
-def _works(engine: Engine, contender: Contender, prompt: Sequence[int], report: Callable[[str], None]) -> bool:
+def _works(engine: Engine, contender: Contender, prompt: Tokens, note: Note) -> bool:
     try:
         _alone(engine, contender, prompt)
     except DeviceError:
@@ -172,13 +191,13 @@ def _works(engine: Engine, contender: Contender, prompt: Sequence[int], report: 
     except Exception as error:
         if not (contender.foreign or isinstance(error, PairError)):
             raise
-        report(f"{contender.name} is left out: {(str(error).strip().splitlines() or [type(error).__name__])[0]}")
+        note(f"{contender.name} is left out: {(str(error).strip().splitlines() or [type(error).__name__])[0]}")
         return False
     return True
 
 
-def _alone(engine: Engine, contender: Contender, prompt: Sequence[int]) -> Trial:
-    """One turn, on a machine that has nothing left to tidy up."""
+def _alone(engine: Engine, contender: Contender, prompt: Tokens) -> Trial:
+    """Trial of one turn after garbage collection, with its peak memory."""
     gc.collect(1)
     with peak_during(engine.pair.target.device) as peak:
         try:

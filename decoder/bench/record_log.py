@@ -19,7 +19,7 @@ from decoder.bench.machine import Machine, unlike
 from decoder.errors import ConfigError, shortened
 
 
-class Beginning(Protocol):
+class LogHeader(Protocol):
     """A first line."""
 
     @property
@@ -35,15 +35,15 @@ class Beginning(Protocol):
         """All that decides what is measured, as a struct; a measurement goes on only with the same."""
 
 
-B = TypeVar("B", bound=Beginning)
+H = TypeVar("H", bound=LogHeader)
 R = TypeVar("R")
 
 
-class RecordLog(Generic[B, R]):
+class RecordLog(Generic[H, R]):
     """Records as they come; in a file, where one is named."""
 
     def __init__(
-        self, path: Path | None, lines: "msgspec.json.Decoder[B | R]", first: type[B], schema: int, remedy: str
+        self, path: Path | None, lines: "msgspec.json.Decoder[H | R]", first: type[H], schema: int, remedy: str
     ) -> None:
         """Reads what is there.
 
@@ -58,16 +58,21 @@ class RecordLog(Generic[B, R]):
             ConfigError: The file cannot be read, or is another one's.
         """
         self._path, self._decoder, self._first, self._remedy = path, lines, first, remedy
-        self.header: B | None = None
+        self.header: H | None = None
         self.records: list[R] = []
         for line in self._lines(schema):
             self._take(line)
 
-    def begin(self, header: B) -> B:
-        """The first line, which is written now unless there is one.
+    def begin(self, header: H, *, complete: bool = False) -> H:
+        """Header of the log; the given one is written where the log has none yet.
+
+        Args:
+            header: Header of this measurement.
+            complete: Whether no record is missing; such a log is shown on any machine.
 
         Raises:
-            ConfigError: What is there was measured otherwise, or cannot be written.
+            ConfigError: The log's request differs, it is incomplete and was begun on another machine, whose times
+                cannot stand beside these, or it cannot be written.
         """
         if self.header is None:
             self._write(header)
@@ -77,16 +82,9 @@ class RecordLog(Generic[B, R]):
             raise ConfigError(
                 f"{self._shown} holds a measurement with other {', '.join(other)}; ask for the same, or {self._remedy}"
             )
-        return self.header
-
-    def require_machine(self, here: Machine) -> None:
-        """Before more is measured: times of two machines cannot stand side by side.
-
-        Raises:
-            ConfigError: What is there was begun on another machine.
-        """
-        if self.header and (others := unlike(self.header.machine, here)):
+        if not complete and (others := unlike(self.header.machine, header.machine)):
             raise self.refused(f"was begun on another machine: {'; '.join(map(shortened, others))}")
+        return self.header
 
     def add(self, record: R) -> None:
         """Takes note of one more.
@@ -104,13 +102,13 @@ class RecordLog(Generic[B, R]):
     def _shown(self) -> str:
         return shortened(self._path)
 
-    def _take(self, line: B | R) -> None:
+    def _take(self, line: H | R) -> None:
         if isinstance(line, self._first):
             self.header = line
         else:
             self.records.append(line)  # type: ignore[arg-type]  # what is no first line is a record
 
-    def _write(self, line: B | R) -> None:
+    def _write(self, line: H | R) -> None:
         if self._path is not None:
             try:
                 with self._path.open("ab") as file:
@@ -119,7 +117,7 @@ class RecordLog(Generic[B, R]):
                 raise self._unusable("write", error) from None
         self._take(line)
 
-    def _lines(self, schema: int) -> list[B | R]:
+    def _lines(self, schema: int) -> list[H | R]:
         """The lines; what is damaged at their end, as by a loss of power, is cut off the file."""
         if self._path is None:
             return []
@@ -130,7 +128,7 @@ class RecordLog(Generic[B, R]):
             decoded.pop()
         found = [line for line in decoded if line is not None]
         begins = bool(found) and isinstance(found[0], self._first) and found[0].schema == schema
-        if not content.startswith(_BEGINNING[: len(content)]) or (ended and not begins):
+        if not content.startswith(_PREFIX[: len(content)]) or (ended and not begins):
             raise self._foreign()
         if len(found) < len(decoded):
             raise self.refused(f"is damaged in line {decoded.index(None) + 1}")
@@ -153,7 +151,7 @@ class RecordLog(Generic[B, R]):
         except OSError as error:
             raise self._unusable("write", error) from None
 
-    def _decoded(self, line: bytes) -> B | R | None:
+    def _decoded(self, line: bytes) -> H | R | None:
         """None: it is damaged."""
         try:
             return self._decoder.decode(line)
@@ -202,4 +200,4 @@ def _lock(descriptor: int, path: Path, remedy: str) -> None:
             raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; {remedy}") from None
 
 
-_BEGINNING = b'{"type":"begun",'
+_PREFIX = b'{"type":"begun",'

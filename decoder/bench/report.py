@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from decoder.analysis.metrics import figures
 from decoder.bench.arithmetic import Arithmetic, Work, shape
-from decoder.bench.contenders import BASELINE, Contender
-from decoder.bench.machine import Machine, load, read_bytes
-from decoder.bench.protocol import Sample
+from decoder.bench.contenders import BASELINE
+from decoder.bench.machine import Machine, load, read_bytes, utc_now
+from decoder.bench.protocol import Sample, TurnPlan
 from decoder.bench.rounds import Growth, Rounds, growth, rounds
 from decoder.bench.samples import Samples
 from decoder.bench.summary import Bandwidth, Comparison, Difference, Row, comparisons, differences, rows
@@ -113,18 +112,11 @@ class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[Record]
 
 
-def setup(
-    engine: Engine,
-    machine: Machine,
-    contenders: Sequence[Contender],
-    prompts: Sequence[Sequence[int]],
-    config: RunConfig,
-    repeats: int,
-) -> Setup:
-    """What is about to be measured."""
+def setup(engine: Engine, machine: Machine, plan: TurnPlan, config: RunConfig) -> Setup:
+    """Setup of a planned measurement."""
     path, pair = decoding_path(engine), engine.pair
     return Setup(
-        started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        started_at=utc_now(),
         machine=machine,
         target=pair.target_name,
         draft=pair.draft_name,
@@ -135,10 +127,10 @@ def setup(
         exact=engine.exact,
         path=path.name,
         path_reason=path.reason,
-        contenders={contender.name: dict(contender.settings) for contender in contenders},
-        prompts=[list(prompt) for prompt in prompts],
+        contenders={contender.name: dict(contender.settings) for contender in plan.contenders},
+        prompts=[list(prompt) for prompt in plan.prompts],
         max_new_tokens=config.max_new_tokens,
-        repeats=repeats,
+        repeats=plan.repeats,
         seed=config.seed,
         **asdict(config.sampling),
     )

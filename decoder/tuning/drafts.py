@@ -4,7 +4,7 @@ What a draft could bring is told by two numbers, how often it agrees and what it
 measured in turns with plain decoding. Both stand beside each other, with what limits the pair.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
@@ -15,7 +15,8 @@ from decoder.analysis.bottleneck import bottleneck
 from decoder.analysis.interval import Interval
 from decoder.analysis.metrics import Tally, together
 from decoder.bench.contenders import BASELINE, Contender, own
-from decoder.bench.protocol import Sample, measured, schedule, warmed_up
+from decoder.bench.on_pair import Note
+from decoder.bench.protocol import Sample, TurnPlan, measured, warmed_up
 from decoder.bench.samples import Samples
 from decoder.config import Linear, RunConfig
 from decoder.engine import Engine
@@ -28,7 +29,6 @@ from decoder.models.text import encode_prompts
 from decoder.tuning.ranking import METHODS, Draft, Ranking
 
 LONGEST_CHAIN = 16
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -169,14 +169,14 @@ def _bound(contender: Contender, engine: Engine) -> Contender:
 def _measured(
     engine: Engine, lanes: Sequence[Contender], prompts: Sequence[Sequence[int]], job: OnDrafts, note: Note
 ) -> Samples:
-    warmed_up(engine, lanes, prompts[:1], note)
-    found: list[Sample] = []
-    turns = schedule(len(lanes), len(prompts), 1, job.config.seed)
-    for number, sample in enumerate(measured(engine, lanes, prompts, turns), 1):
-        found.append(sample)
+    plan = TurnPlan(lanes, prompts, prompts[:1], seed=job.config.seed)
+    warmed_up(engine, plan, note)
+    samples: list[Sample] = []
+    for number, sample in enumerate(measured(engine, plan, plan.turns()), 1):
+        samples.append(sample)
         if number % len(lanes) == 0:
             note(f"{number // len(lanes)} of {len(prompts)} prompts measured")
-    return Samples(found, lanes)
+    return Samples(samples, lanes)
 
 
 def _draft(

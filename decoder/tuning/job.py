@@ -8,13 +8,13 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from hashlib import sha256
 from statistics import median
 
 import msgspec
 
-from decoder.bench.on_pair import OnPair
+from decoder.bench.machine import utc_now
+from decoder.bench.on_pair import Note, OnPair
 from decoder.config import DynaTree, Linear, RunConfig
 from decoder.engine import Engine
 from decoder.errors import require
@@ -41,7 +41,6 @@ TRIED = BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES
 """Bounds of what is searched; a study of others could not go on."""
 DIGITS = 12
 """Hexadecimal digits that tell studies of one pair apart."""
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class _Tuning:
             search.state,
             checked,
             verdict(checked),
-            datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            utc_now(),
         )
 
     def _check(self, settings: dict[str, Setting], state: State) -> Checked:

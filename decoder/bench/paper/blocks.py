@@ -21,7 +21,7 @@ from decoder.methods import METHODS, WHOLE
 
 
 @dataclass(frozen=True)
-class Took:
+class TurnResult:
     """What a turn brought, as far as it is needed once the other lanes have had theirs."""
 
     at: tuple[Tally, ...]
@@ -37,23 +37,25 @@ class Took:
         return cls(tuple(cuts), trial.kv_bytes, waited)
 
 
-def turns(engine: Engine, request: Request, prompt: Sequence[int], took: Mapping[str, Took]) -> tuple[Turn, ...]:
-    """The turns of a block, in the order of what was asked.
+def turns(
+    engine: Engine, request: Request, prompt: Sequence[int], results: Mapping[str, TurnResult]
+) -> tuple[Turn, ...]:
+    """Turns of a block, in the order of the request's lanes.
 
     Raises:
         DeviceError: There is no memory in which near ties could be judged.
     """
-    ar = took[BASELINE]
+    ar = results[BASELINE]
     judge = Judge(engine.pair.target, engine.gumbel_noise())
     return tuple(
         Turn(
             lane=lane.name,
-            at=_judged(judge, lane, prompt, took[lane.name].at, ar.at),
-            kv_bytes=took[lane.name].kv_bytes,
-            waited=took[lane.name].waited,
+            at=_judged(judge, lane, prompt, results[lane.name].at, ar.at),
+            kv_bytes=results[lane.name].kv_bytes,
+            waited=results[lane.name].waited,
         )
         for lane in request.lanes
-        if lane.name in took
+        if lane.name in results
     )
 
 

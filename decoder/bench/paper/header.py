@@ -3,17 +3,13 @@
 A log in which nothing is missing is shown anywhere.
 """
 
-from collections.abc import Callable
-from datetime import UTC, datetime
-
-from decoder.bench.machine import examined, source_commit
+from decoder.bench.machine import examined, source_commit, utc_now
+from decoder.bench.on_pair import Note
 from decoder.bench.paper.costs import round_costs
 from decoder.bench.paper.log import PaperLog
 from decoder.bench.paper.records import Header, Resumed
 from decoder.bench.paper.request import Request
 from decoder.models.pair import Pair
-
-Note = Callable[[str], None]
 
 
 def header(pair: Pair, request: Request, log: PaperLog, tokens: int, note: Note) -> Header:
@@ -32,22 +28,22 @@ def header(pair: Pair, request: Request, log: PaperLog, tokens: int, note: Note)
     before = log.header
     note("measuring forward passes" if before is None else f"going on: {len(log.blocks)} blocks are measured already")
     now = Header(
-        started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        started_at=utc_now(),
         commit=source_commit(),
         machine=examined(pair.target.device),
         request=request,
         costs=before.costs if before else round_costs(pair, tokens),
         context=pair.context,
     )
-    first = log.begin(now)
-    if before and len(log.blocks) < request.block_count:
-        _go_on(log, before, now)
+    complete = len(log.blocks) >= request.block_count
+    first = log.begin(now, complete=complete)
+    if before and not complete:
+        _note_version(log, before, now)
     return first
 
 
-def _go_on(log: PaperLog, before: Header, now: Header) -> None:
-    """Refuses another machine, and takes note of another state of dynatui."""
-    log.require_machine(now.machine)
+def _note_version(log: PaperLog, before: Header, now: Header) -> None:
+    """Adds a record where another commit or version of dynatui measured last."""
     first, this = ((each.commit, each.machine.versions["dynatui"]) for each in (before, now))
     last = [first, *((each.commit, each.version) for each in log.resumed)][-1]
     if this != last:

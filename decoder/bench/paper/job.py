@@ -12,16 +12,16 @@ from pathlib import Path
 from decoder.bench.contenders import Contender
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.machine import load
-from decoder.bench.on_pair import OnPair, pair_names
-from decoder.bench.paper.blocks import Took, turns
+from decoder.bench.on_pair import Note, OnPair, pair_names
+from decoder.bench.paper.blocks import TurnResult, turns
 from decoder.bench.paper.contenders import contenders
 from decoder.bench.paper.experiments import Extent, Plan, plan
-from decoder.bench.paper.header import Note, header
+from decoder.bench.paper.header import header
 from decoder.bench.paper.log import REMEDY, PaperLog
 from decoder.bench.paper.prompts import encoded, needed
 from decoder.bench.paper.records import Block, Header
 from decoder.bench.paper.request import Experiment, Request
-from decoder.bench.protocol import Turn, schedule, taken, warmed_up
+from decoder.bench.protocol import Turn, TurnPlan, can_decode, endless, longest_first, taken
 from decoder.bench.record_log import alone
 from decoder.engine import Engine
 from decoder.errors import ConfigError
@@ -106,34 +106,33 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
     sizes = [_turns(request, experiment) * experiment.lengths[-1] for experiment in request.experiments]
     for number, experiment in enumerate(request.experiments):
         for taken_turns, line in _experiment(ready, number, note):
-            behind = sum(sizes[:number]) + taken_turns * experiment.lengths[-1]
-            yield Progress(f"{experiment.name}, {experiment.data_set}: {line}", behind / sum(sizes))
+            decoded = sum(sizes[:number]) + taken_turns * experiment.lengths[-1]
+            yield Progress(f"{experiment.name}, {experiment.data_set}: {line}", decoded / sum(sizes))
     yield Progress("measured", 1.0)
 
 
 def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:
-    """(turns of an experiment that are behind, the latest in words); nothing where all are."""
+    """(turns of an experiment taken so far, the latest in words); yields nothing where all are in the log."""
     request, experiment, prompts = ready.header.request, ready.header.request.experiments[number], ready.prompts[number]
     done = {(each.repeat, each.prompt) for each in ready.log.blocks if each.experiment == number}
     if len(done) == experiment.prompts * experiment.repeats:
         return
-    behind = len(done) * len(experiment.lanes)
+    taken_turns = len(done) * len(experiment.lanes)
+    warm_up = longest_first(prompts)[: request.warm_up]
     able: list[Contender] = []
     for contender in contenders(ready.engine.pair, request, experiment):
-        warm_up = _warm_up(request, prompts)
-        able += warmed_up(ready.engine, [contender], warm_up, note)
-        behind += len(warm_up)
-        yield behind, f"warmed up {contender.name}"
-    order = schedule(len(able), len(prompts), experiment.repeats, request.seed + number)
-    left = [turn for turn in order if (turn.repeat, turn.prompt) not in done]
-    took: dict[str, Took] = {}
-    for turn, trial, waited in taken(ready.engine, able, prompts, left, ready.attempts):
-        behind += 1
-        took[able[turn.contender].name] = Took.of(trial, waited, experiment.lengths)
-        if len(took) == len(able):
-            ready.log.add(_block(ready, number, turn, took))
-            took = {}
-        yield behind, f"prompt {turn.prompt + 1} of {len(prompts)}"
+        able += [contender] * can_decode(ready.engine, contender, warm_up, note)
+        taken_turns += len(warm_up)
+        yield taken_turns, f"warmed up {contender.name}"
+    plan = TurnPlan(able, prompts, warm_up, experiment.repeats, request.seed + number, attempts=ready.attempts)
+    results: dict[str, TurnResult] = {}
+    for turn, trial, waited in taken(ready.engine, plan, plan.turns(done)):
+        taken_turns += 1
+        results[able[turn.contender].name] = TurnResult.of(trial, waited, experiment.lengths)
+        if len(results) == len(able):
+            ready.log.add(_block(ready, number, turn, results))
+            results = {}
+        yield taken_turns, f"prompt {turn.prompt + 1} of {len(prompts)}"
 
 
 def _turns(request: Request, experiment: Experiment) -> int:
@@ -142,29 +141,22 @@ def _turns(request: Request, experiment: Experiment) -> int:
     return len(experiment.lanes) * (warm_up + experiment.prompts * experiment.repeats)
 
 
-def _block(ready: Prepared, number: int, turn: Turn, took: Mapping[str, Took]) -> Block:
+def _block(ready: Prepared, number: int, turn: Turn, results: Mapping[str, TurnResult]) -> Block:
     ids = ready.prompts[number][turn.prompt]
     return Block(
         experiment=number,
         prompt=turn.prompt,
         repeat=turn.repeat,
         prompt_tokens=len(ids),
-        turns=turns(ready.engine, ready.header.request, ids, took),
+        turns=turns(ready.engine, ready.header.request, ids, results),
         load=load(),
     )
-
-
-def _warm_up(request: Request, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-    """The longest, because memory that is allocated for short texts is lost when longer ones come."""
-    return sorted(prompts, key=len, reverse=True)[: request.warm_up]
 
 
 def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
     """The pair, whose texts end and are chosen as asked for."""
     engine = load_pair(**job.pair_options, report=note)
-    if not job.stops_at_eos:
-        engine = replace(engine, pair=replace(engine.pair, eos=frozenset()))
-    return engine.sampled(job.seed, Schedule(sampling))
+    return (engine if job.stops_at_eos else endless(engine)).sampled(job.seed, Schedule(sampling))
 
 
 def _fitting(job: OnPaper, room: int, note: Note) -> Extent:

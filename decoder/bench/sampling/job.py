@@ -7,14 +7,14 @@ reported.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
 from decoder.bench.contenders import BASELINE, decoded
-from decoder.bench.machine import ComputingClock, examined, load
-from decoder.bench.on_pair import OnPair, pair_names
+from decoder.bench.machine import examined, load, utc_now
+from decoder.bench.on_pair import Note, OnPair, pair_names
+from decoder.bench.pass_costs import measured_costs
 from decoder.bench.protocol import DISTURBED
 from decoder.bench.record_log import alone
 from decoder.bench.sampling.costs import round_costs
@@ -25,7 +25,6 @@ from decoder.bench.sampling.report import SamplingReport, for_speed, report
 from decoder.bench.sampling.request import Place, Request, label
 from decoder.bench.sampling.tasks import Task
 from decoder.config import RunConfig
-from decoder.draft.tree_size.cost_profile import measured
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
 from decoder.loading import load_pair
@@ -38,9 +37,6 @@ from decoder.selector.chooser import Chooser, files
 from decoder.selector.one_root import OneRoot
 from decoder.selector.stored import about, read
 
-COST_SERIES = 4
-"""Times that the costs of forward passes are measured, two seconds each."""
-Note = Callable[[str], None]
 Prompts = Mapping[Place, Sequence[int]]
 
 
@@ -123,18 +119,12 @@ def _begun(engine: Engine, request: Request, log: Log, rows: int, note: Note) ->
     """The log's first line, which is written now if there is none; what is missing is measured on such a machine."""
     if log.header is None:
         note("measuring forward passes")
-        clock = ComputingClock(engine.pair.target.device)
-        series = [measured(engine.pair, rows + request.max_new_tokens, clock) for _ in range(COST_SERIES)]
-        costs = round_costs(series)
+        costs = round_costs(measured_costs(engine.pair, rows + request.max_new_tokens))
     else:
         costs = log.header.costs
         note(f"going on: {len(log.expected)} of {len(prompts_of(request))} texts have their roots")
-    started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    here = examined(engine.pair.target.device)
-    header = log.begin(Header(started_at=started, machine=here, request=request, costs=costs))
-    if not log.holds_all(request):
-        log.require_machine(here)
-    return header
+    header = Header(started_at=utc_now(), machine=examined(engine.pair.target.device), request=request, costs=costs)
+    return log.begin(header, complete=log.holds_all(request))
 
 
 def prompts_of(request: Request) -> dict[Place, str]:

@@ -6,9 +6,10 @@ text of `ar` at the same seed. Shapes were chosen by closed forms and costs befo
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from decoder.bench.contenders import BASELINE, Contender, own
-from decoder.bench.protocol import Turn, measured, schedule, warmed_up
+from decoder.bench.protocol import TurnPlan, measured, warmed_up
 from decoder.bench.sampling.best import Aim, best_shape
 from decoder.bench.sampling.log import Decoded, Expected, Realised
 from decoder.bench.sampling.request import Contest, Place, Request
@@ -75,17 +76,14 @@ def realised(
         those: Who takes turns.
         done: Texts and repeats that need no turns.
     """
-    places = list(prompts)
-    texts = list(prompts.values())
-    blocks: dict[tuple[Place, int], list[Turn]] = {}
-    for turn in schedule(len(those), len(places), request.repeats, request.seed):
-        blocks.setdefault((places[turn.prompt], turn.repeat), []).append(turn)
-    left = [at for at in blocks if at not in done]
+    places, texts = list(prompts), list(prompts.values())
+    plan = TurnPlan(those, texts, texts[:1], request.repeats, request.seed, attempts=1)
+    left = plan.turns({(repeat, places.index(place)) for place, repeat in done if place in prompts})
     if left:
-        warmed_up(seeded(engine, request, *left[0]), those, texts[:1], lambda _: None)
-    for place, repeat in left:
-        sampled, turns = seeded(engine, request, place, repeat), blocks[place, repeat]
-        turned = [
+        warmed_up(seeded(engine, request, places[left[0].prompt], left[0].repeat), plan, lambda _: None)
+    for (number, repeat), turns in groupby(left, key=lambda turn: (turn.prompt, turn.repeat)):
+        place = places[number]
+        decoded = tuple(
             Decoded(
                 contender=sample.contender,
                 tokens=sample.tally.timed_tokens,
@@ -93,9 +91,9 @@ def realised(
                 decode_s=sample.tally.decode_s,
                 waited=sample.waited,
             )
-            for sample in measured(sampled, those, texts, turns, attempts=1)
-        ]
-        yield Realised(place=place, repeat=repeat, turns=tuple(turned))
+            for sample in measured(seeded(engine, request, place, repeat), plan, turns)
+        )
+        yield Realised(place=place, repeat=repeat, turns=decoded)
 
 
 def seeded(engine: Engine, request: Request, place: Place, repeat: int = 0) -> Engine:

@@ -1,14 +1,14 @@
 """One setting beside plain decoding and the reference, turn by turn on the same prompts. Knows no database."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from decoder.bench.contenders import BASELINE, own
 from decoder.bench.machine import examined, source_commit
-from decoder.bench.protocol import DISTURBED, measured, schedule, warmed_up
+from decoder.bench.protocol import DISTURBED, TurnPlan, endless, measured, warmed_up
 from decoder.bench.samples import Measure as Figure
 from decoder.bench.samples import Samples
 from decoder.bench.statistics import estimate
@@ -47,8 +47,7 @@ def ready(job: OnSettings, note: Callable[[str], None]) -> Ready:
         DecoderError: A prompt does not fit, or models or device fail.
     """
     require_whole_draft("dynatui bench sweep", job.target, job.draft)
-    engine = load_pair(**job.pair_options, report=note)
-    engine = replace(engine, pair=replace(engine.pair, eos=frozenset()))  # every text is as long as its setting says
+    engine = endless(load_pair(**job.pair_options, report=note))
     request = job.request(engine.pair)
     longest = max(setting.length for setting in request.settings)
     prompts = encode_prompts(engine.pair.tokenizer, request.prompts, longest, engine.pair.context)
@@ -71,10 +70,10 @@ def compared(engine: Engine, request: Request, base: TunableParameters, prompts:
         own(REFERENCE, REFERENCE, space.method, plain),
         own(SETTING, SETTING, space.method, config),
     ]
-    turns = list(schedule(len(contenders), len(prompts), request.repeats, request.seed))
+    plan = TurnPlan(contenders, prompts, prompts[:1], request.repeats, request.seed)
     try:
-        warmed_up(engine, contenders, prompts[:1], lambda _: None)
-        samples = Samples(measured(engine, contenders, prompts, turns), contenders)
+        warmed_up(engine, plan, lambda _: None)
+        samples = Samples(measured(engine, plan, plan.turns()), contenders)
     except DeviceError as error:
         return Refused(reason=str(error))
     differing = [each for each in differences(samples, _judge(engine, prompts)) if each.name == SETTING]

@@ -1,7 +1,7 @@
 """Who decodes when, on a clock of our own: warm-up, interleaving, contenders that fail."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ import torch
 from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.bench.contenders import Contender, Trial
-from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warmed_up
+from decoder.bench.protocol import Sample, Turn, TurnPlan, measured, mixed, schedule, warmed_up
 from decoder.bench.samples import Samples
 from decoder.errors import DeviceError, PairError
 from decoder.methods import WHOLE
@@ -24,6 +24,15 @@ PROMPTS = [[1], [2], [3]]
 
 def contender(name: str, run: Callable[[list[int]], Tally], *, foreign: bool = False) -> Contender:
     return Contender(name, name, lambda _pair, ids: Trial(run(list(ids))), {}, foreign=foreign)
+
+
+def warm(contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], note: Callable[[str], None]) -> TurnPlan:
+    return warmed_up(ENGINE, TurnPlan(contenders, PROMPTS, prompts, repeats=2), note)
+
+
+def sampled(contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], repeats: int = 1) -> list[Sample]:
+    plan = TurnPlan(contenders, prompts, (), repeats)
+    return list(measured(ENGINE, plan, plan.turns()))
 
 
 def took(decode_s: float) -> Tally:
@@ -54,6 +63,13 @@ def test_the_order_hangs_on_the_seed_alone() -> None:
     assert first == again != other
 
 
+def test_blocks_that_are_measured_are_left_out_and_the_others_keep_their_order() -> None:
+    plan = TurnPlan([contender("ar", refuses)] * 3, PROMPTS, (), repeats=2)
+    done = {(0, 1), (1, 2)}
+    assert plan.turns(done) == [turn for turn in plan.turns() if (turn.repeat, turn.prompt) not in done]
+    assert {(turn.repeat, turn.prompt) for turn in plan.turns(done)} == {(0, 0), (0, 2), (1, 0), (1, 1)}
+
+
 def test_where_prompts_are_compared_turns_on_all_of_them_are_mixed_within_a_repeat() -> None:
     found = list(mixed(contenders=4, prompts=3, repeats=20, seed=0))
     repeats = [found[start : start + 12] for start in range(0, 240, 12)]
@@ -72,7 +88,7 @@ def test_everyone_is_warmed_up_on_every_prompt_that_is_given() -> None:
         calls.append(ids)
         return took(1.0)
 
-    warmed_up(ENGINE, [contender("ar", run)], PROMPTS, report=pytest.fail)
+    warm([contender("ar", run)], PROMPTS, pytest.fail)
     assert calls == PROMPTS
 
 
@@ -81,7 +97,7 @@ def test_drift_of_the_machine_does_not_reach_the_ratios() -> None:
     slowness = iter(1.01**step for step in range(1000))
     ar = contender("ar", lambda _: took(3.0 * next(slowness)))
     fast = contender("fast", lambda _: took(1.0 * next(slowness)))
-    samples = Samples(measured(ENGINE, [ar, fast], [[1]] * 25, schedule(2, 25, repeats=9, seed=0)), [ar, fast])
+    samples = Samples(sampled([ar, fast], [[1]] * 25, repeats=9), [ar, fast])
     ratio = samples.ratio("fast", "ar", seed=0)
     assert ratio is not None
     assert ratio.low is not None
@@ -97,8 +113,8 @@ def test_the_warm_up_is_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         calls.append(ids)
         return took(100.0 if len(calls) == 1 else 1.0)
 
-    ready = warmed_up(ENGINE, [contender("ar", run)], PROMPTS[:1], report=pytest.fail)
-    samples = list(measured(ENGINE, ready, PROMPTS, schedule(1, 3, repeats=2, seed=0)))
+    ready = warm([contender("ar", run)], PROMPTS[:1], pytest.fail)
+    samples = list(measured(ENGINE, ready, ready.turns()))
     assert len(calls) == 7
     assert calls[0] == [1]
     assert [sample.tally.decode_s for sample in samples] == [1.0] * 6
@@ -112,7 +128,7 @@ def refuses(_ids: list[int]) -> Tally:
 def test_a_foreign_contender_that_fails_is_left_out_and_named() -> None:
     told: list[str] = []
     both = [contender("ar", lambda _: took(1.0)), contender("generate static", refuses, foreign=True)]
-    assert [ready.name for ready in warmed_up(ENGINE, both, PROMPTS[:1], told.append)] == ["ar"]
+    assert [one.name for one in warm(both, PROMPTS[:1], told.append).contenders] == ["ar"]
     assert told == ["generate static is left out: no static cache for this model"]
 
 
@@ -122,13 +138,13 @@ def test_a_method_that_cannot_decode_with_the_pair_is_left_out_and_named() -> No
 
     told: list[str] = []
     both = [contender("ar", lambda _: took(1.0)), contender("streaming", unfit)]
-    assert [ready.name for ready in warmed_up(ENGINE, both, PROMPTS[:1], told.append)] == ["ar"]
+    assert [one.name for one in warm(both, PROMPTS[:1], told.append).contenders] == ["ar"]
     assert told == ["streaming is left out: the positions of tiny are not rotary"]
 
 
 def test_a_method_of_our_own_that_fails_fails_the_measurement() -> None:
     with pytest.raises(ValueError, match="no static cache"):
-        warmed_up(ENGINE, [contender("ar", refuses)], PROMPTS[:1], report=pytest.fail)
+        warm([contender("ar", refuses)], PROMPTS[:1], pytest.fail)
 
 
 FULL = (torch.OutOfMemoryError(), MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"))
@@ -141,11 +157,11 @@ def test_full_memory_is_told_as_such(foreign: bool, error: Exception) -> None:  
         raise error
 
     with pytest.raises(DeviceError, match="memory of cpu is full; choose smaller models"):
-        warmed_up(ENGINE, [contender("ar", overflow, foreign=foreign)], PROMPTS[:1], report=pytest.fail)
+        warm([contender("ar", overflow, foreign=foreign)], PROMPTS[:1], pytest.fail)
 
 
 def test_every_sample_has_its_peak_memory() -> None:
-    (sample,) = measured(ENGINE, [contender("ar", lambda _: took(1.0))], [[1]], schedule(1, 1, repeats=1, seed=0))
+    (sample,) = sampled([contender("ar", lambda _: took(1.0))], [[1]])
     assert sample.tally.peak_bytes is not None
     assert sample.tally.peak_bytes > 10_000_000
 
@@ -161,9 +177,7 @@ def waits(monkeypatch: pytest.MonkeyPatch, *seconds: float | None) -> list[Sampl
     monkeypatch.setattr("decoder.bench.protocol.waited_s", lambda: next(ticks))
     monkeypatch.setattr("decoder.bench.protocol.time.perf_counter", lambda: float(next(clock)))
     decode_s = iter(float(turn) for turn in range(1, 100))
-    return list(
-        measured(ENGINE, [contender("ar", lambda _: took(next(decode_s)))], [[1]], schedule(1, 1, repeats=1, seed=0))
-    )
+    return sampled([contender("ar", lambda _: took(next(decode_s)))], [[1]])
 
 
 def test_a_turn_that_was_disturbed_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,6 +201,6 @@ def test_where_the_system_tells_no_waits_every_turn_counts(monkeypatch: pytest.M
 def test_a_sample_knows_how_much_of_its_text_must_be_ars() -> None:
     ar = contender("ar", lambda _: took(1.0))
     streaming = replace(contender("streaming", lambda _: took(1.0)), settings={"sinks": 1, "window": 4})
-    found = measured(ENGINE, [ar, streaming], [[1], [1, 2, 3]], schedule(2, 2, repeats=1, seed=0))
+    found = sampled([ar, streaming], [[1], [1, 2, 3]])
     expected = {("ar", 0): WHOLE, ("ar", 1): WHOLE, ("streaming", 0): 5, ("streaming", 1): 3}
     assert {(sample.contender, sample.prompt): sample.same_until for sample in found} == expected

@@ -9,7 +9,7 @@ from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.bench.contenders import Trial, decoded
 from decoder.bench.paper import blocks
-from decoder.bench.paper.blocks import Took, turns
+from decoder.bench.paper.blocks import TurnResult, turns
 from decoder.bench.paper.request import Lane, Request
 from decoder.config import RunConfig
 from decoder.engine import Engine
@@ -44,12 +44,12 @@ def with_another(plain: Trial, index: int, token: int) -> Trial:
     return replace(plain, tally=after[-1], after=after)
 
 
-def took(trial: Trial) -> Took:
-    return Took.of(trial, 0.0, LENGTHS)
+def result(trial: Trial) -> TurnResult:
+    return TurnResult.of(trial, 0.0, LENGTHS)
 
 
 def test_the_same_text_is_told_as_such(engine: Engine, plain: Trial) -> None:
-    ar, other = turns(engine, ASKED, PROMPT, {"ar": took(plain), OTHER.name: took(plain)})
+    ar, other = turns(engine, ASKED, PROMPT, {"ar": result(plain), OTHER.name: result(plain)})
     assert [each.identical_to_ar for each in other.at] == [True] * 3
     assert [each.speedup for each in (*ar.at, *other.at)] == [1.0] * 6
     assert {each.near_tie for each in other.at} == {None}
@@ -58,7 +58,7 @@ def test_the_same_text_is_told_as_such(engine: Engine, plain: Trial) -> None:
 def test_a_difference_is_judged_where_it_is_seen(engine: Engine, plain: Trial) -> None:
     right = plain.tally.tokens[4]
     wrong = with_another(plain, 4, (right + 1) % 200)
-    _, other = turns(engine, ASKED, PROMPT, {"ar": took(plain), OTHER.name: took(wrong)})
+    _, other = turns(engine, ASKED, PROMPT, {"ar": result(plain), OTHER.name: result(wrong)})
     assert [each.first_difference for each in other.at] == [None, 4, 4]
     assert [each.near_tie for each in other.at] == [None, False, False]
     gap = other.at[-1].first_difference_gap
@@ -83,7 +83,7 @@ def test_what_transformers_wrote_is_judged_by_the_module_too(
     monkeypatch.setattr(blocks, "Judge", lambda *_: judge)
     wrong = with_another(plain, 4, (plain.tally.tokens[4] + 1) % 200)
     those = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, method=method)))
-    _, other = turns(engine, those, PROMPT, {"ar": took(plain), OTHER.name: took(wrong)})
+    _, other = turns(engine, those, PROMPT, {"ar": result(plain), OTHER.name: result(wrong)})
     assert request == [([*PROMPT, *plain.tally.tokens[:4]], by_module)]
     assert other.at[-1].near_tie
 
@@ -91,12 +91,12 @@ def test_what_transformers_wrote_is_judged_by_the_module_too(
 def test_a_difference_by_design_is_none(engine: Engine, plain: Trial) -> None:
     wrong = with_another(plain, 4, (plain.tally.tokens[4] + 1) % 200)
     request = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, own_text=True)))
-    _, other = turns(engine, request, PROMPT, {"ar": took(plain), OTHER.name: took(wrong)})
+    _, other = turns(engine, request, PROMPT, {"ar": result(plain), OTHER.name: result(wrong)})
     assert {(each.identical_to_ar, each.first_difference, each.near_tie) for each in other.at} == {(None, None, None)}
     assert other.at[-1].speedup == 1.0
 
 
 def test_the_peak_of_memory_is_of_the_whole_turn() -> None:
     tally = Tally(rounds=1, log=TokenLog().plus(range(8)))
-    found = Took.of(Trial(structs.replace(tally, peak_bytes=7), (tally,)), None, LENGTHS)
+    found = TurnResult.of(Trial(structs.replace(tally, peak_bytes=7), (tally,)), None, LENGTHS)
     assert [each.peak_bytes for each in found.at] == [None, None, 7]
