@@ -1,7 +1,7 @@
-"""How much arithmetic forward passes are: what the time of a longer text is held against.
+"""Multiply-adds of forward passes, the scale for the time of longer texts.
 
-Counts what a model's shape asks for, whoever computes it and however: rows that are only padding and keys that are read
-twice are a machine's own affair. Knows no clock.
+Counts the work that a model's shape demands, however it is computed: padding rows and keys that are read twice do not
+count. Knows no clock.
 """
 
 from typing import Any
@@ -11,49 +11,49 @@ from torch import nn
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What some forward passes of one model had to do."""
+    """Work of some forward passes of one model."""
 
     calls: int = 0
     rows: int = 0
     looks: int = 0
-    """Keys that a row attends to, of all rows together."""
+    """Attended keys, summed over rows."""
     scored: int = 0
-    """Rows whose logits were asked for."""
+    """Rows whose logits were computed."""
 
     def since(self, before: "Work") -> "Work":
-        """What was added to `before`."""
+        """Difference to an earlier count."""
         earlier = msgspec.structs.astuple(before)
         return Work(*(now - then for now, then in zip(msgspec.structs.astuple(self), earlier, strict=True)))
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """The multiply-adds of a model, by what it has to do."""
+    """Multiply-adds of a model by kind of work."""
 
     matrices: int
-    """A row: each weight of each matrix but the head's. Of a mixture of experts, all of them."""
+    """Multiply-adds of a row: each weight of each matrix but the head's; of a mixture of experts, all experts."""
     head: int
-    """A row whose logits are asked for."""
+    """Multiply-adds of the head for one row of logits."""
     attention: int
-    """A row and a key: its score and its share of the sum, in all heads of all layers."""
+    """Multiply-adds of a row and a key: its score and its share of the sum, in all heads of all layers."""
 
     def multiply_adds(self, work: Work) -> int:
-        """Of this work."""
+        """Multiply-adds of this work."""
         return work.rows * self.matrices + work.scored * self.head + work.looks * self.attention
 
 
 class Arithmetic(msgspec.Struct, frozen=True):
-    """Both models' shapes."""
+    """Shapes of both models."""
 
     target: Shape
     draft: Shape
 
     def multiply_adds(self, target: Work, draft: Work) -> int:
-        """Of what the target and the draft had to do."""
+        """Multiply-adds of the work of target and draft."""
         return self.target.multiply_adds(target) + self.draft.multiply_adds(draft)
 
 
 def shape(module: Any) -> Shape:
-    """The shape of a Hugging Face module."""
+    """Shape of a Hugging Face module."""
     config = module.config.get_text_config()
     head = module.get_output_embeddings().weight
     tables = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}

@@ -1,8 +1,7 @@
-"""The baselines from outside: transformers' greedy generate, its assisted generation and its prompt lookup, in several
-settings each.
+"""transformers' baselines in several settings each: greedy generate, assisted generation and prompt lookup.
 
-All run on the pair's own modules, on the caller's thread. Which setting is best depends on models and machine, so all
-are measured and the table names the best. The prompt's time ends with the first tokens; they leave the rates.
+All run on the pair's own modules, on the caller's thread. The best setting depends on models and machine, so all are
+measured and the table names the best. Prefill time ends with the first tokens, which do not count in rates.
 """
 
 import copy
@@ -29,32 +28,32 @@ ASSISTED: dict[str, dict[str, float]] = {
     "3/0": {"num_assistant_tokens": 3, "assistant_confidence_threshold": 0.0},
     "5/.4": {"num_assistant_tokens": 5, "assistant_confidence_threshold": 0.4},
 }
-"""Drafted tokens / confidence under which drafting stops. The first is what transformers starts with."""
+"""Settings by name "drafted tokens/confidence below which drafting stops"; the first is transformers' default."""
 LOOKED_UP = (5, 10)
-"""Tokens that it copies at most, after ends of one or two tokens."""
+"""Most copied tokens, after a match of one or two tokens."""
 _HIDDEN = frozenset({"assistant_model", "prompt_lookup_num_tokens"})
-"""Arguments of generate with which it drafts and does not show what."""
+"""Arguments of generate under which draft forwards are hidden."""
 
 
 class _Bursts(BaseStreamer):
-    """Notes which tokens came when."""
+    """Streamer that keeps each burst of tokens with its time."""
 
     def __init__(self) -> None:
         self.bursts: list[tuple[list[int], float]] = []
         self._prompt_seen = False
 
     def put(self, value: torch.Tensor) -> None:
-        """Called with the prompt first, then with each burst."""
+        """Receives the prompt first, then each burst."""
         if self._prompt_seen:
             self.bursts.append((value.flatten().tolist(), time.perf_counter()))
         self._prompt_seen = True
 
     def end(self) -> None:
-        """Called when the text is finished."""
+        """Called at the end of the text."""
 
 
 def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
-    """All baselines in all their settings; what they sample, they sample with noise of their own."""
+    """All baselines in all their settings; sampled ones draw noise of their own."""
     assistant = as_wide_as(pair.draft, pair.target.width) if pair.draft else None
     plain = [
         Contender(
@@ -92,7 +91,7 @@ def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
 
 @torch.inference_mode()
 def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, **settings: Any) -> Trial:
-    """What generate does with these settings on top of plain greedy search or sampling."""
+    """Trial of generate with these settings on top of plain greedy search or sampling."""
     pair = engine.pair
     unused = list(range(pair.vocabulary, max(model.width for model in pair.models.values())))
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
@@ -123,7 +122,7 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
 def _assisted(
     engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, assistant: Any, drafting: dict[str, float]
 ) -> Trial:
-    """The same with an assistant, which keeps its settings beside its weights."""
+    """Trial of assisted generation; transformers reads its settings from the assistant's generation config."""
     before = assistant.generation_config
     assistant.generation_config = copy.deepcopy(before)
     assistant.generation_config.update(**drafting)

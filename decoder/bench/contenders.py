@@ -1,4 +1,4 @@
-"""What is compared: a name, and how to decode one text with it while a clock runs.
+"""Contenders of a benchmark: a name, and a function that decodes one text with a clock running.
 
 Own methods run through the sessions that screen and library use. Knows neither prompts nor statistics.
 """
@@ -23,56 +23,56 @@ from decoder.methods.adaptive import AdaptiveTree
 from decoder.session.protocol import Outcome
 
 PromptRead = Callable[[torch.device], None]
-"""Called on a device between the prompt and the first round, outside of all that is timed."""
+"""Called with the device between prefill and first round, outside of all timed sections."""
 BASELINE = "ar"
-"""What every other contender's text and speed are compared with."""
+"""Plain decoding, the contender that text and speed of all others are compared with."""
 INEXACT = "not exact"
-"""The group of those that show what exactness costs."""
+"""Group of contenders without batch-invariant passes, which show the cost of exactness."""
 PROMPT_LOOKUP = "prompt lookup"
-"""The group of transformers' own lookups."""
+"""Group of transformers' prompt lookup decoding."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One text, decoded to its end."""
+    """Result of decoding one text to its end."""
 
     tally: Tally
     after: tuple[Tally, ...] = ()
-    """The totals after each round, from which follows what a shorter text would have taken."""
+    """Totals after each round, from which figures of shorter texts follow."""
     seen: Seen | None = None
-    """What both models did after the prompt; None where it cannot be known."""
+    """Work of both models after prefill; None where unknown."""
     kv_bytes: int | None = None
-    """What keys and values of both models take, where it is known."""
+    """Bytes of both models' KV caches; None where unknown."""
     waits: int | None = None
-    """How often the host waited for the device in rounds, where it is counted."""
+    """Host waits for the device during rounds; None where not counted."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to decode."""
+    """One method or baseline under one setting."""
 
     name: str
     group: str
-    """What it is one setting of, for example linear; its own name where there is but one."""
+    """Method that this is one setting of, for example linear; its own name where there is one setting."""
     run: Callable[[Engine, Sequence[int]], Trial]
-    """(engine, prompt ids) -> what decoding the text to its end took."""
+    """(engine, prompt ids) -> trial of the text, decoded to its end."""
     settings: Mapping[str, Any]
-    """All its parameters."""
+    """All parameters by name."""
     foreign: bool = False
-    """Whether it may refuse a model, a setting or a machine, and is then left out."""
+    """Whether it may refuse a model, a setting or a machine; it is then left out."""
 
 
 def nothing(_device: torch.device) -> None:
-    """Nobody has anything to do between the prompt and the rounds."""
+    """Callback that does nothing."""
 
 
 def is_adaptive(group: str) -> bool:
-    """Whether a group is a method that drafts adaptive trees."""
+    """Whether a group is a method of adaptive trees."""
     return group in METHODS and isinstance(METHODS[group].own, AdaptiveTree)
 
 
 def own(name: str, group: str, method: str, config: RunConfig, prompt_read: PromptRead = nothing) -> Contender:
-    """A method of this engine with its parameters; `prompt_read` is called each time that one was."""
+    """Contender of a registered method with its parameters; `prompt_read` is called after each prefill."""
     parameters = METHODS[method].parameters(config)
     return Contender(name, group, lambda engine, ids: decoded(engine, ids, method, config, prompt_read), parameters)
 
@@ -82,12 +82,12 @@ def sweep(
     config: RunConfig,
     settings: Mapping[str, Mapping[str, TunableParameters]],
 ) -> list[Contender]:
-    """Every method once with each of its settings; ar first, whether it is named or not.
+    """Contenders of every method under each of its settings; ar comes first, named or not.
 
     Args:
         methods: Names from the registry.
         config: The length limit, and parameters of methods without settings.
-        settings: Parameters by method, then by what tells them apart in a contender's name.
+        settings: Parameters by method, then by the suffix of the contender's name.
     """
     found = [own(BASELINE, BASELINE, BASELINE, config)]
     for method in methods:
@@ -101,7 +101,7 @@ def sweep(
 
 
 def inexact(contenders: Sequence[Contender], engine: Engine) -> list[Contender]:
-    """The same for ar and every adaptive tree, on a pair that is not exact."""
+    """Copies of ar and of every adaptive tree that decode on an engine without batch-invariant passes."""
 
     def run(contender: Contender) -> Callable[[Engine, Sequence[int]], Trial]:
         return lambda _, prompt_ids: contender.run(engine, prompt_ids)
@@ -122,9 +122,9 @@ def decoded(
 ) -> Trial:
     """Decodes one text to its end.
 
-    The clock that counts stands outside of the session, so that nothing a session does escapes it; what a method says
-    of the parts of its rounds is taken over. The device is waited for at the beginning and at the end alone. Where the
-    rounds own up to more time than this clock saw, some of it lay before it started, and counts.
+    The clock stands outside of the session, so that all of a session's work is timed; times of the parts of a round are
+    the session's own. The device is synchronised at both ends only. Where rounds report more time than this clock, a
+    part of it lay before the clock started; the longer time counts.
     """
     clock, watched = Stopwatch(engine.pair.target.device), InstrumentedEngine(engine)
     opened = clock.now()
@@ -148,13 +148,13 @@ def decoded(
 
 
 def running(prefill_s: float, method: str, outcomes: Iterable[tuple[Outcome, float]]) -> tuple[Tally, ...]:
-    """The totals after each round, from its outcome and the seconds since the first began."""
+    """Totals after each round, from its outcome and the seconds since the first round began."""
     rounds = (as_round(method, number, outcome, t) for number, (outcome, t) in enumerate(outcomes))
     return tuple(accumulate(rounds, tally_round, initial=Tally(prefill_s=prefill_s)))[1:]
 
 
 def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:
-    """A round as `decoder.analysis.metrics` counts it, without what only a reader needs."""
+    """Outcome as a `Round` for `decoder.analysis.metrics`, without fields that only readers of events need."""
     return Round(
         method=method,
         round=number,
@@ -170,7 +170,9 @@ def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:
         parents=outcome.tree.parents,
         logprobs=outcome.tree.logprobs,
         pieces=[""] * len(outcome.tree.tokens),
-        accepted=outcome.accepted[: len(outcome.committed) - 1],  # the last one is counted as the target's own
+        accepted=outcome.accepted[
+            : len(outcome.committed) - 1
+        ],  # the last token is the target's own, not an accepted one
         committed=outcome.committed,
         text="",
     )

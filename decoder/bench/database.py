@@ -1,7 +1,7 @@
-"""A database that several processes share: a file of SQLite, or PostgreSQL. Knows nothing of what is kept.
+"""Database shared by several processes: a file of SQLite, or PostgreSQL. Knows nothing of its content.
 
-All that is read and written within `Database.alone` is one transaction, and no other process's runs meanwhile. Each
-transaction has a connection of its own, so a server that was away for a moment is reached again by the next one.
+Statements within `Database.alone` are one transaction, and no other process's runs meanwhile. Each transaction has a
+connection of its own, so the next transaction reaches a server again that was away for a moment.
 """
 
 import re
@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from decoder.errors import DatabaseError, first_line, quoted, require, shortened
 
 PATIENCE_S = 30
-"""How long one worker waits for the transaction of another: less than others wait until they think it dead."""
+"""Seconds that a worker waits for another's transaction: less than the lease after which others think it dead."""
 PATIENT = {
     "connect_timeout": 10,
     "options": f"-c lock_timeout={PATIENCE_S}s",
@@ -24,9 +24,9 @@ PATIENT = {
     "keepalives_interval": 5,
     "tcp_user_timeout": 1000 * PATIENCE_S,
 }
-"""How long a server is waited for; without these, for one whose host vanishes many minutes."""
+"""Connection options that bound the wait for a server; without them, a vanished host blocks for many minutes."""
 LOCK = 0x64796E617475
-"""Names the lock that transactions in PostgreSQL hold: "dynatu"."""
+"""Key of the advisory lock that transactions in PostgreSQL take: "dynatu"."""
 EXAMPLES = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 POSTGRES = "postgresql+psycopg"
 _SERVERS = ("postgres", "postgresql", POSTGRES)
@@ -34,12 +34,12 @@ _SERVERS = ("postgres", "postgresql", POSTGRES)
 
 @dataclass(frozen=True)
 class Dialect:
-    """In what the two kinds differ."""
+    """SQL that differs between SQLite and PostgreSQL."""
 
     hole: str
-    """Stands for a value."""
+    """Placeholder of a value."""
     alone: tuple[str, ...]
-    """Begins a transaction that no other overlaps: two that have both read could else both go on to write."""
+    """Statements that begin an exclusive transaction: two readers could else both go on to write."""
     now: str
     has_table: str
 
@@ -60,29 +60,29 @@ SERVER = Dialect(
 
 @dataclass(frozen=True)
 class Transaction:
-    """Statements that are kept together or not at all; `?` stands for a value in either kind of database."""
+    """Statements that are kept together or not at all; `?` is the placeholder in both dialects."""
 
     cursor: Any
-    """Of either driver."""
+    """Cursor of either driver."""
     dialect: Dialect
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What a query finds."""
+        """Rows of a query."""
         self.cursor.execute(self._written(statement), values)
         found: list[tuple[Any, ...]] = self.cursor.fetchall()
         return found
 
     def change(self, statement: str, *values: Any) -> int:
-        """Runs a statement that is no query; the number of rows that it changed."""
+        """Runs a statement other than a query; the number of changed rows."""
         self.cursor.execute(self._written(statement), values)
         return int(self.cursor.rowcount)
 
     def change_all(self, statement: str, values: Sequence[Sequence[Any]]) -> None:
-        """Runs such a statement with each of some values."""
+        """Runs a statement once for each tuple of values."""
         self.cursor.executemany(self._written(statement), values)
 
     def now_s(self) -> float:
-        """Seconds since 1970 by the clock of the database, which is one for all machines."""
+        """Seconds since 1970 by the database's clock, which is one for all machines."""
         return float(self.rows(self.dialect.now)[0][0])
 
     def has_table(self, name: str) -> bool:
@@ -95,15 +95,15 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Database:
-    """Where a database is, and its transactions."""
+    """Location of a database, and its transactions."""
 
     url: str
-    """As SQLAlchemy reads it."""
+    """URL in SQLAlchemy's form."""
     file: Path | None
-    """Of SQLite; None: it is a server."""
+    """File of SQLite; None for a server."""
 
     def make(self, tables: Sequence[str]) -> None:
-        """Makes its file and its tables, where there are none, by these statements.
+        """Creates the file and tables that are missing, by these statements.
 
         Raises:
             DatabaseError: It cannot be reached or written, or is no database.
@@ -116,7 +116,7 @@ class Database:
                 transaction.change(statement)
 
     def alone(self) -> AbstractContextManager[Transaction]:
-        """A transaction that no other worker's overlaps.
+        """Exclusive transaction: no other worker's overlaps it.
 
         Raises:
             DatabaseError: The database is gone, locked for too long, full, or not writable; nothing of it is kept.
@@ -124,7 +124,7 @@ class Database:
         return self._transaction(self._dialect.alone)
 
     def reading(self) -> AbstractContextManager[Transaction]:
-        """A transaction that writes nothing, and need not be let write.
+        """Read-only transaction, for which no permission to write is needed.
 
         Raises:
             DatabaseError: The database cannot be read.
@@ -133,13 +133,13 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """For people: without the password."""
+        """URL for messages, without the password."""
         if self.file is not None:
             return shortened(f"sqlite:///{self.file}")
         return shortened(re.sub(r"(?<=//)([^/@]*?:)[^/]*(?=@)", r"\1***", self.url))
 
     def unusable(self, error: BaseException) -> DatabaseError:
-        """What went wrong, and what to do."""
+        """Error that names the failure and the remedy."""
         check = "its folder is there, writable and not full" if self.file else "the server runs and takes this user"
         return DatabaseError(
             f"cannot use the database {self.shown}: {first_line(error)}; check that {check}, then run the same "
@@ -152,7 +152,7 @@ class Database:
 
     @contextmanager
     def _transaction(self, begin: Sequence[str]) -> Iterator[Transaction]:
-        """Closing takes back what was not committed."""
+        """Transaction on a connection of its own; closing rolls back."""
         with self._reported(), closing(self._connected()) as connection:
             cursor = connection.cursor()
             for statement in begin:
@@ -162,7 +162,7 @@ class Database:
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
-        """Within, what a driver says becomes one line."""
+        """Turns errors of the driver into one line."""
         kind: type[Exception] = sqlite3.Error if self.file is not None else driver().Error
         try:
             yield
@@ -172,17 +172,17 @@ class Database:
     def _connected(self) -> Any:
         if self.file is not None:
             return _connected_to_file(self.file, "rw")
-        # Transactions are begun and ended by statements, as of SQLite.
+        # transactions are begun and ended by statements, as in SQLite
         return driver().connect(self.url.replace(POSTGRES, "postgresql", 1), autocommit=True, **PATIENT)
 
 
 def of_file(path: Path) -> Database:
-    """An SQLite file."""
+    """Database in an SQLite file."""
     return understood(f"sqlite:///{quote(str(path.absolute()))}")
 
 
 def understood(url: str) -> Database:
-    """The database of a URL.
+    """Database at a URL.
 
     Raises:
         ConfigError: It is none, or of another kind of database.
@@ -198,7 +198,7 @@ def understood(url: str) -> Database:
 
 
 def driver() -> Any:
-    """That of PostgreSQL; raises DatabaseError where it is not installed."""
+    """Driver of PostgreSQL; raises DatabaseError where it is not installed."""
     try:
         import psycopg  # noqa: PLC0415 - an extra
     except ImportError as error:
@@ -217,6 +217,6 @@ def _is_url(text: str) -> bool:
 
 
 def _connected_to_file(file: Path, mode: str) -> sqlite3.Connection:
-    """Opens a file, which only mode rwc makes: one that was removed is not to come back empty."""
+    """Connection to a file; only mode rwc creates it, so that a removed file does not come back empty."""
     uri = f"file:{quote(str(file.absolute()))}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)

@@ -1,8 +1,8 @@
-"""What the models themselves do within a method's rounds: the time of their calls, and what each call had to compute.
+"""Instrumented models: time and work of each forward call within a method's rounds.
 
-Softmax, the choice of tokens, trees and the loop are in what the calls leave of a round; what a model does to its own
-inputs is not. Only on a CPU, where a call returns when it is done and every round makes calls: an accelerator goes on
-computing, and may run whole rounds by itself.
+Softmax, choice of tokens, trees and the loop count as the rest of a round; a model's preparation of its inputs does
+not. CPU only, where a call returns when it is done and every round makes calls: an accelerator computes asynchronously
+and may run whole rounds by itself.
 """
 
 import time
@@ -22,21 +22,21 @@ from decoder.session.protocol import Session
 
 @dataclass(frozen=True)
 class Seen:
-    """What both models have done so far."""
+    """Time and work of both models so far."""
 
     models_s: float
     target: Work
     draft: Work
 
     def since(self, before: "Seen") -> "Seen":
-        """What was added to `before`."""
+        """Difference to an earlier count."""
         return Seen(self.models_s - before.models_s, self.target.since(before.target), self.draft.since(before.draft))
 
 
 class _Watched:
-    """A model whose calls are timed and counted, and which is itself in all else.
+    """Model whose calls are timed and counted; all other attributes are the model's own.
 
-    Counting is timed with the call, since it is no part of the method.
+    Counting is part of the timed call, since it is no part of the method.
     """
 
     def __init__(self, model: LanguageModel) -> None:
@@ -48,13 +48,13 @@ class _Watched:
         return getattr(self._model, name)
 
     def streaming(self, sinks: int, window: int) -> "_Watched":
-        """See `LanguageModel.streaming`; what that does counts here."""
+        """See `LanguageModel.streaming`; calls after it are counted here."""
         self._model = self._model.streaming(sinks, window)
         return self
 
     @property
     def work(self) -> Work:
-        """All calls so far."""
+        """Work of all calls so far."""
         return Work(self.calls, self.rows, self.looks, self.scored)
 
     def forward(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
@@ -81,7 +81,7 @@ class _Watched:
 
 
 class InstrumentedEngine:
-    """An engine whose models are watched, on a CPU; elsewhere the engine as it is."""
+    """Engine with instrumented models on a CPU; the engine itself elsewhere."""
 
     def __init__(self, engine: Engine) -> None:
         self._models: dict[str, _Watched] = {}
@@ -91,7 +91,7 @@ class InstrumentedEngine:
             self.engine = replace(engine, pair=replace(pair, **cast("dict[str, Any]", self._models)))
 
     def seen(self) -> Seen | None:
-        """What both models have done so far; None where it cannot be known."""
+        """Time and work of both models so far; None where unknown."""
         if not self._models:
             return None
         work = {role: model.work for role, model in self._models.items()}
@@ -100,13 +100,13 @@ class InstrumentedEngine:
 
 @runtime_checkable
 class TellsMemory(Protocol):
-    """A session that says by itself how much its keys and values take."""
+    """Session that reports the bytes of its KV caches itself."""
 
     kv_bytes: int
 
 
 def kv_bytes(session: Session) -> int | None:
-    """Bytes of a session's keys and values as allocated, unused rows included; None where it does not show them."""
+    """Allocated bytes of a session's KV caches, unused rows included; None where unknown."""
     if isinstance(session, HostSession):
         proposer = session.proposer
         model = proposer.model if isinstance(proposer, AutoDrafter) else proposer
@@ -117,16 +117,16 @@ def kv_bytes(session: Session) -> int | None:
 
 @runtime_checkable
 class TellsWaits(Protocol):
-    """A session that counts how often the host waits for the device."""
+    """Session that counts host waits for the device."""
 
     waits: int
 
 
 def waits(session: Session) -> int | None:
-    """How often the host has waited for the device in rounds so far; None where that is not counted."""
+    """Host waits for the device in rounds so far; None where not counted."""
     return session.waits if isinstance(session, TellsWaits) else None
 
 
 def allocated_bytes(cache: KvCache) -> int:
-    """Bytes of the tensor that holds a cache's keys and values."""
+    """Bytes of a KV cache's storage."""
     return cache.store.untyped_storage().nbytes()

@@ -35,34 +35,34 @@ R = TypeVar("R", report.Report, report.RoundsReport)
 
 @dataclass(frozen=True)
 class OnTexts(OnPair):
-    """Methods and baselines on texts."""
+    """Request of a measurement of methods and baselines on texts."""
 
     prompts: tuple[str, ...]
     config: RunConfig
     methods: tuple[str, ...]
     settings: Mapping[str, Mapping[str, TunableParameters]]
-    """Parameters by method, then by what tells them apart."""
+    """Parameters by method, then by the suffix of the contender's name."""
     exact: bool = False
-    """Whether methods agree bit for bit; then ar and dynatree are measured without that too."""
+    """Whether passes are batch-invariant; ar and adaptive trees are then measured without that too."""
     compiled: bool = False
     """Whether compiled passes are tried, and kept where they are faster."""
     tensor_parallel: int = 1
-    """Processes that the target is spread over; of several, this one leads, and baselines are left out."""
+    """Processes that the target is split over; this one leads, and beside others baselines are left out."""
     with_baselines: bool = True
     random_draft: bool = False
-    """Whether the draft guesses at random, so that nothing can be gained."""
+    """Whether the draft guesses at random, so that drafting gains nothing."""
     repeats: int = 3
 
 
 @dataclass(frozen=True)
 class OnRounds:
-    """Rounds of given sizes after random texts of given lengths, with a draft that guesses at random."""
+    """Request of a measurement of rounds with given tree sizes after random texts of given lengths."""
 
     load: Callable[..., Engine]
-    """(passes=..., report=...) -> such a pair."""
+    """(passes=..., report=...) -> engine whose draft guesses at random."""
     sizes: tuple[Size, ...]
     contexts: tuple[int, ...]
-    """Tokens of the texts; the first is what the others are compared with."""
+    """Tokens of the texts; the others are compared with the first."""
     config: RunConfig
     repeats: int = 9
 
@@ -134,7 +134,7 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
 
 
 def _peaks(pair: Pair, samples: Samples) -> list[int]:
-    """Most memory in use by rank; the first begins anew with each turn."""
+    """Peak memory in bytes by rank; the first rank's peak restarts with each turn."""
     if not pair.target.ranks:
         return []
     first, *others = pair.target.ranks.peak_bytes()

@@ -1,4 +1,4 @@
-"""What was measured on: versions, processor, load, how fast memory is, and how much of it a run takes."""
+"""The measuring machine: versions, processor, load, memory bandwidth and peak memory."""
 
 import ctypes
 import os
@@ -26,23 +26,23 @@ SERIES = 5
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and with what."""
+    """Hardware and software of a measurement."""
 
     system: str
     processor: str
     cores: int
     threads: int
-    """That torch computes with."""
+    """Threads that torch computes with."""
     accelerator: str | None
     versions: dict[str, str]
     load_before: float | None
-    """Processes that ran or waited in the minute before: far above 0, others disturbed the measurement."""
+    """Load average over the minute before; far above 0, other processes disturbed the measurement."""
     copy_bytes_per_s: float | None
-    """Bytes read and written a second in a copy within the accelerator's memory."""
+    """Bytes read and written per second by a copy within the accelerator's memory."""
 
 
 def examined(device: torch.device) -> Machine:
-    """This machine, now."""
+    """This machine with its present load."""
     return Machine(
         system=f"{platform.system()} {platform.release()}",
         processor=_processor(),
@@ -66,9 +66,9 @@ def utc_now() -> str:
 
 
 def unlike(one: Machine, other: Machine) -> list[str]:
-    """What makes times of two machines incomparable, in words: "cores 2, here 4".
+    """Differences that make times of two machines incomparable, in words: "cores 2, here 4".
 
-    Threads, which are chosen anew for every text, and loads do not.
+    Thread counts, which are chosen anew for every text, and loads are no such difference.
     """
     first, second = (
         {"processor": each.processor, "cores": each.cores, "accelerator": each.accelerator}
@@ -79,7 +79,7 @@ def unlike(one: Machine, other: Machine) -> list[str]:
 
 
 def source_commit() -> str | None:
-    """The commit of the source tree that this runs from, with -dirty where it was changed since; None elsewhere."""
+    """Commit of the running source tree, with -dirty where it was changed since; None outside of a git checkout."""
     root = Path(__file__).parents[2]
     git = shutil.which("git")
     if git is None or not (root / ".git").exists():
@@ -90,30 +90,30 @@ def source_commit() -> str | None:
 
 
 def load() -> float | None:
-    """Processes that ran or waited, on average over the last minute; None where the system does not say."""
+    """Load average over the last minute; None where the system does not report it."""
     with suppress(OSError, AttributeError):
         return os.getloadavg()[0]
     return None
 
 
 class ComputingClock:
-    """Seconds without those that this thread has waited for a processor: on a busy machine, the time of its work."""
+    """Clock without the time that this thread waited for a processor: on a busy machine, the time of its work."""
 
     def __init__(self, device: torch.device) -> None:
         self._clock = Stopwatch(device)
 
     def now(self) -> float:
-        """Seconds since some moment, when the device has done its work."""
+        """Seconds since an arbitrary moment, after the device has finished its work."""
         waited = waited_here_s()
         while True:
             before, now = waited, self._clock.now()
             waited = waited_here_s()
-            if waited == before:  # else it waited between the two readings, and one knows of it and the other does not
+            if waited == before:  # else a wait between the two readings would be known to one of them only
                 return now - waited
 
 
 def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
-    """Bytes read and written a second while a tensor of `size` bytes is copied; the median of some series of copies."""
+    """Bytes read and written per second by copies of a tensor of `size` bytes; median over `SERIES` series."""
     clock = Stopwatch(device)
     source = torch.zeros(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
@@ -121,14 +121,14 @@ def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
     times = []
     for _ in range(SERIES):
         start = clock.now()
-        for _ in range(COPIES):  # one after the other, so that no start and no wait counts much
+        for _ in range(COPIES):  # back to back, so that launch and synchronisation hardly count
             target.copy_(source)
         times.append(clock.now() - start)
     return 2 * size * COPIES / median(times)
 
 
 def read_bytes(model: LanguageModel) -> int:
-    """Bytes of weights that one forward pass reads: all but the input embedding, unless that is the head as well."""
+    """Bytes of weights read by one forward pass: all but the input embedding, unless it is tied to the head."""
     module = model.skeleton
     total: int = sum(weight.numel() * weight.element_size() for weight in module.parameters())
     embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings()
@@ -139,23 +139,23 @@ def read_bytes(model: LanguageModel) -> int:
 
 @contextmanager
 def peak_during(device: torch.device) -> Iterator[Callable[[], int]]:
-    """Most memory in use from here on: of the device's on CUDA, of the process on a CPU, both models included."""
+    """Yields a function that gives the peak memory from here on: the device's on CUDA, the process's on a CPU."""
     release_memory(device)
     begin_peak(device)
     yield lambda: peak_bytes(device)
 
 
 def begin_peak(device: torch.device) -> None:
-    """The peak is from here on that of what is in use now and later."""
+    """Restarts the peak at the memory in use now."""
     restart_peak(device)
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)  # what is free but kept by glibc would count as in use
+        ctypes.CDLL(None).malloc_trim(0)  # else memory that is free but kept by glibc would count as in use
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # Linux then begins a new peak
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # Linux then restarts the peak
 
 
 def _processor() -> str:
-    """The processor's name, where the system tells it."""
+    """Name of the processor, where the system reports it."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()

@@ -1,8 +1,8 @@
-"""A file that keeps what was measured, a line at a time: a stopped measurement goes on from it, whatever stopped it.
+"""Log of a measurement, one JSON line a record, from which a stopped measurement resumes.
 
-The first line says what is measured, every other one is a record. Lines that a kill, a full disk or a loss of power has
-damaged at the end are dropped, and what they held is measured again. One process at a time may hold such a file: see
-`alone`. Knows nothing of what is measured.
+The first line is the header, every other line a record. Lines at the end that a kill, a full disk or a loss of power
+damaged are dropped, and their content is measured again. One process at a time may hold a log: see `alone`. Knows
+nothing of its records.
 """
 
 import errno
@@ -20,19 +20,19 @@ from decoder.errors import ConfigError, shortened
 
 
 class LogHeader(Protocol):
-    """A first line."""
+    """First line of a log."""
 
     @property
     def schema(self) -> int:
-        """The version of the lines."""
+        """Version of the lines' format."""
 
     @property
     def machine(self) -> Machine:
-        """Where it was begun."""
+        """Machine that began the log."""
 
     @property
     def request(self) -> Any:
-        """All that decides what is measured, as a struct; a measurement goes on only with the same."""
+        """Struct of everything that decides the measurement; only the same request resumes it."""
 
 
 H = TypeVar("H", bound=LogHeader)
@@ -40,22 +40,22 @@ R = TypeVar("R")
 
 
 class RecordLog(Generic[H, R]):
-    """Records as they come; in a file, where one is named."""
+    """Header and records; in a file, where a path is given."""
 
     def __init__(
         self, path: Path | None, lines: "msgspec.json.Decoder[H | R]", first: type[H], schema: int, remedy: str
     ) -> None:
-        """Reads what is there.
+        """Reads the file.
 
         Args:
-            path: The file, which need not be there yet; None: nothing is kept.
-            lines: Reads a line.
-            first: The type of the first line, whose tag is begun.
-            schema: The only version that is read.
-            remedy: What to do about a file that cannot be used: let --output name another file.
+            path: File, which need not exist yet; None: records stay in memory.
+            lines: Decoder of one line.
+            first: Type of the header, whose tag is begun.
+            schema: Only supported version.
+            remedy: Advice in errors about an unusable file: let --output name another file.
 
         Raises:
-            ConfigError: The file cannot be read, or is another one's.
+            ConfigError: The file cannot be read, or holds something else.
         """
         self._path, self._decoder, self._first, self._remedy = path, lines, first, remedy
         self.header: H | None = None
@@ -87,7 +87,7 @@ class RecordLog(Generic[H, R]):
         return self.header
 
     def add(self, record: R) -> None:
-        """Takes note of one more.
+        """Appends one record.
 
         Raises:
             ConfigError: It cannot be written.
@@ -95,7 +95,7 @@ class RecordLog(Generic[H, R]):
         self._write(record)
 
     def refused(self, why: str) -> ConfigError:
-        """What is wrong with the file, and what to do."""
+        """Error that names the fault of the file and the remedies."""
         return ConfigError(f"{self._shown} {why}; {self._remedy}, or remove it")
 
     @property
@@ -118,7 +118,7 @@ class RecordLog(Generic[H, R]):
         self._take(line)
 
     def _lines(self, schema: int) -> list[H | R]:
-        """The lines; what is damaged at their end, as by a loss of power, is cut off the file."""
+        """Decoded lines; a damaged end, as after a loss of power, is cut off the file."""
         if self._path is None:
             return []
         content = self._content(self._path)
@@ -152,7 +152,7 @@ class RecordLog(Generic[H, R]):
             raise self._unusable("write", error) from None
 
     def _decoded(self, line: bytes) -> H | R | None:
-        """None: it is damaged."""
+        """Header or record; None where the line is damaged."""
         try:
             return self._decoder.decode(line)
         except msgspec.ValidationError:
@@ -169,14 +169,14 @@ class RecordLog(Generic[H, R]):
 
 @contextmanager
 def alone(path: Path | None, remedy: str) -> Iterator[None]:
-    """Within, no other process is let in; some network file systems know no locks, and there nobody is refused.
+    """Locks a log against other processes; some network file systems know no locks, and there it stays open to all.
 
     Args:
-        path: The file, which is made where there is none; None: nothing is held.
-        remedy: What to do about a file that cannot be used: let --output name another file.
+        path: File, created where missing; None: nothing is locked.
+        remedy: Advice in errors about an unusable file: let --output name another file.
 
     Raises:
-        ConfigError: Another process is at it, or it cannot be written.
+        ConfigError: Another process holds the lock, or the file cannot be written.
     """
     if path is None:
         yield

@@ -1,4 +1,4 @@
-"""A whole measurement in one value, as `--json` keeps it: every sample, the settings, the machine, and what follows."""
+"""Report of a whole measurement, as `--json` keeps it: samples, settings, machine, and tables computed from them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -25,7 +25,7 @@ SCHEMA = 1
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """What is measured, and on what."""
+    """Models, machine and settings of a measurement."""
 
     schema: int = SCHEMA
     started_at: str
@@ -35,16 +35,16 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     draft: str
     device: str
     ranks: list[str] = []
-    """The device of each process that runs the target; empty where one does."""
+    """Device of each process that runs the target; empty where one process runs it."""
     dtype: str
     draft_dtype: str
     exact: bool = False
-    """Whether methods agree bit for bit."""
+    """Whether passes are batch-invariant, so that methods agree bit for bit."""
     path: str = ""
-    """How rounds are decoded, and why; see `decoder.decoding_path`."""
+    """Decoding path and its reason; see `decoder.decoding_path`."""
     path_reason: str = ""
     contenders: dict[str, dict[str, Any]]
-    """All parameters of each, by its name."""
+    """All parameters of each contender, by its name."""
     prompts: list[list[int]]
     """Token ids."""
     max_new_tokens: int
@@ -62,7 +62,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One text that one contender decoded; its figures compare it with ar's text of the same turn."""
+    """Result of one turn; its figures compare the text with ar's of the same prompt and repeat."""
 
     contender: str
     group: str
@@ -70,36 +70,36 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int
     figures: Figures
     models_s: float | None
-    """Of `decode_s`, the time in the calls of both models, where it is known."""
+    """Part of `decode_s` spent in calls of both models; None where unknown."""
     target_work: Work | None
-    """What the target's calls after the prompt had to do, where they are known."""
+    """Work of the target's calls after prefill; None where unknown."""
     draft_work: Work | None
     kv_bytes: int | None
-    """Keys and values of both models as allocated, where it is known."""
+    """Allocated bytes of both models' KV caches; None where unknown."""
     waits: int | None
-    """How often the host waited for the device in rounds, where it is counted."""
+    """Host waits for the device in rounds; None where not counted."""
     waited: float | None
-    """Time that threads waited for a processor, over the turn's, where it is known."""
+    """Share of the turn that threads waited for a processor; None where unknown."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Methods and baselines on texts."""
+    """Report of methods and baselines on texts."""
 
     setup: Setup
     load_after: float | None
     peak_bytes_by_rank: list[int] = []
-    """Most memory that each process of the target had in use; empty where one runs it, or could not be asked."""
+    """Peak memory of each process of the target; empty where one process runs it, or a process could not report."""
     rows: list[Row]
     best_generate: str | None
     comparisons: list[Comparison]
     differences: list[Difference]
     texts: dict[int, list[int]]
-    """ar's tokens, by the prompt's number."""
+    """ar's tokens, by the number of the prompt."""
     samples: list[Record]
 
 
 class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Rounds of given sizes after texts of given lengths."""
+    """Report of rounds with trees of given sizes after texts of given lengths."""
 
     setup: Setup
     load_after: float | None
@@ -108,7 +108,7 @@ class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
     arithmetic: Arithmetic
     rounds: list[Rounds]
     growth: list[Growth]
-    """Against the first length."""
+    """Cost of longer texts over the first length's."""
     samples: list[Record]
 
 
@@ -137,7 +137,7 @@ def setup(engine: Engine, machine: Machine, plan: TurnPlan, config: RunConfig) -
 
 
 def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int] = ()) -> Report:
-    """What samples on texts tell; `peaks` are bytes of memory by rank."""
+    """Report of samples on texts; `peaks` are bytes of memory by rank."""
     pair = engine.pair
     score = Judge(pair.target, engine.gumbel_noise()) if pair.target.has_module else None
 
@@ -159,7 +159,7 @@ def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int
 
 
 def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] = ()) -> RoundsReport:
-    """What samples on random tokens tell; `peaks` as for `of_texts`."""
+    """Report of samples on random tokens; `peaks` are bytes of memory by rank."""
     contexts = [len(prompt) for prompt in setup.prompts]
     arithmetic = Arithmetic(shape(pair.target.skeleton), shape(pair.draft_model.skeleton))
     return RoundsReport(
@@ -174,7 +174,7 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] =
 
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
-    """What speeds are held against; unknown where one device is asked and others read weights too."""
+    """Upper bound of speeds by memory bandwidth; None where several devices read weights and one was measured."""
     copied = setup.machine.copy_bytes_per_s
     if copied is None or pair.target.ranks:
         return None

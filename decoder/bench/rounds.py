@@ -1,8 +1,7 @@
-"""Rounds with trees of given depth and size after texts of given lengths: what they cost, and how that grows.
+"""Cost of rounds with trees of given sizes after texts of given lengths, and its growth with the length.
 
-The draft guesses at random, so a round commits one token, and tokens a second follow from tokens a round. A length is
-compared with the first one turn by turn; beside it stands by how much the arithmetic grew that those very rounds asked
-for.
+The draft guesses at random, so a round commits one token, and tokens/s follow from assumed tokens a round. A length is
+compared with the first one turn by turn, beside the growth of the multiply-adds of the same rounds.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,19 +18,19 @@ from decoder.bench.statistics import Median, estimate
 from decoder.bench.summary import Bandwidth
 
 LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)
-"""Tokens a round for which tokens a second are told; the last is the paper's best."""
+"""Tokens a round for which tokens/s are given; the last is the paper's best."""
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What rounds with a tree of one size cost after a text of one length; medians over repeats of the mean round."""
+    """Cost of rounds with one tree size after one text length; medians over repeats of the mean round."""
 
     name: str
     context: int
     """Tokens of the text before the first round."""
     rows: float
-    """Rows that were verified a round, on average."""
+    """Mean of verified rows a round."""
     levels: float
-    """Forward passes of the draft a round."""
+    """Draft forward passes a round."""
     round_ms: Median
     draft_ms: float
     level_ms: float | None
@@ -40,38 +39,38 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     host_ms: float
     bandwidth_share: float | None
     waits: float | None
-    """How often the host waited for the device in a round, where it is counted."""
+    """Host waits for the device a round; None where not counted."""
     tokens_per_second: dict[float, float]
-    """By tokens a round, as far as such a tree can bring them."""
+    """Tokens/s by assumed tokens a round, up to the most that such a tree can commit."""
     multiply_adds: float | None
-    """Of both models in a round, where their calls are known."""
+    """Multiply-adds of both models in a round; None where their calls are unknown."""
     kv_bytes: int | None
-    """Keys and values of both models as allocated, where it is known."""
+    """Allocated bytes of both models' KV caches; None where unknown."""
     peak_bytes: int
-    """During the rounds: of the device on CUDA, of the process on a CPU, weights included."""
+    """Peak memory during the rounds: the device's on CUDA, the process's on a CPU, weights included."""
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
-    """By what rounds after a longer text cost more than after the first; medians over repeats of quotients."""
+    """Cost of rounds after a longer text over that after the first; medians over repeats of quotients."""
 
     name: str
     context: int
     over: int
-    """The first text's length."""
+    """Length of the first text."""
     round: Median
     level: float | None
     verify: float
     multiply_adds: float | None
     beyond: Median | None
-    """The round's growth over that of its multiply-adds."""
+    """Growth of the round's time over that of its multiply-adds."""
     kv_bytes: int | None
-    """More than with the first, as is the next."""
+    """Additional bytes over the first length; likewise the next field."""
     peak_bytes: int
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """A sample's mean round."""
+    """Mean round of one sample."""
 
     rows: float
     levels: float
@@ -94,7 +93,7 @@ class _Turn:
 def rounds(
     samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Arithmetic, bandwidth: Bandwidth | None
 ) -> list[Rounds]:
-    """One row a length and contender, whatever its text: random tokens make near ties, and nobody reads them."""
+    """One row for each length and contender, whatever its text: random tokens make near ties, and no text is read."""
     return [
         _row(name, contexts[prompt], _turns(samples, name, prompt, arithmetic, bandwidth), seed)
         for prompt in samples.prompts
@@ -103,7 +102,7 @@ def rounds(
 
 
 def growth(samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Arithmetic) -> list[Growth]:
-    """One row a length but the first and contender."""
+    """One row for each contender and length beyond the first."""
     first, *others = samples.prompts
     return [
         _compared(name, (contexts[first], contexts[prompt]), _pairs(samples, name, (first, prompt), arithmetic), seed)
@@ -160,7 +159,7 @@ def _compared(name: str, contexts: tuple[int, int], pairs: Sequence[tuple[_Turn,
 
 
 def _pairs(samples: Samples, name: str, prompts: tuple[int, int], arithmetic: Arithmetic) -> list[tuple[_Turn, _Turn]]:
-    """A contender's turns on two prompts, repeat by repeat."""
+    """Turns of a contender on two prompts, paired by repeat."""
     short, long = (_turns(samples, name, prompt, arithmetic, None) for prompt in prompts)
     return list(zip(short, long, strict=False))
 

@@ -1,4 +1,4 @@
-"""What a selector really brings: texts decoded with it and with the best shape for their setting, turn by turn."""
+"""Realised gain of a selector: texts decoded with it and with the best static shape of their setting, in turns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,31 +17,31 @@ METHOD = "delayed"
 
 @dataclass(frozen=True)
 class Sums:
-    """Of the texts that one way to choose shapes has decoded."""
+    """Totals over the texts that one way of choosing shapes decoded."""
 
     tokens: int = 0
     rounds: int = 0
     seconds: float = 0.0
 
     def plus(self, figures: Figures) -> "Sums":
-        """With one more text."""
+        """Totals with one more text."""
         tokens, rounds = self.tokens + figures.committed, self.rounds + figures.rounds
         return Sums(tokens, rounds, self.seconds + figures.decode_s)
 
     @property
     def rate(self) -> float:
-        """Tokens a second."""
+        """Tokens per second."""
         return self.tokens / self.seconds if self.seconds else 0.0
 
     @property
     def tokens_per_round(self) -> float:
-        """Mean over rounds."""
+        """Mean tokens a round."""
         return self.tokens / self.rounds if self.rounds else 0.0
 
 
 @dataclass(frozen=True)
 class Realised:
-    """At one sampling setting."""
+    """Totals of both ways at one sampling setting."""
 
     predicted: Predicted
     static: Sums
@@ -49,29 +49,29 @@ class Realised:
 
     @property
     def gain(self) -> float:
-        """Tokens a second of the selector over those of the best shape."""
+        """Tokens/s of the selector over those of the best static shape."""
         return self.selected.rate / self.static.rate if self.static.rate else 0.0
 
 
 def realised(
     engine: Engine, prompts: Sequence[str], parts: Sequence[Predicted], rules: Delayed, max_new_tokens: int, seed: int
 ) -> Iterator[Realised]:
-    """Decodes each prompt both ways at each setting; yields what is known of the setting after each prompt.
+    """Decodes each prompt both ways at each setting; yields the setting's totals after each prompt.
 
     Args:
         engine: A pair from `load_pair`.
-        prompts: Decoded one after the other.
-        parts: The settings, with the best shape of each.
-        rules: With the verifier and the selector.
-        max_new_tokens: Of each text.
-        seed: Of the first prompt; each further one has the next.
+        prompts: Texts, decoded one after the other.
+        parts: Sampling settings, each with its best static shape.
+        rules: Verifier and selector.
+        max_new_tokens: Length limit of each text.
+        seed: Seed of the first prompt; each further prompt adds 1.
     """
     for part in parts:
         static = replace(rules, drafting=Drafting.DELAYED, k=part.static.k, l1=part.static.l1, l2=part.static.l2)
         found = Realised(part, Sums(), Sums())
         selecting = replace(static, drafting=Drafting.SELECTOR)
         for each in (static, selecting):
-            # What the first text of a way costs besides is told to nobody.
+            # warm-up
             _figures(engine, prompts[0], part, each, max_new_tokens, seed)
         for number, prompt in enumerate(prompts, seed):
             by_static = _figures(engine, prompt, part, static, max_new_tokens, number)

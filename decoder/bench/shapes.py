@@ -1,7 +1,7 @@
-"""Pairs whose draft guesses at random and is sure of it: random weights of known shapes, or loaded models.
+"""Pairs whose draft is certain and right by chance only: random weights of known shapes, or loaded models.
 
-Time needs no trained weights. The configurations in `shapes/` are those that the models' authors have published. A
-draft is so sure of itself that its most probable path never ends early, and right only by chance.
+Times need no trained weights. The configurations in `shapes/` were published by the models' authors. The draft is so
+certain that its most probable path never ends early.
 """
 
 import copy
@@ -33,13 +33,13 @@ from decoder.tensor_parallel.check import require_whole_passes
 
 SEED = 0
 CERTAINTY = 40.0
-"""Standard deviation of the draft's logits: the best of thousands then nearly always has probability 1."""
+"""Standard deviation of the draft's logits: the best of thousands nearly always has probability 1."""
 BIAS = 0.02
 """Standard deviation of biases, as of the other weights."""
 
 
 def names() -> list[str]:
-    """The shapes that are kept here."""
+    """Names of the bundled shapes."""
     return sorted(entry.name.removesuffix(".json") for entry in _folder().iterdir() if entry.name.endswith(".json"))
 
 
@@ -55,18 +55,18 @@ def random_pair(
     passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Engine:
-    """Two models of these shapes with random weights.
+    """Pair of models of these shapes with random weights.
 
     Args:
-        target: The name of a shape, or a Hugging Face config.json.
-        draft: The same.
+        target: Name of a shape, or path of a Hugging Face config.json.
+        draft: Likewise.
         device: As for `load_pair`.
         dtype: As for `load_pair`; auto is float16 on CUDA, Pythia's own.
         draft_dtype: As for `load_pair`.
         exact: As for `load_pair`.
         compiled: As for `load_pair`.
         passes: As for `load_pair`.
-        report: Told what is made.
+        report: Receives progress lines.
 
     Raises:
         ConfigError: There is no such shape, device or dtype, or nothing can be compiled.
@@ -110,7 +110,7 @@ def loaded_pair(
     passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Engine:
-    """A pair as `load_pair` loads it, but with a random draft, which is compiled instead of the loaded one."""
+    """Pair loaded by `load_pair`, with a random draft, which is compiled instead of the loaded one."""
     require_whole_draft("a draft that guesses at random", target, draft)
     if tensor_parallel > 1:
         require_whole_passes(exact=exact, compiled=compiled)
@@ -135,9 +135,9 @@ def loaded_pair(
 
 
 def with_random_draft(engine: Engine) -> Engine:
-    """The same pair, but that the draft's output matrix is random: its time is the same, its help is chance.
+    """The same pair with a random output matrix of the draft: equal time, agreement by chance only.
 
-    What was compiled is not compiled here.
+    Compiled passes are not compiled anew here.
     """
     pair, slots = engine.pair, engine.slots and engine.slots.anew(engine.pair.target)
     held, name = pair.draft_model, f"{pair.draft_name} (random head)"
@@ -150,7 +150,7 @@ def with_random_draft(engine: Engine) -> Engine:
 
 
 def _made_on(where: torch.device, make: Load) -> Load:
-    """The same, made always on one device: another would draw other numbers."""
+    """Loader that makes the module on one fixed device: another device would draw other numbers."""
     return lambda device: make(where).to(device)
 
 
@@ -188,7 +188,7 @@ def _random_module(name: str, config: Any, dtype: torch.dtype, seed: int, device
         with device:
             module: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
             _fill_biases(module)
-    except Exception as error:  # whose numbers fit each other, only the family's own source knows
+    except Exception as error:  # only the family's own source knows which numbers of a config fit each other
         if not memory_is_full(error):
             raise ConfigError(f"{name} makes no language model ({_short(error)}); give another config.json") from error
         raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller shape or dtype") from error
@@ -196,7 +196,7 @@ def _random_module(name: str, config: Any, dtype: torch.dtype, seed: int, device
 
 
 def _fill_biases(module: Any) -> None:
-    """Random biases: those of new modules are zero, and passes leave them out, which makes them shorter than usual."""
+    """Fills biases at random: new modules have zero biases, which passes would skip."""
     for name, weight in module.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(weight, std=BIAS)
@@ -225,7 +225,7 @@ def _read(path: Path) -> Any:
 
 
 def _short(error: Exception) -> str:
-    """What it says, without the lists of everything that would have been right."""
+    """Error text without its lists of all valid values."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return shorten(" ".join(lines[:2]).rstrip("."), 160, placeholder=" ...")
 

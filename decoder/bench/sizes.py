@@ -1,4 +1,4 @@
-"""Trees of given depth and size, as rules that grow no other while the draft is sure of itself."""
+"""Rules that grow trees of one given depth and size only, while the draft is certain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from decoder.session.cuda_graph.static_shapes import MOST_NODES, Passes, fits, o
 from decoder.tree_rules import tree_rule
 
 OVERALL = 1e-9
-"""Paths that are this improbable still grow."""
+"""Path probability down to which trees grow."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Size:
 
     @property
     def siblings(self) -> int:
-        """Children of a node that has any, but for the last."""
+        """Children of every node with children; the last such node may have fewer."""
         return -(-(self.rows - 1) // self.depth)
 
 
 def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
-    """ar, and rounds with a tree of each size; their peak memory is that of the rounds, not of the prompt."""
+    """ar, and rounds with a tree of each size; peak memory is that of the rounds, without prefill."""
     return [
         own(BASELINE, BASELINE, BASELINE, config, begin_peak),
         *(own(f"{size.depth}x{size.rows}", "tree", *run_of(size, config), begin_peak) for size in sizes),
@@ -36,7 +36,7 @@ def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
 
 
 def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
-    """What those rounds are made of."""
+    """Pass sizes of these rounds, for capture."""
     runs = (run_of(size, config) for size in sizes)
     rules = (tree_rule(run.rules(method)) for method, run in runs)
     return of_sizes(
@@ -45,7 +45,7 @@ def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
 
 
 def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
-    """Refuses trees whose nodes have more children than there are tokens.
+    """Refuses trees with more children of a node than the vocabulary has tokens.
 
     Raises:
         ConfigError: There is such a tree.

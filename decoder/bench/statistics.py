@@ -1,7 +1,7 @@
-"""Medians with their intervals, as pure functions of numbers.
+"""Medians with bootstrap intervals. Pure.
 
-Measurements come in groups: one group a prompt, one value a repeat. Prompts differ more than repeats do, so both are
-drawn anew in the bootstrap: repeats within each prompt, then prompts.
+Values come in groups: one group a prompt, one value a repeat. Prompts differ more than repeats do, so the bootstrap
+draws both anew: repeats within each prompt, then prompts.
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from decoder.analysis.interval import Interval, bootstrap
 
 Groups: TypeAlias = Sequence[Sequence[float | None]]
-"""One inner sequence a prompt, one value a repeat; None where it was not measured."""
+"""One inner sequence a prompt, one value a repeat; None where unknown."""
 
 
 class Median(Interval, frozen=True, kw_only=True):
-    """A median over prompts, by its name in files of speeds and sweeps."""
+    """Median over prompts; its value is named so in files of speeds and sweeps."""
 
     value: float = msgspec.field(name="median")
 
 
 def estimate(groups: Groups, seed: int) -> Median | None:
-    """The median over groups of each group's median, with a bootstrap interval; None where nothing was measured."""
+    """Median over groups of each group's median, with a bootstrap interval; None where there is no value."""
     known = [[value for value in group if value is not None] for group in groups]
     filled = [np.array(group) for group in known if group]
     if not filled:
@@ -47,9 +47,9 @@ def estimate(groups: Groups, seed: int) -> Median | None:
 
 
 def ratios(numerators: Groups, denominators: Groups) -> list[list[float]]:
-    """Quotients of values that were measured side by side, prompt by prompt and repeat by repeat.
+    """Quotients of values measured side by side, by prompt and repeat.
 
-    A turn in which only one of the two could be measured has none.
+    A pair with an unknown value has no quotient.
     """
     return [
         [over / under for over, under in zip(above, below, strict=False) if over is not None and under is not None]

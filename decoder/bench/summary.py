@@ -1,7 +1,7 @@
-"""From samples to what is reported: one row a contender, and how the best of one kind compares with that of another.
+"""Summary of samples: one row a contender, and comparisons of the best contenders of each kind.
 
-A text that differs from ar's, and not by design, has no speed: that contender's figures leave this prompt out, and the
-difference is named with float32's verdict on it. Pure, but for the judge that it is handed.
+A text that differs from ar's, and not by design, has no speed: the contender's figures leave the prompt out, and the
+difference is reported with float32's verdict. Pure, given the judge.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,24 +18,24 @@ from decoder.forward.near_tie import Verdict
 from decoder.methods import METHODS
 
 Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict | None]
-"""(prompt's number, tokens before the difference, the two tokens, whether transformers wrote one) -> the verdict; None
-where nobody can judge."""
+"""(prompt number, tokens before the difference, the two tokens, whether transformers wrote one) -> near-tie verdict;
+None where it cannot be judged."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One contender on all prompts whose text is as it should be: medians over prompts, of the median over repeats."""
+    """One contender on the prompts whose text is right: medians over prompts of the median over repeats."""
 
     name: str
     group: str
     prompts: int
     same: int | None
-    """Prompts whose text equals ar's in every repeat; None where not all need to."""
+    """Prompts whose text equals ar's in every repeat; None where texts may differ."""
     by_design: bool = False
-    """Whether some differ by design, as the method computes something else."""
+    """Whether some texts differ by design."""
     tokens_per_second: Median | None
     over_ar: Median | None
     over_generate: Median | None
-    """Over the best setting of transformers' greedy generate."""
+    """Speed over the best setting of transformers' greedy generate."""
     tokens_per_round: float | None
     round_ms: float | None
     draft_ms: float | None
@@ -43,55 +43,55 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     commit_ms: float | None
     host_ms: float | None
     host_share: float | None
-    """Share of a round that commit and host take."""
+    """Share of a round spent in commit and host."""
     rest_share: float | None
-    """Share of a round that is spent outside of the calls of both models."""
+    """Share of a round spent outside of both models' calls."""
     target_forwards: float | None
-    """A round, as is the next."""
+    """Forward passes a round; likewise the next field."""
     draft_forwards: float | None
     peak_bytes: int | None
     bandwidth_share: float | None
-    """Share of the copy bandwidth at which the weights of all forward passes were read."""
+    """Bandwidth at which all forward passes read weights, as a share of the copy bandwidth."""
     waits: float | None
-    """How often the host waited for the device in a round, where it is counted."""
+    """Host waits for the device a round; None where not counted."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """How much faster one contender is than the best of several."""
+    """Speed of one contender over the best of several others."""
 
     name: str
     than: str
-    """The best of them."""
+    """Name of that best one."""
     of: int
-    """How many there were to choose from."""
+    """Number of the others."""
     kind: str
     ratio: Median
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a text first differs from ar's; that contender has no speed on this prompt."""
+    """First difference of a text from ar's; the contender has no speed on this prompt."""
 
     name: str
     prompt: int
     index: int
     near_tie: bool | None
-    """None: one text is the beginning of the other, or nobody could judge."""
+    """None where one text is a prefix of the other, or the difference cannot be judged."""
     gap: float | None
-    """Float32 logit of the higher of the two tokens minus the other's."""
+    """Difference of the two tokens' logits in float32, 0 or more."""
     judged: bool = True
-    """False: two tokens differ, and nobody could score them in float32, since the target lies in parts."""
+    """False where float32 cannot score the two tokens, since the target is split over processes."""
 
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """What a share of the memory's limit is computed from."""
+    """Bytes and bandwidth from which shares of the memory limit follow."""
 
     target_bytes: int
     draft_bytes: int
     copy_bytes_per_s: float
 
     def share(self, found: Figures) -> float | None:
-        """The share that a run has reached; None where its forward passes are not known."""
+        """Share of the memory bandwidth that a run reached; None where its forward passes are unknown."""
         if found.target_forwards is None or found.draft_forwards is None or not found.decode_s:
             return None
         read = found.target_forwards * self.target_bytes + found.draft_forwards * self.draft_bytes
@@ -99,12 +99,12 @@ class Bandwidth:
 
 
 def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
-    """One row a contender."""
+    """One row for each contender."""
     return [_row(samples, name, seed, bandwidth) for name in samples.groups]
 
 
 def comparisons(samples: Samples, seed: int) -> list[Comparison]:
-    """What the table closes with: ar and every adaptive tree against the best of each other kind with the same text."""
+    """Comparisons below the table: ar and each adaptive tree against the best of each other kind with the same text."""
     trees = [name for name, group in samples.groups.items() if is_adaptive(group)]
     pairs: list[tuple[str, tuple[str, ...]]] = [(BASELINE, ("generate",))]
     others = tuple(
@@ -126,7 +126,7 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
 
 
 def parts_of_methods(samples: Samples, seed: int) -> list[Comparison]:
-    """What a method's usual setting, which has its name, brings over the same without a part of it."""
+    """Speed of a method's usual setting, which has its name, over the same method without a part of it."""
     found = []
     for name, group in samples.groups.items():
         if name != group and group in samples.groups and (ratio := samples.ratio(group, name, seed)):
@@ -135,9 +135,9 @@ def parts_of_methods(samples: Samples, seed: int) -> list[Comparison]:
 
 
 def costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
-    """How many more rounds a second there are with exactness than without, on all prompts.
+    """Rounds per second with batch-invariant passes over those without, on all prompts.
 
-    Both may write different texts, each the right one of its own arithmetic, so tokens are no measure.
+    Both may write different texts, each right in its own arithmetic, so tokens/s cannot be compared.
     """
     found = []
     for name in (name for name, group in samples.groups.items() if group == INEXACT):
@@ -149,7 +149,7 @@ def costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
 
 
 def differences(samples: Samples, judge: Judge) -> list[Difference]:
-    """Every contender and prompt without a speed, and why."""
+    """Every contender and prompt without a speed, with the reason."""
     found = []
     verdicts: dict[tuple[int, int, tuple[int, int], bool], Verdict | None] = {}
     for name, prompt, text in samples.differing():
@@ -177,7 +177,7 @@ def differences(samples: Samples, judge: Judge) -> list[Difference]:
 
 
 def per_round(key: str) -> Measure:
-    """A figure's share in one round."""
+    """Measure of a figure's share in one round."""
 
     def measure(found: Figures) -> float | None:
         value = getattr(found, key)

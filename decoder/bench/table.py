@@ -1,4 +1,4 @@
-"""Reports as text of at most 80 columns. Only words and numbers: everything is computed before it comes here."""
+"""Reports as text of at most 80 columns. Formats only: all numbers are computed before."""
 
 from collections.abc import Callable, Sequence
 
@@ -40,7 +40,7 @@ def on_rounds(report: RoundsReport) -> str:
 
 
 def _heading(report: Report | RoundsReport) -> str:
-    """What was measured, where, and how quiet it was there."""
+    """Models, machine, settings and noise of the measurement."""
     setup, machine = report.setup, report.setup.machine
     waits = [record.waited for record in report.samples]
     disturbed = sum(waited > DISTURBED for waited in waits if waited is not None)
@@ -68,7 +68,7 @@ def _heading(report: Report | RoundsReport) -> str:
 
 
 def _processes(setup: Setup) -> str:
-    """How many decode; of several the first alone drafts and keeps the time."""
+    """Number of processes; of several, the first alone drafts and keeps the time."""
     return f"{len(setup.ranks)} processes" if setup.ranks else "one process"
 
 
@@ -78,7 +78,7 @@ def _range(counts: Sequence[int]) -> str:
 
 
 def speeds(rows: Sequence[Row], best_generate: str | None) -> Table:
-    """Tokens a second, and ratios with their intervals."""
+    """Table of tokens/s, and of ratios with their intervals."""
     limits = any(row.bandwidth_share is not None for row in rows)
     rate, length, same = (_LABELS[key] for key in ("tokens_per_second", "tokens_per_round", "identical_to_ar"))
     specs: list[Spec[Row]] = [
@@ -109,7 +109,7 @@ def _same(row: Row) -> str:
 
 
 def parts(rows: Sequence[Row]) -> Table:
-    """Where the milliseconds of a round go, its forward passes, and memory."""
+    """Table of a round's milliseconds by part, its forward passes, and memory."""
     waits = any(row.waits is not None for row in rows)
     specs: list[Spec[Row]] = [
         (Column("milliseconds:", width=NAME), lambda row: row.name),
@@ -139,7 +139,7 @@ def _passes(row: Row) -> str:
 
 
 def compared(comparisons: Sequence[Comparison]) -> str:
-    """One line a comparison with the best of a kind."""
+    """Lines of comparisons with the best of each kind."""
     lines = []
     for found in comparisons:
         among = f" ({found.than}, best of {found.of})" if found.of > 1 else ""
@@ -150,7 +150,7 @@ def compared(comparisons: Sequence[Comparison]) -> str:
 
 
 def differing(differences: Sequence[Difference]) -> str:
-    """One line a text that is not ar's."""
+    """Lines of texts that differ from ar's."""
     if not differences:
         return ""
     lines = ["Texts that differ from ar's; their method has no speed on that prompt:"]
@@ -162,7 +162,7 @@ def differing(differences: Sequence[Difference]) -> str:
 
 
 def rounds(rows: Sequence[Rounds]) -> Table:
-    """What rounds of each size cost after one length."""
+    """Table of round costs by tree size after one text length."""
     specs: list[Spec[Rounds]] = [
         (Column("levels x rows", width=NAME), lambda row: row.name),
         (Column("ms/round", width=20), lambda row: interval(row.round_ms, _ms)),
@@ -188,7 +188,7 @@ def rounds(rows: Sequence[Rounds]) -> Table:
 
 
 def rates(rows: Sequence[Rounds]) -> Table:
-    """What rounds of each size bring at how many tokens a round."""
+    """Table of tokens/s by tree size and assumed tokens a round."""
 
     def column(length: float) -> Spec[Rounds]:
         return Column(f"{length:g}", "number", 1, 10), lambda row: row.tokens_per_second.get(length)
@@ -198,7 +198,7 @@ def rates(rows: Sequence[Rounds]) -> Table:
 
 
 def grown(rows: Sequence[Growth]) -> Table:
-    """By how much rounds take longer after longer texts, beside their arithmetic."""
+    """Table of the growth of round times over longer texts, beside the growth of their multiply-adds."""
     specs: list[Spec[Growth]] = [
         (Column("levels x rows", width=NAME), lambda row: row.name),
         (Column("after", "number", width=7), lambda row: row.context),
@@ -216,7 +216,7 @@ def grown(rows: Sequence[Growth]) -> Table:
 
 
 def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
-    """What keys and values take, the peak of all memory, and what a longer text adds to both."""
+    """Table of KV cache bytes and peak memory, and what longer texts add to both."""
     more = {(row.name, row.context): row for row in growth}
 
     def added(take: Callable[[Growth], int | None]) -> Callable[[Rounds], Cell]:
@@ -241,7 +241,7 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
 
 
 def _verdict(found: Difference) -> str:
-    """What float32 says of the first two tokens that differ."""
+    """Verdict of float32 on the first two tokens that differ."""
     match found.near_tie:
         case None:
             return "one is shorter" if found.judged else "not judged"
@@ -252,7 +252,7 @@ def _verdict(found: Difference) -> str:
 
 
 def _ms(value: float | None) -> str:
-    """Milliseconds, in digits that fit a column whether they are thousandths or thousands."""
+    """Milliseconds, with digits that fit a column from thousandths to thousands."""
     return number(value, 3 if value is None or value < 10 else 2 if value < 100 else 1)
 
 
@@ -261,7 +261,7 @@ def _mb(count: int | None) -> float | None:
 
 
 def _chosen(setup: Setup) -> str:
-    """How tokens were chosen."""
+    """Sampling setting in words."""
     if not setup.temperature:
         return "greedy"
     kept = [f"top-k {setup.top_k}"] * bool(setup.top_k) + [f"top-p {setup.top_p:g}"] * (setup.top_p < 1)
