@@ -1,1 +1,1 @@
-"""What is fastest for a user's own prompts on a user's own machine."""
+"""Tuning: the fastest settings for a user's prompts on a user's machine."""

@@ -1,6 +1,6 @@
-"""The check: what the search found against what there was, on texts that the search has not seen.
+"""Check of the search's settings against shipped ones, on texts that the search has not seen.
 
-The gain that is reported comes from here alone. All take turns on every text; ratios and their intervals are those of
+The reported gain comes from here alone. All settings take turns on every text; ratios and intervals are those of
 `decoder.bench`.
 """
 
@@ -18,25 +18,25 @@ from decoder.tuning.search import Setting
 from decoder.tuning.verdict import Checked
 
 MOST_REPEATS = 6
-"""Times that everyone decodes a text."""
+"""Most repeats of a text."""
 
 Take = Callable[[Mapping[str, Setting], int, int], list[Sample]]
-"""(settings by name, number of the text, repeat) -> a sample of each, and of plain decoding."""
+"""(settings by name, number of the text, repeat) -> samples of each setting and of plain decoding."""
 
 
 class IsNearTie(Protocol):
-    """Judges a text that is not plain decoding's."""
+    """Judge of a text that differs from plain decoding's."""
 
     def __call__(self, text_number: int, text: Sequence[int], plain: Sequence[int], /) -> bool:
-        """Whether it became another one where two tokens were as good as equal."""
+        """Whether the first difference is a near tie of two tokens."""
 
 
 def rounds(
     take: Take, settings: Mapping[str, Setting], texts: Sequence[int], seed: int, over: Callable[[], bool]
 ) -> Iterator[list[Sample]]:
-    """Samples, a text at a time: each text once in an order of its own, and again, until it is over.
+    """Yields the samples of one text at a time, all texts in random order, repeat by repeat, until `over`.
 
-    A few texts are decoded even when it is over before, since fewer tell nothing.
+    At least `FEWEST` texts are decoded, since fewer give no interval.
     """
     random, taken = Random(seed), count(1)
     for repeat in range(MOST_REPEATS):
@@ -47,7 +47,7 @@ def rounds(
 
 
 def checked(samples: Iterable[Sample], contenders: Sequence[Contender], seed: int, near_tie: IsNearTie) -> Checked:
-    """What samples tell of these contenders, plain decoding among them."""
+    """Speeds, ratios and wrong texts of these contenders, plain decoding among them."""
     known = Samples(samples, contenders)
     names = [contender.name for contender in contenders]
     wrong = frozenset(name for name, text, tokens in known.differing() if not near_tie(text, tokens, known.texts[text]))

@@ -1,7 +1,7 @@
-"""Which of several drafts serves a target best, on a user's own prompts: all side by side on one loaded target.
+"""Ranking of drafts for one target on a user's own prompts, all beside one loaded target.
 
-What a draft could bring is told by two numbers, how often it agrees and what its pass costs; what it does bring is
-measured in turns with plain decoding. Both stand beside each other, with what limits the pair.
+Two numbers predict a draft's gain, its agreement with the target and the cost ratio of a pass; turns with plain
+decoding measure it. Both are reported, with the bottleneck of the pair.
 """
 
 from collections.abc import Sequence
@@ -33,20 +33,20 @@ LONGEST_CHAIN = 16
 
 @dataclass(frozen=True)
 class OnDrafts:
-    """What to rank."""
+    """Request of a ranking."""
 
     target: str
     drafts: tuple[str, ...]
     prompts: tuple[str, ...]
     config: RunConfig = field(default_factory=partial(RunConfig, max_new_tokens=128))
-    """Length of texts and seed; texts are greedy."""
+    """Length limit and seed of the texts, which are greedy."""
     device: str = "auto"
     dtype: str = "auto"
     draft_dtype: str = "auto"
 
 
 def rank(job: OnDrafts, note: Note) -> Ranking:
-    """Loads every draft beside one target, and measures them in turns.
+    """Loads every draft beside one target and measures them in turns.
 
     Raises:
         DecoderError: Texts are not greedy, no draft can be used with this target, or a prompt does not fit.
@@ -89,12 +89,12 @@ def rank(job: OnDrafts, note: Note) -> Ranking:
 
 
 def lane_name(draft: str, method: str) -> str:
-    """What a draft's method is called among the lanes."""
+    """Name of a draft's method among the contenders."""
     return f"{draft} {method}"
 
 
 def agreement(pair: Pair, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]) -> float:
-    """The share of these texts' tokens that the draft thinks likeliest, each after all that stands before it."""
+    """Share of the texts' tokens that are the draft's most probable token, each after its own prefix."""
     return fmean(
         float(token == guess)
         for prompt, text in zip(prompts, texts, strict=True)
@@ -104,7 +104,7 @@ def agreement(pair: Pair, prompts: Sequence[Sequence[int]], texts: Sequence[Sequ
 
 @torch.inference_mode()
 def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int]:
-    """The draft's likeliest token in place of every one of a text."""
+    """Most probable token of the draft at every position of a text."""
     cache = pair.draft_model.new_cache(len(prompt) + len(text))
     if len(prompt) > 1:
         pair.draft_model.read(cache, prompt[:-1])
@@ -114,30 +114,30 @@ def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int
 
 
 def cost_ratio(engine: Engine) -> float:
-    """Time of a draft pass of one row over that of a target pass of one row, on this machine."""
+    """Time of a one-row pass of the draft over that of a one-row pass of the target, on this machine."""
     costs = engine.costs_of(engine.pair.context // 2)
     return costs.draft.seconds(1) / costs.plain.seconds(1)
 
 
 def expected_speedup(agreement: float, ratio: float, chain: int) -> float:
-    """Of a chain over plain decoding, where each guess holds with the same chance and rows cost a target nothing.
+    """Expected speed of a chain over plain decoding, with independent guesses and no cost of further target rows.
 
-    The mean number of tokens a round over its cost in target passes: (1 - a^(K+1)) / (1 - a) / (1 + K c), theorem 3.8
-    of Leviathan et al. 2023. Guesses of one text are not independent, so it is a guide and no bound.
+    Mean tokens a round over its cost in target passes: (1 - a^(K+1)) / (1 - a) / (1 + K c), theorem 3.8 of Leviathan et
+    al. 2023. Guesses of one text are not independent, so it is a guide and no bound.
     """
     tokens = sum(agreement**level for level in range(chain + 1))
     return tokens / (1 + chain * ratio)
 
 
 def best_chain(agreement: float, ratio: float) -> tuple[int, float]:
-    """The chain that is expected to be fastest, 0 where none pays, and its speed over plain decoding."""
+    """Length of the chain with the highest expected speed, 0 where none pays, and that speed over plain decoding."""
     speeds = {chain: expected_speedup(agreement, ratio, chain) for chain in range(LONGEST_CHAIN + 1)}
     best = max(speeds, key=lambda chain: speeds[chain])
     return best, speeds[best]
 
 
 def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
-    """An engine for each draft that can be used, and why others cannot."""
+    """Engine of each usable draft, and the reason against each other draft."""
     if not job.drafts:
         raise ConfigError("--drafts names none; give hub ids or folders with commas between them")
     if heads := [display_name(name) for name in job.drafts if is_model_free(name)]:
@@ -162,7 +162,7 @@ def _engine(job: OnDrafts, draft: str, loaded: Engine | None, note: Note) -> Eng
 
 
 def _bound(contender: Contender, engine: Engine) -> Contender:
-    """The same on an engine of its own."""
+    """Copy of a contender that decodes on this engine."""
     return replace(contender, run=lambda _, prompt: contender.run(engine, prompt))
 
 
@@ -199,7 +199,7 @@ def _draft(
 
 
 def _whole(samples: Samples, lane: str, prompts: Sequence[int]) -> Tally:
-    """A lane's totals over prompts."""
+    """Totals of a contender over prompts."""
     return together(turn.tally for prompt in prompts for turn in samples.turns(lane, prompt))
 
 

@@ -1,7 +1,7 @@
-"""Tuning from beginning to end: a pair is loaded, prompts are split, settings are searched, what was found is checked.
+"""Whole tuning: loads a pair, splits prompts, searches settings, checks the best of them.
 
-Time is split too: the check gets its share, and more where that would be too few texts. Who watches is told between
-texts and never while one decodes, since drawing would take the processor from what is measured.
+Time is split too: the check gets a share, and more where that would be too few texts. Progress is reported between
+texts and never during one, since drawing would take processor time from the measurement.
 """
 
 import platform
@@ -34,32 +34,32 @@ from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_C
 
 MOST_MINUTES = 24 * 60
 CHECK_SHARE = 0.3
-"""Of the time."""
+"""Share of the time for the check."""
 SEARCHED = 3
-"""Contenders of a text in the search: candidate, leader, ar."""
+"""Contenders on a text of the search: candidate, leader, ar."""
 TRIED = BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES
-"""Bounds of what is searched; a study of others could not go on."""
+"""Bounds of the search space; a study with other bounds cannot be resumed."""
 DIGITS = 12
-"""Hexadecimal digits that tell studies of one pair apart."""
+"""Hexadecimal digits of the digest in a study's name."""
 
 
 @dataclass(frozen=True)
 class OnPrompts(OnPair):
-    """What is tuned, for which prompts, and for how long."""
+    """Request of a tuning: prompts, run configuration and minutes."""
 
     prompts: tuple[str, ...]
     config: RunConfig
-    """The length of texts, how tokens are chosen, the seed of everything."""
+    """Length limit, sampling and seed."""
     minutes: float = 5.0
-    """Of search and check together; loading comes before."""
+    """Time of search and check together, without loading."""
     exact: bool = False
     compiled: bool = False
     storage: str | None = None
-    """A database of Optuna's, where trials are kept and from which a search goes on."""
+    """URL of Optuna's database, which keeps trials and from which a search resumes; None: memory."""
 
 
 def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped: Callable[[], bool]) -> Tuned:
-    """Tunes; `stopped` ends the search early, not the check.
+    """Searches and checks; `stopped` ends the search early, not the check.
 
     Raises:
         DecoderError: Prompts are too few or do not fit, Optuna or its database cannot be used, or models or device
@@ -85,20 +85,20 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped
 
 
 def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
-    """What to leave for the check: its share of the time, or what a few texts take at the pace of the search.
+    """Seconds reserved for the check: its share of the time, or the time of the fewest texts at the search's pace.
 
     Args:
-        whole_s: The time for both.
-        blocks_s: What each text of the search took.
+        whole_s: Seconds for search and check.
+        blocks_s: Seconds of each text of the search.
     """
     everyone = len((FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN))
-    # The first few texts are slower: everything happens for the first time.
+    # the first few texts are slower: caches are cold and graphs are captured
     text_s = median(blocks_s) * everyone / SEARCHED if len(blocks_s) >= FEWEST else 0.0
     return max(CHECK_SHARE * whole_s, FEWEST * text_s)
 
 
 class _Tuning:
-    """The two parts, and the clock that they share."""
+    """Search and check, which share one clock."""
 
     def __init__(
         self, job: OnPrompts, where: Where, passages: Passages, turns: Turns, watch: Callable[[Progress], None]
@@ -165,7 +165,7 @@ class _Tuning:
         return reserve_s(self._whole_s, self._blocks_s)
 
     def _left_s(self) -> float:
-        """Until the check has to begin."""
+        """Seconds until the check has to begin."""
         return self._whole_s - (time.monotonic() - self._began) - self._reserve_s()
 
 
@@ -181,7 +181,7 @@ def _loaded(job: OnPrompts, note: Note) -> Engine:
 
 
 def _name(job: OnPrompts, where: Where, draft_dtype: str) -> str:
-    """What a study is called in a database: what was learnt of another question or on another machine is of no use."""
+    """Name of the study in a database: trials of another request or machine are never reused."""
     about = (asdict(where), draft_dtype, job.prompts, job.config.chat, job.exact, job.compiled, platform.node(), TRIED)
     digest = sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()
     return f"dynatui tune {where.target}, {where.draft}, {digest[:DIGITS]}"

@@ -1,4 +1,4 @@
-"""The database in which Optuna keeps what a search has learnt, and its errors."""
+"""Optuna's database of trials, and its errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,17 +13,17 @@ from decoder.bench.database import PATIENCE_S, PATIENT, Database, driver
 from decoder.errors import DatabaseError, first_line
 
 NO_ROW = "Record does not exist."
-"""What Optuna says, as a KeyError, where a study or a trial was deleted."""
+"""Text of Optuna's KeyError for a deleted study or trial."""
 
 
 @contextmanager
 def opened(database: Database) -> Iterator[RDBStorage]:
-    """A database to read and write, closed at the end; its tables are made where there are none.
+    """Database opened for reading and writing, closed at the end; missing tables are created.
 
     Raises:
         DatabaseError: It cannot be reached or written, or is no database of this version of Optuna.
     """
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # what goes wrong is raised, too
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # errors are raised too, so logging them would repeat them
     with reported(database):
         storage = _storage(database)
     try:
@@ -35,10 +35,10 @@ def opened(database: Database) -> Iterator[RDBStorage]:
 
 @contextmanager
 def reported(database: Database) -> Iterator[None]:
-    """Within, what a database or its driver says becomes one line.
+    """Turns errors of the database or its driver into one line.
 
     Raises:
-        DatabaseError: It said something.
+        DatabaseError: The database or its driver failed.
     """
     try:
         yield
@@ -61,7 +61,7 @@ def _storage(database: Database) -> RDBStorage:
 
 
 def _how(database: Database) -> dict[str, Any]:
-    """How SQLAlchemy connects."""
+    """Connection arguments of SQLAlchemy."""
     if database.file is not None:
         return {"connect_args": {"timeout": PATIENCE_S}}
     driver()
@@ -69,10 +69,10 @@ def _how(database: Database) -> dict[str, Any]:
 
 
 def _reason(error: BaseException) -> BaseException:
-    """What the driver raised first, without the statement and the links that SQLAlchemy adds."""
+    """First error of the driver, without the statement and links that SQLAlchemy adds."""
     found = first = error
     chain: BaseException | None = error
-    while chain is not None:  # a full disk ends SQLite's transaction, so that to roll it back fails too
+    while chain is not None:  # a full disk ends SQLite's transaction, so that rolling it back fails too
         found = chain if isinstance(chain, DBAPIError) else found
         chain = chain.__cause__ or chain.__context__
     return found.orig if isinstance(found, DBAPIError) and found.orig is not None else first

@@ -1,4 +1,4 @@
-"""How far a tuning has come, and what came of it: what is told of it, to be shown. Imports no torch."""
+"""Progress and result of a tuning, as they are shown. Imports no torch."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from decoder.tuning.verdict import Checked, Verdict
 
 @dataclass(frozen=True)
 class Where:
-    """What was measured on."""
+    """Pair, device, sampling and prompts of a tuning."""
 
     target: str
     draft: str
@@ -21,36 +21,36 @@ class Where:
     seed: int
     max_new_tokens: int
     searched: int
-    """Texts of the search."""
+    """Number of texts of the search."""
     prompts: int
-    """Different prompts that these texts and those of the check begin."""
+    """Number of different prompts from which the texts of search and check are cut."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far it has come."""
+    """Progress of a tuning."""
 
     where: Where
     state: State
     checking: bool
-    """Whether the search is over."""
+    """Whether the search is over and the check runs."""
     left_s: float
-    """Until the end of the search, or of the check."""
+    """Seconds left of the search or of the check."""
     check_s: float
-    """What the check will take."""
+    """Expected seconds of the check."""
     checked: int = 0
-    """Texts of the check that are done."""
+    """Number of finished texts of the check."""
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What came of it."""
+    """Result of a tuning."""
 
     where: Where
     found: DynaTree | None
-    """What the search found; None: nothing better than what is shipped."""
+    """Best setting of the search; None where none is better than the shipped one."""
     chain: Linear
-    """The best of linear in the search."""
+    """Best chain of the search."""
     state: State
     checked: Checked
     verdict: Verdict
@@ -59,6 +59,6 @@ class Tuned:
 
     @property
     def run(self) -> RunConfig:
-        """A run with what was found, as far as it was kept."""
+        """Run configuration with the settings that are kept."""
         chain = self.chain if self.verdict.keeps_chain else CHAIN.shipped
         return RunConfig(dynatree=self.found or TREE.shipped).with_rules(CHAIN.method, chain)

@@ -1,7 +1,7 @@
-"""Where texts begin: on some of these beginnings settings are searched, on others what was found is checked.
+"""Prompts cut into passages: some for the search, others for the check.
 
-A search that tries many settings finds some that were lucky on its texts. What it found is therefore judged on texts
-that it has not seen: other prompts where there are many, else later passages of the same ones. Knows only token ids.
+A search over many settings finds some that were lucky on its texts. Its best is therefore judged on unseen texts:
+other prompts where there are many, else later passages of the same ones. Knows only token ids.
 """
 
 from collections.abc import Sequence
@@ -12,32 +12,32 @@ from decoder.errors import PromptError
 from decoder.tables.text import counted
 
 FEWEST = 6
-"""Beginnings for each of both purposes: with fewer, an interval over them tells nothing."""
+"""Fewest passages for search and check each; an interval over fewer is too wide."""
 WANTED = 16
-"""As many are cut from prompts for each, where these are long enough."""
+"""Passages for search and check each, where prompts are long enough."""
 SHORTEST = 8
-"""Tokens of a beginning, and at least as many between two beginnings of one prompt."""
+"""Tokens of the shortest passage, and the least distance between two passages of one prompt."""
 
 Tokens = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Passages:
-    """Token ids of beginnings, none of which serves both purposes."""
+    """Token ids of passages; none is in both parts."""
 
     search: tuple[Tokens, ...]
     check: tuple[Tokens, ...]
     prompts: int
-    """Different prompts that they are the beginnings of. Those of one prompt are alike, which intervals cannot know."""
+    """Number of different prompts. Passages of one prompt are alike, which intervals ignore."""
 
 
 def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
-    """Beginnings for the search and for the check.
+    """Splits prompts into passages for the search and for the check.
 
     Args:
         prompts: Token ids.
-        length: Tokens that are decoded after each beginning; where prompts are long enough, two beginnings of one
-            prompt are as far apart.
+        length: Tokens decoded after each passage; where prompts are long enough, two passages of one prompt are at
+            least so far apart.
 
     Raises:
         PromptError: The prompts are too few or too short.
@@ -61,7 +61,7 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
 
 
 def whole(prompts: Sequence[Sequence[int]]) -> Passages:
-    """The same of prompts that end where they have to end, as a chat template's do: none is cut.
+    """Splits prompts without cutting them, since a chat template's end has to stay.
 
     Raises:
         PromptError: The prompts are too few.
@@ -80,7 +80,7 @@ def _distinct(prompts: Sequence[Sequence[int]]) -> list[Tokens]:
 
 
 def _halves(cut: Sequence[Sequence[Tokens]]) -> tuple[tuple[Tokens, ...], tuple[Tokens, ...]]:
-    """The earlier beginnings of all prompts, and the later ones."""
+    """Earlier passages of all prompts, and later ones."""
     early = chain.from_iterable(beginnings[: len(beginnings) // 2] for beginnings in cut)
     late = chain.from_iterable(beginnings[len(beginnings) // 2 :] for beginnings in cut)
     return tuple(early), tuple(late)
@@ -91,6 +91,6 @@ def _beginnings_of(prompts: Sequence[Tokens], wanted: int, apart: int) -> tuple[
 
 
 def _beginnings(prompt: Tokens, wanted: int, apart: int) -> list[Tokens]:
-    """The prompt cut at so many places at even distances, the last of them its end; fewer where it is short."""
+    """Prefixes of a prompt at even distances, the last of them the whole prompt; fewer where it is short."""
     count = max(1, min(wanted, len(prompt) // max(SHORTEST, apart)))
     return [prompt[: len(prompt) * part // count] for part in range(1, count + 1)]

@@ -1,7 +1,7 @@
-"""A candidate against the incumbent, text by text: when it has lost, when it has won, when nobody knows yet.
+"""Race of a candidate against the incumbent, text by text: when it has lost, won, or is undecided.
 
 Both decode the same text one after the other, so only the ratio of their speeds counts: a machine's speed drifts over
-minutes, and a candidate's absolute time says nothing of it. Pure functions of logarithms of such ratios.
+minutes, and an absolute time says nothing. Pure functions of logarithms of such ratios.
 """
 
 import math
@@ -12,28 +12,28 @@ from statistics import fmean, stdev
 from decoder.analysis.interval import COVERAGE, Interval, students_t
 
 LOSING = 0.8
-"""Coverage of the interval by which a candidate loses: a good one that is given up is found again nearby, and time is
+"""Coverage of the interval by which a candidate loses: a good one that is dropped is found again nearby, and time is
 short."""
 ENOUGH = 6
-"""Texts that a candidate must be measured on before it can win."""
+"""Fewest texts before a candidate can win."""
 FAR_BELOW = 0.9
-"""A mean ratio that two texts suffice to give up on."""
+"""Mean ratio below which two texts suffice to drop a candidate."""
 
 
 class Decision(Enum):
-    """What is known of a candidate."""
+    """State of a race."""
 
     GO_ON = auto()
-    """Too little."""
+    """Undecided."""
     HOPELESS = auto()
-    """It is slower, as few texts tell."""
+    """Slower, already on few texts."""
     NOT_BETTER = auto()
-    """It is not faster beyond noise."""
+    """Not faster beyond noise."""
     BETTER = auto()
 
 
 def ratio(logs: Sequence[float]) -> Interval | None:
-    """The geometric mean of ratios with Student's interval, from their logarithms; None where there is none."""
+    """Geometric mean of ratios with Student's interval, from their logarithms; None where there is none."""
     if not logs:
         return None
     if len(logs) == 1:
@@ -43,11 +43,11 @@ def ratio(logs: Sequence[float]) -> Interval | None:
 
 
 def decided(logs: Sequence[float], most: int) -> Decision:
-    """What ratios of a candidate's speeds to the incumbent's tell.
+    """Decision by the ratios of a candidate's speeds to the incumbent's.
 
     Args:
         logs: Natural logarithms of the ratios, one a text.
-        most: Texts after which nobody waits any longer.
+        most: Texts after which an undecided race counts as not better.
     """
     if len(logs) > 1:
         winning, losing = _interval(logs, COVERAGE), _interval(logs, LOSING)
@@ -61,6 +61,6 @@ def decided(logs: Sequence[float], most: int) -> Decision:
 
 
 def _interval(logs: Sequence[float], coverage: float) -> tuple[float, float]:
-    """Student's, of the mean."""
+    """Student's interval of the mean."""
     half = students_t(len(logs) - 1, coverage) * stdev(logs) / math.sqrt(len(logs))
     return fmean(logs) - half, fmean(logs) + half

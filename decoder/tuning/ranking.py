@@ -1,4 +1,4 @@
-"""What a ranking of drafts tells. Imports no torch."""
+"""Result of a ranking of drafts. Imports no torch."""
 
 from collections.abc import Mapping
 
@@ -8,31 +8,31 @@ from decoder.analysis.bottleneck import Bottleneck
 from decoder.analysis.interval import Interval
 
 METHODS = ("linear", "auto")
-"""What every draft is measured with: its best chain, and as many guesses as pay."""
+"""Methods that every draft is measured with: its best chain, and the automatic number of guesses."""
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of one draft."""
+    """Result for one draft."""
 
     name: str
     agreement: float
-    """Share of the target's greedy tokens that the draft thinks likeliest too, on texts of the prompts."""
+    """Share of the target's greedy tokens that are the draft's most probable token too."""
     cost_ratio: float
-    """Time of a draft pass of one row over that of a target pass of one row."""
+    """Time of a one-row draft pass over that of a one-row target pass."""
     chain: int
-    """The length at which a chain is expected to be fastest; 0: none pays."""
+    """Length of the chain with the highest expected speed; 0: none pays."""
     expected: float
-    """Its speed over plain decoding, by `expected_speedup`."""
+    """Expected speed of that chain over plain decoding, by `expected_speedup`."""
     measured: Mapping[str, Interval | None]
-    """Over plain decoding, by method; None where the text was another on every prompt."""
+    """Measured speed over plain decoding, by method; None where the text differed on every prompt."""
     limits: Bottleneck | None
-    """Of the faster method; None where too few rounds tell anything."""
+    """Bottleneck of the faster method; None where rounds are too few."""
     fastest: str
-    """That method."""
+    """Name of the faster method."""
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
-    """Every draft, the fastest first, and those that cannot be used."""
+    """All drafts, the fastest first, and those that cannot be used."""
 
     target: str
     device: str
@@ -41,4 +41,4 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     max_new_tokens: int
     drafts: list[Draft]
     refused: dict[str, str]
-    """Why, by name."""
+    """Reasons against unusable drafts, by name."""

@@ -1,8 +1,8 @@
-"""The search: trial after trial, a candidate races the incumbent until one of them is known to be better.
+"""Search: trial after trial, a candidate races the incumbent until one is known to be better.
 
-Each method that is tuned has an incumbent and a study of its own. What a candidate is told to be worth is its ratio to
-the incumbent times what that is worth, so that all values compare with the shipped setting. Knows no models and no
-clock: what measures is handed in, and when to stop is asked between texts.
+Each tuned method has an incumbent and a study of its own. A candidate's value is its ratio to the incumbent times the
+incumbent's value, so that all values compare with the shipped setting. Knows no models and no clock: the measuring
+function is an argument, and `over` is called between texts.
 """
 
 import math
@@ -17,103 +17,103 @@ from decoder.tuning.race import Decision, decided, ratio
 from decoder.tuning.study import Study
 
 MOST_TEXTS = 16
-"""That a candidate is measured on."""
+"""Most texts of a race."""
 CHAIN_EVERY = 4
-"""Every so many trials one goes to a method beside the first."""
+"""Trials from one that goes to a method beside the first to the next."""
 ASKS = 30
-"""Times that a sampler is asked in a row for a setting that has not been tried."""
+"""Consecutive suggestions of known settings after which a study counts as exhausted."""
 COMPARED_EVERY = 10
-"""Trials after which knobs are compared anew."""
+"""Trials between two computations of knob importance."""
 INITIAL = 0
-"""The trial that the shipped setting came from."""
+"""Number of the trial that stands for the shipped setting."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A method with its parameters."""
+    """Method with its parameters."""
 
     method: str
     rules: Rules | None = None
-    """None: it has none."""
+    """Parameters; None where the method has none."""
 
 
 @dataclass(frozen=True)
 class Turned:
-    """One text of one setting."""
+    """Result of one passage under one setting."""
 
     speed: float | None
-    """Tokens a second; None: the text is not ar's, so it has none."""
+    """Tokens per second; None where the text differs from ar's."""
     right: bool = True
-    """Whether the text is ar's, but for a near tie."""
+    """Whether the text equals ar's, near ties aside."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Several settings and plain decoding on one text, side by side."""
+    """Results of several settings and plain decoding on one passage, side by side."""
 
     plain: float
-    """ar's tokens a second."""
+    """Tokens per second of ar."""
     turned: Sequence[Turned]
-    """In the order of the settings."""
+    """One result a setting, in the order of the settings."""
 
 
 Measure = Callable[[Sequence[Setting], int], Block | None]
-"""(settings, number of the text) -> what came of their turns; None: the device has no room for one of them."""
+"""(settings, number of the passage) -> results; None where the device has no room for one of them."""
 
 
 @dataclass(frozen=True)
 class Leader:
-    """The best setting of a method so far."""
+    """Best setting of a method so far."""
 
     setting: Setting
     trial: int = INITIAL
     worth: float = 0.0
-    """Logarithm of its speed over the shipped setting's, as the search believes, which flatters."""
+    """Logarithm of its speed over the shipped setting's; optimistic, since it won by it."""
     over_plain: tuple[float, ...] = ()
-    """Logarithms of its speed over ar's, a text each."""
+    """Logarithms of its speed over ar's, one a passage."""
 
 
 @dataclass(frozen=True)
 class Current:
-    """The candidate that is being measured."""
+    """Candidate of the running trial."""
 
     setting: Setting
     texts: int
     most: int
     ratio: Interval | None
-    """Its speed over the leader's."""
+    """Speed over the leader's."""
 
 
 @dataclass(frozen=True)
 class State:
-    """How far a search has come."""
+    """Progress of a search."""
 
     leaders: Mapping[str, Leader]
-    """By method."""
+    """Best settings by method."""
     trials: int = 0
-    """Finished ones, those among them that follow too."""
+    """Finished trials, pruned, wrong and too large ones among them."""
     pruned: int = 0
-    """Given up after few texts."""
+    """Trials dropped after few texts."""
     wrong: tuple[Setting, ...] = ()
-    """Whose text was not ar's: they are no candidates."""
+    """Settings with a text that differs from ar's; they are no candidates."""
     too_large: tuple[Setting, ...] = ()
-    """For which the device had no room."""
+    """Settings for which the device had no room."""
     current: Current | None = None
     importance: Mapping[str, float] = field(default_factory=dict)
-    """Of the first method's knobs."""
+    """Importance of the first method's knobs, by name."""
 
 
 class Search:
-    """A search that can be stopped between any two texts."""
+    """Search that can stop between any two texts."""
 
     def __init__(self, studies: Sequence[Study], measure: Measure, texts: int, seed: int) -> None:
-        """Begins with what is shipped.
+        """Begins with the shipped settings.
 
         Args:
-            studies: One a method; the first gets most trials.
-            measure: Lets settings decode a text in turns.
-            texts: How many there are.
-            seed: Of the order of texts.
+            studies: One for each method; the first gets most trials.
+            measure: Measures settings on a passage, in turns.
+            texts: Number of passages.
+            seed: Seed of the order of passages.
         """
         self._studies = {study.space.method: study for study in studies}
         self._values: dict[Setting, float | None] = {
@@ -126,7 +126,7 @@ class Search:
         self.state = State(shipped)
 
     def run(self, over: Callable[[], bool]) -> Iterator[State]:
-        """States after every text, until it is over or every setting is known."""
+        """Yields the state after every text, until `over` or no setting is left."""
         while not over():
             candidate = next(filter(None, map(self._candidate, self._due())), None)
             if candidate is None:
@@ -134,13 +134,13 @@ class Search:
             yield from self._trial(candidate, over)
 
     def _due(self) -> Sequence[Study]:
-        """The study whose turn it is, then the others, in case that has nothing new."""
+        """Studies by precedence: the one whose turn it is, then the others in case it has no new setting."""
         first, *others = self._studies.values()
         trial = self.state.trials + 1
         return [*others, first] if trial % CHAIN_EVERY == 0 else [first, *others]
 
     def _candidate(self, study: Study) -> Setting | None:
-        """A setting that has not been tried; of others the study is told again what they are worth."""
+        """New setting of a study, which learns the known values of repeated ones; None where none is left."""
         tried = sum(setting.method == study.space.method for setting in self._values)
         if tried == study.space.count:
             return None
@@ -172,7 +172,7 @@ class Search:
         yield self.state
 
     def _close(self, candidate: Setting, found: "_Measured", decision: Decision) -> None:
-        """Tells the study, and lets a better candidate lead."""
+        """Reports the value to the study; a better candidate becomes the leader."""
         before, study = self.state.leaders[candidate.method], self._studies[candidate.method]
         known = found.right and len(found.over_leader) > 1
         value = before.worth + fmean(found.over_leader) if known else None
@@ -202,7 +202,7 @@ class Search:
 
 @dataclass
 class _Measured:
-    """A candidate's texts so far."""
+    """Results of the candidate so far."""
 
     over_leader: list[float] = field(default_factory=list)
     over_plain: list[float] = field(default_factory=list)
@@ -216,5 +216,5 @@ class _Measured:
 
 
 def _logs(turned: Turned, under: float | None) -> list[float]:
-    """The logarithm of a ratio of speeds, where there is one."""
+    """Logarithm of a ratio of speeds; empty where a speed is unknown."""
     return [math.log(turned.speed / under)] if turned.speed and under else []

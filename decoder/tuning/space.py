@@ -1,7 +1,7 @@
-"""What is searched: a method's knobs, between which bounds, and which settings are tried first.
+"""Search spaces: knobs of a method, their bounds, and the settings tried first.
 
-A sampler suggests each knob by itself; what it suggests is moved to the nearest setting that is possible. Knows the
-sampler only as a protocol.
+A sampler suggests each knob by itself; a suggestion is moved to the nearest valid setting. Knows the sampler only as
+a protocol.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,19 +18,19 @@ BRANCHINGS = (
     (1, 1, 1), (1, 1, 2), (1, 2, 2), (1, 2, 3), (1, 2, 4), (1, 3, 5), (2, 2, 3), (2, 3, 4), (2, 4, 6),
 )  # fmt: skip
 DIGITS = 3
-"""Decimals of probabilities: a preset is read by people."""
+"""Decimals of probabilities, few enough to be read in a preset."""
 SHIPPED = next(iter(PRESETS))
-"""The preset that holds where none is named, where the search begins."""
+"""Preset in force where none is named, at which the search starts."""
 
 
 class Suggest(Protocol):
-    """What a sampler offers, in Optuna's words."""
+    """Methods of a sampler, named as in Optuna."""
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        """A whole number within bounds."""
+        """Integer within bounds."""
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        """A number within bounds."""
+        """Float within bounds."""
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
         """One of several values."""
@@ -38,17 +38,17 @@ class Suggest(Protocol):
 
 @dataclass(frozen=True)
 class Space:
-    """The settings of one method that may be tried."""
+    """Settings of one method that may be tried."""
 
     method: str
     shipped: Rules
-    """What is in force without tuning; the first incumbent."""
+    """Setting in force without tuning, the first incumbent."""
     rules: Callable[[Suggest], Rules]
-    """The setting that a sampler suggests; always a possible one."""
+    """Valid setting nearest to a sampler's suggestion."""
     starts: tuple[Mapping[str, Any], ...]
-    """Suggestions that come first, the shipped setting's before all."""
+    """First suggestions, the shipped setting's before all."""
     count: int | None = None
-    """How many settings there are, where that is a small number."""
+    """Number of settings, where it is small; None: practically unlimited."""
 
 
 def _tree(suggest: Suggest) -> DynaTree:
@@ -74,7 +74,7 @@ def _tree(suggest: Suggest) -> DynaTree:
 
 
 _BRANCHINGS = tuple(",".join(map(str, each)) for each in BRANCHINGS)
-"""As text: an optuna study keeps no tuples."""
+"""Branchings as text: an Optuna study keeps no tuples."""
 _TURNED = ("d0", "d_max", "tau_h", "tau_l", "rho_stop", "rho_deep", "history", "n_max")
 
 
@@ -84,7 +84,7 @@ def _suggestion(rules: DynaTree) -> dict[str, Any]:
 
 
 def _first_trees() -> tuple[DynaTree, ...]:
-    """The shipped preset, with fewer and more nodes too, which machines differ in most, and the other presets."""
+    """First trees: the shipped preset, also with fewer and more nodes, where machines differ most, and all others."""
     shipped, *others = PRESETS.values()
     sizes = [replace(shipped, n_max=n_max) for n_max in (6, 4, 20, 48)]
     return (shipped, *sizes, replace(shipped, d0=1.0, n_max=5), replace(shipped, d0=4.0), *others)
@@ -99,4 +99,4 @@ CHAIN = Space(
     tuple({"k": k} for k in (Linear().k, 3, 7, 2, 4, 6, 1, 9, 8, 10, 11, 12)),
     LONGEST_CHAIN,
 )
-"""The length of linear's chain."""
+"""Length of linear's chain."""

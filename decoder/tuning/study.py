@@ -1,6 +1,6 @@
-"""What suggests settings and learns from how they did: Optuna's TPE, in memory or in a database.
+"""Study of one search space: Optuna's TPE sampler, in memory or in a database.
 
-With `optuna_database` the one module that knows Optuna, which is an extra and imported when it is needed.
+Only this module and `optuna_database` import Optuna, an extra, and only when it is needed.
 """
 
 from collections import deque
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 STARTUP = 12
-"""Settings that are tried before the sampler goes by what it has learnt."""
+"""Trials before the sampler uses what it has learnt."""
 TREES = 32
-"""Of the forest by which knobs are compared."""
+"""Trees of the forest that estimates knob importance."""
 FEWEST = 12
-"""Settings that must be known before knobs are compared."""
+"""Fewest known settings for an estimate of knob importance."""
 
 
 def require_optuna() -> None:
-    """Raises ConfigError where the search has nothing to search with, or nothing to compare knobs with."""
+    """Raises ConfigError where Optuna, or scikit-learn for knob importance, is not installed."""
     for name, module in (("optuna", "optuna"), ("scikit-learn", "sklearn")):
         if find_spec(module) is None:
             raise ConfigError(f"tuning needs {name}, which is not installed; pip install 'dynatui[bench]'")
@@ -35,7 +35,7 @@ def require_optuna() -> None:
 
 @contextmanager
 def database(url: str | None) -> Iterator["RDBStorage | None"]:
-    """The database of a URL, open within; None where none is named.
+    """Database at a URL, open within; None where no URL is given.
 
     Raises:
         ConfigError: It is no URL of a database, or Optuna is not installed.
@@ -52,13 +52,13 @@ def database(url: str | None) -> Iterator["RDBStorage | None"]:
 
 
 class Study:
-    """Suggests settings of one space; each is told once how it did.
+    """Sampler of one search space, which learns each suggestion's value.
 
-    Where it keeps them in a database, all that it does raises DatabaseError once that cannot be used.
+    With a database, every method raises DatabaseError once the database cannot be used.
     """
 
     def __init__(self, space: Space, seed: int, storage: "RDBStorage | None" = None, name: str = "") -> None:
-        """Begins anew in memory, or goes on with what a database holds under a name: with its best setting.
+        """Creates a study in memory, or resumes the one of this name in a database, beginning with its best setting.
 
         Raises:
             ConfigError: Optuna is not installed.
@@ -78,12 +78,12 @@ class Study:
                 load_if_exists=True,
             )
             known = any(trial.value is not None for trial in self._study.get_trials(deepcopy=False))
-            # Not all enqueued at once: what a search that ends early leaves there would come first in the next one.
+            # not all enqueued at once: a search that ends early would leave them in front of the next search
             self._starts = deque([space.starts[0], self._study.best_params] if known else space.starts)
         self._open: Trial | None = None
 
     def ask(self) -> Rules:
-        """The next setting."""
+        """Next suggestion."""
         with self._reported():
             if self._starts:
                 self._study.enqueue_trial(dict(self._starts.popleft()))
@@ -91,7 +91,7 @@ class Study:
             return self.space.rules(self._open)
 
     def tell(self, value: float | None) -> None:
-        """How good the setting was that was asked for last; None: that is not known."""
+        """Reports the value of the last suggestion; None where unknown."""
         from optuna.trial import TrialState  # noqa: PLC0415
 
         assert self._open is not None, "nothing was asked for"  # noqa: S101 - a programmer's mistake
@@ -102,9 +102,9 @@ class Study:
                 self._study.tell(self._open, value)
 
     def importance(self) -> Mapping[str, float]:
-        """What share of the differences between settings each knob explains, largest first; empty where few are known.
+        """Share of the variance between settings that each knob explains, largest first; empty where few are known.
 
-        By functional analysis of variance, which takes a few tenths of a second.
+        Functional analysis of variance, which takes a few tenths of a second.
         """
         from optuna.importance import FanovaImportanceEvaluator, get_param_importances  # noqa: PLC0415
 
@@ -116,7 +116,7 @@ class Study:
         return {name: float(share) for name, share in found.items()}
 
     def _reported(self) -> AbstractContextManager[None]:
-        """Within, what the database says becomes one line."""
+        """Turns errors of the database into one line."""
         if self._storage is None:
             return nullcontext()
         from decoder.tuning.optuna_database import reported  # noqa: PLC0415 - imports an extra

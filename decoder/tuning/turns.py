@@ -1,6 +1,6 @@
-"""Lets settings decode passages in turns, plain decoding among them, and compares every text with plain decoding's.
+"""Runs settings and plain decoding on passages in turns, and compares each text with plain decoding's.
 
-All that is measured goes through `decoder.bench.protocol`, as one long measurement whose turns are named as they come.
+The whole search is one run of `decoder.bench.protocol`, which receives its turns one by one.
 """
 
 from collections import deque
@@ -18,16 +18,16 @@ from decoder.tuning.search import Block, Setting, Turned
 
 
 class Turns:
-    """Takes turns on passages; to be closed."""
+    """Runner of turns on passages; to be closed."""
 
     def __init__(self, engine: Engine, config: RunConfig, passages: Sequence[Sequence[int]], attempts: int = 1) -> None:
-        """Takes the pair, the length of texts and their beginnings.
+        """Begins a run.
 
         Args:
-            engine: The pair, sampled as `config` says.
-            config: The length limit, and parameters of settings that bring none.
-            passages: Token ids of the texts' beginnings.
-            attempts: Times that a turn is taken at most, where others disturb it.
+            engine: Pair, sampled as `config` says.
+            config: Length limit, and parameters of settings without their own.
+            passages: Token ids.
+            attempts: Most repetitions of a turn that other processes disturb.
         """
         self._engine = engine
         self._config = config
@@ -42,11 +42,11 @@ class Turns:
         self._samples = self._begun()
 
     def block(self, settings: Sequence[Setting], passage: int) -> Block | None:
-        """Settings and plain decoding on one passage, in an order that is drawn anew; a `Measure`."""
+        """Results of settings and plain decoding on one passage, in random order; a `Measure`."""
         numbered = {str(number): setting for number, setting in enumerate(settings)}
         try:
             samples = {sample.contender: sample for sample in self.samples(numbered, passage, 0)}
-        except DeviceError:  # of a few nodes more than there is room for; smaller trees are tried on
+        except DeviceError:  # a tree is too large for the device's memory; smaller ones are tried on
             self._due.clear()
             self._samples = self._begun()
             return None
@@ -55,7 +55,7 @@ class Turns:
         return Block(_speed(plain), turned)
 
     def samples(self, settings: Mapping[str, Setting], passage: int, repeat: int) -> list[Sample]:
-        """The same as they come, by the names of settings."""
+        """Samples of settings and plain decoding on one passage, by the names of settings."""
         everyone = {BASELINE: Setting(BASELINE), **settings}
         contenders = [contender(name, setting, self._config) for name, setting in everyone.items()]
         cold = [one for one, setting in zip(contenders, everyone.values(), strict=True) if setting not in self._warm]
@@ -67,7 +67,7 @@ class Turns:
         return [next(self._samples) for _ in order]
 
     def near_tie(self, passage: int, text: Sequence[int], plain: Sequence[int]) -> bool:
-        """Whether a text that is not ar's became another one where two tokens were as good as equal."""
+        """Whether the first difference from ar's text is a near tie."""
         differs = next((place for place, (a, b) in enumerate(zip(text, plain, strict=False)) if a != b), None)
         if differs is None:
             return False
@@ -75,7 +75,7 @@ class Turns:
         return self._judge(before, (plain[differs], text[differs])).near_tie
 
     def close(self) -> None:
-        """No turn is taken any more."""
+        """Ends the run."""
         self._open = False
         next(self._samples, None)
 
@@ -95,7 +95,7 @@ class Turns:
 
 
 def contender(name: str, setting: Setting, config: RunConfig) -> Contender:
-    """A setting as the benchmark measures it."""
+    """Contender of a setting."""
     run = config if setting.rules is None else config.with_rules(setting.method, setting.rules)
     return own(name, setting.method, setting.method, run)
 

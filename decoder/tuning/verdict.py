@@ -1,6 +1,6 @@
-"""What the check found, and what follows: whether the search brought anything, and what to decode with.
+"""Conclusions of the check: whether the search gained anything, and the fastest setting.
 
-Pure; words are the screen's.
+Pure; the screen phrases them.
 """
 
 from collections.abc import Mapping
@@ -10,22 +10,22 @@ from decoder.analysis import interval
 from decoder.analysis.interval import Interval
 
 FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN = "found", "shipped", "auto", "linear", "shipped_chain", "ar"
-"""Who takes part; `FOUND` only where the search has found anything, `SHIPPED_CHAIN` where `CHAIN` is another."""
+"""Contenders of the check: `FOUND` if the search has a better tree, `SHIPPED_CHAIN` if `CHAIN` differs from it."""
 NOT_SLOWER = 0.97
-"""The least that the lower end of a gain's interval may be for a setting to be kept that is not faster beyond noise."""
+"""Lowest end of a gain's interval at which a setting that is not faster beyond noise is still kept."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """How fast everyone was on texts that the search has not seen."""
+    """Speeds on texts that the search has not seen."""
 
     texts: int
     speeds: Mapping[str, Interval | None]
-    """Tokens a second, by name; None: no text was plain decoding's."""
+    """Tokens per second by contender; None where no text equals plain decoding's."""
     ratios: Mapping[tuple[str, str], Interval | None]
-    """(one, other) -> how much faster one is than the other."""
+    """(one, other) -> speed of one over the other's."""
     wrong: frozenset[str]
-    """Who wrote a text that is not plain decoding's, and not by a near tie."""
+    """Contenders with a text that differs from plain decoding's, and not by a near tie."""
 
     def faster(self, one: str, other: str) -> bool:
         """Whether one is faster than the other beyond noise."""
@@ -34,22 +34,22 @@ class Checked:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What follows from a check."""
+    """Conclusions of a check."""
 
     gain: Interval | None
-    """How much faster what was found is than what is shipped; None: nothing was found, or it has no speed."""
+    """Speed of the searched setting over the shipped one's; None where there is none or it has no speed."""
     better: bool
-    """Whether it is faster beyond noise."""
+    """Whether the searched setting is faster beyond noise."""
     keeps: bool
-    """Whether it is worth keeping: lossless, and not slower than what is shipped."""
+    """Whether the searched setting is kept: lossless, and not slower than the shipped one."""
     keeps_chain: bool
-    """The same of the chain, beside the shipped one."""
+    """Whether the searched chain is kept beside the shipped one."""
     fastest: str
-    """What to decode with."""
+    """Contender with the best speed."""
 
 
 def verdict(checked: Checked) -> Verdict:
-    """The verdict; what is simpler is preferred to what is not faster beyond noise."""
+    """Verdict of a check; the simpler setting wins where the other is not faster beyond noise."""
     keeps = _keeps(checked, FOUND, SHIPPED)
     better = keeps and checked.faster(FOUND, SHIPPED)
     keeps_chain = _keeps(checked, CHAIN, SHIPPED_CHAIN)
@@ -65,7 +65,7 @@ def _keeps(checked: Checked, found: str, shipped: str) -> bool:
 
 
 def _fastest(checked: Checked, tree: str) -> str:
-    """Plain decoding, unless one that needs no tuning is faster; that, unless a tuned one is faster still."""
+    """Plain decoding, unless a setting without tuning is faster; that one, unless a tuned one is faster still."""
     best = PLAIN
     for name in (AUTO, tree, SHIPPED_CHAIN, CHAIN):
         if name not in checked.wrong and checked.faster(name, best):

@@ -1,17 +1,17 @@
-"""Measures lossless verifiers over drawn trees, at many settings of sampling, in the layout of the paper's tables.
+"""Benchmark of lossless verifiers on drawn trees, at many sampling settings, in the layout of the paper's tables.
 
-    tasks      the texts that stand in for the paper's data sets
-    asked      what is compared: settings of sampling, verifiers, shapes of trees
-    costs      what a round of a shape is expected to take
-    expected   block efficiency of all shapes at once, by closed forms, at roots of sampled text
-    log        the file that keeps what was measured, from which a stopped measurement goes on
-    best       which shape serves a verifier best, by what was expected
-    realised   tokens a second of the best shapes, and of coupled trees beside them
-    paper      what the paper reports
-    report     all of it in one value
-    claims     what of the paper's ranking holds here
+    tasks      prompts in place of the paper's data sets
+    request    sampling settings, verifiers and tree shapes that are compared
+    costs      expected time of a round by the shape of its tree
+    expected   block efficiency of all shapes by closed forms, at roots of sampled text
+    log        records, from which a stopped measurement resumes
+    best       best shape of a verifier by expected block efficiency
+    realised   tokens/s of the best shapes and of coupled trees
+    paper      figures of the paper
+    report     the whole report in one value
+    claims     claims of the paper, tested here
     table      the report as text
-    job        a measurement from beginning to end
+    job        whole measurements
 
 "The paper" is that of `decoder.verify.lossless`.
 """

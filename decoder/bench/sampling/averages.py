@@ -1,7 +1,6 @@
-"""Means over texts as the paper takes them: over prompts, then over tasks and settings of sampling alike.
+"""Means over texts as the paper takes them: over prompts, then over tasks and sampling settings alike.
 
-Intervals come from a bootstrap that draws prompts anew within each task, the same ones for all settings and for
-everybody who is compared. Pure.
+Bootstrap intervals draw prompts anew within each task, the same ones for all settings and contenders. Pure.
 """
 
 from collections import defaultdict
@@ -16,34 +15,34 @@ from decoder.bench.sampling.request import Place
 
 DRAWS = 2000
 Values: TypeAlias = Mapping[Place, float]
-"""One number a text."""
+"""One number for each text."""
 
 
 def mean(values: Values) -> float:
-    """Over all tasks and settings alike."""
+    """Mean over all tasks and settings alike."""
     return float(np.mean([np.mean(list(cell.values())) for cell in _cells(values).values()]))
 
 
 def by_task(values: Values) -> dict[str, float]:
-    """The mean over settings, by task."""
+    """Mean over settings, by task."""
     tasks = dict.fromkeys(place.task for place in values)
     return {task: mean({place: value for place, value in values.items() if place.task == task}) for task in tasks}
 
 
 def by_sampling(values: Values) -> dict[int, float]:
-    """The mean over tasks, by the number of the setting."""
+    """Mean over tasks, by the number of the setting."""
     settings = sorted({place.sampling for place in values})
     return {one: mean({place: value for place, value in values.items() if place.sampling == one}) for one in settings}
 
 
 def estimate(values: Values, seed: int) -> Interval:
-    """The mean with its interval."""
+    """Mean with its interval."""
     prompts = _prompts(values)
     return _interval(mean(values), lambda drawn: _drawn_means(values, prompts, drawn), prompts, seed)
 
 
 def ratio(over: Values, under: Values, seed: int) -> Interval:
-    """The quotient of two means, on the texts that both know."""
+    """Quotient of two means, over the texts that both have."""
     common = over.keys() & under.keys()
     one, other = ({place: value for place, value in values.items() if place in common} for values in (over, under))
     prompts = _prompts(one)
@@ -55,7 +54,7 @@ def ratio(over: Values, under: Values, seed: int) -> Interval:
 
 
 def _prompts(values: Values) -> dict[str, NDArray[np.int64]]:
-    """The numbers of each task's prompts."""
+    """Numbers of each task's prompts."""
     found: dict[str, set[int]] = defaultdict(set)
     for place in sorted(values):
         found[place.task].add(place.prompt)
@@ -63,7 +62,7 @@ def _prompts(values: Values) -> dict[str, NDArray[np.int64]]:
 
 
 def _interval(middle: float, statistic: Statistic, prompts: Mapping[str, NDArray[np.int64]], seed: int) -> Interval:
-    """Without ends where every task has but one prompt, which tells nothing of uncertainty."""
+    """Interval without ends where every task has one prompt only."""
     low, high = bootstrap(statistic, [len(numbers) for numbers in prompts.values()], seed=seed, draws=DRAWS)
     return Interval(value=middle, low=low, high=high) if high > low else Interval(value=middle, low=None, high=None)
 
@@ -71,7 +70,7 @@ def _interval(middle: float, statistic: Statistic, prompts: Mapping[str, NDArray
 def _drawn_means(
     values: Values, prompts: Mapping[str, NDArray[np.int64]], drawn: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.float64]:
-    """The mean on each sample of prompts."""
+    """Mean over each bootstrap sample of prompts."""
     samples = {task: numbers[places] for (task, numbers), places in zip(prompts.items(), drawn, strict=True)}
     found: NDArray[np.float64] = np.mean(
         [_means_of(cell, samples[task]) for (_, task), cell in _cells(values).items()], axis=0
@@ -80,7 +79,7 @@ def _drawn_means(
 
 
 def _means_of(cell: Mapping[int, float], drawn: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The mean of each sample of prompts; of one that holds no known prompt, that of all."""
+    """Mean over each bootstrap sample; the mean over all prompts where a sample holds no known prompt."""
     row = np.array([cell.get(number, 0.0) for number in range(drawn.max() + 1)])
     known = np.isin(drawn, list(cell))
     counts = known.sum(axis=1)
@@ -88,7 +87,7 @@ def _means_of(cell: Mapping[int, float], drawn: NDArray[np.int64]) -> NDArray[np
 
 
 def _cells(values: Values) -> dict[tuple[int, str], dict[int, float]]:
-    """By setting and task, then by prompt."""
+    """Values by (setting, task), then by prompt."""
     cells: dict[tuple[int, str], dict[int, float]] = defaultdict(dict)
     for place in sorted(values):
         cells[place.sampling, place.task][place.prompt] = values[place]

@@ -1,6 +1,6 @@
-"""What of the paper's results holds here, computed: every sentence is a comparison of two means. Pure.
+"""Claims of the paper tested here: each is a quotient of two means. Pure.
 
-A comparison holds, or fails, where the whole interval of the quotient of the two means lies on one side of 1.
+A claim holds, or fails, where the whole interval of the quotient lies on one side of 1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,34 +14,34 @@ from decoder.bench.sampling.averages import Values, mean, ratio
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """One sentence of the paper, and what was found here."""
+    """Claim of the paper with its result here."""
 
     says: str
     paper: float | None
-    """The same quotient there; None where it gives none."""
+    """The paper's quotient; None where it gives none."""
     here: Interval
-    """The quotient that must exceed 1."""
+    """Measured quotient, which must exceed 1."""
     verdict: Verdict
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
-    """One order of the verifiers, here and there."""
+    """Order of the verifiers by one measure, here and in the paper."""
 
     what: str
     here: list[str]
     """Verifiers, the best first."""
     paper: list[str]
-    """The same ones."""
+    """The same verifiers in the paper's order."""
     holds: int
-    """Pairs in the paper's order, of all that differ there."""
+    """Pairs in the paper's order, among pairs that differ there."""
     fails: int
     """Pairs in the opposite order."""
     open: int
-    """Pairs of which it cannot be told."""
+    """Undecided pairs."""
 
 
 def ranking(what: str, values: Mapping[str, Values], reported: Mapping[str, float], seed: int) -> Ranking:
-    """How far the paper's order of verifiers holds, pair by pair."""
+    """Agreement of the measured order of verifiers with the paper's, pair by pair."""
     known = [name for name in reported if name in values]
     pairs = [(one, other) for one, other in combinations(known, 2) if reported[one] != reported[other]]
     ordered = [sorted(pair, key=lambda name: -reported[name]) for pair in pairs]
@@ -63,14 +63,14 @@ def of_measure(
     reported: tuple[Mapping[str, float], Mapping[str, float]],
     seed: int,
 ) -> Iterator[Claim]:
-    """What the paper says of one measure of verifiers on i.i.d. and on delayed trees.
+    """Claims of the paper on one measure of verifiers, on i.i.d. and on delayed trees.
 
     Args:
-        what: The measure.
-        iid: Values by verifier.
-        delayed: The same on delayed trees.
-        reported: The paper's averages of both.
-        seed: Of the bootstrap.
+        what: Name of the measure.
+        iid: Values by verifier, on i.i.d. trees.
+        delayed: Values by verifier, on delayed trees.
+        reported: The paper's averages for both.
+        seed: Seed of the bootstrap.
     """
     there, there_delayed = reported
     known = {name: there[name] for name in there if name in iid}
@@ -104,7 +104,7 @@ def of_measure(
 
 
 def of_selector(what: str, selected: Mapping[str, Values], static: Mapping[str, Values], seed: int) -> Iterator[Claim]:
-    """Whether choosing the shape in each round beats the best delayed shape of a setting, verifier by verifier."""
+    """Claims that choosing the shape in each round beats a setting's best delayed shape, verifier by verifier."""
     for name, values in selected.items():
         found = ratio(values, static[name], seed)
         says = f"{what}: {paper.NAMES[name]} with a selector over the best delayed shape"
@@ -112,7 +112,7 @@ def of_selector(what: str, selected: Mapping[str, Values], static: Mapping[str, 
 
 
 def along_depth(distance: Sequence[Values], acceptance: Mapping[str, Sequence[Values]], seed: int) -> Iterator[Claim]:
-    """Figure 1: rows drift apart and acceptance falls with depth; the deepest level against the root."""
+    """Claims of figure 1: L1 distance grows and acceptance falls with depth; the deepest level against the root."""
     found = ratio(distance[-1], distance[0], seed)
     yield Claim(says="L1 distance grows with depth", paper=None, here=found, verdict=verdict(found))
     for name, levels in acceptance.items():

@@ -1,7 +1,7 @@
-"""What a round is expected to take by the shape of its tree: the paper's equation 11, with times by rows.
+"""Expected time of a round by the shape of its tree: the paper's equation 11, with pass times by rows.
 
-Where its times depend on the length of the text alone, these depend on the rows that are computed together. What
-drawing and verifying take beside the models is left out: it chooses no shape.
+The paper's pass times depend on the length of the text, these on the rows computed together. Drawing and verifying
+outside of the models is left out: it does not affect the choice of a shape.
 """
 
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ from decoder.draft.tree_size.cost_model import Costs
 
 
 class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds of the forward passes of a round."""
+    """Seconds of a round's forward passes."""
 
     first_s: float
-    """The draft's first pass, over the last token."""
+    """Draft's first pass, over the last token."""
     level_s: tuple[float, ...]
-    """Each further pass, by its rows from 0."""
+    """Each further draft pass, by its rows from 0."""
     verify_s: tuple[float, ...]
-    """The target's pass, by its rows from 0, the root among them."""
+    """Target pass, by its rows from 0, the root among them."""
 
     def seconds(self, shape: DelayedTree) -> float:
-        """Of a round with a tree of this shape, if no rollouts agree."""
+        """Seconds of a round with a tree of this shape whose rollouts all differ."""
         if not shape.depth:
             return self.verify_s[1]
         levels = [1] * shape.l1 + [shape.k] * (shape.l2 - 1) if shape.l2 else [1] * (shape.l1 - 1)
@@ -32,9 +32,9 @@ class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def round_costs(measured: Sequence[Costs]) -> RoundCosts:
-    """The same from what was measured of a pair, several times: the least of each, since disturbances only add.
+    """Costs from repeated measurements of a pair: the least of each, since disturbances only add.
 
-    What more rows take, fewer take at most.
+    A pass over fewer rows takes at most as long as one over more.
     """
     return RoundCosts(
         first_s=min(costs.catch_up.seconds(1) for costs in measured),
@@ -49,7 +49,7 @@ def _least(curves: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def _at(seconds: tuple[float, ...], rows: int) -> float:
-    """Of a call of so many rows; beyond what was measured, on the line of the last half."""
+    """Seconds of a pass over so many rows; beyond the measured ones, extrapolated from the last half."""
     if rows < len(seconds):
         return seconds[rows]
     last, half = len(seconds) - 1, len(seconds) // 2

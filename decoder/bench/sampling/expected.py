@@ -1,7 +1,7 @@
-"""Block efficiency of every shape at once, by closed forms, at roots along the target's own sampled text.
+"""Block efficiency of all shapes by closed forms, at roots along the target's own sampled text.
 
-At each root all shapes share one set of draws (common random numbers), and no coin of a verifier adds noise. Every root
-is weighed alike.
+At each root all shapes share one set of draws (common random numbers), and verifiers are evaluated without randomness
+of their own. All roots have equal weight.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.verifiers import SOLVERS
 
 DIGITS = 6
-"""Decimals that are kept of a mean."""
+"""Decimals of a mean in the log."""
 
 
 def expected(
@@ -32,7 +32,7 @@ def expected(
     text: Sequence[int],
     chooser: Chooser | None = None,
 ) -> Expected:
-    """What closed forms say of a prompt and the text that the target went on with.
+    """Expected block efficiency along a prompt and the target's text after it.
 
     Raises:
         PromptError: There is no root.
@@ -65,19 +65,19 @@ def expected(
 
 
 def _by_shape(request: Request, verifier: str, drawn: Drawn) -> list[float]:
-    """Block efficiency of each shape that a verifier is compared on."""
+    """Block efficiency of each shape of a verifier."""
     by_shape = dict(zip(drawn.draws.shapes, drawn.expected_tokens(verifier).tolist(), strict=True))
     return [by_shape[shape] for shape in request.shapes(verifier)]
 
 
 def _selected(request: Request, chooser: Chooser, root: Root, tokens: Mapping[str, list[float]]) -> dict[str, float]:
-    """By verifier, block efficiency of the shape that is chosen for it at this root."""
+    """Block efficiency of the selector's shape at this root, by verifier."""
     names = [contest.verifier for contest in request.selecting()]
     return {name: tokens[name][request.shapes(name).index(chooser.best(root, name))] for name in names}
 
 
 def _along_path(request: Request, drawn: Drawn) -> tuple[list[float], dict[str, list[float]]]:
-    """By depth along a tree's path, the distance of the rows and every solver's acceptance (the paper, figure 1)."""
+    """By depth along a tree's path, L1 distance of the rows and acceptance of every solver (the paper, figure 1)."""
     nodes = drawn.draws.trunk[: request.length + 1]
     levels = [(drawn.target_probs[node], drawn.draft_probs[node]) for node in nodes]
     acceptance = {

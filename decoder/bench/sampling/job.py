@@ -1,7 +1,6 @@
-"""A comparison from beginning to end: setting by setting, first what closed forms expect, then real rounds.
+"""Whole measurements of `dynatui bench sampling`: setting by setting, closed forms first, then decoding.
 
-What is in the log already is not measured again. An interruption ends it early; what was measured until then is
-reported.
+Records in the log are not measured again. An interruption ends a measurement early; its records are reported.
 """
 
 import time
@@ -42,7 +41,7 @@ Prompts = Mapping[Place, Sequence[int]]
 
 @dataclass(frozen=True)
 class OnSamplings(OnPair):
-    """What to measure; see `Asked`, to which the loaded pair adds its names."""
+    """Options of a measurement; `Request` adds the names of the loaded pair."""
 
     tasks: tuple[Task, ...]
     samplings: tuple[Sampling, ...]
@@ -55,12 +54,12 @@ class OnSamplings(OnPair):
     repeats: int = 1
     seed: int = 0
     selector: str = SHIPPED
-    """The file of what chooses shapes; `SHIPPED`: what comes with dynatui for the pair, if anything does."""
+    """File of the selector of shapes; `SHIPPED`: the one that comes with dynatui for the pair, if any."""
     log: Path | None = None
-    """Where records are kept, and from where a stopped measurement goes on."""
+    """File of records, from which a stopped measurement resumes."""
 
     def request(self, pair: Pair | None = None, selectors: Mapping[str, Path] = MappingProxyType({})) -> Request:
-        """The same with a loaded pair; without, it is only checked."""
+        """Request for a loaded pair; without a pair, options are only checked."""
         return Request(
             **pair_names(pair),
             seed=self.seed,
@@ -78,7 +77,7 @@ class OnSamplings(OnPair):
 
 
 def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, bool]:
-    """Measures; returns the report, and whether it was interrupted.
+    """Measures; returns the report and whether it was interrupted.
 
     Raises:
         DecoderError: What is asked for is out of bounds, a prompt does not fit, the log is another measurement's or
@@ -88,14 +87,14 @@ def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, boo
     require_whole_draft("dynatui bench sampling", job.target, job.draft)
     job.request()
     if job.selector != SHIPPED:
-        # What is no selector at all is refused before models are loaded.
+        # refused before models are loaded
         about(Path(job.selector))
     with alone(job.log, REMEDY):
         return _measured(job, Log(job.log), note)
 
 
 def _measured(job: OnSamplings, log: Log, note: Note) -> tuple[SamplingReport, bool]:
-    """The report of a log to which all is added that is left."""
+    """Report of a log, after all missing records were measured."""
     engine = load_pair(**job.pair_options, report=note)
     selectors = _selectors(job.selector, engine.pair, note)
     request = job.request(engine.pair, selectors)
@@ -116,7 +115,7 @@ def _measured(job: OnSamplings, log: Log, note: Note) -> tuple[SamplingReport, b
 
 
 def _begun(engine: Engine, request: Request, log: Log, rows: int, note: Note) -> Header:
-    """The log's first line, which is written now if there is none; what is missing is measured on such a machine."""
+    """Header of the log; a new log's is written, which measures forward passes."""
     if log.header is None:
         note("measuring forward passes")
         costs = round_costs(measured_costs(engine.pair, rows + request.max_new_tokens))
@@ -128,12 +127,12 @@ def _begun(engine: Engine, request: Request, log: Log, rows: int, note: Note) ->
 
 
 def prompts_of(request: Request) -> dict[Place, str]:
-    """The prompt of every text."""
+    """Prompt of every text."""
     return {place: request.tasks[place.task][place.prompt] for place in request.places()}
 
 
 def _selectors(file: str, pair: Pair, note: Note) -> dict[str, Path]:
-    """By verifier; none where none was named and none comes with dynatui for this pair, which is noted."""
+    """Selector files by verifier; empty, with a note, where dynatui has no default one for this pair."""
     if file != SHIPPED:
         return files(file, pair.observed())
     try:
@@ -146,14 +145,14 @@ def _selectors(file: str, pair: Pair, note: Note) -> dict[str, Path]:
 def _chooser(selectors: Mapping[str, Path], pair: Pair, header: Header) -> Chooser:
     policies = {verifier: OneRoot(read(path)[0]) for verifier, path in selectors.items()}
     costs = header.costs
-    # It is asked for shapes at roots that say by themselves how they were sampled.
+    # no sampling schedule: each root carries its own sampling setting
     return Chooser(policies, pair.observed(), Schedule(), lambda: (costs.level_s[1], costs.verify_s[1]))
 
 
 def _expect(
     engine: Engine, chooser: Chooser | None, header: Header, log: Log, prompts: Prompts, note: Callable[[int], None]
 ) -> None:
-    """Closed forms on the texts of one setting."""
+    """Evaluates closed forms on the texts of one setting."""
     done = {record.place for record in log.expected}
     for number, (place, ids) in enumerate(prompts.items()):
         if place not in done:
@@ -164,7 +163,7 @@ def _expect(
 
 
 def _decode(engine: Engine, header: Header, log: Log, prompts: Prompts, selector: str, note: Note) -> None:
-    """Real rounds on the texts of one setting."""
+    """Decodes the texts of one setting."""
     request = header.request
     those = {place: ids for place, ids in prompts.items() if request.decodes(place)}
     if not those:
@@ -181,7 +180,7 @@ def _decode(engine: Engine, header: Header, log: Log, prompts: Prompts, selector
 
 
 def _progress(note: Note, what: str, total: int) -> Callable[[int], None]:
-    """Tells how far it has come and what is left, at the pace of now."""
+    """Function that notes the progress and the time left at the present pace."""
     started = time.monotonic()
     first: list[int] = []
 
@@ -194,7 +193,7 @@ def _progress(note: Note, what: str, total: int) -> Callable[[int], None]:
 
 
 def _encoded(pair: Pair, request: Request) -> dict[Place, list[int]]:
-    """Token ids by place; an error says which prompt."""
+    """Token ids by place; an error names the prompt."""
     more = request.max_new_tokens + 2 * request.length
     found = {}
     for place, text in prompts_of(request).items():

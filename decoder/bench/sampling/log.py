@@ -1,4 +1,4 @@
-"""What is kept of a comparison, a line of a file each: its beginning, then what was found on every text."""
+"""Log of a measurement of verifiers: a header, then records of texts."""
 
 from pathlib import Path
 from typing import TypeAlias
@@ -15,7 +15,7 @@ REMEDY = "let --output name another file"
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
-    """The first line: what is measured, where, and what chooses shapes."""
+    """First line: request, machine and pass costs."""
 
     schema: int = SCHEMA
     started_at: str
@@ -26,33 +26,33 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True, tag="expected"):
-    """What closed forms say of one sampled text: means over its roots."""
+    """Closed forms on one sampled text: means over its roots."""
 
     place: Place
     roots: int
     tokens: dict[str, tuple[float, ...]]
-    """Block efficiency by verifier, in the order of `Asked.shapes`."""
+    """Block efficiency by verifier, in the order of `Request.shapes`."""
     selected: dict[str, float]
-    """By verifier, that of the shapes which a selector chose."""
+    """Block efficiency of the selector's shapes, by verifier."""
     distance: tuple[float, ...]
     """L1 distance of target and draft at depth 0, 1, ... of a path that the draft drew."""
     acceptance: dict[str, tuple[float, ...]]
-    """There, the chance that a solver's token is among as many draws as there are rollouts; `BOUND` is the most."""
+    """By solver and depth of that path, the probability that its token is among K draws; `BOUND` is the upper bound."""
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):
-    """One text that one contender decoded."""
+    """Result of one contender on one text."""
 
     contender: str
     tokens: int
     rounds: int
     decode_s: float
     waited: float | None
-    """Time that threads waited for a processor, over the turn's, where it is known."""
+    """Share of the turn that threads waited for a processor; None where unknown."""
 
 
 class Realised(msgspec.Struct, frozen=True, kw_only=True, tag="realised"):
-    """The turns of all contenders on one text."""
+    """Results of all contenders on one text."""
 
     place: Place
     repeat: int
@@ -61,33 +61,33 @@ class Realised(msgspec.Struct, frozen=True, kw_only=True, tag="realised"):
 
 Record: TypeAlias = Expected | Realised
 BOUND = "bound"
-"""Among acceptances, what no solver exceeds."""
+"""Name of the upper bound among acceptances."""
 _LINES: msgspec.json.Decoder[Header | Record] = msgspec.json.Decoder(Header | Record)
 
 
 class Log(RecordLog[Header, Record]):
-    """Records as they come; in a file, where one is named."""
+    """Header and records; in a file, where a path is given."""
 
     def __init__(self, path: Path | None) -> None:
-        """Reads what is there.
+        """Reads the file.
 
         Raises:
-            ConfigError: The file cannot be read, or is another one's.
+            ConfigError: The file cannot be read, or holds something else.
         """
         super().__init__(path, _LINES, Header, SCHEMA, REMEDY)
 
     @property
     def expected(self) -> list[Expected]:
-        """What closed forms say, text by text."""
+        """Closed forms, text by text."""
         return [record for record in self.records if isinstance(record, Expected)]
 
     @property
     def realised(self) -> list[Realised]:
-        """The turns on texts."""
+        """Decoded texts."""
         return [record for record in self.records if isinstance(record, Realised)]
 
     def holds_all(self, request: Request) -> bool:
-        """Whether nothing is missing of what was asked for."""
+        """Whether no record of the request is missing."""
         texts = {(record.place, record.repeat) for record in self.realised}
         decoded = sum(map(request.decodes, request.places())) * request.repeats
         return len(self.expected) == len(request.places()) and len(texts) == decoded

@@ -1,4 +1,4 @@
-"""What the paper reports of three pairs of large models: averages over its data sets and settings of sampling.
+"""Figures of the paper for three pairs of large models: averages over its data sets and sampling settings.
 
 "The paper" is that of `decoder.verify.lossless`; its tables 2, 3, 6 and 7, column Average. Its delayed trees take a
 shape from a selector in each round.
@@ -16,7 +16,7 @@ NAMES = {
     "block": "BV",
     "traversal": "Traversal",
 }
-"""Verifiers as the paper calls them, in the order of the rows of its tables 8 to 15."""
+"""Names of verifiers in the paper, in the order of the rows of its tables 8 to 15."""
 TASKS = {
     "writing": "Writing",
     "coding": "Coding",
@@ -24,7 +24,7 @@ TASKS = {
     "math_reasoning": "Math (E)",
     "math": "Math (H)",
 }
-"""Its columns, by the tasks that stand in for its data sets."""
+"""Columns of the paper's tables, by the tasks that stand in for its data sets."""
 BLOCK_EFFICIENCY: Mapping[str, float] = {
     "nss": 4.05,
     "block": 4.30,

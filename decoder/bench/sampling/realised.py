@@ -1,8 +1,8 @@
-"""Tokens a second of the shapes that were expected to be fastest, and of coupled trees beside them, in real rounds.
+"""Measured tokens/s of the shapes with the highest expected speed, and of coupled trees.
 
-Settings alternate on each text. A turn that other processes disturb is not repeated: random numbers vary more than
-timings, and more texts narrow both. Seeds differ from text to text and from repeat to repeat; coupled trees write the
-text of `ar` at the same seed. Shapes were chosen by closed forms and costs before decoding, so none is flattered.
+Contenders alternate on each text. A disturbed turn is not repeated: random numbers vary more than timings, and more
+texts narrow both. Seeds differ by text and repeat; coupled trees write the text of `ar` at the same seed. Shapes are
+chosen by closed forms and costs before decoding, so no selection bias enters.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,37 +21,37 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.verify.names import Drafting
 
 COUPLED_METHODS = ("dynatree", "fixed", "linear")
-"""Deterministic trees under the noise that target and draft share, with their usual parameters."""
+"""Methods of deterministic trees under noise shared by target and draft, with their default parameters."""
 DRAWING = "delayed"
-"""The method that draws trees."""
+"""Method of drawn trees."""
 
 
 def chosen(request: Request, records: Sequence[Expected], aim: Aim) -> dict[Contest, DelayedTree]:
-    """The best shape of every contest, over all texts of one setting."""
+    """Best shape of every contest, over all texts of one setting."""
     return {contest: best_shape(request, records, contest, aim)[0] for contest in request.contests()}
 
 
 def contender_name(contest: Contest, shape: DelayedTree) -> str:
-    """As records call a verifier with a shape, in whatever contest."""
+    """Contender of a verifier with a shape, in any contest."""
     return f"{contest.verifier} {shape.k},{shape.l1},{shape.l2}"
 
 
 def selecting_name(contest: Contest) -> str:
-    """As they call a verifier with a selector."""
+    """Contender of a verifier with a selector."""
     return f"{contest.verifier} {contest.drafting}"
 
 
 def contenders(
     request: Request, sampling: Sampling, shapes: Mapping[Contest, DelayedTree], selector: str = SHIPPED
 ) -> list[Contender]:
-    """Plain decoding, coupled trees, and every verifier with each of its shapes, and with a selector."""
+    """Plain decoding, coupled trees, and every verifier with each of its shapes and with a selector."""
     found = [own(name, name, name, _config(request, sampling, name)) for name in (BASELINE, *COUPLED_METHODS)]
     drawn = {
         contender_name(contest, shape): Delayed(contest.verifier, Drafting.DELAYED, shape.k, shape.l1, shape.l2)
         for contest, shape in shapes.items()
     }
     for contest in request.selecting():
-        # Only the first round of a text has this shape.
+        # shape of the first round only
         first = shapes[Contest(contest.verifier, Drafting.DELAYED)]
         drawn[selecting_name(contest)] = Delayed(
             contest.verifier, contest.drafting, first.k, first.l1, first.l2, selector
@@ -67,14 +67,14 @@ def realised(
     those: Sequence[Contender],
     done: frozenset[tuple[Place, int]],
 ) -> Iterator[Realised]:
-    """Turns of everyone on texts of one setting, text by text and repeat by repeat; those that are done are left out.
+    """Decodes the texts of one setting, text by text and repeat by repeat, except those that are done.
 
     Args:
-        engine: The pair.
+        engine: Loaded pair.
         request: Settings, verifiers and shapes.
-        prompts: Token ids of the prompts, by their places; all of one setting.
-        those: Who takes turns.
-        done: Texts and repeats that need no turns.
+        prompts: Token ids by place, all of one setting.
+        those: Contenders.
+        done: (place, repeat) of texts in the log.
     """
     places, texts = list(prompts), list(prompts.values())
     plan = TurnPlan(those, texts, texts[:1], request.repeats, request.seed, attempts=1)
@@ -97,7 +97,7 @@ def realised(
 
 
 def seeded(engine: Engine, request: Request, place: Place, repeat: int = 0) -> Engine:
-    """The pair with noise and coins that no other text has."""
+    """Engine with a seed that no other text and repeat has."""
     number = repeat * len(request.places()) + request.places().index(place)
     return engine.sampled(request.seed + number, Schedule(request.samplings[place.sampling]))
 

@@ -1,4 +1,4 @@
-"""A whole comparison in one value, as `--json` keeps it: made from the log's records, and from nothing else."""
+"""Report of a whole comparison, as `--json` keeps it, made from the log's records only."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,48 +20,48 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.names import COUPLED, Drafting
 
 TOKENS, SPEED = "tokens a round", "tokens a second"
-"""What a shape can be best for."""
+"""Aims by which a shape can be best."""
 OTHERS = (*COUPLED_METHODS, BASELINE)
-"""Who decodes beside the verifiers."""
+"""Contenders beside the verifiers."""
 Turns: TypeAlias = Mapping[Place, Sequence[Decoded]]
-"""One contest's, by text."""
+"""Results of one contest, by text."""
 SAID_OF = {TOKENS: "block efficiency", SPEED: "tokens/s"}
-"""How claims call them."""
+"""Names of the aims in claims."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One verifier on trees of one drafting, over all texts."""
+    """Means of one verifier on trees of one drafting, over all texts."""
 
     verifier: str
     drafting: str
-    """Of a coupled tree, its method."""
+    """Drafting; of a coupled tree, its method."""
     k: int | None
-    """Rollouts, where only so many were allowed."""
+    """Number of rollouts where the contest fixes it; None: any."""
     mean: Interval
     by_task: dict[str, float]
     by_sampling: dict[str, float]
     over_ar: Interval | None = None
-    """Of tokens a second, over plain decoding of the same texts."""
+    """Tokens/s over those of plain decoding on the same texts; None for block efficiency."""
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """The shape that is best for a verifier on the texts of one setting or of one task."""
+    """Best shape of a verifier on the texts of one setting or task."""
 
     among: str
-    """The setting or the task."""
+    """Label of the setting, or name of the task."""
     aim: str
     verifier: str
     drafting: str
     shape: tuple[int, int, int]
-    """K, L1, L2."""
+    """(K, L1, L2)."""
     tokens: float
     """Block efficiency on those texts."""
     expected_tokens_per_second: float
-    """By the costs of forward passes alone."""
+    """Tokens per second by the costs of forward passes alone."""
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """Block efficiency of decoded texts over that which closed forms expected of the same shapes."""
+    """Block efficiency of decoded texts beside the expected one of the same shapes."""
 
     verifier: str
     drafting: str
@@ -71,25 +71,25 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """The paper's figure 1: by depth of a path that the draft drew."""
+    """The paper's figure 1: means by depth of a path that the draft drew."""
 
     distance: list[float]
     acceptance: dict[str, list[float]]
-    """By solver, among K draws; `BOUND` is the most."""
+    """By solver, acceptance among K draws; `BOUND` is the upper bound."""
 
 
 class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Verifiers, draftings and settings of sampling."""
+    """Results of verifiers, draftings and sampling settings."""
 
     header: Header = msgspec.field(name="begun")
     load_after: float | None
     complete: bool
-    """Whether all that was asked for was measured."""
+    """Whether no record of the request is missing."""
     roots: int
     decoded: int
-    """Texts that were decoded, by whomever."""
+    """Number of decoded texts, over all contenders."""
     disturbed: int
-    """Of these, with threads that waited too long for a processor."""
+    """Number of decoded texts with threads that waited too long for a processor."""
     block_efficiency: list[Row]
     tokens_per_second: list[Row]
     divergence: Divergence
@@ -100,13 +100,13 @@ class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(log: Log, header: Header, *, load_after: float | None, disturbed_above: float) -> SamplingReport:
-    """What the records tell; there must be some that were expected.
+    """Report of the records, with closed forms of one text at least.
 
     Args:
         log: All records.
         header: Its first line.
-        load_after: Processes that ran or waited in the last minute.
-        disturbed_above: Share of waiting from which on a turn was disturbed.
+        load_after: Load average over the last minute.
+        disturbed_above: Share of waiting for a processor above which a turn counts as disturbed.
     """
     request = header.request
     seed = request.seed
@@ -151,7 +151,7 @@ def report(log: Log, header: Header, *, load_after: float | None, disturbed_abov
 
 
 def for_speed(header: Header) -> Aim:
-    """Block efficiency over the time that forward passes are expected to take."""
+    """Aim: block efficiency over the expected time of the forward passes."""
     return lambda shape, tokens: tokens / header.costs.seconds(shape)
 
 
@@ -177,7 +177,7 @@ def _coupled(request: Request, method: str, values: Values, plain: Values | None
 
 
 def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
-    """The best shapes, by setting and by task."""
+    """Best shapes, by setting and by task."""
     request, speed = header.request, for_speed(header)
     groups: dict[str, list[Expected]] = {}
     for record in records:
@@ -204,7 +204,7 @@ def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
 
 
 def _contenders_of(header: Header, log: Log) -> dict[Contest, dict[int, str]]:
-    """By contest and setting, the contender that decoded for it."""
+    """By contest and setting, the contender that decoded it."""
     selecting = header.request.selecting()
     found: dict[Contest, dict[int, str]] = {contest: {} for contest in header.request.contests()}
     for sampling, shapes in _decoded_shapes(header, log).items():
@@ -215,12 +215,12 @@ def _contenders_of(header: Header, log: Log) -> dict[Contest, dict[int, str]]:
 
 
 def _selected(records: Sequence[Expected], contest: Contest) -> dict[Place, float]:
-    """Block efficiency on each text, with the shapes that a selector chose."""
+    """Block efficiency of each text with the selector's shapes."""
     return {record.place: record.selected[contest.verifier] for record in records}
 
 
 def _decoded_shapes(header: Header, log: Log) -> dict[int, dict[Contest, DelayedTree]]:
-    """By setting and contest, the shape that was decoded with."""
+    """By setting and contest, the decoded shape."""
     records: dict[int, list[Expected]] = {record.place.sampling: [] for record in log.realised}
     for record in log.expected:
         if record.place.sampling in records:
@@ -229,7 +229,7 @@ def _decoded_shapes(header: Header, log: Log) -> dict[int, dict[Contest, Delayed
 
 
 def _agreements(header: Header, log: Log, by_contest: Mapping[Contest, Turns]) -> list[Agreement]:
-    """Of contests that were decoded; what was expected is that of the shape which was decoded, on the same prompts."""
+    """Agreement of decoded contests with the expected block efficiency of the decoded shape on the same prompts."""
     request, shapes, found = header.request, _decoded_shapes(header, log), []
     for contest, turns in by_contest.items():
         decoded = [record for record in log.expected if record.place in turns]
@@ -255,7 +255,7 @@ def _agreements(header: Header, log: Log, by_contest: Mapping[Contest, Turns]) -
 
 
 def _rankings(efficiency: Mapping[Contest, Values], decoded: Mapping[Contest, Values], seed: int) -> list[Ranking]:
-    """The four orders that the paper's tables 2, 3, 6 and 7 give."""
+    """Four orders of verifiers: the paper's tables 2, 3, 6 and 7."""
     orders = [
         (TOKENS, Drafting.IID, efficiency, paper.BLOCK_EFFICIENCY),
         (SPEED, Drafting.IID, decoded, paper.TOKENS_PER_SECOND),
@@ -278,13 +278,13 @@ def _claims(
         return []
     iid, delayed, selected = (of_drafting(values, each) for each in (Drafting.IID, Drafting.DELAYED, Drafting.SELECTOR))
     said = SAID_OF[what]
-    # It chooses for speed alone.
+    # the selector optimises speed only
     by_selector = of_selector(said, selected, delayed, seed) if what == SPEED else ()
     return [*of_measure(said, iid, delayed, reported, seed), *by_selector]
 
 
 def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[str, Values]:
-    """By verifier, those of one drafting with any number of rollouts."""
+    """By verifier, the values of one drafting with any number of rollouts."""
     return {
         contest.verifier: found
         for contest, found in values.items()
@@ -293,7 +293,7 @@ def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[st
 
 
 def _turns(records: Sequence[Realised], names: Mapping[int, str]) -> Turns:
-    """By text, the turns of the contender of its setting."""
+    """By text, the turns of its setting's contender."""
     found: dict[Place, list[Decoded]] = {}
     for record in records:
         name = names.get(record.place.sampling)
@@ -304,12 +304,12 @@ def _turns(records: Sequence[Realised], names: Mapping[int, str]) -> Turns:
 
 
 def _per_text(turns: Turns, measure: Callable[[Sequence[Decoded]], float]) -> Values:
-    """One number a text, of all its repeats."""
+    """One number for each text, over all its repeats."""
     return {place: measure(found) for place, found in turns.items()}
 
 
 def _tokens_per_second(turns: Sequence[Decoded], threads: int) -> float:
-    """Without the time that threads waited for a processor, where it is known."""
+    """Median of tokens per second without the time that threads waited for a processor, where known."""
     return median(turn.tokens / (turn.decode_s * (1 - (turn.waited or 0) / threads)) for turn in turns)
 
 
@@ -318,7 +318,7 @@ def _tokens_per_round(turns: Sequence[Decoded]) -> float:
 
 
 def _by_depth(records: Sequence[Expected]) -> tuple[list[Values], dict[str, list[Values]]]:
-    """Per depth the values of all texts: distances, and acceptances by solver."""
+    """By depth the values of all texts: distances, and acceptances by solver."""
 
     def levels(row: Callable[[Expected], Sequence[float]]) -> list[Values]:
         return [{record.place: row(record)[depth] for record in records} for depth in range(len(row(records[0])))]

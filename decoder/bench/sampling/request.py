@@ -1,4 +1,4 @@
-"""What is compared: settings of sampling, verifiers, and shapes of the trees that they judge. Knows no models."""
+"""Sampling settings, verifiers and tree shapes that are compared. Knows no models."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,17 +12,17 @@ from decoder.selector.actions import MOST
 from decoder.verify.names import VERIFIER_NAMES, Drafting
 
 PATH_VERIFIERS = ("naive", "block")
-"""Those that look at one path: they are compared on chains alone."""
+"""Verifiers of one path, compared on chains only."""
 BY_ROLLOUTS = "traversal"
-"""The verifier that the paper's tables tell by its number of rollouts."""
+"""Verifier that the paper's tables list by number of rollouts."""
 DRAFTINGS = (Drafting.IID, Drafting.DELAYED)
-"""Of trees whose shape is the same in every round."""
+"""Draftings whose trees have the same shape in every round."""
 HIGHEST_K, HIGHEST_LENGTH = 8, 16
-"""A measurement's work grows with the number of shapes."""
+"""Upper bounds of K and L; the work grows with the number of shapes."""
 
 
 class Place(NamedTuple):
-    """Which text of a measurement it is: the number of its setting of sampling, its task, its number there."""
+    """Address of a text: number of its sampling setting, its task, its number in the task."""
 
     sampling: int
     task: str
@@ -31,16 +31,16 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Contest:
-    """A verifier on trees of one drafting, which may take the shape that serves it best."""
+    """Verifier on trees of one drafting, of which it takes the best shape."""
 
     verifier: str
     drafting: Drafting
     k: int | None = None
-    """So many rollouts and no others; None: any number."""
+    """Fixed number of rollouts; None: any."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """All that decides what is measured; a stopped measurement goes on only with the same."""
+    """Everything that decides the measurement; only the same request resumes a log."""
 
     target: str
     draft: str
@@ -53,18 +53,18 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts by task."""
     verifiers: tuple[str, ...]
     k: int
-    """Most rollouts."""
+    """Largest number of rollouts."""
     length: int
     """Most draws of the path before the rollouts, and of each rollout."""
     max_new_tokens: int
     roots_every: int
     """Tokens of sampled text between the roots at which trees are drawn."""
     decoded: int
-    """Prompts of each task that are decoded too."""
+    """Number of prompts of each task that are decoded too."""
     repeats: int
-    """Times that each of these is decoded with each of the shapes that were best."""
+    """Repeats of each decoded text."""
     selectors: tuple[str, ...] = ()
-    """What chooses shapes in each round: the verifiers that it was trained for, each with its file's SHA-256."""
+    """Selectors that choose shapes in each round: the verifier each was trained for, with its file's SHA-256."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.verifiers if name not in VERIFIER_NAMES]
@@ -82,12 +82,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         require(bool(self.samplings), "no temperature was given; give --temperatures or --top-p")
 
     def shapes(self, verifier: str) -> list[DelayedTree]:
-        """The shapes that a verifier is compared on, in one order."""
+        """Shapes that a verifier is compared on, in a fixed order."""
         one_path = verifier in PATH_VERIFIERS
         return [shape for shape in distinct_shapes(self.k, self.length, self.length) if shape.k == 1 or not one_path]
 
     def contests(self) -> list[Contest]:
-        """Every verifier on every drafting that makes a difference to it, and traversal by its rollouts."""
+        """Every verifier on every drafting that matters to it, and traversal by number of rollouts."""
         found = [
             Contest(verifier, drafting)
             for verifier in self.verifiers
@@ -99,13 +99,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def selecting(self) -> list[Contest]:
-        """Every verifier of trees whose shape is chosen in each round, where a selector's shapes are all compared."""
+        """Contests with a selector, where all shapes that it can choose are compared."""
         if not self.selectors or self.k < MOST.k or self.length < max(MOST.l1, MOST.l2):
             return []
         return [Contest(name, Drafting.SELECTOR) for name in self.verifiers if name not in PATH_VERIFIERS]
 
     def belongs(self, shape: DelayedTree, contest: Contest) -> bool:
-        """Whether a contest is open to trees of a shape."""
+        """Whether trees of a shape may take part in a contest."""
         if shape.k > 1 and contest.verifier in PATH_VERIFIERS:
             return False
         if contest.k not in (None, shape.k):
@@ -113,7 +113,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return contest.drafting == Drafting.DELAYED or (shape.l1 == 0 and shape.depth <= self.length)
 
     def places(self) -> list[Place]:
-        """Every text, in one order."""
+        """All texts, in a fixed order."""
         return [
             Place(sampling, task, prompt)
             for sampling in range(len(self.samplings))
@@ -122,16 +122,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def decodes(self, place: Place) -> bool:
-        """Whether a text is decoded with the shapes that were best."""
+        """Whether a text is decoded with the best shapes."""
         return place.prompt < self.decoded
 
 
 def samplings(temperatures: tuple[float, ...], top_ps: tuple[float, ...]) -> tuple[Sampling, ...]:
-    """Each temperature without truncation, then temperature 1 with each top-p: the paper's section 4.1."""
+    """Each temperature without truncation, then temperature 1 with each top-p (the paper, section 4.1)."""
     settings = [Sampling(temperature) for temperature in temperatures]
     return tuple(dict.fromkeys([*settings, *(Sampling(1.0, 0, top_p) for top_p in top_ps)]))
 
 
 def label(sampling: Sampling) -> str:
-    """A setting as a column's head: its temperature, or its top-p where it truncates."""
+    """Column head of a setting: its temperature, or its top-p where it truncates."""
     return f"p {sampling.top_p:g}" if sampling.top_p < 1 else f"T {sampling.temperature:g}"

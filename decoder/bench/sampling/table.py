@@ -1,4 +1,4 @@
-"""The report as text of at most 80 columns, in the layout of the paper's tables. Only words and numbers."""
+"""Report as text of at most 80 columns, in the layout of the paper's tables. Formats only."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -77,7 +77,7 @@ def _heading(report: SamplingReport) -> str:
 
 
 def averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed: Mapping[str, float]) -> Table:
-    """Means over everything, the least first, beside the paper's."""
+    """Table of means over all texts, the least first, beside the paper's."""
     reported = {Drafting.IID: iid, Drafting.DELAYED: delayed, Drafting.SELECTOR: delayed}
 
     def there(row: Row) -> float | None:
@@ -97,7 +97,7 @@ def averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed:
 def columns(
     title: str, rows: Sequence[Row], values: Callable[[Row], Mapping[str, float]], heads: Mapping[str, str]
 ) -> Table:
-    """One column a task or a setting, in the paper's order of rows."""
+    """Table with one column for each task or setting, in the paper's order of rows."""
     names = list(dict.fromkeys(name for row in rows for name in values(row)))
     width = min(12, (WIDTH - NAME) // max(1, len(names)))
 
@@ -108,7 +108,7 @@ def columns(
 
 
 def divergence(found: Divergence, k: int) -> Table:
-    """The paper's figure 1."""
+    """Table of the paper's figure 1."""
     heads = [paper.NAMES.get(name, "bound") for name in found.acceptance]
     rows = zip(map(str, range(len(found.distance))), found.distance, *found.acceptance.values(), strict=True)
     return Table(
@@ -120,7 +120,7 @@ def divergence(found: Divergence, k: int) -> Table:
 
 
 def actions(found: Sequence[Action]) -> str:
-    """The best static shape of each verifier, by setting and by task."""
+    """Tables of the best static shapes of each verifier, by setting and by task."""
     parts = []
     for aim, means in ((TOKENS, "most tokens a round"), (SPEED, "most tokens a second")):
         these = [action for action in found if action.aim == aim]
@@ -142,7 +142,7 @@ def _actions(these: Sequence[Action], among: Sequence[str]) -> Table:
 
 
 def agreements(found: Sequence[Agreement]) -> Table:
-    """Whether real rounds bring what closed forms say."""
+    """Table of tokens a round of decoded texts beside closed forms."""
     specs: list[Spec[Agreement]] = [
         (Column("", width=NAME), lambda each: _called(each.verifier, each.drafting, each.k)),
         (Column("decoded", "number", 2, 10), lambda each: each.realised),
@@ -157,7 +157,7 @@ def agreements(found: Sequence[Agreement]) -> Table:
 
 
 def rankings(found: Sequence[Ranking]) -> str:
-    """Orders of verifiers, the best first, and how many pairs keep the paper's."""
+    """Lines of verifiers' orders, the best first, with the number of pairs in the paper's order."""
     lines = ["Rankings, the best first"]
     for ranking in found:
         counts = f"{ranking.holds} pairs in the paper's order, {ranking.fails} not, {ranking.open} open"
@@ -168,7 +168,7 @@ def rankings(found: Sequence[Ranking]) -> str:
 
 
 def claims(found: Sequence[Claim]) -> Table:
-    """What of the paper holds: quotients that must exceed 1."""
+    """Table of claims: quotients that must exceed 1."""
     specs: list[Spec[Claim]] = [
         (Column("", width=41), lambda claim: "\n".join(wrapped(claim.says, 40))),
         (Column("paper", "number", 2, 6), lambda claim: claim.paper),
@@ -179,7 +179,7 @@ def claims(found: Sequence[Claim]) -> Table:
 
 
 def _place(row: Row) -> tuple[bool, int, int, int]:
-    """Where the paper's tables have a row: by verifier, delayed trees before others; coupled trees come last."""
+    """Sort key in the paper's order: by verifier, delayed trees before others; coupled trees last."""
     order, draftings = list(paper.NAMES), [Drafting.SELECTOR, Drafting.DELAYED, Drafting.IID]
     if not _drawn(row):
         return (True, 0, 0, 0)
@@ -197,7 +197,7 @@ def _name(row: Row) -> str:
 
 
 def _called(verifier: str, drafting: str, k: int | None) -> str:
-    """As the paper calls it."""
+    """Name as in the paper."""
     more = f", K={k}" if k else f", {drafting}" * (drafting != Drafting.IID)
     return f"{paper.NAMES[verifier]}{more}"
 

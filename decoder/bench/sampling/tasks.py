@@ -1,4 +1,4 @@
-"""The texts that stand in for the paper's data sets: tasks of Spec-Bench. Knows no models."""
+"""Prompts in place of the paper's data sets: tasks of Spec-Bench. Knows no models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,26 +14,26 @@ STAND_INS = {
     "math_reasoning": "MATH500",
     "math": "OlympiadBench",
 }
-"""Tasks of Spec-Bench in the order of the paper's columns, each with the data set that it stands in for."""
+"""Tasks of Spec-Bench in the order of the paper's columns, by the data set that each stands in for."""
 OWN = "prompts"
-"""The task of prompts that belong to none."""
+"""Task of prompts from the command line."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Prompts of one kind."""
+    """Prompts of one task."""
 
     name: str
     prompts: tuple[str, ...]
 
 
 def spec_bench(folder: Path, names: Sequence[str], count: int) -> tuple[Task, ...]:
-    """The first prompts of tasks of Spec-Bench, first turns alone.
+    """First prompts of tasks of Spec-Bench, first turns only.
 
     Args:
-        folder: Of the data; it holds `FILE`.
-        names: Of the tasks.
-        count: Prompts of each, as far as there are so many.
+        folder: Folder of data with the file `FILE`.
+        names: Names of the tasks.
+        count: Most prompts of each task.
 
     Raises:
         ConfigError: There is no such task.
@@ -49,7 +49,7 @@ def spec_bench(folder: Path, names: Sequence[str], count: int) -> tuple[Task, ..
 
 
 def given(prompts: Sequence[str]) -> tuple[Task, ...]:
-    """Prompts that belong to no task.
+    """Prompts from the command line as a task.
 
     Raises:
         ConfigError: There are none.

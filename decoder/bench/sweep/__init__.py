@@ -1,6 +1,6 @@
-"""Grids of settings, each measured as a trial in a database that several workers share.
+"""Grids of settings, each measured as a trial in a database shared by several workers.
 
-Data flows one way: `spaces` (which settings), `asked` (what decides a measurement), `trials` (who measures which
-setting), `worker` (one that measures), `job` and `measuring` (one setting beside ar), `processes` (workers at once),
-`report` (what the database holds), `watching` (while they work), `heat_map` and `table` (that as text).
+Data flows one way: `spaces` (grids), `request` (identity of a sweep), `trials` (claims of settings), `worker` (measures
+claims), `job` and `measuring` (one setting beside ar), `processes` (several workers), `report` (content of the
+database), `watching` (reports during work), `heat_map` and `table` (reports as text).
 """

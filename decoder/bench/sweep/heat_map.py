@@ -1,6 +1,6 @@
-"""A sweep as maps of two axes, one for each length; where there are more axes, a cell has the best of the others.
+"""Maps of a sweep over two axes, one for each length; over further axes, a cell shows the best setting.
 
-Only what stands where: how it is drawn is decided elsewhere.
+Decides content and place only, not how maps are drawn.
 """
 
 from collections.abc import Sequence
@@ -14,20 +14,20 @@ _MARKS = "speeds over ar's; * the best, + being measured, ! without a speed, . t
 
 @dataclass(frozen=True)
 class Cell:
-    """What is known of the settings at one place."""
+    """Settings at one place of a map."""
 
     speed: float | None
-    """The best over ar; None: nothing is known."""
+    """Best speed over ar; None where unknown."""
     best: bool
-    """Whether it is the best of all maps."""
+    """Whether it is the best setting of all maps."""
     running: bool
     waiting: bool
     exists: bool
-    """Whether any setting belongs here."""
+    """Whether the grid has a setting here."""
 
     @property
     def text(self) -> str:
-        """In at most six characters, which tell all without a colour."""
+        """Speed and state in at most six characters, readable without colour."""
         if not self.exists:
             return ""
         value = "" if self.speed is None else f"{self.speed:.2f}"
@@ -37,32 +37,32 @@ class Cell:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """One length."""
+    """Map of one length."""
 
     title: str
-    """T=256."""
+    """Title, such as T=256."""
     rows: str
-    """The axis down, and the next across."""
+    """Axis of the rows; the next field is the axis of the columns."""
     columns: str
     heads: tuple[str, ...]
     lines: tuple[tuple[str, tuple[Cell, ...]], ...]
-    """Each row's value, and its cells."""
+    """(value, cells) of each row."""
 
 
 def legend(report: SweepReport) -> list[str]:
-    """What the cells mean, in lines."""
+    """Legend of the cells, in lines."""
     hidden = [name for name in tuple(report.request.axes)[2:] if name != LENGTH]
     return [_MARKS, f"each cell has the best of {' and '.join(hidden)}"] if hidden else [_MARKS]
 
 
 def heat_maps(report: SweepReport) -> list[HeatMap]:
-    """A map for each length."""
+    """One map for each length."""
     down, across = tuple(report.request.axes)[:2]
     return [_map(report, down, across, length) for length in report.request.axes[LENGTH]]
 
 
 def extremes(maps: Sequence[HeatMap]) -> tuple[float, float] | None:
-    """The lowest and the highest speed of all maps; None where there is none."""
+    """Lowest and highest speed of all maps; None where no speed is known."""
     speeds = [cell.speed for each in maps for _, cells in each.lines for cell in cells if cell.speed is not None]
     return (min(speeds), max(speeds)) if speeds else None
 

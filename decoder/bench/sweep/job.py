@@ -1,4 +1,4 @@
-"""What is to be swept, as it travels to the processes that do it. Imports no torch: they do."""
+"""Request of a sweep, as it travels to worker processes. Imports no torch: workers do."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OnSettings(OnPair):
-    """What is to be swept; see `Asked`, to which the loaded pair adds its names."""
+    """Options of a sweep; `Request` adds the names of the loaded pair."""
 
     space: str
     axes: Axes
     prompts: tuple[str, ...]
     preset: str | None = None
-    """Of the parameters off the axes; None: the paper's."""
+    """Preset of the parameters off the axes; None: the paper's."""
     repeats: int = 1
     seed: int = 0
 
     @property
     def base(self) -> TunableParameters:
-        """The parameters off the axes."""
+        """Parameters off the axes."""
         return base_named(space_named(self.space), self.preset)
 
     def request(self, pair: "Pair | None" = None) -> Request:
-        """The same with a loaded pair; without, it is only checked.
+        """Request for a loaded pair; without a pair, options are only checked.
 
         Raises:
             ConfigError: A setting is out of bounds.

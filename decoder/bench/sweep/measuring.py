@@ -1,4 +1,4 @@
-"""One setting beside plain decoding and the reference, turn by turn on the same prompts. Knows no database."""
+"""Measures one setting beside plain decoding and the reference, in turns on the same prompts. Knows no database."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,11 +32,11 @@ Prompts = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Ready:
-    """A worker with its models loaded."""
+    """Worker with its models loaded."""
 
     request: Request
     machine: dict[str, Any]
-    """What it measures on."""
+    """Description of the measuring machine."""
     measure: Measure
 
 
@@ -60,8 +60,8 @@ def ready(job: OnSettings, note: Callable[[str], None]) -> Ready:
 
 
 def compared(engine: Engine, request: Request, base: TunableParameters, prompts: Prompts, setting: Setting) -> Result:
-    """Measures one setting; refused where the device has no room for its trees, or where a text is not ar's for
-    another reason than a near tie, or none is.
+    """Measures one setting; refused where its trees do not fit in memory, a text differs from ar's without a near
+    tie, or all texts differ.
     """
     space = space_named(request.space)
     config, plain = space.config(base, setting), space.plain_config(base, setting)

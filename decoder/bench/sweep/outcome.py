@@ -1,4 +1,4 @@
-"""What came of measuring one setting. Knows neither how it was measured nor where it is kept."""
+"""Results of one setting. Knows neither how it is measured nor where it is kept."""
 
 from typing import TypeAlias
 
@@ -8,29 +8,29 @@ from decoder.bench.statistics import Median
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting whose texts equal ar's, but for near ties: medians over prompts, speeds over those of equal texts."""
+    """Setting whose texts equal ar's, near ties aside: medians over prompts, speeds over prompts with equal texts."""
 
     speed: Median
-    """Over ar's, turn by turn; the median is what is maximised."""
+    """Speed over ar's, turn by turn; the sweep maximises its median."""
     over_reference: Median | None
-    """The same over the reference's; None: the reference wrote another text than ar."""
+    """Speed over the reference's; None where the reference's text differs from ar's."""
     tokens_per_second: float
     tokens_per_round: float
-    """L-bar."""
+    """Mean committed tokens a round, L-bar."""
     acceptance_rate: float | None
-    """Accepted over drafted nodes; None: nothing was drafted."""
+    """Accepted over drafted nodes; None where nothing was drafted."""
     nodes_per_round: float
     rounds: float
-    """A text."""
+    """Rounds a text."""
     round_ms: float
     disturbed: int
     """Turns in which threads waited too long for a processor."""
     near_ties: int = 0
-    """Prompts whose text became another one where two tokens were as good as equal."""
+    """Prompts whose text differs from ar's by a near tie."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that has no speed."""
+    """Setting without a speed."""
 
     reason: str
 

@@ -1,6 +1,6 @@
-"""Workers as processes of their own, so that whoever shows their progress takes no time from what they measure.
+"""Workers in processes of their own, so that a progress display takes no processor time from them.
 
-They end with the process that started them, whatever ends it. Knows neither models nor screens.
+They end with the process that started them, however it ends. Knows neither models nor screens.
 """
 
 import multiprocessing
@@ -22,53 +22,53 @@ from decoder.bench.sweep.worker import Measure, work
 from decoder.errors import DecoderError, ModelError
 
 END_S = 3
-"""How long workers may take to end when they are asked to."""
+"""Seconds that workers have to end after SIGTERM."""
 
 
 class ReadyWorker(Protocol):
-    """A worker with its models loaded."""
+    """Worker with its models loaded."""
 
     @property
     def request(self) -> Request:
-        """What is swept."""
+        """Request that the worker measures."""
 
     @property
     def machine(self) -> dict[str, object]:
-        """What it measures on."""
+        """Description of the measuring machine."""
 
     @property
     def measure(self) -> Measure:
-        """Measures a setting."""
+        """Function that measures one setting."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What every worker does; it is sent to other processes."""
+    """Work of every worker, sent to its process."""
 
     prepare: Callable[[Callable[[str], None]], ReadyWorker]
-    """(note) -> what is ready."""
+    """(note) -> worker with its models loaded."""
     storage: Database
     study: str | None = None
-    """None: named by what is asked."""
+    """Name of the study; None: derived from the request."""
     heartbeat_s: float = HEARTBEAT_S
     grace_s: float = GRACE_S
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A worker has begun with the settings of this study."""
+    """Message of a worker that has joined a study."""
 
     study: str
     worker: str
-    """By what name it takes settings."""
+    """Name under which the worker claims settings."""
 
 
 Said: TypeAlias = str | Joined | None
-"""A note, the study, or nothing for a while."""
+"""Progress line, a worker that joined, or None after a pause without either."""
 
 
 def working(task: Task, workers: int, every_s: float) -> Generator[Said, None, None]:
-    """What workers say, and None every now and then, until all have ended; kills them when it is closed.
+    """Messages of workers, and None after pauses, until all have ended; closing kills the workers.
 
     Raises:
         DecoderError: One of them failed; the others then leave too.
@@ -115,7 +115,7 @@ def _require_success(process: SpawnProcess) -> None:
 
 
 def _end(processes: list[SpawnProcess]) -> None:
-    """Asks for the end, so that settings are given back, and does not wait long for it."""
+    """Terminates workers, so that they return their claims, and kills them after `END_S`."""
     for process in processes:
         process.terminate()
     until = time.monotonic() + END_S
@@ -127,8 +127,10 @@ def _end(processes: list[SpawnProcess]) -> None:
 
 
 def _worker(task: Task, pipe: Connection) -> None:
-    """What runs in a process of its own."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a whole terminal; the parent ends its workers itself
+    """Main function of a worker process."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # a terminal sends it to all processes; the parent ends its workers itself
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
@@ -141,7 +143,7 @@ def _worker(task: Task, pipe: Connection) -> None:
     except DecoderError as error:
         pipe.send(error)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends by itself from here on
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the process ends by itself from here on
 
 
 def _end_with_parent() -> None:

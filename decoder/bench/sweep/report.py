@@ -1,4 +1,4 @@
-"""What a sweep's database holds, in one value, as `--json` keeps it. Knows no models."""
+"""Report of a sweep's database, as `--json` keeps it. Knows no models."""
 
 from typing import Any, Literal
 
@@ -14,18 +14,18 @@ State = Literal["waiting", "running", "done", "refused"]
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting."""
+    """State and result of one setting."""
 
     setting: Setting
     state: State
     outcome: Outcome | None = None
-    """Of what is done."""
+    """Result where the state is done."""
     reason: str | None = None
-    """Why what was refused has no speed."""
+    """Reason where the state is refused."""
     worker: str | None = None
-    """Machine and process that measured it last, or do so now."""
+    """Machine and process that measured it last, or measures it now."""
     number: int | None = None
-    """Of the claim that brought the result."""
+    """Number of the claim with the result."""
     deaths: int = 0
     """Workers that ended while they measured it."""
 
@@ -36,47 +36,47 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def speed(self) -> float | None:
-        """Over ar."""
+        """Speed over ar."""
         return self.outcome.speed.value if self.outcome else None
 
 
 class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A sweep as far as it has come."""
+    """All settings of a sweep at one time."""
 
     schema: int = SCHEMA
     study: str
     storage: str
-    """Its URL, without a password."""
+    """URL of the database, without a password."""
     request: Request = msgspec.field(name="asked")
     machines: dict[str, dict[str, Any]]
-    """What each machine is that has measured, by its name."""
+    """Descriptions of the measuring machines, by name."""
     trials: tuple[Trial, ...]
-    """Every setting, in the order of the grid."""
+    """All settings, in the order of the grid."""
 
     @property
     def settled(self) -> int:
-        """Settings that have their result."""
+        """Number of settings with a result."""
         return sum(trial.settled for trial in self.trials)
 
     @property
     def complete(self) -> bool:
-        """Whether every setting has its result."""
+        """Whether every setting has a result."""
         return self.settled == len(self.trials)
 
     @property
     def share(self) -> float:
-        """Of all tokens that are to be decoded, those of settings that have their result."""
+        """Share of all tokens that are decoded in settings with a result."""
         done = sum(trial.setting.length for trial in self.trials if trial.settled)
         return done / sum(trial.setting.length for trial in self.trials)
 
     def best(self, count: int) -> list[Trial]:
-        """The fastest settings, the fastest first."""
+        """Fastest settings, the fastest first."""
         known = [trial for trial in self.trials if trial.speed is not None]
         return sorted(known, key=lambda trial: trial.speed or 0.0, reverse=True)[:count]
 
 
 def read(sweep: Sweep) -> SweepReport:
-    """What the database holds now.
+    """Report of the database's present content.
 
     Raises:
         DatabaseError: It cannot be read.

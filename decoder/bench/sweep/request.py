@@ -1,4 +1,4 @@
-"""What decides a sweep: two that were asked for alike are one study, whoever starts them. Knows no database."""
+"""Request of a sweep; equal requests are one study, whoever starts them. Knows no database."""
 
 from hashlib import sha256
 from typing import Any
@@ -9,16 +9,16 @@ from decoder.bench.sweep.spaces import Axes, Setting, space_named
 from decoder.errors import require
 
 DIGITS = 12
-"""Hexadecimal digits that tell a study's name from others of its space."""
+"""Hexadecimal digits of the digest in a study's name."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """All that decides what is measured; another question is another study."""
+    """Everything that decides the measurement; another request is another study."""
 
     space: str
     axes: Axes
     reference: dict[str, Any]
-    """The parameters that settings change on their axes alone; with them the reference decodes beside each."""
+    """Parameters off the axes, with which the reference decodes beside each setting."""
     target: str
     draft: str
     device: str
@@ -33,15 +33,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """The whole grid."""
+        """All settings of the grid."""
         return space_named(self.space).grid(self.axes)
 
     @property
     def study(self) -> str:
-        """The name of the study that answers it."""
+        """Name of the study of this request."""
         return f"{self.space}-{sha256(msgspec.json.encode(self, order='deterministic')).hexdigest()[:DIGITS]}"
 
     def differing(self, other: "Request") -> list[str]:
-        """The names of what was asked differently."""
+        """Names of the fields that differ."""
         mine, theirs = (msgspec.json.decode(msgspec.json.encode(each)) for each in (self, other))
         return [name for name, value in mine.items() if theirs[name] != value]

@@ -1,4 +1,4 @@
-"""Which settings can be swept: named spaces, each a grid of a few axes, and the points of them that the paper measured.
+"""Named search grids of a few axes each, and the points of them that the paper measured.
 
 Knows no models and no database.
 """
@@ -19,7 +19,7 @@ Number: TypeAlias = int | float
 Values: TypeAlias = Mapping[str, Number]
 Axes: TypeAlias = dict[str, tuple[Number, ...]]
 LENGTH = "T"
-"""The axis that every space has: new tokens."""
+"""Axis of every grid: new tokens."""
 USUAL_LENGTHS = (256,)
 THRESHOLDS = (
     (0.7, 0.5),
@@ -36,56 +36,56 @@ THRESHOLDS = (
     (0.95, 0.3),
     (0.6, 0.2),
 )
-"""tau_h and tau_l of the paper's figure 6."""
+"""(tau_h, tau_l) of the paper's figure 6."""
 BREADTHS = ((1, 2), (1, 3), (1, 4), (1, 5), (2, 3), (2, 4), (2, 5), (3, 5))
-"""B_min and B_max of it; B_mid is 2, or B_min where that is more."""
+"""(B_min, B_max) of the paper's figure 6; B_mid is 2, or B_min where that is more."""
 DEPTHS = ((4, 6), (5, 7), (5, 8), (6, 8), (6, 10), (7, 10), (8, 12))
-"""D0 and D_max of it."""
+"""(D0, D_max) of the paper's figure 6."""
 FIXED_DEPTHS, BRANCHINGS, TAUS = (3, 4, 5, 6, 7, 8), (2, 3, 4), (0.01, 0.02, 0.03, 0.05, 0.1)
-"""Of the paper's sweep of fixed trees."""
+"""Axes of the paper's sweep of fixed trees."""
 MOST_SETTINGS = 10_000
-"""Every one is a row of the database and a decision at the start of each trial."""
+"""Largest grid: each setting is a row of the database."""
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One point of a grid."""
+    """Point of a grid."""
 
     values: dict[str, Number]
 
     @property
     def key(self) -> str:
-        """What tells it from all others of its grid: "tau_h=0.9 tau_l=0.4 T=256"."""
+        """Name of the setting within its grid: "tau_h=0.9 tau_l=0.4 T=256"."""
         return " ".join(f"{name}={value!r}" for name, value in self.values.items())
 
     @property
     def length(self) -> int:
-        """New tokens."""
+        """New tokens of each text."""
         return int(self.values[LENGTH])
 
 
 @dataclass(frozen=True)
 class Space:
-    """What is varied, of which method."""
+    """Axes of one method's parameters."""
 
     name: str
     about: str
     method: str
     axes: Mapping[str, tuple[Number, ...]]
-    """Usual values by name: a heat map's rows, then its columns, then what it shows the best of, and the length."""
+    """Default values by axis: a heat map's rows, its columns, axes whose best is shown, and the length."""
     changes: Callable[[Any, Values], Mapping[str, Any]]
-    """(parameters before, a setting's values) -> the parameters that these set."""
+    """(base parameters, values of a setting) -> changed parameters."""
     possible: Callable[[Values], bool] = lambda _: True
 
     @property
     def presets(self) -> Mapping[str, TunableParameters]:
-        """What the parameters off the axes can be; none: only what is usual."""
+        """Presets for the parameters off the axes; empty: the method's defaults only."""
         return METHODS[self.method].presets
 
     def grid(self, axes: Mapping[str, tuple[Number, ...]]) -> tuple[Setting, ...]:
-        """Every possible setting, the last axis fastest.
+        """All valid settings, the last axis fastest.
 
         Raises:
-            ConfigError: There is none, or there are too many.
+            ConfigError: No setting is valid, or there are too many.
         """
         count = 1
         for values in axes.values():
@@ -97,7 +97,7 @@ class Space:
         return found
 
     def config(self, base: TunableParameters, setting: Setting) -> RunConfig:
-        """How a setting decodes.
+        """Run configuration of a setting.
 
         Raises:
             ConfigError: A value is out of its bounds.
@@ -105,7 +105,7 @@ class Space:
         return self.plain_config(base, setting).with_rules(self.method, self.rules(base, setting.values))
 
     def rules(self, base: TunableParameters, values: Values) -> TunableParameters:
-        """The parameters of a method with these values.
+        """Parameters of the method with these values.
 
         Raises:
             ConfigError: A value is out of its bounds.
@@ -113,12 +113,12 @@ class Space:
         return replace(base, **self.changes(base, values))
 
     def plain_config(self, base: TunableParameters, setting: Setting) -> RunConfig:
-        """How the reference decodes beside it: as many tokens, by the parameters that nothing was changed of."""
+        """Run configuration of the reference: as many tokens, base parameters."""
         return RunConfig((self.method,), setting.length).with_rules(self.method, base)
 
 
 def _axis(points: Iterable[tuple[Number, Number]], place: int) -> tuple[Number, ...]:
-    """The values that points have on one axis, rising."""
+    """Distinct values of points on one axis, rising."""
     return tuple(sorted({point[place] for point in points}))
 
 
@@ -127,7 +127,7 @@ def _same(_own: Any, values: Values) -> Mapping[str, Any]:
 
 
 def _breadth(own: Any, values: Values) -> Mapping[str, Any]:
-    """The middle one stays where it can."""
+    """Branching with new ends; the middle is kept as far as they allow."""
     low, high = values["b_min"], values["b_max"]
     return {"branching": (low, min(max(own.branching[1], low), high), high)}
 
@@ -175,14 +175,14 @@ SPACES: Mapping[str, Space] = {
 
 
 def space_named(name: str) -> Space:
-    """The space of a name; raises a ConfigError where there is none."""
+    """Grid of this name; raises a ConfigError where there is none."""
     if name not in SPACES:
         raise ConfigError(f"there is no space {quoted(name)}; choose from {', '.join(SPACES)}")
     return SPACES[name]
 
 
 def base_named(space: Space, preset: str | None) -> TunableParameters:
-    """The parameters off the axes: the paper's, unless a preset is named; raises a ConfigError where there is none."""
+    """Parameters off the axes: a preset's, else the paper's; raises a ConfigError for an unknown preset."""
     if not space.presets:
         require(preset is None, f"--preset has no effect on {space.name}; leave it out")
         usual = METHODS[space.method].own
@@ -195,17 +195,17 @@ def base_named(space: Space, preset: str | None) -> TunableParameters:
 
 
 def axes_with(space: Space, given: Mapping[str, tuple[Number, ...]]) -> Axes:
-    """The space's axes, with these values where they were given."""
+    """Axes of the grid, with given values in place of its defaults."""
     for name in given:
         require(name in space.axes, f"{space.name} has no axis {quoted(name)}; it has {', '.join(space.axes)}")
     return {name: given.get(name, usual) for name, usual in space.axes.items()}
 
 
 def axis_values(space: Space, name: str, text: str) -> tuple[Number, ...]:
-    """The values of an axis as they are typed, with commas between them; whole numbers where the axis has such.
+    """Values of an axis from text with commas; integers where the axis has integers.
 
     Raises:
-        ConfigError: There is no such axis, or these are no numbers.
+        ConfigError: The axis does not exist, or a value is no number.
     """
     usual = axes_with(space, {name: ()}) and space.axes[name]
     whole = all(isinstance(value, int) for value in usual)

@@ -1,4 +1,4 @@
-"""A sweep as plain text of at most 80 columns, where the axes let it. Only words and numbers."""
+"""Report of a sweep as plain text of at most 80 columns, as far as its axes allow. Formats only."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -11,7 +11,7 @@ from decoder.tables.text import WIDTH, cut, hundredths, interval, text
 
 BEST = 10
 REASONS = 5
-"""So many settings without a speed are named."""
+"""Most settings without a speed that are named."""
 CELL, GAP = 7, 3
 
 
@@ -22,7 +22,7 @@ def on_sweep(report: SweepReport) -> str:
 
 
 def heading(report: SweepReport) -> list[str]:
-    """What was swept, where, and how far it has come."""
+    """Grid, pair, machines and progress."""
     request = report.request
     reference = ", ".join(f"{name} {value}" for name, value in request.reference.items())
     lines = [
@@ -37,13 +37,13 @@ def heading(report: SweepReport) -> list[str]:
 
 
 def maps(report: SweepReport) -> str:
-    """The heat maps, as many beside each other as fit."""
+    """Heat maps, side by side as far as they fit."""
     blocks = [_block(each) for each in heat_maps(report)]
     return "\n\n".join("\n".join(_beside(row)) for row in _rows(blocks)) + "\n" + "\n".join(legend(report))
 
 
 def best(report: SweepReport) -> str:
-    """The fastest settings with all their figures."""
+    """Table of the fastest settings with all their figures."""
     found = report.best(BEST)
     if not found:
         return ""
@@ -66,7 +66,7 @@ def best(report: SweepReport) -> str:
 
 
 def _doubts(report: SweepReport) -> Iterator[str]:
-    """What else the figures must be read with."""
+    """Notes on disturbed turns and near ties."""
     done = [trial.outcome for trial in report.trials if trial.outcome]
     if disturbed := sum(outcome.disturbed for outcome in done):
         yield f"{disturbed} turns were disturbed by other processes, other workers among them"
@@ -75,7 +75,7 @@ def _doubts(report: SweepReport) -> Iterator[str]:
 
 
 def refused(report: SweepReport) -> str:
-    """Settings that have no speed, and why."""
+    """Settings without a speed, with the reasons."""
     found = [trial for trial in report.trials if trial.state == "refused"]
     lines = [f"{trial.setting.key}: {trial.reason}" for trial in found[:REASONS]]
     if len(found) > REASONS:
@@ -84,7 +84,7 @@ def refused(report: SweepReport) -> str:
 
 
 def summary(trial: Trial) -> str:
-    """One setting in a line."""
+    """Summary of one setting in a line."""
     if trial.outcome is None:
         return f"{trial.setting.key}: {trial.reason or trial.state}"
     return f"{trial.setting.key}: x ar {interval(trial.outcome.speed, hundredths)}"
@@ -95,7 +95,7 @@ def _machine(name: str, about: dict[str, object]) -> str:
 
 
 def _block(found: HeatMap) -> list[str]:
-    """A map as lines of one width."""
+    """Lines of a map, all of one width."""
     label = max(len(found.rows), *(len(row) for row, _ in found.lines)) + 1
     lines = [f"{found.title}, {found.columns} across"]
     lines.append(f"{found.rows:<{label}}" + "".join(f"{head:>{CELL}}" for head in found.heads))
@@ -105,7 +105,7 @@ def _block(found: HeatMap) -> list[str]:
 
 
 def _rows(blocks: Sequence[list[str]]) -> list[list[list[str]]]:
-    """Blocks in rows that are no wider than the page, unless one alone is."""
+    """Blocks arranged in rows no wider than the page, unless a single block is wider."""
     found: list[list[list[str]]] = []
     used = 0
     for block in blocks:

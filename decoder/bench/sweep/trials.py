@@ -1,8 +1,8 @@
-"""Which setting is measured by whom, a row of a table each: once, whatever workers die in between.
+"""Claims of settings, a row of a table each: every setting is measured once, even where workers die.
 
-All decisions are transactions that no other worker's overlaps: to add the settings of a sweep, to take one on a lease,
-which its worker prolongs while it measures, and to keep a result. What a lease that has run out was for is free again.
-Knows not how settings are measured.
+All changes are exclusive transactions: adding a sweep's settings, claiming one on a lease, which its worker prolongs
+while it measures, and keeping a result. A setting whose lease has run out is free again. Knows not how settings are
+measured.
 """
 
 import os
@@ -22,9 +22,9 @@ from decoder.bench.sweep.spaces import Setting
 from decoder.errors import ConfigError, DatabaseError, quoted, require, shortened
 
 LIVES = 5
-"""A setting that so many workers died of is not tried again."""
+"""Most workers that may die of one setting before it is refused."""
 HEARTBEAT_S, GRACE_S = 10, 60
-"""Between the signs of life of a worker, and how long it is trusted without one."""
+"""Seconds between two prolongations of a lease, and the lease's length."""
 TABLES = (
     "CREATE TABLE IF NOT EXISTS sweeps (study TEXT PRIMARY KEY, asked TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS sweep_machines ("
@@ -43,7 +43,7 @@ TABLES = (
 
 @dataclass(frozen=True)
 class Sweep:
-    """One study of one database, as one worker sees it."""
+    """Study in a database, as one worker sees it."""
 
     database: Database
     study: str
@@ -54,15 +54,15 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Claim:
-    """A setting that one worker has taken."""
+    """Setting claimed by one worker."""
 
     setting: Setting
     number: int
-    """Among all claims of its study."""
+    """Number among all claims of the study."""
 
 
 def require_sweeps(database: Database) -> None:
-    """For looking at a database, which makes none.
+    """Checks a database that is only shown, and creates none.
 
     Raises:
         DatabaseError: It cannot be reached, or holds no sweeps of this version.
@@ -77,7 +77,7 @@ def require_sweeps(database: Database) -> None:
 
 
 def make(database: Database) -> None:
-    """Makes a database of sweeps, if there is none.
+    """Creates the tables of sweeps where there are none.
 
     Raises:
         DatabaseError: It cannot be used, or holds sweeps of an earlier version.
@@ -94,10 +94,10 @@ def joined(
     heartbeat_s: float = HEARTBEAT_S,
     grace_s: float = GRACE_S,
 ) -> Sweep:
-    """The study that answers a question, with all its settings; begun, if nobody has.
+    """Study of a request, with all its settings; created where missing.
 
     Raises:
-        ConfigError: The study of that name answers another question.
+        ConfigError: The study of that name has another request.
         DatabaseError: The database cannot be used.
     """
     study = request.study if study is None else study
@@ -119,11 +119,11 @@ def joined(
 
 
 def found(database: Database, study: str | None) -> Sweep:
-    """A study that is there already, by its name; without one, the only one.
+    """Existing study of a name; without a name, the only study.
 
     Raises:
-        ConfigError: There is none of that name, or more than one to choose from.
-        DatabaseError: The database cannot be used, or the study is none of ours.
+        ConfigError: There is no study of that name, or more than one to choose from.
+        DatabaseError: The database cannot be used, or the study is no sweep.
     """
     with database.reading() as transaction:
         known: dict[str, str] = dict(transaction.rows("SELECT study, asked FROM sweeps ORDER BY study"))
@@ -137,7 +137,7 @@ def found(database: Database, study: str | None) -> Sweep:
 
 
 def noted(sweep: Sweep, machine: Mapping[str, Any]) -> None:
-    """Keeps what this machine is."""
+    """Keeps the description of this machine."""
     about = sweep.study, platform.node(), msgspec.json.encode(machine).decode()
     with _of(sweep) as transaction:
         transaction.change("DELETE FROM sweep_machines WHERE study = ? AND machine = ?", *about[:2])
@@ -145,12 +145,12 @@ def noted(sweep: Sweep, machine: Mapping[str, Any]) -> None:
 
 
 def worker_name() -> str:
-    """This process among all workers."""
+    """Name of this process among all workers."""
     return f"{platform.node()}:{os.getpid()}"
 
 
 def claimed(sweep: Sweep) -> Claim | None:
-    """The next setting that nobody measures, or None where others hold all that are left."""
+    """Claims the next free setting; None where all that are left are claimed."""
     with _of(sweep) as transaction:
         now_s = transaction.now_s()
         transaction.change(
@@ -178,7 +178,7 @@ def claimed(sweep: Sweep) -> Claim | None:
 
 
 def prolonged(sweep: Sweep, claim: Claim) -> None:
-    """Tells that the worker of a claim lives."""
+    """Prolongs the lease of a claim."""
     with _of(sweep) as transaction:
         transaction.change(
             "UPDATE sweep_settings SET lease_until = ? WHERE study = ? AND state = 'running' AND claim = ?",
@@ -187,7 +187,7 @@ def prolonged(sweep: Sweep, claim: Claim) -> None:
 
 
 def kept(sweep: Sweep, claim: Claim, result: Result) -> bool:
-    """Keeps a result; whether it counts: a worker that was thought dead finds its setting given to another."""
+    """Keeps a result; False where the lease had run out and another worker claimed the setting."""
     state = "done" if isinstance(result, Outcome) else "refused"
     with _of(sweep) as transaction:
         changed = transaction.change(
@@ -198,7 +198,7 @@ def kept(sweep: Sweep, claim: Claim, result: Result) -> bool:
 
 
 def returned(sweep: Sweep, claim: Claim) -> None:
-    """Leaves a setting to others at once, before its lease runs out."""
+    """Returns a setting before its lease runs out."""
     with _of(sweep) as transaction:
         transaction.change(
             "UPDATE sweep_settings SET state = 'waiting', worker = NULL "
@@ -208,7 +208,7 @@ def returned(sweep: Sweep, claim: Claim) -> None:
 
 
 def given_back(sweep: Sweep, workers: Collection[str]) -> None:
-    """The same for all that workers held which somebody else has ended."""
+    """Returns all settings of workers that another process has ended."""
     with _of(sweep) as transaction:
         for worker in workers:
             transaction.change(
@@ -227,14 +227,14 @@ def settled(sweep: Sweep) -> bool:
 
 
 def mixed(request: Request) -> list[Setting]:
-    """All settings in the order in which they are measured: the time left then follows from the time that it took."""
+    """Settings in the order of measurement, which is random, so that the time left follows from the time so far."""
     settings = request.settings
     return Random(request.seed).sample(settings, len(settings))
 
 
 @contextmanager
 def _of(sweep: Sweep) -> Iterator[Transaction]:
-    """A transaction on a study, which nobody may have deleted."""
+    """Transaction on a study; raises DatabaseError where the study was deleted."""
     with sweep.database.alone() as transaction:
         if not transaction.rows("SELECT 1 FROM sweeps WHERE study = ?", sweep.study):
             raise DatabaseError(
@@ -253,7 +253,7 @@ def _asked(study: str, text: str) -> Request:
 
 
 def _refuse_earlier(database: Database, transaction: Transaction) -> None:
-    """Refuses a database in which sweeps are studies of Optuna: their trials are not read any more."""
+    """Refuses a database of an earlier version, whose sweeps are studies of Optuna."""
     earlier = "SELECT 1 FROM study_user_attributes WHERE key = 'asked' LIMIT 1"
     if transaction.has_table("study_user_attributes") and transaction.rows(earlier):
         raise DatabaseError(

@@ -1,4 +1,4 @@
-"""A sweep as others see it: what the database holds, now and again and again while workers measure."""
+"""Reports of a sweep while its workers measure."""
 
 from collections.abc import Callable, Generator
 from contextlib import closing, suppress
@@ -11,11 +11,11 @@ from decoder.errors import DatabaseError
 
 
 def looked_up(database: Database, study: str | None) -> SweepReport:
-    """What is known of a study; without a name, of the only one.
+    """Report of a study; without a name, of the only study.
 
     Raises:
         ConfigError: There is no such study, or more than one to choose from.
-        DatabaseError: The database cannot be read, or is none of sweeps.
+        DatabaseError: The database cannot be read, or holds no sweeps.
     """
     require_sweeps(database)
     return read(found(database, study))
@@ -24,9 +24,9 @@ def looked_up(database: Database, study: str | None) -> SweepReport:
 def watched(
     task: Task, workers: int, every_s: float, note: Callable[[str], None]
 ) -> Generator[SweepReport, None, None]:
-    """What is known, every now and then, until all is measured.
+    """Starts workers and yields reports every `every_s` seconds until all settings have results.
 
-    Closed or interrupted before, it ends the workers and gives their settings back.
+    Closed or interrupted before, it ends the workers and returns their settings.
 
     Raises:
         DecoderError: A worker failed, or the database did.
@@ -43,7 +43,7 @@ def watched(
 def _reports(
     task: Task, workers: int, every_s: float, note: Callable[[str], None], known: list[Joined]
 ) -> Generator[SweepReport, None, None]:
-    """The same, without giving back; adds who has joined to what is known."""
+    """Reports as in `watched`, without returning settings; appends workers that join to `known`."""
     sweep: Sweep | None = None
     with closing(working(task, workers, every_s)) as everything:
         for said in everything:
@@ -53,7 +53,7 @@ def _reports(
                 known.append(said)
                 sweep = sweep or found(task.storage, said.study)
             if sweep is not None:
-                # A database may be away for a moment; if it stays away, a worker says so.
+                # a database may be away for a moment; if it stays away, a worker raises the error
                 report = None
                 with suppress(DatabaseError):
                     report = read(sweep)

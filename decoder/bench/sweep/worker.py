@@ -1,6 +1,6 @@
-"""One worker: takes a setting, measures it, keeps the result, until every setting has one.
+"""Worker of a sweep: claims a setting, measures it, keeps the result, until all settings have results.
 
-Knows neither models nor how many workers there are.
+Knows neither models nor other workers.
 """
 
 import threading
@@ -15,15 +15,15 @@ from decoder.bench.sweep.trials import Claim, Sweep, claimed, kept, prolonged, r
 from decoder.errors import DatabaseError
 
 KEPT_ATTEMPTS = 4
-"""Times that a result is offered to a database, a heartbeat apart: together less than a lease."""
+"""Attempts to keep a result, a heartbeat apart; together shorter than a lease."""
 Measure: TypeAlias = Callable[[Setting], Result]
 
 
 def work(sweep: Sweep, measure: Measure) -> None:
-    """Measures until every setting has its result, also those that dead workers held.
+    """Measures until every setting has a result, claims of dead workers included.
 
     Raises:
-        DatabaseError: The database cannot be used any more; what was measured last is not in it.
+        DatabaseError: The database cannot be used any more; the last result is lost.
     """
     while True:
         claim = claimed(sweep)
@@ -42,7 +42,7 @@ def work(sweep: Sweep, measure: Measure) -> None:
 
 
 def _kept(sweep: Sweep, claim: Claim, result: Result) -> None:
-    """Keeps a result, and waits for a database that is away for a moment: a measurement may have taken long."""
+    """Keeps a result; retries where the database is away for a moment, since a measurement may have taken long."""
     for _ in range(KEPT_ATTEMPTS - 1):
         with suppress(DatabaseError):
             kept(sweep, claim, result)
@@ -53,7 +53,7 @@ def _kept(sweep: Sweep, claim: Claim, result: Result) -> None:
 
 @contextmanager
 def _alive(sweep: Sweep, claim: Claim) -> Iterator[None]:
-    """Within, the database is told every now and then that this trial's worker lives."""
+    """Prolongs the lease in a thread while the setting is measured."""
     stop = threading.Event()
     thread = threading.Thread(target=_beat, args=(sweep, claim, stop), daemon=True)
     thread.start()
@@ -66,6 +66,6 @@ def _alive(sweep: Sweep, claim: Claim) -> Iterator[None]:
 
 def _beat(sweep: Sweep, claim: Claim, stop: threading.Event) -> None:
     while not stop.wait(sweep.heartbeat_s):
-        # A database may be away for a moment; if it stays away, keeping the result says so.
+        # a database may be away for a moment; if it stays away, keeping the result raises the error
         with suppress(DatabaseError):
             prolonged(sweep, claim)
