@@ -28,7 +28,7 @@ from decoder.waiting import waited_s
 DISTURBED = 0.03
 """Share of a turn's time that threads may wait for a processor; beyond it, the turn is repeated."""
 ATTEMPTS = 3
-"""Most repetitions of a disturbed turn, the first among them."""
+"""Most attempts at a turn that other processes disturb."""
 Tokens: TypeAlias = Sequence[int]
 """Token ids of a prompt or text."""
 

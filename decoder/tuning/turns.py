@@ -27,7 +27,7 @@ class Turns:
             engine: Pair, sampled as `config` says.
             config: Length limit, and parameters of settings without their own.
             passages: Token ids.
-            attempts: Most repetitions of a turn that other processes disturb.
+            attempts: Most attempts at a turn that other processes disturb.
         """
         self._engine = engine
         self._config = config

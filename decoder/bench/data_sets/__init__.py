@@ -1,11 +1,11 @@
-"""Where the benchmark's prompts come from: a folder of data, or the Hugging Face hub. Knows no models.
+"""Sources of the benchmark's prompts: a folder of data, or the Hugging Face hub. Knows no models.
 
-rules       how the rows of a data set become prompts
-texts       files of text
-parquet     files of tables, one column
+rules       conversion of a data set's rows into prompts
+texts       text files
+parquet     one column of parquet files
 spec_bench  the file of Spec-Bench, by task
 hub         files of the hub, in its cache
-quiet       keeps what other libraries print away
-text_set    what a data set is to a benchmark
-catalogue   the data sets by name, from all of these
+quiet       silences other libraries
+text_set    prompts of a data set
+catalogue   all data sets by name
 """

@@ -1,4 +1,4 @@
-"""The data sets by name: where each is found, how its rows become prompts, and what tables call it. Reads none."""
+"""Data sets by name: their files, the rule from rows to prompts, and their titles. Reads no file."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from decoder.bench.data_sets.hub import HubFiles
 from decoder.bench.data_sets.parquet import column
 
 Rows: TypeAlias = Callable[[Path], Iterator[str]]
-"""The rows of a file."""
+"""(file) -> its rows."""
 
 WIKITEXT_ON_HUB = HubFiles("Salesforce/wikitext", "wikitext-2-v1/validation-*.parquet")
 PG19_ON_HUB = HubFiles("emozilla/pg19-test", "data/test-*.parquet")
@@ -20,19 +20,19 @@ PG19_ON_HUB = HubFiles("emozilla/pg19-test", "data/test-*.parquet")
 
 @dataclass(frozen=True)
 class DataSet:
-    """Texts of one kind, and the rule that makes prompts of them."""
+    """Data set, and the rule that makes prompts of its rows."""
 
     name: str
     title: str
     stands_for: str | None
     rule: Callable[[Iterable[str]], Iterator[str]]
     in_folder: tuple[tuple[str, Rows], ...]
-    """Files within a folder of data; the first that are there are read."""
+    """(pattern, reader) of files within a folder of data; the first pattern with files is read."""
     on_hub: HubFiles | None = None
 
     @property
     def places(self) -> str:
-        """Its files within a folder of data, for an error line."""
+        """Patterns of its files within a folder of data, for errors."""
         return " or ".join(pattern for pattern, _ in self.in_folder)
 
 
@@ -78,5 +78,5 @@ CATALOGUE: dict[str, tuple[DataSet, ...]] = {
     "spec_bench": _TASKS,
     **{data_set.name: (data_set,) for data_set in _TASKS},
 }
-"""What a name stands for: one data set, or several."""
+"""Data sets by name on the command line."""
 NAMES = tuple(CATALOGUE)

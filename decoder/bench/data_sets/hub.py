@@ -1,4 +1,4 @@
-"""Files of data sets on the Hugging Face hub, downloaded once and kept in its cache. Knows no data sets."""
+"""Files of data sets on the Hugging Face hub, downloaded once into its cache. Knows no data sets."""
 
 import errno
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from decoder.bench.data_sets.quiet import quiet
 from decoder.errors import PromptError, first_line
 
 PATIENCE_S = 10.0
-"""Seconds that the hub may take to answer the first question."""
+"""Seconds that the hub may take to answer the first request."""
 
 
 @dataclass(frozen=True)
 class HubFiles:
-    """Some files of a public data set."""
+    """Files of a public data set."""
 
     repository: str
     pattern: str
-    """Their path in it; the last part may have wild cards."""
+    """Path in the repository; its last part may have wild cards."""
 
 
 def local_files(files: HubFiles) -> list[Path]:
-    """The files as they are on this machine, after a download where they were not there; in the order of their names.
+    """Local paths of the files by name, downloaded where missing.
 
     Raises:
-        PromptError: They cannot be downloaded, or there are none.
+        PromptError: The download failed, or the repository has no such files.
     """
     try:
         with quiet("huggingface_hub"):
@@ -41,7 +41,7 @@ def local_files(files: HubFiles) -> list[Path]:
 
 
 def _cached(files: HubFiles) -> list[Path]:
-    """Without a question to the hub."""
+    """Paths in the cache, without a request to the hub; empty where missing."""
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - a folder needs no hub
     from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415 - as above
 
@@ -56,16 +56,16 @@ def _downloaded(files: HubFiles) -> list[Path]:
     from huggingface_hub import HfApi  # noqa: PLC0415 - a folder needs no hub
     from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - as above
 
-    disable_progress_bars()  # or they are drawn across a screen
+    disable_progress_bars()  # else they are drawn across a screen
     hub = HfApi()
-    # This question is not repeated as others are, so a network that is not there is known at once.
+    # this request is not repeated as others are, so an absent network is known at once
     there = hub.dataset_info(files.repository, timeout=PATIENCE_S).siblings or []
     names = sorted(file.rfilename for file in there if Path(file.rfilename).match(files.pattern))
     return [Path(hub.hf_hub_download(files.repository, name, repo_type="dataset")) for name in names]
 
 
 def _explained(error: Exception, files: HubFiles) -> tuple[str, str]:
-    """Why a download failed, and what to do."""
+    """(cause of a failed download, remedy)."""
     from huggingface_hub import errors  # noqa: PLC0415 - a folder needs no hub
 
     match error:
@@ -85,5 +85,5 @@ def _explained(error: Exception, files: HubFiles) -> tuple[str, str]:
 
 
 def _first_cause(error: Exception) -> Exception:
-    """What was raised first of the errors that led to this one."""
+    """First error of a chain of causes."""
     return _first_cause(error.__cause__) if isinstance(error.__cause__, Exception) else error

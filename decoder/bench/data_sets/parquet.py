@@ -11,17 +11,17 @@ from decoder.errors import PromptError, first_line, shortened
 
 COLUMN = "text"
 ROWS_AT_ONCE = 16
-"""A row of PG-19 is a book."""
+"""Rows of a batch; a row of PG-19 is a book."""
 
 
 def column(path: Path) -> Generator[str, None, None]:
-    """The texts of a file's column `COLUMN`, no more rows than are asked for.
+    """Yields the texts of a file's column `COLUMN`; reads no further than they are taken.
 
     Raises:
         PromptError: The file is no parquet file, is damaged, or has no such texts.
     """
     try:
-        # Locks are written to the cache even here; the user's stays as it was, and need not be writable.
+        # locks are written even here; the user's cache stays unchanged and need not be writable
         with TemporaryDirectory() as scratch, quiet("datasets"):
             rows = _rows(path, scratch)
             _require_texts(path, rows.features)

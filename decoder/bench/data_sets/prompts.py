@@ -1,4 +1,4 @@
-"""The first prompts of data sets, from a folder of data or from the Hugging Face hub."""
+"""First prompts of data sets, from a folder of data or from the Hugging Face hub."""
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
@@ -14,15 +14,15 @@ from decoder.errors import PromptError, quoted, require, shortened
 
 
 def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tuple[TextSet, ...]:
-    """The first prompts of data sets, uncut, each data set once.
+    """First prompts of data sets, uncut, each data set once.
 
     Args:
-        names: Of `NAMES`.
-        folder: Of data; None: the Hugging Face hub.
-        prompts: Of each data set, as far as there are so many.
+        names: Names from `NAMES`.
+        folder: Folder of data; None: the Hugging Face hub.
+        prompts: Most prompts of each data set.
 
     Raises:
-        ConfigError: There is no data set of a name, or no prompts are asked for.
+        ConfigError: A name is unknown, or the number of prompts is below 1.
         PromptError: A data set cannot be read, or has no prompt.
     """
     chosen = _chosen(names)

@@ -1,4 +1,4 @@
-"""Keeps what other libraries print away from a terminal that shows something else."""
+"""Silences libraries while a screen is drawn."""
 
 import logging
 import warnings
@@ -9,9 +9,9 @@ from importlib import import_module
 
 @contextmanager
 def quiet(*libraries: str) -> Iterator[None]:
-    """Neither log lines of these libraries nor warnings; what fails is still raised.
+    """Suppresses warnings and log lines of these libraries; errors are still raised.
 
-    They are imported before: when they first are, they set the levels of their logs.
+    Libraries are imported first, since their import sets the levels of their loggers.
     """
     for name in libraries:
         import_module(name)

@@ -1,19 +1,19 @@
-"""How the rows of a data set become prompts, as the authors of DynaTree have it. Knows no files."""
+"""Conversion of a data set's rows into prompts, as the authors of DynaTree do it. Knows no files."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 SHORTEST = 200
-"""Characters of a text that is worth a prompt."""
+"""Characters of the shortest prompt."""
 OPENING = 1_000
-"""Characters of a book that a prompt may have."""
+"""Characters of the longest prompt from a book."""
 
 
 def paragraphs(rows: Iterable[str]) -> Iterator[str]:
     """Prompts of WikiText: rows up to an empty one or a heading, joined by a space; short ones wait for the next.
 
     Args:
-        rows: Each with its line break, as the data set has them.
+        rows: Rows with their line breaks, as in the data set.
     """
     waiting: list[str] = []
     for row in chain(rows, [""]):
@@ -25,12 +25,12 @@ def paragraphs(rows: Iterable[str]) -> Iterator[str]:
 
 
 def openings(texts: Iterable[str]) -> Iterator[str]:
-    """Prompts of PG-19: how each book begins, without the short ones."""
+    """Prompts of PG-19: the opening of each book that is long enough."""
     for text in texts:
         if len(stripped := text.strip()) >= SHORTEST:
             yield stripped[:OPENING]
 
 
 def all_of_it(texts: Iterable[str]) -> Iterator[str]:
-    """Texts that are prompts as they are."""
+    """Whole texts as prompts."""
     yield from texts

@@ -1,4 +1,4 @@
-"""The file of Spec-Bench (Xia et al. 2024): questions by task, of which the first turn alone is a prompt."""
+"""File of Spec-Bench (Xia et al. 2024): questions by task; only the first turn is a prompt."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 from decoder.errors import PromptError, shortened
 
 FILE = Path("spec_bench", "question.jsonl")
-"""Within a folder of data."""
+"""Path within a folder of data."""
 TASKS = (
     "writing",
     "roleplay",
@@ -24,11 +24,11 @@ TASKS = (
     "math_reasoning",
     "rag",
 )
-"""Its categories, in its order."""
+"""Categories, in the file's order."""
 
 
 class _Question(msgspec.Struct):
-    """What is read of a line."""
+    """Fields of a line that are read."""
 
     category: str
     turns: list[str]

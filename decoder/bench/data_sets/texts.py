@@ -1,4 +1,4 @@
-"""Files of text in a folder of data. Knows no data sets."""
+"""Text files in a folder of data. Knows no data sets."""
 
 from collections.abc import Iterator
 from io import StringIO
@@ -8,11 +8,11 @@ from decoder.errors import PromptError, shortened
 
 
 def matching(folder: Path, pattern: str) -> list[Path]:
-    """Files of a folder, in the order of their names; none where there are none.
+    """Files of a folder that match a pattern, by name; empty where there are none.
 
     Args:
-        folder: Of the data.
-        pattern: A path within it, whose last part may have wild cards.
+        folder: Folder of data.
+        pattern: Path within it; its last part may have wild cards.
 
     Raises:
         PromptError: A folder cannot be read.
@@ -27,10 +27,10 @@ def matching(folder: Path, pattern: str) -> list[Path]:
 
 
 def whole(path: Path) -> Iterator[str]:
-    """All of a file as one row.
+    """Yields the whole file as one row.
 
     Raises:
-        PromptError: It cannot be read, or is no text.
+        PromptError: The file cannot be read, or is no UTF-8 text.
     """
     try:
         yield path.read_text(encoding="utf-8-sig")
@@ -44,7 +44,7 @@ def whole(path: Path) -> Iterator[str]:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a file, each with its line break.
+    """Yields the lines of a file, each with its line break.
 
     Raises:
         PromptError: As `whole`.

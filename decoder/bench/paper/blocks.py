@@ -1,6 +1,6 @@
-"""From the turns of all lanes on one prompt to what is kept of them: figures at every length, compared with ar's.
+"""Record of one prompt's turns: figures of all lanes at every length, compared with ar's.
 
-Where a text first differs from ar's, float32 says whether that was a near tie.
+At the first difference from ar's text, float32 decides whether it is a near tie.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,16 +22,16 @@ from decoder.methods import METHODS, WHOLE
 
 @dataclass(frozen=True)
 class TurnResult:
-    """What a turn brought, as far as it is needed once the other lanes have had theirs."""
+    """Result of a turn, kept until all lanes have had theirs."""
 
     at: tuple[Tally, ...]
-    """The totals at each length; the last has the peak of memory, which is of the whole turn."""
+    """Totals at each length; the last has the peak memory of the whole turn."""
     kv_bytes: int | None
     waited: float | None
 
     @classmethod
     def of(cls, trial: Trial, waited: float | None, lengths: Sequence[int]) -> Self:
-        """What is kept of a turn."""
+        """Result of a trial."""
         cuts = [cut(trial.after, length) for length in lengths]
         cuts[-1] = structs.replace(cuts[-1], peak_bytes=trial.tally.peak_bytes)
         return cls(tuple(cuts), trial.kv_bytes, waited)
@@ -62,7 +62,7 @@ def turns(
 def _judged(
     judge: Judge, lane: Lane, prompt: Sequence[int], at: Sequence[Tally], ar: Sequence[Tally]
 ) -> tuple[Figures, ...]:
-    """The figures at each length; all that hold a difference hold the same."""
+    """Figures at each length; all lengths with the difference get the same verdict."""
     until = None if lane.own_text else WHOLE
     found = [figures(tally, plain, same_until=until) for tally, plain in zip(at, ar, strict=True)]
     index = found[-1].first_difference

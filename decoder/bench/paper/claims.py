@@ -1,4 +1,4 @@
-"""The paper's claims one by one: what it says, what the same comparison gives here, and whether that settles it. Pure.
+"""The paper's claims one by one: its own quotient, the same quotient measured here, and the verdict. Pure.
 
 Every claim but the first is a quotient of two lanes on the same prompts. It holds, or does not, where the whole
 interval lies on one side of its limit; a claim about several rivals holds where it holds against each, and does not
@@ -44,40 +44,40 @@ from decoder.bench.paper.request import Lane
 from decoder.bench.sampling.averages import Values
 
 FEWEST = 5
-"""Prompts under which an interval over prompts says nothing."""
+"""Fewest prompts for a verdict; an interval over fewer says nothing."""
 SAMPLED = "What the paper claims is of greedy decoding; here tokens were sampled, so that none of it is judged."
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """One sentence of the paper, and what was found here."""
+    """Claim of the paper with its result here."""
 
     name: str
     says: str
     source: str
-    """Version and place."""
+    """Version and place in the paper."""
     data_set: str
-    """Where it was tested, as tables call it."""
+    """Title of the data set."""
     paper: float | None
-    """The same quotient there, of numbers that the paper prints; None where it gives none."""
+    """The paper's quotient, of numbers that it prints; None where it gives none."""
     doubt: str = ""
-    """What must be known of that number."""
+    """Reasons against relying on the paper's number."""
     here: Interval | None
-    """The quotient; None: it could not be measured."""
+    """Measured quotient; None where it could not be measured."""
     limit: float
-    """What the quotient must exceed, or where `below`, must not."""
+    """Value that the quotient must exceed, or where `below`, must not exceed."""
     below: bool = False
     verdict: Verdict
     tested: str
-    """How, in a sentence."""
+    """Comparison in a sentence."""
 
     @property
     def by_quotient(self) -> bool:
-        """Whether a quotient decides, and not a share that must be whole."""
+        """Whether the verdict is by a quotient; losslessness is a share that must be 1."""
         return self.name != LOSSLESS.name
 
 
 class _Figure(NamedTuple):
-    """What two lanes are compared by."""
+    """Figure by which two lanes are compared."""
 
     name: str
     take: Measure
@@ -91,7 +91,7 @@ ROUNDS = _Figure("Rounds", lambda figures: float(figures.rounds), less_is_better
 
 
 class _On(NamedTuple):
-    """One data set."""
+    """Turns and lanes of one data set."""
 
     course: Course
     lanes: Sequence[Lane]
@@ -99,7 +99,7 @@ class _On(NamedTuple):
     stands_for: str | None
 
     def named(self, *rows: str) -> list[str]:
-        """The lanes that stand beside rows of the paper."""
+        """Names of the lanes beside these rows of the paper."""
         return [lane.name for lane in self.lanes if lane.paper_name in rows and not lane.own_text]
 
     def claim(self, statement: PaperClaim, here: Interval | None, verdict: Verdict, tested: str) -> Claim:
@@ -122,19 +122,19 @@ class _On(NamedTuple):
 
 
 def claims(report: PaperReport) -> list[Claim]:
-    """All of them, on every data set of the main experiment; those without their lanes are left out."""
+    """Claims on every data set of the main experiment, as far as their lanes were measured."""
     if left_out(report):
         return []
     return [claim for course in courses(report, "main") for claim in _on(report, course)]
 
 
 def left_out(report: PaperReport) -> str | None:
-    """Why none of them is judged; None: they are."""
+    """Reason why no claim is judged; None where claims are judged."""
     return SAMPLED if report.header.request.temperature > 0 else None
 
 
 def judged(found: Interval | None, prompts: int, limit: float = 1.0, *, below: bool = False) -> Verdict:
-    """Of a quotient that must exceed its limit, or stay below."""
+    """Verdict on a quotient that must exceed its limit, or stay below."""
     return "cannot tell" if prompts < FEWEST else verdict(found, limit, below=below)
 
 
@@ -174,7 +174,7 @@ def _lossless(on: _On) -> Claim:
 
 
 def _against_rivals(on: _On, own: str) -> Iterator[Claim]:
-    """Of DynaTree against the other rows of the paper."""
+    """Claims of DynaTree against the paper's other rows."""
     comparisons = (
         (LOWEST_TPOT, ((AR,), LINEAR, FIXED), TPOT),
         (FEWER_ROUNDS, (LINEAR, FIXED), ROUNDS),
@@ -184,12 +184,12 @@ def _against_rivals(on: _On, own: str) -> Iterator[Claim]:
     )
     for statement, kinds, figure in comparisons:
         rivals = [on.named(*rows) for rows in kinds]
-        if all(rivals):  # a claim over several kinds says nothing of some of them
+        if all(rivals):  # a claim over several kinds of rivals needs lanes of each
             yield _against(on, statement, own, [*chain.from_iterable(rivals)], figure)
 
 
 def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], figure: _Figure) -> Claim:
-    """By how much one lane is better than the best of its rivals."""
+    """Claim that a lane is better than the best of its rivals."""
     pairs = {rival: (rival, own) if figure.less_is_better else (own, rival) for rival in rivals}
     found = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(found[rival], on.course.seed))}
@@ -206,7 +206,7 @@ def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], fi
 
 
 def _against_plain(on: _On, own: str, plain: str, device: str) -> Iterator[Claim]:
-    """Of DynaTree against plain decoding."""
+    """Claims of DynaTree against plain decoding."""
     yield _against(on, FASTER, own, [plain], SPEED)
     yield _against(on, LOWER_TTFT, own, [plain], TTFT)
     yield _memory(on, own, plain, on_gpu=device.startswith("cuda"))
@@ -215,7 +215,7 @@ def _against_plain(on: _On, own: str, plain: str, device: str) -> Iterator[Claim
 
 
 def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
-    """Of a GPU's memory: what a whole process takes on a CPU is shown, but settles nothing."""
+    """Claim on GPU memory; the peak of a whole process on a CPU is shown without a verdict."""
     peaks = on.course.quotients(own, plain, lambda figures: figures.peak_bytes)
     where = "the GPU" if on_gpu else "the process, which on a CPU says little of a GPU's"
     found = _quotient(on, THREE_PERCENT, peaks, f"Peak memory of {where}, {own} over {plain}, both models loaded")
@@ -223,7 +223,7 @@ def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
 
 
 def _gain_by_length(on: _On, own: str, plain: str) -> Claim:
-    """Of the longest over that of the shortest texts, prompt by prompt."""
+    """Claim that the gain grows: gain of the longest over that of the shortest texts, by prompt."""
     lengths = on.course.experiment.lengths
     short, long = (
         Course(on.course.experiment, on.course.blocks, on.course.seed, place).quotients(own, plain, speed)

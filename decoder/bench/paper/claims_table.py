@@ -1,4 +1,4 @@
-"""The paper's claims as a table: what each comes to here, beside the paper's own quotient and what to know of it."""
+"""Table of the paper's claims: measured quotient, the paper's own, and remarks on it."""
 
 from collections.abc import Sequence
 
@@ -23,12 +23,12 @@ WHAT = (
 
 
 def claims_table(found: Sequence[Claim], notes: Sequence[str], left_out: str | None = None) -> Table:
-    """The table.
+    """Table of claims.
 
     Args:
-        found: A row each.
-        notes: What stands under it, behind what must be known of the paper's numbers.
-        left_out: Why there are none.
+        found: Claims, a row each.
+        notes: Notes under the table, after remarks on the paper's numbers.
+        left_out: Reason why no claim is judged.
     """
     known = marks(claim.doubt for claim in found)
     return Table(

@@ -1,4 +1,4 @@
-"""Lanes as contenders: how each decodes a text of one length. Knows neither prompts nor what is kept."""
+"""Contenders of lanes, for texts of one length. Knows neither prompts nor records."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from decoder.models.pair import Pair
 
 
 def contenders(pair: Pair, request: Request, experiment: Experiment) -> list[Contender]:
-    """The lanes of an experiment in their order; transformers' run on the pair's own modules.
+    """Contenders of an experiment's lanes, in their order; transformers' run on the pair's own modules.
 
     Raises:
         ConfigError: A parameter is out of its bounds.

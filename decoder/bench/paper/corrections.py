@@ -1,6 +1,6 @@
-"""Where the paper's own numbers do not hold: by its text, its authors' code and their logs, not by measurement here.
+"""Errors in the paper's own numbers: by its text, its authors' code and their logs, not by measurement here.
 
-What was measured here stands in `claims`.
+`claims` has the measurements.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ CODE, LOGS = "the authors' code (commit a8a25af)", "the authors' logs"
 
 
 class Correction(NamedTuple):
-    """What a reader of the paper should know."""
+    """Error in the paper, and its source."""
 
     says: str
     source: str
@@ -124,4 +124,4 @@ CORRECTIONS = (
         f"{CODE}; v1 table 7",
     ),
 )
-"""The weightiest first."""
+"""Corrections, the weightiest first."""

@@ -1,4 +1,4 @@
-"""The machine's cost curve: what a pass takes by the rows that are computed together."""
+"""The machine's cost curve: seconds of a pass by its rows."""
 
 from decoder.bench.paper.records import RoundCosts
 from decoder.bench.pass_costs import measured_costs
@@ -8,7 +8,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64)
 
 
 def round_costs(pair: Pair, tokens: int) -> RoundCosts:
-    """Seconds of passes of both models after a text of about so many tokens, without waits for a processor."""
+    """Seconds of both models' passes after a text of about `tokens` tokens, without waits for a processor."""
     series = measured_costs(pair, tokens)
     return RoundCosts(
         rows=ROWS,

@@ -1,6 +1,6 @@
-"""What a shorter run would have come to, from the totals after each round of a longer one. Pure.
+"""Totals of a shorter run, from the totals after each round of a longer one. Pure.
 
-A greedy text of T tokens begins with all shorter ones, and no round depends on how many tokens are still to come.
+A greedy text of T tokens begins with all shorter ones, and no round depends on the number of tokens still to come.
 """
 
 from bisect import bisect_left
@@ -13,12 +13,12 @@ from decoder.tree import share_of_depth
 
 
 def cut(after: Sequence[Tally], length: int) -> Tally:
-    """The totals of the rounds until so many tokens are out, the last round's tokens and accepted path cut there.
+    """Totals of the rounds up to `length` tokens; the last round's tokens and accepted path are cut there.
 
-    A text that ended before is whole.
+    A text that ended before stays whole.
 
     Args:
-        after: The totals after each round, of one at least.
+        after: Totals after each round, one at least.
         length: New tokens, 1 or more.
     """
     number = bisect_left(after, length, key=lambda tally: len(tally.tokens))
@@ -37,7 +37,7 @@ def cut(after: Sequence[Tally], length: int) -> Tally:
 
 
 def _accepting(before: Tally, reached: Tally, most: int) -> Tally:
-    """The totals after a round of whose accepted path no more than so many nodes count."""
+    """Totals after a round, with at most `most` nodes of its accepted path."""
     whole, levels = reached.accepted - before.accepted, reached.levels - before.levels
     path = range(min(whole, most))
     return structs.replace(

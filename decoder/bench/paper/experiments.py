@@ -1,6 +1,6 @@
-"""The paper's experiments on some data sets: which lanes decode which prompts, how long, and where figures are taken.
+"""The paper's experiments on given data sets: lanes, prompts, text lengths, and lengths at which figures are taken.
 
-Knows no models: which lengths fit is settled before.
+Knows no models: the caller makes sure that lengths fit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ from decoder.errors import quoted, require
 
 NAMES = ("main", "prompt_length", "sensitivity", "fixed_trees")
 WIKITEXT, PG19 = "wikitext", "PG-19"
-"""The data set of all experiments but main, where it is among those asked for; and what another stands for."""
+"""Data set of all experiments but main, where it was requested; and the paper's name of the other data set."""
 PG19_CHARACTERS = 1000
-"""The paper's longest prompt of PG-19."""
+"""Characters of the paper's longest prompt of PG-19."""
 ALL_LANES = (
     AR,
     "linear K=5",
@@ -49,28 +49,28 @@ ALL_LANES = (
     "generate static",
     ASSISTANT,
 )
-"""The rows of the tables that are measured unless others are asked for, as far as there are such methods."""
+"""Default lanes of main, as far as such methods are registered."""
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of the paper's experiments is measured; by default as much as the paper did."""
+    """Extent of the measurement; the defaults are the paper's."""
 
     experiments: tuple[str, ...] = NAMES
     lanes: tuple[str, ...] | None = None
-    """Of main, by name; None: `usual_lanes`."""
+    """Lanes of main, by name; None: `usual_lanes`."""
     usual_lanes: tuple[str, ...] = ALL_LANES
     prompts: int = 10
     length: int = 1500
     """New tokens of each text."""
     lengths: tuple[int, ...] = (100, 200, 300, 500, 750, 1000, 1200)
-    """New tokens after which figures are taken, beside those at the end."""
+    """New tokens after which figures are taken, besides those at the end."""
     most: int | None = None
-    """Longest prompt, in `unit`; None: the paper's, in characters."""
+    """Longest prompt, in `unit`; None: the paper's limit, in characters."""
     unit: Unit = "characters"
     usual_most: int = 800
     prompt_lengths: tuple[int, ...] = (100, 200, 300, 500, 750, 1000)
-    """Longest prompts that are compared, in characters."""
+    """Limits of prompts that experiment prompt_length compares, in characters."""
     by_prompt_length: tuple[str, ...] = (AR, LINEAR, FIXED, DYNATREE)
     thresholds: tuple[tuple[float, float], ...] = THRESHOLDS
     breadths: tuple[tuple[int, int], ...] = BREADTHS
@@ -82,7 +82,7 @@ class Extent:
     warm_up: int = 2
     repeats: int = 1
     attempts: int = 3
-    """Times that a turn is taken at most, where other processes disturb it."""
+    """Most attempts at a turn that other processes disturb."""
 
 
 QUICK = Extent(
@@ -115,19 +115,19 @@ QUICK = Extent(
     warm_up=1,
     attempts=1,
 )
-"""All experiments and figures in a few minutes, too few texts for conclusions."""
+"""All experiments and figures in a few minutes, on too few texts for conclusions."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured."""
+    """Lanes and experiments of a measurement."""
 
     lanes: tuple[Lane, ...]
     experiments: tuple[Experiment, ...]
 
 
 def require_names(extent: Extent) -> None:
-    """Raises ConfigError where there is no such experiment or lane, or a number of prompts or tokens is too small."""
+    """Raises ConfigError for an unknown experiment or lane, or too small a number of prompts or tokens."""
     unknown = [name for name in extent.experiments if name not in NAMES]
     require(
         bool(extent.experiments) and not unknown,
@@ -139,15 +139,15 @@ def require_names(extent: Extent) -> None:
 
 
 def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Plan:
-    """All experiments with their lanes.
+    """Plan of all experiments with their lanes.
 
     Args:
-        extent: How much is measured.
-        text_sets: One or more.
+        extent: Extent of the measurement.
+        text_sets: Data sets, one or more.
         sampled: Whether tokens are sampled.
 
     Raises:
-        ConfigError: There is no such experiment or lane, or a number of prompts or tokens is too small.
+        ConfigError: An experiment or lane is unknown, or a number of prompts or tokens is too small.
     """
     require_names(extent)
     rows = catalogue(sampled=sampled)
@@ -164,7 +164,7 @@ def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Plan
 
 
 def _main(extent: Extent, text_sets: Sequence[TextSet], rows: Mapping[str, Lane]) -> Plan:
-    """Every row on every data set; lengths are cuts of one text."""
+    """Experiment main: every lane on every data set; shorter lengths are cuts of the same texts."""
     usual = [name for name in extent.usual_lanes if name in rows]
     found = {each.name: _for_texts(each, _rows(extent.lanes or usual, rows), rows) for each in text_sets}
     return Plan(
@@ -174,7 +174,7 @@ def _main(extent: Extent, text_sets: Sequence[TextSet], rows: Mapping[str, Lane]
 
 
 def _prompt_length(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
-    """Some rows on longer and longer beginnings of the same prompts."""
+    """Experiment prompt_length: some lanes on longer and longer prefixes of the same prompts."""
     lanes = _rows(extent.lanes or extent.by_prompt_length, rows)
     of_length = replace(extent, unit="characters")
     experiments = [
@@ -185,13 +185,13 @@ def _prompt_length(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> 
 
 
 def _sensitivity(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
-    """DynaTree's thresholds, breadths and depths, beside plain decoding and a fixed tree."""
+    """Experiment sensitivity: DynaTree's thresholds, breadths and depths, beside plain decoding and a fixed tree."""
     lanes = (rows[AR], rows[UNTUNED], *sensitivity(extent.thresholds, extent.breadths, extent.depths))
     return Plan(lanes, (_experiment("sensitivity", extent, texts, lanes),))
 
 
 def _fixed_trees(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
-    """Many fixed trees on few prompts."""
+    """Experiment fixed_trees: many fixed trees on few prompts."""
     lanes = (rows[AR], *fixed_grid(extent.grid_depths, extent.grid_branchings, extent.grid_taus))
     few = replace(extent, prompts=min(extent.prompts, extent.grid_prompts))
     return Plan(lanes, (_experiment("fixed_trees", few, texts, lanes, lengths=_lengths(extent)),))
@@ -218,13 +218,13 @@ def _lengths(extent: Extent) -> tuple[int, ...]:
 
 
 def _rows(names: Sequence[str], rows: Mapping[str, Lane]) -> list[Lane]:
-    """The rows of these names, plain decoding before all others."""
+    """Lanes of these names, plain decoding first."""
     unknown = [name for name in names if name not in rows]
     require(not unknown, f"--lanes names {quoted(', '.join(unknown))}; choose from {', '.join(rows)}")
     return [rows[name] for name in dict.fromkeys((AR, *names))]
 
 
 def _for_texts(texts: TextSet, lanes: Sequence[Lane], rows: Mapping[str, Lane]) -> list[Lane]:
-    """The authors let DynaTree's trees grow one level deeper on PG-19, which their paper does not say."""
+    """Lanes for a data set: on PG-19 the authors' DynaTree grows one level deeper, which the paper does not say."""
     found = [(lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes]
     return list({lane.name: lane for these in found for lane in these}.values())

@@ -1,6 +1,6 @@
-"""How a measurement begins, or goes on: on such a machine as it began on, whichever commit measures by now.
+"""Begins or resumes the log: only on the machine that began it, by any commit.
 
-A log in which nothing is missing is shown anywhere.
+A log without missing blocks is shown on any machine.
 """
 
 from decoder.bench.machine import examined, source_commit, utc_now
@@ -13,17 +13,17 @@ from decoder.models.pair import Pair
 
 
 def header(pair: Pair, request: Request, log: PaperLog, tokens: int, note: Note) -> Header:
-    """The log's first line, which is written now if there is none.
+    """Header of the log; a new log's is written, which measures forward passes.
 
     Args:
-        pair: What decodes.
+        pair: Loaded pair.
         request: Experiments, lanes and texts.
-        log: What was measured before.
-        tokens: Of the longest text, after which passes are timed.
-        note: Hears what takes long.
+        log: Log of the measurement, empty or to be resumed.
+        tokens: Length of the longest text, after which passes are timed.
+        note: Receives progress lines.
 
     Raises:
-        ConfigError: The log is of something else or of another machine, or cannot be written.
+        ConfigError: The log has another request or machine, or cannot be written.
     """
     before = log.header
     note("measuring forward passes" if before is None else f"going on: {len(log.blocks)} blocks are measured already")

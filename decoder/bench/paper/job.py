@@ -1,7 +1,6 @@
-"""A measurement from beginning to end: models are loaded, lanes warmed up, and blocks of turns taken.
+"""Whole measurements of `dynatui bench paper`: loads models, warms lanes up, measures blocks of turns.
 
-A block is one prompt, decoded by all lanes side by side in an order that is drawn anew. Blocks that the log holds are
-not measured again.
+A block is one prompt, decoded by all lanes side by side in random order. Blocks in the log are not measured again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,49 +32,49 @@ from decoder.whole_files import made_folder
 
 @dataclass(frozen=True)
 class OnPaper(OnPair):
-    """What to measure, by which pair, and where it is kept."""
+    """Options of a measurement, with the pair and the log."""
 
     text_sets: tuple[TextSet, ...]
     extent: Extent = field(default_factory=Extent)
     must_fit: bool = False
-    """Whether texts of `extent.length` tokens are refused where they do not fit; else they are as long as fits."""
+    """Whether texts of `extent.length` tokens that do not fit are refused; else they are shortened to fit."""
     stops_at_eos: bool = False
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
     log: Path | None = None
-    """Where blocks are kept, and from where a stopped measurement goes on."""
+    """File of blocks, from which a stopped measurement resumes."""
 
     def plan(self, extent: Extent) -> Plan:
-        """All experiments; raises a ConfigError where there is no such experiment or lane."""
+        """Plan of all experiments; raises a ConfigError for an unknown experiment or lane."""
         return plan(extent, self.text_sets, sampled=self.temperature > 0)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that turns need."""
+    """Loaded pair, log and prompts of a measurement."""
 
     engine: Engine
     log: PaperLog
     header: Header
     prompts: tuple[Sequence[Sequence[int]], ...]
-    """Token ids, by experiment."""
+    """Token ids of the prompts, by experiment."""
     attempts: int
-    """Times that a turn is taken at most, where other processes disturb it."""
+    """Most attempts at a turn that other processes disturb."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a measurement has come."""
+    """Progress of a measurement."""
 
     line: str
     share: float
-    """Of all tokens that are decoded, warm-ups included."""
+    """Share of all decoded tokens, warm-ups included."""
 
 
 @contextmanager
 def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
-    """Loads the pair, reads the log and encodes the prompts; within, no other process measures into the log.
+    """Loads the pair, reads the log and encodes the prompts; within, the log is locked against other processes.
 
     Raises:
         DecoderError: What is asked for is not possible, a text does not fit, the log is another measurement's, another
@@ -97,7 +96,7 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
 
 
 def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
-    """Takes all turns that are left; each block is in the log when its last turn is told.
+    """Takes all missing turns; a block is in the log before the progress of its last turn is yielded.
 
     Raises:
         DecoderError: The device's memory is full, or the log cannot be written.
@@ -112,7 +111,7 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
 
 
 def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:
-    """(turns of an experiment taken so far, the latest in words); yields nothing where all are in the log."""
+    """Yields (turns of the experiment so far, the latest in words); nothing where all blocks are in the log."""
     request, experiment, prompts = ready.header.request, ready.header.request.experiments[number], ready.prompts[number]
     done = {(each.repeat, each.prompt) for each in ready.log.blocks if each.experiment == number}
     if len(done) == experiment.prompts * experiment.repeats:
@@ -136,7 +135,7 @@ def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int,
 
 
 def _turns(request: Request, experiment: Experiment) -> int:
-    """Of all lanes, warm-ups included."""
+    """Number of turns of all lanes, warm-ups included."""
     warm_up = min(request.warm_up, experiment.prompts)
     return len(experiment.lanes) * (warm_up + experiment.prompts * experiment.repeats)
 
@@ -154,13 +153,13 @@ def _block(ready: Prepared, number: int, turn: Turn, results: Mapping[str, TurnR
 
 
 def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
-    """The pair, whose texts end and are chosen as asked for."""
+    """Loaded pair with the requested end of text, seed and sampling."""
     engine = load_pair(**job.pair_options, report=note)
     return (engine if job.stops_at_eos else endless(engine)).sampled(job.seed, Schedule(sampling))
 
 
 def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
-    """The extent with as many new tokens as were asked for, or as fit where no number was."""
+    """Extent with the requested number of new tokens, or as many as fit where none was requested."""
     if job.extent.length <= room:
         return job.extent
     fits = f"the longest prompt leaves room for {room} new tokens in the models' context"

@@ -1,4 +1,4 @@
-"""The lanes: rows of the paper's tables, settings of its figures, and what stands beside them. Knows no models.
+"""Lanes: rows of the paper's tables, settings of its figures, and further methods. Knows no models.
 
 The three phases of the paper's ablation are parameters of dynatree; see `decoder.methods.adaptive`.
 """
@@ -26,20 +26,20 @@ UNTUNED = "fixed D5 B2"
 DYNATREE = "phase 3"
 DEEPER = "phase 3 D_max=9"
 ASSISTANT = "assisted 20/.4"
-"""transformers' assisted generation as it comes."""
+"""Name of transformers' assisted generation with its defaults."""
 
 PAPER = DynaTree()
 SENSITIVE = replace(PAPER, tau_h=0.8, tau_l=0.4)
-"""What the paper's breadths and depths were varied at."""
+"""Base of the paper's variations of breadth and depth."""
 GRID_TREE = Fixed(n_max=128)
-"""What the paper's sweep of fixed trees varies."""
+"""Base of the paper's sweep of fixed trees."""
 
 
 def catalogue(*, sampled: bool) -> dict[str, Lane]:
-    """Every row of the tables, by its name, in their order.
+    """All rows of the tables by name, in their order.
 
     Args:
-        sampled: Whether tokens are sampled; transformers then draws noise of its own, and writes texts of its own.
+        sampled: Whether tokens are sampled; transformers then draws noise of its own and writes other texts.
     """
     lanes = (*_chains_and_trees(), *_of_the_registry(), *_of_transformers(sampled=sampled))
     return {lane.name: lane for lane in lanes}
@@ -78,10 +78,10 @@ def sensitivity(
 
 
 def rules(lane: Lane) -> tuple[RulesName, TunableParameters] | None:
-    """The parameters of a lane of the registry, by the name of the method that they belong to; None: it has none.
+    """(method, parameters) of a registered lane; None where it has no parameters.
 
     Raises:
-        ConfigError: One is out of its bounds.
+        ConfigError: A parameter is out of its bounds.
     """
     name = METHODS[lane.method].rules
     usual = METHODS[name].own if name else None
@@ -89,11 +89,11 @@ def rules(lane: Lane) -> tuple[RulesName, TunableParameters] | None:
 
 
 def paper_depth(lane: Lane) -> int | None:
-    """The most tokens that the paper's acceptance takes a round of a lane to commit; None: it has no such depth.
+    """Most tokens a round in the paper's formula of acceptance; None where a lane has no such depth.
 
-    Of a chain K, without the bonus token; of a tree D + 2, with its drafted root and the bonus token, though fixed
-    trees and phase 1 here, unlike the authors', draft D levels and commit D + 1. D is the base depth, or where depth
-    does not adapt, that of the tree.
+    For a chain K, without the bonus token; for a tree D + 2, with its drafted root and the bonus token, though fixed
+    trees and phase 1 here, unlike the authors', draft D levels and commit D + 1. D is the base depth, or without
+    adaptive depth, the tree's depth.
     """
     match lane:
         case Lane(method="linear" | "streaming", parameters={"k": int(length)}):
@@ -116,7 +116,7 @@ def _chains_and_trees() -> Iterator[Lane]:
         tree = Fixed(depth, branching, tau)
         yield _own(f"fixed D{depth} B{branching}", "fixed", "fixed", tree, f"Fixed D{depth}B{branching}")
     yield _own("no pruning", "fixed", "fixed", Fixed(5, 2, tau=0.0, n_max=512))
-    # D0 plays no part where depth does not adapt, but has to lie below D_max.
+    # D0 has no effect without adaptive depth, but must be below D_max
     breadth = replace(PAPER, d0=4.0, d_max=5, rho_stop=0.0, rho_deep=0.0, history=False)
     yield _own("phase 1", "dynatree", "dynatree", breadth, "Phase 1")
     yield _own("phase 2", "dynatree", "dynatree", replace(PAPER, history=False), "Phase 2")
@@ -127,7 +127,7 @@ def _chains_and_trees() -> Iterator[Lane]:
 
 
 def _of_the_registry() -> Iterator[Lane]:
-    """Methods that are measured as they usually are, where there are such methods."""
+    """Lanes of registered methods with their defaults, as far as registered."""
     for name, paper_name in (("bestfirst", None), ("streaming", "Streaming"), ("auto", None)):
         if (method := METHODS.get(name)) and method.own is not None:
             yield _own(name, name, name, method.own, paper_name, own_text=method.same_until is not None)
@@ -150,7 +150,7 @@ def _of_transformers(*, sampled: bool) -> Iterator[Lane]:
 
 
 def _varied(name: str, space: str, base: TunableParameters, values: Values) -> Lane:
-    """One point of a space that is swept."""
+    """Lane of one point of a swept space."""
     method = SPACES[space].method
     return _own(name, method, method, SPACES[space].rules(base, values))
 
@@ -164,7 +164,7 @@ def _own(
     *,
     own_text: bool = False,
 ) -> Lane:
-    """A lane of the registry; its parameters as JSON has them, so that a kept lane equals this one."""
+    """Lane of a registered method; parameters in JSON types, so that a lane read from a log is equal."""
     parameters = msgspec.json.decode(msgspec.json.encode(rules))
     return Lane(
         name=name, method=method, family=family, parameters=parameters, paper_name=paper_name, own_text=own_text

@@ -1,4 +1,4 @@
-"""The file from which a stopped measurement goes on: its beginning, then every block that is complete."""
+"""Log from which a stopped measurement resumes: a header, then complete blocks."""
 
 from pathlib import Path
 from typing import TypeAlias
@@ -14,19 +14,19 @@ _LINES: msgspec.json.Decoder[Header | Record] = msgspec.json.Decoder(Header | Re
 
 
 class PaperLog(RecordLog[Header, Record]):
-    """What was measured so far, to which blocks are added; in a file, where one is named."""
+    """Header and records; in a file, where a path is given."""
 
     def __init__(self, path: Path | None) -> None:
-        """Reads what is there.
+        """Reads the file.
 
         Raises:
-            ConfigError: The file cannot be read, is damaged, or is another one's.
+            ConfigError: The file cannot be read, is damaged, or holds something else.
         """
         super().__init__(path, _LINES, Header, SCHEMA, REMEDY)
 
     @property
     def blocks(self) -> list[Block]:
-        """Each block once, though it was taken twice."""
+        """Blocks, each once even where two processes measured it."""
         found: dict[tuple[int, int, int], Block] = {}
         for record in self.records:
             if isinstance(record, Block):
@@ -35,5 +35,5 @@ class PaperLog(RecordLog[Header, Record]):
 
     @property
     def resumed(self) -> list[Resumed]:
-        """Where it went on by another commit."""
+        """Resumptions by another commit or version."""
         return [record for record in self.records if isinstance(record, Resumed)]

@@ -1,6 +1,6 @@
-"""Lanes against each other on the same prompts: quotients within a block, then over prompts. Pure.
+"""Paired comparisons of lanes: quotients within a block, then means over prompts. Pure.
 
-Only texts that equal ar's are compared. Intervals come from the same bootstrap as those of sampled benchmarks.
+Only texts that equal ar's are compared. Intervals are by the bootstrap of the sampling benchmark.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,34 +22,34 @@ from decoder.bench.sampling.request import Place
 from decoder.events import Figures
 
 Measure: TypeAlias = Callable[[Figures], float | None]
-"""One number of a turn."""
+"""Figure of one turn; None where unknown."""
 SPREAD_COVERAGE = 0.99
-"""In name, of the interval of a quotient of spreads: of 5 to 19 normal values it held the truth in 95 to 99 of 100
-cases, one of 95 % in 88 to 94."""
+"""Nominal coverage of the interval of a quotient of standard deviations: over 5 to 19 normal values it covered the
+truth in 95 to 99 of 100 cases, a nominal 95 % interval in 88 to 94."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """All turns of one experiment, after so many new tokens."""
+    """All turns of one experiment, cut at one length."""
 
     experiment: Experiment
     blocks: tuple[Block, ...]
     seed: int
     place: int = -1
-    """Which of the experiment's lengths."""
+    """Index of the length in the experiment's lengths."""
 
     def figures(self, lane: str, block: Block) -> Figures | None:
-        """A turn's figures; None where its text differs from ar's, or it was not measured."""
+        """Figures of a turn; None where its text differs from ar's, or it was not measured."""
         by_lane = {turn.lane: turn.at[self.place] for turn in block.turns}
         found = by_lane.get(lane)
         return found if found and has_text_of(found, by_lane[BASELINE]) else None
 
     def values(self, lane: str, measure: Measure) -> Values:
-        """By prompt, the mean of its repeats."""
+        """Mean over repeats, by prompt."""
         return self._by_prompt(lambda block: _number(self.figures(lane, block), measure))
 
     def quotients(self, over: str, under: str, measure: Measure) -> Values:
-        """By prompt, the mean of the quotients of its blocks."""
+        """Mean of the quotients within blocks, by prompt."""
 
         def quotient(block: Block) -> float | None:
             above, below = (_number(self.figures(lane, block), measure) for lane in (over, under))
@@ -67,7 +67,7 @@ class Course:
 
 
 def courses(report: PaperReport, name: str) -> Iterator[Course]:
-    """Those of all experiments of a name that have any block, at their greatest length."""
+    """Courses of all experiments of a name that have a block, at their greatest length."""
     for number, experiment in enumerate(report.header.request.experiments):
         blocks = tuple(block for block in report.blocks if block.experiment == number)
         if experiment.name == name and blocks:
@@ -75,7 +75,7 @@ def courses(report: PaperReport, name: str) -> Iterator[Course]:
 
 
 def mean(values: Values, seed: int) -> Interval | None:
-    """With its interval, which has no width where all prompts agree; None: there is nothing."""
+    """Mean with its interval, of width 0 where all prompts agree; None where there is no value."""
     if len(values) > 1 and len(set(values.values())) == 1:
         (same,) = set(values.values())
         return Interval(value=same, low=same, high=same)
@@ -83,16 +83,16 @@ def mean(values: Values, seed: int) -> Interval | None:
 
 
 def stat(values: Values, seed: int) -> Interval | None:
-    """The same with the spread over prompts."""
+    """Mean with its interval and the standard deviation over prompts."""
     found = mean(values, seed)
     return found and structs.replace(found, std=pstdev(values.values()))
 
 
 def spread_quotient(over: Values, under: Values, seed: int) -> Interval | None:
-    """The quotient of two standard deviations over the prompts that both know; None where there is none.
+    """Quotient of two standard deviations over the common prompts; None where one is 0 or unknown.
 
-    Both are taken anew in every sample of prompts, which takes few prompts for telling more of a spread than they do:
-    the interval is one of `SPREAD_COVERAGE`.
+    Each bootstrap sample recomputes both. Few prompts make the interval too narrow, hence the nominal coverage
+    `SPREAD_COVERAGE`.
     """
     common = sorted(over.keys() & under.keys())
     both = np.array([[values[place] for place in common] for values in (over, under)])
@@ -112,7 +112,7 @@ def spread_quotient(over: Values, under: Values, seed: int) -> Interval | None:
 
 
 def speed(figures: Figures) -> float | None:
-    """Tokens a second after the prompt."""
+    """Tokens per second after the prompt."""
     return figures.tokens_per_second
 
 

@@ -1,6 +1,6 @@
-"""What the paper claims, each sentence with the quotient of the paper's own numbers that it rests on.
+"""Claims of the paper, each with the quotient of the paper's own numbers that it rests on.
 
-The numbers are those of `anchors`; those behind figure 5 and those of phase 1 stand in the authors' logs alone.
+The numbers are those of `published`; those of figure 5 and of phase 1 are in the authors' logs only.
 """
 
 from collections.abc import Mapping
@@ -10,24 +10,24 @@ from typing import NamedTuple
 from decoder.bench.paper.published import DOUBTS, EARLIER_LENGTH, LENGTH, PG19, WIKITEXT
 
 MEMORY = 1.035
-"""What still is 3 %."""
+"""Limit of "about 3 %", with rounding."""
 DEEPER = DOUBTS["deeper-on-pg19"]
 
 
 class PaperClaim(NamedTuple):
-    """One sentence of the paper."""
+    """Claim of the paper."""
 
     name: str
     says: str
     source: str
-    """Version and place."""
+    """Version and place in the paper."""
     paper: Mapping[str, float]
-    """The quotient that it comes to, of numbers that the paper prints, by data set."""
+    """Quotient of printed numbers, by data set."""
     limit: float = 1.0
-    """What the quotient must exceed, or where `below`, must not."""
+    """Value that the quotient must exceed, or where `below`, must not exceed."""
     below: bool = False
     doubt: Mapping[str, str] = MappingProxyType({})
-    """Why the paper's quotient should not be relied on, by data set."""
+    """Reasons against relying on the paper's quotient, by data set."""
     length: int = LENGTH
     """T of the paper's quotient."""
 

@@ -1,4 +1,4 @@
-"""The paper's numbers as cells, each with a mark of the note that says what must be known of it."""
+"""The paper's numbers as table cells, each with the mark of a note on it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_lowercase
@@ -11,13 +11,13 @@ AGAIN = "Behind a stroke: the same in another run of the authors'."
 
 
 def marks(remarks: Iterable[str]) -> dict[str, str]:
-    """A mark for each remark: letters, then numbers; for the empty one none."""
+    """Mark of each remark: letters, then numbers; none for the empty remark."""
     found = list(dict.fromkeys(filter(None, remarks)))
     return dict(zip(found, (*ascii_lowercase, *map(str, range(len(found)))), strict=False)) | {"": ""}
 
 
 def explained(known: Mapping[str, str]) -> tuple[str, ...]:
-    """Notes on what the marks mean."""
+    """Notes that explain the marks."""
     return tuple(f"[{mark}] {remark}." for remark, mark in known.items() if mark)
 
 
@@ -27,7 +27,7 @@ def marked(
     """Rows with the paper's numbers marked, and the notes on them.
 
     Args:
-        rows: Cells, those of the paper as anchors.
+        rows: Cells, among them published numbers.
         usual_length: T that needs no note; None: each number has the T of its row.
     """
     shown = [cell for row in rows for cell in row if isinstance(cell, PublishedNumber)]
@@ -49,6 +49,6 @@ def _printed(number: PublishedNumber, mark: str) -> Printed:
 
 
 def _remark(number: PublishedNumber, usual_length: int | None) -> str:
-    """What must be known of a number of the paper; nothing in most cases."""
+    """Remark on a number of the paper; empty for most."""
     length = f"at T={number.length}" if usual_length not in (None, number.length) else None
     return "; ".join(filter(None, (length, FROM_LOGS if number.source == LOGS else None, number.doubt)))

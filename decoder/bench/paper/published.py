@@ -1,7 +1,7 @@
-"""The paper's own numbers: four versions of its text, v1 the earliest, and the logs that its authors published.
+"""The paper's own numbers: four versions of its text, v1 the earliest, and its authors' published logs.
 
-They stand in `published.csv`, a number a line. One that a table prints goes before one that a figure draws, and that
-before one that only a log holds; the latest version goes first. Knows no measurement.
+`published.csv` has a number a line. Numbers in tables take precedence over those in figures, and those over numbers in
+logs; later versions over earlier ones. Knows no measurement.
 """
 
 import csv
@@ -13,27 +13,27 @@ from typing import Any, NamedTuple
 import msgspec
 
 HARDWARE = "one NVIDIA A100, Pythia-2.8B with Pythia-70M, float16"
-"""What the authors measured on; the versions call it a single NVIDIA GPU, the source of the text names it."""
+"""The authors' hardware; the versions say a single NVIDIA GPU, the source of the text names it."""
 WIKITEXT, PG19 = "WikiText-2", "PG-19"
 LENGTH = 1500
 """T of the main results, in new tokens."""
 MOST: Mapping[str, int] = {WIKITEXT: 800, PG19: 1000}
 """L_max of the main results, in characters."""
 EARLIER_LENGTH = 500
-"""T of v1, which alone has some of the rows."""
+"""T of v1, the only version with some of the rows."""
 
 AR, HF = "AR", "HF assisted"
 PHASE_1, PHASE_2, DYNATREE = "Phase 1", "Phase 2", "DynaTree"
 LINEAR = tuple(f"Linear K{k}" for k in range(4, 9))
 FIXED_BACKBONE = "Fixed D5B2"
-"""What the ablation begins with."""
+"""First row of the ablation."""
 FIXED = (FIXED_BACKBONE, "Fixed D6B2", "Fixed D7B2", "Fixed D8B3")
-"""What v1 calls DynaTree are fixed trees."""
+"""Rows of fixed trees, which v1 calls DynaTree."""
 
 GAIN, MEMORY_GAIN = "gain", "memory_gain"
-"""Figures of the paper alone: % of tokens/s over the fixed tree of the ablation, % of peak memory over AR."""
+"""Figures of the paper only: % of tokens/s over the fixed tree of the ablation, % of peak memory over AR."""
 LOGS = "logs"
-"""The source of numbers that no version of the paper has."""
+"""Source of numbers that no version of the paper has."""
 DOUBTS: Mapping[str, str] = {
     "shared-gpu": "measured while others used the GPU; alone, AR has 131 to 138 tokens/s",
     "shared-base": "relative to an AR that was measured while others used the GPU",
@@ -52,17 +52,17 @@ DOUBTS: Mapping[str, str] = {
     "fallback-prompt": "one prompt ten times, not WikiText-2, AR at 113.9 tokens/s; behind the stroke, on WikiText-2",
     "deeper-on-pg19": "the authors let its trees grow to D_max=9 there, as phase 3 D_max=9 does here",
 }
-"""Why a number should not be relied on, by the names that the file has for it."""
+"""Reasons against relying on a number, by their names in the file."""
 
 
 class PublishedNumber(msgspec.Struct, frozen=True, kw_only=True):
-    """One number of the paper, in the unit of the figure that it stands beside."""
+    """Number of the paper, in the unit of the figure that it stands beside."""
 
     value: float
     std: float | None
-    """Over prompts, where the paper has it."""
+    """Standard deviation over prompts; None where the paper has none."""
     again: float | None
-    """The same in another run of the authors', where there is one."""
+    """Number of another run of the authors; None where there is none."""
     length: int
     """T: new tokens."""
     most: int
@@ -70,56 +70,56 @@ class PublishedNumber(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """Version with table or figure, or the logs."""
     doubt: str | None
-    """Why it should not be relied on."""
+    """Reason against relying on it; None where there is none."""
 
 
 class Key(NamedTuple):
-    """What an anchor is a number of."""
+    """Key of a published number."""
 
     row: str
-    """Of `ROWS`, or as `fixed_row` and those behind it name the settings of sweeps."""
+    """Row of the paper, or a setting of its sweeps as named by `fixed_row` and the functions after it."""
     data_set: str
     figure: str
-    """Of `report.FIGURE_KEYS`, or `GAIN` or `MEMORY_GAIN`."""
+    """Key of `report.FIGURE_KEYS`, or `GAIN` or `MEMORY_GAIN`."""
     length: int
     most: int
 
 
 @cache
 def numbers() -> Mapping[Key, PublishedNumber]:
-    """All of them."""
+    """All published numbers."""
     lines = files(__package__).joinpath("published.csv").read_text(encoding="utf-8").splitlines()
     return dict(map(_read, csv.DictReader(lines)))
 
 
 def at(row: str | None, data_set: str | None, figure: str, length: int, most: int) -> PublishedNumber | None:
-    """The paper's number for just this setting; None where it has none."""
+    """The paper's number at exactly this setting; None where it has none."""
     return numbers().get(Key(row or "", data_set or "", figure, length, most))
 
 
 def usual(row: str | None, data_set: str | None, figure: str) -> PublishedNumber | None:
-    """The paper's number in the setting of its main results, else in that of v1; None where it has none."""
+    """The paper's number at the setting of its main results, else at that of v1; None where it has none."""
     most = MOST.get(data_set or "", 0)
     return at(row, data_set, figure, LENGTH, most) or at(row, data_set, figure, EARLIER_LENGTH, most)
 
 
 def fixed_row(depth: int, branching: int, tau: float) -> str:
-    """A setting of the sweep of fixed trees."""
+    """Row of a setting of the sweep of fixed trees."""
     return f"Fixed D={depth} B={branching} tau={tau:g}"
 
 
 def thresholds_row(tau_h: float, tau_l: float) -> str:
-    """A setting of the sweep of thresholds."""
+    """Row of a setting of the sweep of thresholds."""
     return f"tau_h={tau_h:g} tau_l={tau_l:g}"
 
 
 def breadth_row(b_min: int, b_max: int) -> str:
-    """A setting of the sweep of breadths."""
+    """Row of a setting of the sweep of breadths."""
     return f"B_min={b_min} B_max={b_max}"
 
 
 def depth_row(d0: float, d_max: int) -> str:
-    """A setting of the sweep of depths."""
+    """Row of a setting of the sweep of depths."""
     return f"D0={d0:g} D_max={d_max}"
 
 
@@ -130,5 +130,5 @@ def _read(line: Mapping[str, Any]) -> tuple[Key, PublishedNumber]:
 
 
 def _doubt(names: str) -> str | None:
-    """Why a number should not be relied on; the file may have several reasons, with blanks between them."""
+    """Reasons against relying on a number, from names with blanks between them; None where there is none."""
     return "; ".join(DOUBTS[name] for name in names.split()) or None

@@ -1,4 +1,4 @@
-"""What is kept of a measurement, a line of a file each: its beginning, then every block of turns. Knows no models."""
+"""Records of a measurement, a line of the log each: a header, then blocks of turns. Knows no models."""
 
 import msgspec
 
@@ -10,70 +10,70 @@ SCHEMA = 1
 
 
 class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds that passes took on this machine, by their rows: the machine's cost curve."""
+    """Seconds of passes on this machine by rows: the machine's cost curve."""
 
     rows: tuple[int, ...]
     verify_s: tuple[float, ...]
-    """One target pass over so many rows."""
+    """Seconds of a target pass, by `rows`."""
     draft_s: tuple[float, ...]
-    """One draft pass over so many rows."""
+    """Seconds of a draft pass, by `rows`."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
-    """The first line: what is measured, and where."""
+    """First line: request, machine and pass costs."""
 
     schema: int = SCHEMA
     started_at: str
     """UTC, ISO 8601."""
     commit: str | None
-    """Of the source tree, where dynatui runs from one; with -dirty where that was changed since."""
+    """Commit of the source tree, with -dirty where it was changed since; None outside of a git checkout."""
     machine: Machine
     request: Request = msgspec.field(name="asked")
     costs: RoundCosts
     context: int
-    """Tokens that the pair can hold."""
+    """Context of the pair, in tokens."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One lane decoded one prompt."""
+    """Result of one lane on one prompt."""
 
     lane: str
     at: tuple[Figures, ...]
-    """Its figures by `Experiment.lengths`; compared with ar's of the same block, near ties judged. Only the last tells
+    """Figures by `Experiment.lengths`, compared with ar's of the same block, near ties judged. Only the last has
     the peak of memory, which is of the whole turn."""
     kv_bytes: int | None
-    """Keys and values of both models as allocated, where it is known."""
+    """Allocated bytes of both models' KV caches; None where unknown."""
     waited: float | None
-    """Time that threads waited for a processor, over the turn's, where it is known."""
+    """Share of the turn that threads waited for a processor; None where unknown."""
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block"):
-    """All lanes of an experiment on one prompt, side by side: the unit that a stopped measurement repeats."""
+    """Results of all lanes of an experiment on one prompt, side by side: the unit in which a measurement resumes."""
 
     experiment: int
-    """Its number in `Asked.experiments`."""
+    """Index in `Request.experiments`."""
     prompt: int
     repeat: int
     prompt_tokens: int
     turns: tuple[Turn, ...]
     load: float | None = None
-    """Processes that wanted a processor, over the last minute; None where it is not known."""
+    """Load average over the last minute; None where unknown."""
 
 
 class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag="resumed"):
-    """From here on another state of dynatui measured."""
+    """Resumption by another commit or version of dynatui."""
 
     at: str
     """UTC, ISO 8601."""
     commit: str | None
-    """See `Begun`."""
+    """Commit, see `Header`."""
     version: str
-    """Of dynatui."""
+    """Version of dynatui."""
 
 
 def has_text_of(found: Figures, plain: Figures) -> bool:
-    """Whether a lane's text is that of plain decoding; one of another length is another text.
+    """Whether a lane's text is plain decoding's; a text of another length is not.
 
-    A text that was not compared, since it may be another one, is told apart by its length alone.
+    A text that may differ by design is not compared; its length alone decides.
     """
     return found.identical_to_ar is not False and found.committed == plain.committed

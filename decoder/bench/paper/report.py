@@ -1,4 +1,4 @@
-"""A whole measurement in one value, from which tables, figures, claims and pages are made, and nothing else."""
+"""Report of a whole measurement, from which tables, figures, claims and pages are made, and nothing else."""
 
 import msgspec
 
@@ -27,11 +27,11 @@ FIGURE_KEYS: dict[str, str] = {
     "kv_mb": "MB of keys and values of both models as allocated",
     "distinct_8grams": "share of distinct 8-grams",
 }
-"""The figures of a cell, and what each is."""
+"""Figures of a cell, with their meanings."""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One lane of one experiment, after so many new tokens."""
+    """Figures of one lane of one experiment, at one length."""
 
     experiment: str
     data_set: str
@@ -42,28 +42,28 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     prompts: int
     same: int
-    """Prompts whose text equals ar's, or is another by design; the others have no speed."""
+    """Prompts whose text equals ar's, or differs by design; the others have no speed."""
     stats: dict[str, Interval]
-    """By `FIGURE_KEYS`: the mean over prompts, its bootstrap interval, and the standard deviation over prompts, as the
-    paper's; a figure that is not known is missing."""
+    """Means over prompts by `FIGURE_KEYS`, with bootstrap interval and standard deviation over prompts, as in the
+    paper; unknown figures are missing."""
 
 
 class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked, what was measured, and means over prompts."""
+    """Header, blocks, and means over prompts."""
 
     header: Header = msgspec.field(name="begun")
     load_after: float | None
     complete: bool
-    """Whether all that was asked for was measured."""
+    """Whether no block of the request is missing."""
     disturbed: int
     """Turns with threads that waited too long for a processor."""
     blocks: list[Block]
     cells: list[Cell]
     resumed: list[Resumed] = []
-    """Where it went on by another commit."""
+    """Resumptions by another commit or version."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError where parts do not belong together, as in a file that was changed."""
+        """Raises ValueError for inconsistent parts, as in an edited file."""
         request = self.header.request
         lanes, data_sets = {lane.name for lane in request.lanes}, {texts.name for texts in request.text_sets}
         for experiment in request.experiments:
@@ -79,7 +79,7 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     def cell(
         self, experiment: str, data_set: str, lane: str, *, length: int | None = None, most: int | None = None
     ) -> Cell | None:
-        """The cell of these names, of the longest text and prompt where none are named; None: there is none."""
+        """Cell of these names, of the longest text and prompt where not given; None where there is none."""
         found = [
             cell
             for cell in self.cells

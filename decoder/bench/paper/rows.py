@@ -1,4 +1,4 @@
-"""What tables are made of: a lane's cell beside the paper's row, and what each kind of column takes from it. Pure."""
+"""Rows and columns of tables: a lane's cell beside the paper's row. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -17,7 +17,7 @@ AR = "ar"
 
 
 class Row(NamedTuple):
-    """One lane in one setting."""
+    """Lane at one setting."""
 
     lane: Lane
     experiment: Experiment
@@ -25,11 +25,11 @@ class Row(NamedTuple):
     cell: Measured
 
     def usual(self, figure: str) -> PublishedNumber | None:
-        """The paper's number in its usual setting."""
+        """The paper's number at its usual setting."""
         return published.usual(self.lane.paper_name, self.text_set.stands_for, figure)
 
     def exact(self, figure: str) -> PublishedNumber | None:
-        """The paper's number at just this T and L_max."""
+        """The paper's number at exactly this T and L_max."""
         if self.experiment.unit != "characters":
             return None
         return published.at(
@@ -37,7 +37,7 @@ class Row(NamedTuple):
         )
 
     def of(self, setting: str, figure: str) -> PublishedNumber | None:
-        """The paper's number of a setting of its sweeps."""
+        """The paper's number at a setting of its sweeps."""
         return published.at(
             setting,
             self.text_set.stands_for,
@@ -49,11 +49,11 @@ class Row(NamedTuple):
 
 Taken: TypeAlias = Callable[[Row], Cell | PublishedNumber]
 Spec: TypeAlias = tuple[Column, Taken]
-"""A column, and what of a row stands in it."""
+"""Column, and the function that takes its cell from a row."""
 
 
 def rows(report: PaperReport, name: str, data_set: str | None = None) -> Iterator[Row]:
-    """Of all experiments of a name, in the order of lengths of prompts, of texts, and of lanes."""
+    """Rows of all experiments of a name, by length of prompts, of texts, and by lane."""
     request = report.header.request
     for experiment in sorted(request.experiments, key=lambda experiment: experiment.most):
         if experiment.name != name or data_set not in (None, experiment.data_set):
@@ -66,33 +66,33 @@ def rows(report: PaperReport, name: str, data_set: str | None = None) -> Iterato
 
 
 def longest(found: Sequence[Row]) -> list[Row]:
-    """Those after the most new tokens."""
+    """Rows at the greatest length."""
     most = max((row.cell.length for row in found), default=0)
     return [row for row in found if row.cell.length == most]
 
 
 def beside_the_paper(found: Sequence[Row]) -> list[Row]:
-    """Lanes that stand beside a row of the paper, and `auto`, which needs no setting."""
+    """Rows of lanes with a row of the paper, and of `auto`, which needs no setting."""
     return [row for row in found if row.lane.paper_name or row.lane.family == "auto"]
 
 
 def lane_name() -> Spec:
-    """The lane."""
+    """Column of the lane's name."""
     return Column("lane"), lambda row: row.lane.name
 
 
 def words(title: str, take: Callable[[Row], str]) -> Spec:
-    """Anything else that says which row it is."""
+    """Column of other words that identify the row."""
     return Column(title), take
 
 
 def number(title: str, take: Callable[[Row], float | None], digits: int = 0) -> Spec:
-    """A plain number."""
+    """Column of a plain number."""
     return Column(title, "number", digits), take
 
 
 def parameter(title: str, name: str, digits: int = 0, part: int | None = None) -> Spec:
-    """One of the lane's parameters, or one of its parts."""
+    """Column of a parameter of the lane, or of one of its parts."""
 
     def take(row: Row) -> float | None:
         value: Any = row.lane.parameters.get(name)
@@ -103,17 +103,17 @@ def parameter(title: str, name: str, digits: int = 0, part: int | None = None) -
 
 
 def measured(figure: str, title: str, digits: int, scale: float = 1) -> Spec:
-    """A figure of ours."""
+    """Column of a measured figure."""
     return Column(title, "measured", digits), lambda row: _scaled(row.cell.stats.get(figure), scale)
 
 
 def printed(take: Callable[[Row], PublishedNumber | None], digits: int, scale: float = 1, title: str = "paper") -> Spec:
-    """The paper's beside it."""
+    """Column of the paper's number."""
     return Column(title, "paper", digits), lambda row: _scaled_number(take(row), scale)
 
 
 def status(row: Row) -> str:
-    """Whether the lane wrote what ar wrote, in words."""
+    """Comparison of a lane's text with ar's, in words."""
     if row.lane.own_text:
         return "may differ by design"
     different = row.cell.prompts - row.cell.same
@@ -121,22 +121,22 @@ def status(row: Row) -> str:
 
 
 def same_text() -> Spec:
-    """Whether the lane wrote what ar wrote."""
+    """Column of that comparison."""
     return Column("text"), status
 
 
 def usual(figure: str) -> Callable[[Row], PublishedNumber | None]:
-    """Takes the paper's number in its usual setting."""
+    """Function that takes the paper's number at its usual setting."""
     return lambda row: row.usual(figure)
 
 
 def exact(figure: str) -> Callable[[Row], PublishedNumber | None]:
-    """Takes the paper's number at the row's own T and L_max."""
+    """Function that takes the paper's number at the row's own T and L_max."""
     return lambda row: row.exact(figure)
 
 
 SPEED: tuple[Spec, Spec] = (measured("tokens_per_second", "tokens/s", 1), measured("speedup", f"x {AR}", 2))
-"""What nearly all tables begin with."""
+"""First columns of nearly all tables."""
 
 
 def table(
@@ -149,15 +149,15 @@ def table(
     notes: Sequence[str],
     usual_length: int | None = None,
 ) -> Iterator[Table]:
-    """The table; none where there are no rows.
+    """Yields the table; nothing where all cells are empty.
 
     Args:
-        name: Of its file.
-        title: Its heading.
-        what: What it shows, in a sentence.
-        found: Its rows.
-        specs: Its columns; those that are empty in all rows are left out.
-        notes: What stands under it, behind the notes on the paper's numbers.
+        name: Name of its file.
+        title: Heading.
+        what: Content in a sentence.
+        found: Rows.
+        specs: Columns; those that are empty in all rows are left out.
+        notes: Notes under the table, after those on the paper's numbers.
         usual_length: T of the paper's numbers that needs no note; None: each has the T of its row.
     """
     cells = [[take(row) for _, take in specs] for row in found]

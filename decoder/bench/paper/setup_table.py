@@ -1,4 +1,4 @@
-"""What was measured and on what, beside what the paper's authors did. Pure."""
+"""Table of the setup: models, machine and protocol beside the authors'. Pure."""
 
 from collections.abc import Iterator
 
@@ -20,11 +20,11 @@ AUTHORS = {
     "order": "one method after the other, each in a run of its own",
     "versions": "torch 2.0 or later, transformers 4.38 or later",
 }
-"""Their protocol, by the row that it stands in."""
+"""The authors' protocol, by row."""
 
 
 def setup(report: PaperReport) -> Table:
-    """One row a setting."""
+    """Table with one row for each part of the setup."""
     rows = tuple((name, here, AUTHORS.get(name)) for name, here in _rows(report))
     return Table(
         name="setup",
@@ -37,13 +37,13 @@ def setup(report: PaperReport) -> Table:
 
 
 def device(report: PaperReport) -> str:
-    """What computed."""
+    """Computing device."""
     machine = report.header.machine
     return machine.accelerator or f"{machine.processor}, {machine.threads} of {machine.cores} cores"
 
 
 def noise(report: PaperReport) -> str:
-    """How quiet the machine was."""
+    """Noise of the machine: disturbed turns and load."""
     turns = sum(len(block.turns) for block in report.blocks)
     loads = (report.header.machine.load_before, report.load_after)
     before, after = ("unknown" if load is None else f"{load:.1f}" for load in loads)

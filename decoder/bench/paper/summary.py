@@ -1,6 +1,6 @@
-"""From blocks to the report: means over prompts with their spread and intervals, as the paper takes them. Pure.
+"""Summary of blocks: means over prompts with standard deviation and interval, as in the paper. Pure.
 
-A text that differs from ar's, and not by design, has no speed: that lane's figures of time leave the prompt out.
+A text that differs from ar's, and not by design, has no speed: the lane's figures of time leave the prompt out.
 """
 
 from collections import defaultdict
@@ -24,23 +24,23 @@ from decoder.events import Figures
 
 @dataclass(frozen=True)
 class Text:
-    """One text that one lane decoded, to one length."""
+    """Text of one lane, cut at one length."""
 
     prompt: int
     found: Figures
     kv_bytes: int | None
     same: bool
-    """Whether it is ar's, or another by design."""
+    """Whether it equals ar's, or differs by design."""
     depth: int | None
-    """See `paper_depth`."""
+    """Most tokens a round in the paper's acceptance, see `paper_depth`."""
 
 
 Measure: TypeAlias = Callable[[Text], float | None]
-"""One figure of a text; None: it is not known."""
+"""Figure of a text; None where unknown."""
 
 
 def _plain(key: str, scale: float = 1.0) -> Measure:
-    """A figure as it is known already."""
+    """Measure of a figure, times a factor."""
 
     def measure(text: Text) -> float | None:
         value = getattr(text.found, key)
@@ -50,7 +50,7 @@ def _plain(key: str, scale: float = 1.0) -> Measure:
 
 
 def _per_round(key: str, scale: float = 1.0) -> Measure:
-    """A figure's share in one round."""
+    """Measure of a figure's share in one round."""
 
     def measure(text: Text) -> float | None:
         value = getattr(text.found, key)
@@ -76,7 +76,7 @@ TIMES: Mapping[str, Measure] = {
     "verify_ms": _per_round("verify_s", 1e3),
     "round_ms": _per_round("decode_s", 1e3),
 }
-"""Figures that a text which is not ar's does not have."""
+"""Figures of time, unknown for texts that differ from ar's."""
 COUNTS: Mapping[str, Measure] = {
     "paper_path_length": _plain("tokens_per_round"),
     "path_length": _plain("path_length"),
@@ -92,11 +92,11 @@ COUNTS: Mapping[str, Measure] = {
     "distinct_8grams": _plain("distinct_8grams"),
 }
 POOLED = "tokens_per_round"
-"""The figure that is a quotient of sums over all prompts."""
+"""Figure that is a quotient of sums over all prompts."""
 
 
 def report(header: Header, blocks: Sequence[Block], resumed: Sequence[Resumed] = ()) -> PaperReport:
-    """What was measured so far, and what follows from it."""
+    """Report of the blocks so far."""
     request = header.request
     waits = [turn.waited for each in blocks for turn in each.turns]
     return PaperReport(
@@ -111,12 +111,12 @@ def report(header: Header, blocks: Sequence[Block], resumed: Sequence[Resumed] =
 
 
 def stat(values: Sequence[float], over: Sequence[float] | None = None, *, seed: int) -> Interval:
-    """The mean of values, or of `values` over `over` the quotient of the sums, with spread and interval.
+    """Mean of `values`, or quotient of the sums of `values` and `over`, with standard deviation and interval.
 
     Args:
-        values: One a prompt, of one prompt at least.
-        over: What each is divided by; None: nothing.
-        seed: Of the bootstrap.
+        values: One for each prompt, one prompt at least.
+        over: Denominators by prompt; None: 1.
+        seed: Seed of the bootstrap.
     """
     above = np.array(values, dtype=np.float64)
     below = np.ones_like(above) if over is None else np.array(over, dtype=np.float64)
@@ -131,14 +131,14 @@ def stat(values: Sequence[float], over: Sequence[float] | None = None, *, seed: 
 
 
 def _counts(drawn: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How often each place is in each sample: (samples, places) from (samples, places of one sample)."""
+    """Counts of each place in each sample: (samples, places) from (samples, places of one sample)."""
     samples, count = drawn.shape
     places = drawn + count * np.arange(samples)[:, None]
     return np.bincount(places.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
 
 
 def _cells(request: Request, number: int, blocks: Sequence[Block]) -> Iterator[Cell]:
-    """Of one experiment, lane by lane and length by length."""
+    """Cells of one experiment, by lane and length."""
     experiment = request.experiments[number]
     here = [each for each in blocks if each.experiment == number]
     for name in experiment.lanes:
@@ -157,7 +157,7 @@ def _cells(request: Request, number: int, blocks: Sequence[Block]) -> Iterator[C
 
 
 def _texts(blocks: Sequence[Block], lane: Lane, place: int) -> Iterator[Text]:
-    """A lane's texts at one length; the memory of keys and values is that of the longest."""
+    """Texts of a lane at one length; only the longest has KV cache bytes."""
     for block in blocks:
         by_lane = {turn.lane: turn for turn in block.turns}
         if turn := by_lane.get(lane.name):
@@ -173,7 +173,7 @@ def _texts(blocks: Sequence[Block], lane: Lane, place: int) -> Iterator[Text]:
 
 
 def _stats(texts: Sequence[Text], seed: int) -> dict[str, Interval]:
-    """Every figure that is known of any prompt."""
+    """All figures that are known on any prompt."""
     different = _different(texts)
     timed = [text for text in texts if text.prompt not in different]
     values = {key: _by_prompt(measure, timed) for key, measure in TIMES.items()}
@@ -184,12 +184,12 @@ def _stats(texts: Sequence[Text], seed: int) -> dict[str, Interval]:
 
 
 def _different(texts: Sequence[Text]) -> set[int]:
-    """Prompts on which any text is not ar's."""
+    """Prompts with a text that differs from ar's."""
     return {text.prompt for text in texts if not text.same}
 
 
 def _by_prompt(measure: Measure, texts: Sequence[Text]) -> list[float]:
-    """A figure's mean over repeats, prompt by prompt, of those of which it is known."""
+    """Mean of a figure over repeats, by prompt, on the prompts where it is known."""
     values: dict[int, list[float]] = defaultdict(list)
     for text in texts:
         if (value := measure(text)) is not None:

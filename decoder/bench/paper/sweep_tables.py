@@ -1,4 +1,4 @@
-"""Tables of what is varied: longest prompts, shapes of fixed trees, DynaTree's parameters. Pure."""
+"""Tables of variations: longest prompts, shapes of fixed trees, DynaTree's parameters. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,7 +23,7 @@ from decoder.tables.data import Table
 
 
 def prompt_length(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
-    """Speed by the longest prompt."""
+    """Table of speed by the longest prompt."""
     found = longest(list(rows(report, "prompt_length")))
     units = {row.experiment.unit for row in found}
     yield from table(
@@ -45,7 +45,7 @@ def prompt_length(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
 
 
 def fixed_trees(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
-    """Every depth with every branching and threshold."""
+    """Table of fixed trees by depth, branching and threshold."""
 
     def there(row: Row) -> PublishedNumber | None:
         given = row.lane.parameters
@@ -74,7 +74,7 @@ def fixed_trees(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
 
 
 def sensitivity(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
-    """DynaTree with other thresholds, breadths and depths."""
+    """Table of DynaTree with other thresholds, breadths and depths."""
     found = [row for row in longest(list(rows(report, "sensitivity"))) if row.lane.method == "dynatree"]
     yield from table(
         "sensitivity",
@@ -101,12 +101,12 @@ def sensitivity(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
 
 
 def _titled(title: str, found: Sequence[Row]) -> str:
-    """A heading with the data set and the length of its texts."""
+    """Heading with the data set and the length of its texts."""
     return title + "".join(dict.fromkeys(f": {row.text_set.title}, T={row.cell.length}" for row in found))
 
 
 def _varied(row: Row) -> str:
-    """The setting of the paper's sweeps that a lane stands beside; by name, because one setting is in all three."""
+    """Setting of the paper's sweeps beside a lane; chosen by name, because all three sweeps have one common setting."""
     given = row.lane.parameters
     if row.lane.name.startswith("branching"):
         b_min, _, b_max = given["branching"]

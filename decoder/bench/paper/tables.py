@@ -1,6 +1,6 @@
-"""The paper's tables from our own runs, each beside the paper's figures where it has any. Pure.
+"""The paper's tables from measurements here, each beside the paper's figures where it has any. Pure.
 
-Speeds are of texts that equal ar's; how many did not stands in every row.
+Speeds are of texts that equal ar's; every row says how many do not.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,17 +39,17 @@ from decoder.events import arithmetic
 from decoder.tables.data import Cell, Column, Table
 
 ABLATION = (FIXED_BACKBONE, published.PHASE_1, published.PHASE_2, published.DYNATREE)
-"""The steps from the fixed tree to DynaTree, one more rule each."""
+"""Rows of the ablation, from the fixed tree to DynaTree, one more rule each."""
 SPEEDS = ("Tokens/s here leave the reading of the prompt out; the paper's count it.",)
 DEPTHS = (
     "The authors' fixed trees and phase 1 draft a root and D levels below it, and commit at most D + 2 tokens a round; "
     "here they draft D levels, and commit at most D + 1.",
 )
-"""What makes the paper's figures others than ours."""
+"""Note on the different depths of trees."""
 
 
 def tables(report: PaperReport) -> list[Table]:
-    """All that there are figures for, in the paper's order."""
+    """All tables with a figure, in the paper's order."""
     notes = conditions(report)
     mains = [experiment for experiment in report.header.request.experiments if experiment.name == "main"]
     by_data_set = (_main, _latency, _verification, _ablation, _length, _memory)
@@ -59,7 +59,7 @@ def tables(report: PaperReport) -> list[Table]:
 
 
 def conditions(report: PaperReport) -> tuple[str, ...]:
-    """Under what all tables were measured, ours and the paper's."""
+    """Notes on device, models and noise, here and in the paper."""
     request = report.header.request
     return (
         f"Here: {device(report)}, {request.target} with {request.draft}, "
@@ -71,7 +71,7 @@ def conditions(report: PaperReport) -> tuple[str, ...]:
 
 
 def setting(request: Request, experiment: Experiment) -> str:
-    """Which texts, and how long they became."""
+    """Data set, text length and prompt length."""
     title = request.text_set(experiment.data_set).title
     return f"{title}, T={experiment.lengths[-1]}, prompts of at most {experiment.most} {experiment.unit}"
 
@@ -87,7 +87,7 @@ def _name(name: str, experiment: Experiment) -> str:
 def _per_lane(
     name: str, title: str, what: str, specs: Sequence[Spec], remarks: Sequence[str] = ()
 ) -> Callable[[PaperReport, Experiment, Sequence[str]], Iterator[Table]]:
-    """A table of all lanes of one data set, beside the paper's usual setting."""
+    """Table of all lanes of one data set, beside the paper's usual setting."""
 
     def make(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
         heading = f"{title}: {setting(report.header.request, experiment)}"
@@ -101,7 +101,7 @@ def _per_lane(
 
 
 def _other_setting(experiment: Experiment, found: Sequence[Row]) -> tuple[str, ...]:
-    """A note where the paper's numbers are of other lengths than ours."""
+    """Note where the paper's numbers are of another length or prompt limit."""
     stands_for = next((row.text_set.stands_for for row in found), None)
     if stands_for is None or stands_for not in published.MOST:
         return ()
@@ -224,7 +224,7 @@ def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str])
 
 
 def _gain(course: Course, lane: str, base: str) -> Interval | None:
-    """% of tokens/s over another lane, within blocks."""
+    """Gain in % of tokens/s over another lane, within blocks."""
     if lane == base:
         return None
     quotient = stat(course.quotients(lane, base, speed), course.seed)

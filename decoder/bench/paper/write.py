@@ -1,4 +1,4 @@
-"""A report as files: a page in Markdown, each table as CSV, everything as JSON. Each file is complete or absent."""
+"""Writes a report as files: a page in Markdown, tables as CSV and JSON. Each file is complete or absent."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,10 +40,10 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
 
 
 def page(report: PaperReport, found: Sequence[Table], pictures: Sequence[str]) -> str:
-    """The page in Markdown.
+    """Page in Markdown.
 
     Args:
-        report: What was measured.
+        report: Report of the measurement.
         found: All tables, setup and claims first.
         pictures: Paths of pictures, relative to the page.
     """
@@ -66,7 +66,7 @@ def page(report: PaperReport, found: Sequence[Table], pictures: Sequence[str]) -
 
 
 def _pictures(folder: Path) -> list[str]:
-    """One a figure, PNG before SVG."""
+    """Paths of the pictures, one a figure, PNG before SVG."""
     found = {path.stem: path for suffix in (".svg", ".png") for path in (folder / FIGURES).glob(f"*{suffix}")}
     return [f"{FIGURES}/{path.name}" for _, path in sorted(found.items())]
 

@@ -1,7 +1,7 @@
-"""The paper's figures from our own measurements, as files.
+"""The paper's figures from measurements here, as files.
 
-`files` draws all of `catalogue`; `cells` and `tree_grid` choose what is shown, `style`, `marks` and `note` how; every
-other module is a figure, or a few that belong together.
+`files` draws all of `catalogue`; `cells` and `tree_grid` choose the content, `style`, `marks` and `note` the look;
+every other module is a figure, or a few that belong together.
 """
 
 from decoder.bench.paper.figures.files import draw

@@ -1,4 +1,4 @@
-"""What each of DynaTree's parts adds to a fixed tree, as the paper's figure 4, with breadth and depth apart."""
+"""Ablation of DynaTree, as the paper's figure 4, with breadth and depth apart."""
 
 from typing import NamedTuple
 
@@ -21,12 +21,12 @@ from decoder.bench.paper.figures.style import ACCENT, DARK, LOOKS, Look, name_ax
 from decoder.bench.paper.report import Cell, PaperReport
 
 STAGES = {"Fixed D5B2": "", "Phase 1": "+ breadth", "Phase 2": "+ depth", DYNATREE: "+ history"}
-"""Rows of the paper, each with what it adds to the one before; D5B2 is as deep as DynaTree begins."""
+"""Rows of the paper, each with the rule that it adds; D5B2 is as deep as DynaTree's base depth."""
 COLOURS = (LOOKS["fixed"].colour, "#ecc5b8", "#dc9079", ACCENT)
 
 
 class Stage(NamedTuple):
-    """One bar."""
+    """Bar of one row."""
 
     name: str
     colour: str
@@ -50,7 +50,7 @@ def ablation_progression(report: PaperReport) -> Figure | None:
 
 
 def _stages(report: PaperReport, cells: list[Cell]) -> list[Stage]:
-    """As far as none is missing: each is named by what it adds to the one before."""
+    """Stages up to the first missing one, since each is named by its difference to the one before."""
     lanes = {lane.paper_name: lane for lane in reversed(lanes_of(report, cells))}
     found = []
     for (row, adds), colour in zip(STAGES.items(), COLOURS, strict=True):
@@ -77,7 +77,7 @@ def _speed(axes: Axes, stages: list[Stage]) -> None:
 
 
 def _progress(axes: Axes, stages: list[Stage]) -> None:
-    """Both rest on the same rounds: where depths are equal, one is a multiple of the other."""
+    """Both axes show the same rounds: where depths are equal, one is a multiple of the other."""
     name_axes(axes, title="(b) tokens a round and acceptance", x="", y="L-bar, tokens a round (solid)")
     _line(axes, stages, "tokens_per_round", "-", ACCENT)
     confine(axes, 0.3, 1)

@@ -23,11 +23,11 @@ from decoder.bench.paper.report import Cell, PaperReport
 from decoder.bench.paper.request import Lane
 
 Groups = Sequence[Mapping[str, Cell]]
-"""Cells that stand side by side, by data set; each group has one, and each cell a speed."""
+"""Cells with a speed that stand side by side, one for each data set at most."""
 
 
 def main_results_bars(report: PaperReport) -> Figure | None:
-    """Speed and speed-up of the paper's four methods, of the longest texts; on each data set the fastest of a kind."""
+    """Speed and speed-up of the paper's four methods on the longest texts; of a kind, the fastest lane by data set."""
     cells = _main(report, longest)
     found: dict[str, dict[str, Cell]] = {}
     for data_set, these in cells.items():
@@ -42,7 +42,7 @@ def main_results_bars(report: PaperReport) -> Figure | None:
 
 
 def dataset_comparison(report: PaperReport) -> Figure | None:
-    """The same of every lane, of texts of the length of the first version."""
+    """Speed and speed-up of every lane, at the text length of the paper's first version."""
     cells = _main(report, early)
     every = [cell for these in cells.values() for cell in these]
     found: dict[str, dict[str, Cell]] = {}
@@ -60,32 +60,32 @@ def dataset_comparison(report: PaperReport) -> Figure | None:
 
 
 def _main(report: PaperReport, chosen: Callable[[list[Cell]], list[Cell]]) -> dict[str, list[Cell]]:
-    """Cells by data set."""
+    """Cells of an experiment, by data set."""
     cells = [cell for cell in report.cells if cell.experiment == "main"]
     by_set = {name: [cell for cell in cells if cell.data_set == name] for name in data_sets(report, "main")}
     return {name: chosen(longest_prompts(these)) for name, these in by_set.items()}
 
 
 def _take(group: dict[str, Cell], data_set: str, lane: Lane, cells: Sequence[Cell]) -> None:
-    """A lane's cell joins a group, where it has a speed and no other lane was there before."""
+    """Adds a lane's cell to a group where it has a speed and the group has none for the data set."""
     for cell in cells:
         if cell.lane == lane.name and SPEED in cell.stats:
             group.setdefault(data_set, cell)
 
 
 def _speeds(report: PaperReport, first: Axes, second: Axes, groups: Groups) -> None:
-    """One of axes in tokens/s, one in multiples of ar."""
+    """Two panels, one in tokens/s and one in multiples of ar."""
     _grouped(report, first, groups, SPEED, "{:.0f}")
     _grouped(report, second, groups, SPEEDUP, "{:.2f}x")
     name_axes(first, title="(a) throughput", x="", y="speed (tokens/s)")
     name_axes(second, title="(b) speed-up", x="", y="speed (x ar)")
     level(second, 1)
-    # Titles of data sets are long: over the panels, so that no panel makes room for them.
+    # titles of data sets are long: above the panels they take no width from either
     first.figure.legend(*first.get_legend_handles_labels(), loc="outside upper center", ncols=4)
 
 
 def _grouped(report: PaperReport, axes: Axes, groups: Groups, key: str, written: str) -> None:
-    """A bar a data set in every group."""
+    """Bars of a data set in every group."""
     shown = [name for name in data_sets(report, "main") if any(name in group for group in groups)]
     width = 0.8 / len(shown)
     for number, name in enumerate(shown):
@@ -104,13 +104,13 @@ def _grouped(report: PaperReport, axes: Axes, groups: Groups, key: str, written:
 
 
 def _title(report: PaperReport, group: Mapping[str, Cell]) -> str:
-    """Whose bars these are; where data sets have different lanes, in the order of the bars."""
+    """Label of a group: its lane, or where data sets have different lanes, all of them in the order of the bars."""
     lanes = (report.header.request.lane(cell.lane) for cell in group.values())
     return "\n".join(dict.fromkeys(map(label, lanes)))
 
 
 def _turn_texts(axes: Axes) -> None:
-    """Makes room for many bars."""
+    """Rotates labels where bars are many."""
     for number in axes.texts:
         number.set_rotation(90)
     axes.tick_params(axis="x", labelrotation=30)

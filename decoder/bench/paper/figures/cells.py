@@ -1,4 +1,4 @@
-"""Which cells a figure shows: found by what lanes are and what was measured. Pure; knows no matplotlib."""
+"""Selection of the cells that a figure shows, by lane and measurement. Pure; knows no matplotlib."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,70 +11,70 @@ from decoder.bench.paper.request import Lane
 
 SPEED, SPEEDUP = "tokens_per_second", "speedup"
 FIRST_DATA_SET = "WikiText-2"
-"""The paper's figures of one data set are of this one."""
+"""Data set of the paper's figures that show one."""
 DYNATREE = "DynaTree"
-"""The whole method's row in the paper."""
+"""Row of the whole method in the paper."""
 EARLY_LENGTH = 500
-"""New tokens in the figures of the paper's first version; those of later ones are of the longest texts."""
+"""New tokens in the figures of the paper's first version; later versions show the longest texts."""
 Points: TypeAlias = Sequence[tuple[float, Interval]]
-"""A curve: a figure of cells by what tells them apart, rising."""
+"""Curve: (x, figure), rising."""
 Table: TypeAlias = Mapping[tuple[float, float], float]
-"""Values by row and column."""
+"""Figures by row and column."""
 Lanes: TypeAlias = Sequence[Lane]
 
 
 def data_sets(report: PaperReport, experiment: str) -> list[str]:
-    """Names of those that an experiment has cells of, the paper's first one before all others."""
+    """Names of the data sets of an experiment's cells, the paper's first one before the others."""
     measured = {cell.data_set for cell in report.cells if cell.experiment == experiment}
     found = [each for each in report.header.request.text_sets if each.name in measured]
     return [each.name for each in sorted(found, key=lambda each: each.stands_for != FIRST_DATA_SET)]
 
 
 def cells_of(report: PaperReport, experiment: str) -> list[Cell]:
-    """The cells of an experiment on the first of its data sets, of all lengths and prompt lengths."""
+    """Cells of an experiment on its first data set, of all lengths and prompt lengths."""
     first = data_sets(report, experiment)[:1]
     return [cell for cell in report.cells if cell.experiment == experiment and cell.data_set in first]
 
 
 def longest_prompts(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells of the longest prompts."""
+    """Cells of the longest prompts."""
     found = list(cells)
     most = max((cell.most for cell in found), default=0)
     return [cell for cell in found if cell.most == most]
 
 
 def longest(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells of the longest texts."""
+    """Cells of the longest texts."""
     found = list(cells)
     length = max((cell.length for cell in found), default=0)
     return [cell for cell in found if cell.length == length]
 
 
 def early(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells of the length nearest to that of the paper's first version."""
+    """Cells of the length nearest to that of the paper's first version."""
     found = list(cells)
     length = min((cell.length for cell in found), key=lambda length: abs(length - EARLY_LENGTH), default=0)
     return [cell for cell in found if cell.length == length]
 
 
 def lanes_of(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
-    """The lanes of cells, in the order in which they were asked for."""
+    """Lanes of cells, in the order of the request."""
     measured = {cell.lane for cell in cells}
     return [lane for lane in report.header.request.lanes if lane.name in measured]
 
 
 def label(lane: Lane) -> str:
-    """As figures call it: as the paper does, where it has this row."""
+    """Label of a lane: the paper's name where it has this row."""
     return lane.paper_name or lane.name
 
 
 def fastest(lanes: Iterable[Lane], cells: Sequence[Cell]) -> Lane | None:
-    """The lane with the greatest mean speed-up in cells; the first where none has a speed."""
+    """Lane with the greatest mean speed-up in cells; the first where none has a speed."""
     return max(lanes, key=lambda lane: _mean_speedup(lane, cells), default=None)
 
 
 def paper_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
-    """AR, linear, fixed tree and DynaTree; of several linear ones, and of several fixed trees, the fastest."""
+    """AR, the fastest linear lane, the fastest fixed tree, and DynaTree."""
     lanes = lanes_of(report, cells)
     groups = [[lane for lane in lanes if lane.method == method] for method in ("ar", "linear", "fixed")]
     groups.append([lane for lane in lanes if lane.paper_name == DYNATREE])
@@ -82,7 +82,7 @@ def paper_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
 
 
 def leading_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
-    """The paper's four, and the fastest lane of every family besides."""
+    """The paper's four lanes, and the fastest lane of every other family."""
     found = paper_lanes(report, cells)
     taken = {lane.family for lane in found}
     others: dict[str, list[Lane]] = {}
@@ -93,18 +93,18 @@ def leading_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
 
 
 def stat_of(lane: Lane, cells: Sequence[Cell], key: str) -> Interval | None:
-    """A figure of the first of these cells that is the lane's; None: it has none."""
+    """Figure of the lane's first cell; None where there is none."""
     return next((cell.stats.get(key) for cell in cells if cell.lane == lane.name), None)
 
 
 def points(lane: Lane, cells: Sequence[Cell], key: str, along: Callable[[Cell], float]) -> Points:
-    """A lane's figure by what tells its cells apart."""
+    """Curve of a lane's figure over a coordinate of its cells."""
     mine = sorted((cell for cell in cells if cell.lane == lane.name), key=along)
     return [(along(cell), cell.stats[key]) for cell in mine if key in cell.stats]
 
 
 def without(cells: Sequence[Cell], key: str) -> list[str]:
-    """Names of lanes that no cell has this figure of."""
+    """Names of lanes without this figure in any cell."""
     known = {cell.lane for cell in cells if key in cell.stats}
     return [name for name in Counter(cell.lane for cell in cells) if name not in known]
 

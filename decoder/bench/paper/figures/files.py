@@ -1,4 +1,4 @@
-"""Figures as files, each complete or absent. matplotlib is an extra, imported when something is drawn."""
+"""Writes figures as files, each complete or absent. matplotlib is an extra, imported only for drawing."""
 
 from pathlib import Path
 
@@ -11,11 +11,11 @@ def draw(report: PaperReport, folder: Path) -> list[Path]:
     """Draws every figure that the report has cells for, as PNG and SVG.
 
     Args:
-        report: A whole measurement, or any part of one.
-        folder: Where the files go; it is made where there is none.
+        report: Report of a measurement, complete or not.
+        folder: Folder of the files, created where missing.
 
     Returns:
-        The files, in the order of the catalogue.
+        Paths of the files, in the order of the catalogue.
 
     Raises:
         ConfigError: matplotlib cannot be imported, or a file cannot be written.

@@ -30,7 +30,7 @@ SPEEDUP_UNIT = "speed (x ar)"
 
 
 def fixed_tree_sweep(report: PaperReport) -> Figure | None:
-    """Speed-up along each side, speed-up and path length by depth and branching, and acceptance."""
+    """Speed-up along each parameter, speed-up and path length by depth and branching, and acceptance."""
     cells = longest(grid_cells(report))
     trees = grid(report, cells)
     if not trees:
@@ -45,7 +45,7 @@ def fixed_tree_sweep(report: PaperReport) -> Figure | None:
 
 
 def param_sweep(report: PaperReport) -> Figure | None:
-    """The same of texts of the length of the first version, with the fastest tree of every length."""
+    """Likewise at the text length of the paper's first version, with the fastest tree of every length."""
     cells = early(grid_cells(report))
     trees = grid(report, cells)
     if not trees:
@@ -60,19 +60,19 @@ def param_sweep(report: PaperReport) -> Figure | None:
 
 
 def described(tree: Tree) -> str:
-    """A setting as captions write it."""
+    """Setting in captions."""
     return f"D = {tree.depth}, B = {tree.branching}, τ = {tree.tau:g}"
 
 
 def scale(axes: Axes, trees: Grid, side: Side) -> None:
-    """Ticks where something was measured; thresholds on a logarithmic axis."""
+    """Ticks at measured values; thresholds on a logarithmic axis."""
     if side == "tau":
         logarithmic(axes, values(trees, side))
     ticks_at(axes, values(trees, side))
 
 
 def _along_sides(row: tuple[Axes, Axes, Axes], trees: Grid) -> None:
-    """Speed-up along depth, branching and threshold, the other two as in the fastest tree, which bears a star."""
+    """Speed-up along depth, branching and threshold, the other two as in the fastest tree, which has a star."""
     top = best(trees)
     for axes, letter, (side, unit) in zip(row, "abc", SIDES.items(), strict=True):
         curve(axes, cut(trees, SPEEDUP, side, top), FIXED, "")
@@ -101,7 +101,7 @@ def _acceptance(axes: Axes, trees: Grid) -> None:
 
 
 def _fastest_by_length(axes: Axes, report: PaperReport) -> None:
-    """The greatest speed-up of every length, and whose it is."""
+    """Greatest speed-up of every length, labelled with its setting."""
     cells = grid_cells(report)
     found = []
     for length in sorted({cell.length for cell in cells}):

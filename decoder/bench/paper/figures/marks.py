@@ -1,4 +1,4 @@
-"""What figures are made of: curves, bars and heat maps of means with their intervals. Knows no report."""
+"""Parts of figures: curves, bars and heat maps of means with their intervals. Knows no report."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -17,14 +17,14 @@ from decoder.bench.paper.figures.cells import Points, Table
 from decoder.bench.paper.figures.style import ACCENT, COLOURS_OF_VALUES, DARK, MIDDLE, Look
 
 LEAST_ROOM = 0.06
-"""Share of the x axis that a number takes."""
+"""Share of the x axis taken by a number."""
 SMALL = 7.5
 LETTER = 4.6
 """Width of a small letter, in points."""
 
 
 def curve(axes: Axes, points: Points, look: Look, label: str, *, scale: float = 1.0, **style: Any) -> list[Artist]:
-    """A line with marks and whiskers, as its parts; none where there are no points."""
+    """Curve with marks and whiskers, as its artists; empty where there are no points."""
     if not points:
         return []
     drawn = {"color": look.colour, "marker": look.mark, "linestyle": look.dash, "label": label} | style
@@ -34,18 +34,18 @@ def curve(axes: Axes, points: Points, look: Look, label: str, *, scale: float = 
 
 
 def bars(axes: Axes, places: Sequence[float], stats: Sequence[Interval], width: float, **style: Any) -> None:
-    """A bar each with its interval."""
+    """Bars with their intervals."""
     drawn: dict[str, Any] = {"edgecolor": DARK, "linewidth": 0.7, "error_kw": {"elinewidth": 1, "ecolor": DARK}} | style
     axes.bar(places, means(stats), width, yerr=errors(stats), **drawn)
 
 
 def means(stats: Sequence[Interval], scale: float = 1.0) -> list[float]:
-    """Their middles."""
+    """Values of the figures."""
     return [stat.value * scale for stat in stats]
 
 
 def errors(stats: Sequence[Interval], scale: float = 1.0) -> list[list[float]]:
-    """How far intervals reach below and above the mean; nan, which draws nothing, where there is none."""
+    """Distances of the interval's ends from the mean; nan, which draws nothing, where there is no interval."""
     below = [math.nan if stat.low is None else (stat.value - _ends(stat)[0]) * scale for stat in stats]
     above = [math.nan if stat.high is None else (_ends(stat)[1] - stat.value) * scale for stat in stats]
     return [below, above]
@@ -60,31 +60,31 @@ def above_bars(
 
 
 def write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[float, float], **style: Any) -> None:
-    """Writes at an offset in points from a place, with a white rim: lines may pass behind."""
+    """Writes text at an offset in points, with a white rim so that lines may pass below."""
     drawn: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL} | style
     rim = withStroke(linewidth=2, foreground="white")
     axes.annotate(text, place, offset, textcoords="offset points", path_effects=[rim], zorder=6, **drawn)
 
 
 def level(axes: Axes, y: float) -> None:
-    """A dashed line across, behind all else."""
+    """Dashed horizontal line below all other marks."""
     axes.axhline(y, color=DARK, linestyle="--", linewidth=1, zorder=0.9)
 
 
 def star(axes: Axes, x: float, y: float) -> list[Artist]:
-    """Marks the best."""
+    """Star on the best point."""
     style: dict[str, Any] = {"color": ACCENT, "markeredgecolor": "black", "markersize": 15, "zorder": 5}
     return [*axes.plot([x], [y], marker="*", linestyle="", **style)]
 
 
 def shift(axes: Axes, parts: Iterable[Artist], right: float) -> None:
-    """Moves what is drawn by some points, not its data: whiskers of several curves at one place stay apart."""
+    """Shifts artists by points, not data, so that whiskers of several curves stay apart."""
     for part in parts:
         part.set_transform(axes.transData + ScaledTranslation(right / 72, 0, axes.figure.dpi_scale_trans))
 
 
 def ticks_at(axes: Axes, places: Sequence[float]) -> None:
-    """Ticks at these places of the x axis and nowhere else, with numbers where there is room for them."""
+    """Ticks at these x values only, with numbers where there is room."""
     axes.set_xticks(list(places))
     axes.minorticks_off()
     across = axes.transScale + axes.transLimits
@@ -97,13 +97,13 @@ def ticks_at(axes: Axes, places: Sequence[float]) -> None:
 
 
 def logarithmic(axes: Axes, places: Sequence[float]) -> None:
-    """A logarithmic x axis, where these places can lie on one."""
+    """Logarithmic x axis, where all values are positive."""
     if min(places) > 0 and len(set(places)) > 1:
         axes.set_xscale("log")
 
 
 def confine(axes: Axes, bottom: float, top: float) -> None:
-    """Lets what is drawn fill this part of the height, with ticks there alone; the axis need not begin at 0."""
+    """Scales the y axis so that the data fill this part of the height, with ticks there only."""
     low, high = axes.get_ylim()
     whole = (high - low) / (top - bottom)
     ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
@@ -112,7 +112,7 @@ def confine(axes: Axes, bottom: float, top: float) -> None:
 
 
 def heat_map(axes: Axes, values: Table, written: Callable[[float], str]) -> None:
-    """Values as numbers on colours, the best one framed; white: not measured."""
+    """Heat map with numbers, the best framed; unmeasured cells are white."""
     rows, columns = (sorted({place[side] for place in values}) for side in (0, 1))
     table = [[values.get((row, column), float("nan")) for column in columns] for row in rows]
     axes.imshow(table, cmap=COLOURS_OF_VALUES, aspect="auto", origin="lower")
@@ -132,13 +132,13 @@ def heat_map(axes: Axes, values: Table, written: Callable[[float], str]) -> None
 def name_points(
     figure: Figure, axes: Axes, named: Sequence[tuple[str, float, float]], occupied: Sequence[tuple[float, Interval]]
 ) -> None:
-    """Writes a name near each point, where it hides least of names, points and whiskers, with a line between them.
+    """Writes a name near each point, where it hides least, with a line between them.
 
     Args:
-        figure: Complete but for these names: where its points lie on the sheet is known only then.
-        axes: Where the points are.
+        figure: Figure, complete but for the names, since only then the points' places are known.
+        axes: Axes of the points.
         named: (name, x, y).
-        occupied: All points by their x.
+        occupied: All points with their intervals, by x.
     """
     figure.draw_without_rendering()
     to_points = Affine2D().scale(72 / figure.dpi)
@@ -154,7 +154,7 @@ def name_points(
 
 
 def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
-    """Where a name may stand around a point, the nearest first; all in points."""
+    """Candidate places of a name around a point in points, the nearest first."""
     width, height = LETTER * letters, 1.3 * SMALL
     return [
         Bbox.from_bounds(
@@ -169,19 +169,19 @@ def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
 
 
 def _hidden(sheet: Bbox, names: Sequence[Bbox], marks: Sequence[Bbox], box: Bbox) -> float:
-    """How much a name would hide here; other names weigh most, and to be cut off is worse still."""
+    """Cost of a place: hidden names weigh most but for being cut off."""
     outside = box.x0 < sheet.x0 or box.x1 > sheet.x1 or box.y0 < sheet.y0 or box.y1 > sheet.y1
     return float(100 * outside + 10 * box.count_overlaps(names) + box.count_overlaps(marks))
 
 
 def _covered(to_points: Transform, x: float, stat: Interval) -> Bbox:
-    """What a mark and its whisker cover."""
+    """Rectangles covered by marks and whiskers."""
     (left, bottom), (right, top) = to_points.transform([(x, end) for end in _ends(stat)])
     return Bbox.from_extents(left - 5, bottom - 5, right + 5, top + 5)
 
 
 def _ends(stat: Interval) -> tuple[float, float]:
-    """Of the whisker; of one without, the mean."""
+    """Ends of the whisker; the mean where there is none."""
     low = stat.value if stat.low is None else min(stat.value, stat.low)
     high = stat.value if stat.high is None else max(stat.value, stat.high)
     return low, high

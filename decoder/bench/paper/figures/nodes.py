@@ -1,4 +1,4 @@
-"""Speed against the size of verified trees, with what a pass over so many rows costs on this machine."""
+"""Speed over the size of verified trees, with the cost of a pass by rows on this machine."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -28,12 +28,12 @@ from decoder.bench.paper.report import Cell, PaperReport
 NODES = "nodes_per_round"
 MAIN = "main"
 EXPERIMENTS = (MAIN, "sensitivity", "fixed_trees")
-"""A lane of several is drawn from the first of them."""
+"""Drawing order of experiments: a lane of several is drawn from the first."""
 COST = Look(DARK, "|", ":")
 
 
 def speed_against_nodes(report: PaperReport) -> Figure | None:
-    """Every lane a point, those of the main experiment with their names; right axis: milliseconds of a verification."""
+    """A point for every lane, those of the main experiment with names; right axis: milliseconds of a verification."""
     cells = _one_each([cell for name in EXPERIMENTS for cell in longest(longest_prompts(cells_of(report, name)))])
     shown = [cell for cell in cells if SPEEDUP in cell.stats and NODES in cell.stats]
     if not shown:
@@ -55,7 +55,7 @@ def speed_against_nodes(report: PaperReport) -> Figure | None:
 
 
 def _remarks(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
-    """Who is missing for another reason than its text, and what small marks are."""
+    """Remarks on lanes without known nodes, and on small marks."""
     silent = {*without(cells, NODES)}.difference(without(cells, SPEED))
     unknown = [label(lane) for lane in lanes_of(report, cells) if lane.name in silent]
     found = [f"verified nodes are not known of {listed(unknown)}"] if unknown else []
@@ -65,7 +65,7 @@ def _remarks(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
 
 
 def _one_each(cells: Sequence[Cell]) -> list[Cell]:
-    """The first cell of every lane."""
+    """First cell of every lane."""
     found: dict[str, Cell] = {}
     for cell in cells:
         found.setdefault(cell.lane, cell)
@@ -73,18 +73,18 @@ def _one_each(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _rows(cell: Cell) -> float:
-    """The root is verified with the drafted nodes."""
+    """Verified rows a round: the drafted nodes and the root."""
     return cell.stats[NODES].value + 1
 
 
 def _place(cell: Cell) -> tuple[float, Interval]:
-    """Rows and speed-up; whiskers of the many settings that only sweeps have would hide each other."""
+    """Point of rows and speed-up; settings of sweeps have no whiskers, which would hide each other."""
     stat = cell.stats[SPEEDUP]
     return _rows(cell), stat if cell.experiment == MAIN else replace(stat, low=None, high=None)
 
 
 def _points(axes: Axes, report: PaperReport, cells: Sequence[Cell]) -> None:
-    """A family has one look; settings that only sweeps have are small."""
+    """Look of a lane's family; settings of sweeps are small."""
     named: set[str] = set()
     edge: dict[str, Any] = {"linestyle": "", "markeredgecolor": "black", "markeredgewidth": 0.5}
     sizes: dict[bool, dict[str, Any]] = {True: {"markersize": 8, "zorder": 3}, False: {"markersize": 4, "alpha": 0.6}}
@@ -96,7 +96,7 @@ def _points(axes: Axes, report: PaperReport, cells: Sequence[Cell]) -> None:
 
 
 def _costs(axes: Axes, costs: RoundCosts) -> None:
-    """What a target pass takes, by its rows."""
+    """Curve of a target pass's milliseconds by rows."""
     other = right_axis(axes, "one target pass over so many rows (ms)")
     seconds = zip(costs.rows, costs.verify_s, strict=True)
     points = [(rows, Interval(value=took * 1000, std=0.0, low=None, high=None)) for rows, took in seconds]

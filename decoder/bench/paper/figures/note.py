@@ -1,4 +1,4 @@
-"""The small lines under a figure: which pair, where and when, which texts, and who is missing and why."""
+"""Small lines under a figure: pair, device, date, texts, and lanes without a speed."""
 
 import textwrap
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from decoder.errors import shortened
 
 SIZE = 7
 LETTERS_PER_INCH = 17
-"""That fit into a line at this size."""
+"""Characters of a line at this size."""
 
 MOST_NAMES = 5
 
 
 def sign(figure: Figure, report: PaperReport, cells: Sequence[Cell], *remarks: str) -> Figure:
-    """Writes the small lines, with remarks of the figure's own behind them; the figure itself.
+    """Writes the small lines and the figure's own remarks; returns the figure.
 
     Args:
-        figure: Every part of it is there already.
-        report: Where the cells are from.
-        cells: All that the figure is about, those without a speed too.
+        figure: Figure, otherwise complete.
+        report: Report of the cells.
+        cells: All cells of the figure, those without a speed too.
         remarks: Sentences without a full stop.
     """
     width = int(figure.get_figwidth() * LETTERS_PER_INCH)
@@ -54,7 +54,7 @@ def _texts(report: PaperReport, cells: Sequence[Cell]) -> str:
 
 
 def _missing(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
-    """Who has no speed, or not on all prompts; whether all was measured."""
+    """Lanes without a speed on some prompts, and whether the measurement is complete."""
     names = {lane.name: label(lane) for lane in lanes_of(report, cells)}
     absent = without(cells, SPEED)
     partly = {cell.lane for cell in cells if cell.same < cell.prompts}.difference(absent)
@@ -72,7 +72,7 @@ def _missing(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """A few by name, many by their number."""
+    """Names where they are few, else their number."""
     return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} lanes"
 
 

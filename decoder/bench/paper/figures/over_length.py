@@ -42,7 +42,7 @@ def length_scaling_fourpanel(report: PaperReport) -> Figure | None:
 
 
 def length_scaling(report: PaperReport) -> Figure | None:
-    """Speed alone, on a logarithmic axis, of the fastest lane of every family."""
+    """Speed on a logarithmic axis, of the fastest lane of every family."""
     cells = longest_prompts(cells_of(report, "main"))
     lanes = leading_lanes(report, cells)
     if not any(SPEED in cell.stats for cell in cells):

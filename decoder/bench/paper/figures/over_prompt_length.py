@@ -25,13 +25,13 @@ EXPERIMENT = "prompt_length"
 
 
 def prompt_length_sensitivity(report: PaperReport) -> Figure | None:
-    """Speed and speed-up of the paper's four methods, of the longest texts."""
+    """Speed and speed-up of the paper's four methods, on the longest texts."""
     cells = longest(cells_of(report, EXPERIMENT))
     return _speeds(report, paper_lanes(report, cells), cells)
 
 
 def prompt_length_impact(report: PaperReport) -> Figure | None:
-    """The same of the fastest lane of every family, of texts of the length of the first version."""
+    """Speed and speed-up of the fastest lane of every family, at the text length of the paper's first version."""
     cells = early(cells_of(report, EXPERIMENT))
     return _speeds(report, leading_lanes(report, cells), cells)
 
@@ -53,5 +53,5 @@ def _speeds(report: PaperReport, lanes: Lanes, cells: Sequence[Cell]) -> Figure 
 
 
 def _unit(report: PaperReport) -> str:
-    """What prompts are counted in."""
+    """Unit of the prompt lengths."""
     return next(each.unit for each in report.header.request.experiments if each.name == EXPERIMENT)

@@ -1,6 +1,6 @@
-"""How DynaTree's speed depends on its thresholds, breadth and depth, as the paper's figure 6.
+"""Sensitivity of DynaTree's speed to its thresholds, breadth and depth, as the paper's figure 6.
 
-Two parameters vary in a panel, all others stay: of lanes that agree in all others, the largest group is drawn.
+Each panel varies two parameters; of lanes that agree in all others, the largest group is drawn.
 """
 
 import json
@@ -72,7 +72,7 @@ def _depths_of(parameters: dict[str, Any]) -> Pair:
 def _pairs(
     trees: Lanes, cells: Sequence[Cell], varied: tuple[str, ...], read: Callable[[dict[str, Any]], Pair]
 ) -> Measured:
-    """Speeds of lanes that agree in all parameters but those that are varied."""
+    """Speeds of the largest group of lanes that agree in all other parameters."""
     groups: dict[str, dict[Pair, Interval]] = {}
     for lane in trees:
         if stat := stat_of(lane, cells, SPEED):
@@ -86,7 +86,7 @@ def _others(lane: Lane, varied: tuple[str, ...]) -> str:
 
 
 def _thresholds(figure: Figure, axes: Axes, measured: Measured) -> None:
-    """Every pair a point with its speed as colour and number."""
+    """A point for every pair, with its speed as colour and number."""
     x, y = [high for (high, _), _ in measured], [low for (_, low), _ in measured]
     speeds = means([stat for _, stat in measured])
     drawn = axes.scatter(x, y, c=speeds, cmap=COLOURS_OF_VALUES, s=130, edgecolors="black", zorder=3)
@@ -113,7 +113,7 @@ def _line(axes: Axes, measured: Measured) -> None:
 
 
 def _baselines(axes: Axes, lanes: Lanes, cells: Sequence[Cell]) -> None:
-    """A dashed line for ar, a dotted one for the fixed tree."""
+    """Dashed line for ar, dotted line for the fixed tree."""
     for method, dash in (("ar", "--"), ("fixed", ":")):
         lane = fastest([lane for lane in lanes if lane.method == method], cells)
         if lane and (stat := stat_of(lane, cells, SPEED)):

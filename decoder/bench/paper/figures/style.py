@@ -1,4 +1,4 @@
-"""How all figures look: letters, colours, marks, the sheet that axes lie on. Knows nothing of what was measured."""
+"""Look of all figures: fonts, colours, marks, layout. Knows no measurement."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from matplotlib.font_manager import findfont, get_font
 from numpy.typing import NDArray
 
 FONT = "DejaVu Serif"
-"""Ships with matplotlib."""
+"""Font that ships with matplotlib."""
 SETTINGS: Mapping[str, object] = {
     "font.family": FONT,
     "font.size": 9.0,
@@ -29,21 +29,21 @@ SETTINGS: Mapping[str, object] = {
     "legend.fontsize": 8.0,
     "savefig.dpi": 150,
     "text.parse_math": False,  # a dollar in the name of a model or a data set is a dollar
-    "svg.hashsalt": "dynatui",  # names of SVG elements are drawn anew each time otherwise
+    "svg.hashsalt": "dynatui",  # else names of SVG elements are random
 }
-"""For `matplotlib.style.context`."""
+"""Parameters of `matplotlib.style.context`."""
 COLOURS_OF_VALUES = "cividis"
-"""Its lightness rises evenly, for colour-blind readers and in grey too."""
+"""Colour map of rising lightness, for colour-blind readers and in grey."""
 DARK, MIDDLE, ACCENT = "#333333", "#777777", "#b5472c"
 DATA_SET_COLOURS = (ACCENT, "#8fb8d8", "#2e6e4e", "#d9c06c", "#6b5b95", "#bbbbbb", "#1f3d6e", "#e8a598")
-"""WikiText-2 first, PG-19 second."""
+"""Colours of data sets: WikiText-2 first, PG-19 second."""
 HATCHES = ("", "//", "..", "xx", "\\\\", "oo", "--", "++")
 MARKS = "o^sDvPXp"
 
 
 @dataclass(frozen=True)
 class Look:
-    """What tells a family of lanes from others: a colour, a mark, a dash; any of them suffices."""
+    """Look of a family of lanes: colour, mark and dash; each of them alone tells it from others."""
 
     colour: str
     mark: str
@@ -62,16 +62,16 @@ LOOKS: Mapping[str, Look] = {
     "hf": Look("#7a4f9a", "P", "--"),
 }
 OTHER = Look("#666666", "h", ":")
-"""Of families that are not listed."""
+"""Look of families that are not listed."""
 
 
 def look(family: str) -> Look:
-    """How lanes of a family are drawn."""
+    """Look of a family."""
     return LOOKS.get(family, OTHER)
 
 
 def sheet(rows: int, columns: int, *, width: float, height: float) -> tuple[Figure, NDArray[np.object_]]:
-    """A figure of `width` x `height` inches, and its axes as rows x columns."""
+    """Figure of `width` x `height` inches, and its axes as rows x columns."""
     figure = Figure(figsize=(width, height))
     figure.set_layout_engine("constrained", wspace=0.05)
     FigureCanvasAgg(figure)
@@ -80,14 +80,14 @@ def sheet(rows: int, columns: int, *, width: float, height: float) -> tuple[Figu
 
 
 def name_axes(axes: Axes, *, title: str, x: str, y: str) -> None:
-    """Writes what is drawn over what, with units."""
+    """Title and axis labels with units."""
     axes.set_title(title, loc="left")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
 
 
 def right_axis(axes: Axes, y: str) -> Axes:
-    """A second y axis for the same x, with its unit."""
+    """Second y axis on the same x, with its unit."""
     other = axes.twinx()
     other.spines["right"].set_visible(True)
     other.grid(visible=False)
@@ -96,6 +96,6 @@ def right_axis(axes: Axes, y: str) -> Axes:
 
 
 def printable(text: str) -> str:
-    """Foreign text without what the font cannot draw."""
+    """Text without characters that the font lacks."""
     font = get_font(findfont(FONT))
     return "".join(letter if letter.isprintable() and font.get_char_index(ord(letter)) else "?" for letter in text)

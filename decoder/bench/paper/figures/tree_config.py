@@ -1,4 +1,4 @@
-"""Speeds of fixed trees in tokens/s, curve by curve and as a heat map, as in the paper's first version."""
+"""Speeds of fixed trees in tokens/s, as curves and as a heat map, as in the paper's first version."""
 
 from collections.abc import Mapping
 
@@ -17,16 +17,16 @@ from decoder.bench.paper.report import PaperReport
 
 SPEED_UNIT = "speed (tokens/s)"
 HEAT_MAP_TAU = 0.05
-"""The first version's heat map has this threshold."""
+"""Threshold of the first version's heat map."""
 PANELS: Mapping[Side, Side] = {"branching": "depth", "depth": "branching", "tau": "depth"}
-"""What runs along the axis of a panel, and what has a curve each."""
+"""(parameter along the axis, parameter with a curve for each value) of the panels."""
 APART = 2.5
 """Points between whiskers of neighbouring curves."""
 SYMBOLS: Mapping[Side, str] = {"depth": "D", "branching": "B", "tau": "τ"}
 
 
 def tree_config_comparison(report: PaperReport) -> Figure | None:
-    """Speed over branching, depth and threshold; the third side is as in the fastest tree."""
+    """Speed over branching, depth and threshold; the third parameter is the fastest tree's."""
     cells = early(grid_cells(report))
     trees = grid(report, cells)
     if not trees:
@@ -54,7 +54,7 @@ def tree_config_heatmap(report: PaperReport) -> Figure | None:
 
 
 def _curves(axes: Axes, trees: Grid, along: Side, each: Side) -> None:
-    """A curve for every value of `each`, darker to lighter."""
+    """A curve for every value of `each`, from dark to light."""
     top, shown = best(trees), values(trees, each)
     shades = colormaps[COLOURS_OF_VALUES].resampled(len(shown) + 1)
     for number, value in enumerate(shown):

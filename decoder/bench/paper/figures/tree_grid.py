@@ -1,4 +1,4 @@
-"""Fixed trees by depth, branching and threshold: what was measured, the best, and cuts through it. Pure."""
+"""Grid of fixed trees by depth, branching and threshold: speeds, the best, and cuts through it. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -11,7 +11,7 @@ EXPERIMENT = "fixed_trees"
 
 
 class Tree(NamedTuple):
-    """A fixed tree's setting."""
+    """Setting of a fixed tree."""
 
     depth: int
     branching: int
@@ -19,7 +19,7 @@ class Tree(NamedTuple):
 
 
 Grid: TypeAlias = Mapping[Tree, Cell]
-"""Settings with a speed, all of the same most nodes and length."""
+"""Cells with a speed by setting, all of one node limit and length."""
 
 
 def grid_cells(report: PaperReport) -> list[Cell]:
@@ -28,7 +28,7 @@ def grid_cells(report: PaperReport) -> list[Cell]:
 
 
 def grid(report: PaperReport, cells: Sequence[Cell]) -> Grid:
-    """Fixed trees with a speed among cells of one length; where their most nodes differ, the most common number's."""
+    """Grid of the cells of one length; where node limits differ, those of the most common one."""
     by_most_nodes: dict[int, dict[Tree, Cell]] = {}
     by_name = {cell.lane: cell for cell in cells if SPEEDUP in cell.stats}
     for lane in lanes_of(report, cells):
@@ -40,28 +40,28 @@ def grid(report: PaperReport, cells: Sequence[Cell]) -> Grid:
 
 
 def best(trees: Grid) -> Tree:
-    """The fastest; there must be one."""
+    """Fastest setting; the grid is not empty."""
     return max(trees.items(), key=_speedup)[0]
 
 
 def moved(tree: Tree, side: Side, value: float) -> Tree:
-    """The tree with another value on one side."""
+    """Setting with another value of one parameter."""
     return Tree(**{**tree._asdict(), side: value})
 
 
 def cut(trees: Grid, key: str, side: Side, at: Tree) -> Points:
-    """A figure along one side, with the other two as they are in a tree."""
+    """Curve of a figure along one parameter, the other two as in a setting."""
     found = {value: trees.get(moved(at, side, value)) for value in values(trees, side)}
     return [(value, cell.stats[key]) for value, cell in found.items() if cell and key in cell.stats]
 
 
 def values(trees: Grid, side: Side) -> list[float]:
-    """All that were measured, rising."""
+    """All measured values of a parameter, rising."""
     return sorted({getattr(tree, side) for tree in trees})
 
 
 def at_best_threshold(trees: Grid, key: str) -> Table:
-    """A figure by depth and branching, each at its fastest threshold."""
+    """Figure by depth and branching, each at its fastest threshold."""
     fastest = {(tree.depth, tree.branching): cell for tree, cell in sorted(trees.items(), key=_speedup)}
     return {place: cell.stats[key].value for place, cell in fastest.items() if key in cell.stats}
 
