@@ -89,15 +89,15 @@ def sweep(
         config: The length limit, and parameters of methods without settings.
         settings: Parameters by method, then by the suffix of the contender's name.
     """
-    found = [own(BASELINE, BASELINE, BASELINE, config)]
+    contenders = [own(BASELINE, BASELINE, BASELINE, config)]
     for method in methods:
         if method == BASELINE:
             continue
         runs = {label: config.with_rules(method, rules) for label, rules in settings.get(method, {}).items()}
-        found += [
+        contenders += [
             own(f"{method} {label}".strip(), method, method, run) for label, run in (runs or {"": config}).items()
         ]
-    return found
+    return contenders
 
 
 def inexact(contenders: Sequence[Contender], engine: Engine) -> list[Contender]:
@@ -126,20 +126,20 @@ def decoded(
     the session's own. The device is synchronised at both ends only. Where rounds report more time than this clock, a
     part of it lay before the clock started; the longer time counts.
     """
-    clock, watched = Stopwatch(engine.pair.target.device), InstrumentedEngine(engine)
+    clock, instrumented = Stopwatch(engine.pair.target.device), InstrumentedEngine(engine)
     opened = clock.now()
-    session = METHODS[method].open(watched.engine, prompt_ids, config)
+    session = METHODS[method].open(instrumented.engine, prompt_ids, config)
     outcomes: list[tuple[Outcome, float]] = []
     try:
         session.prefill()
         prefill_s = clock.now() - opened
         prompt_read(engine.pair.target.device)
-        started, before = clock.now(), watched.seen()
+        started, before = clock.now(), instrumented.seen()
         while not outcomes or not outcomes[-1][0].finished:
             outcome = session.step(())
             outcomes.append((outcome, time.perf_counter() - started))
         ended = max(clock.now() - started, sum(outcome.round_s for outcome, _ in outcomes))
-        after, kept, waited = watched.seen(), kv_bytes(session), waits(session)
+        after, kept, waited = instrumented.seen(), kv_bytes(session), waits(session)
     finally:
         session.close()
     outcomes[-1] = (outcomes[-1][0], ended)

@@ -69,8 +69,8 @@ class Transaction:
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Rows of a query."""
         self.cursor.execute(self._written(statement), values)
-        found: list[tuple[Any, ...]] = self.cursor.fetchall()
-        return found
+        rows: list[tuple[Any, ...]] = self.cursor.fetchall()
+        return rows
 
     def change(self, statement: str, *values: Any) -> int:
         """Runs a statement other than a query; the number of changed rows."""

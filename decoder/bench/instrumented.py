@@ -33,7 +33,7 @@ class Seen:
         return Seen(self.models_s - before.models_s, self.target.since(before.target), self.draft.since(before.draft))
 
 
-class _Watched:
+class _InstrumentedModel:
     """Model whose calls are timed and counted; all other attributes are the model's own.
 
     Counting is part of the timed call, since it is no part of the method.
@@ -47,7 +47,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def streaming(self, sinks: int, window: int) -> "_Watched":
+    def streaming(self, sinks: int, window: int) -> "_InstrumentedModel":
         """See `LanguageModel.streaming`; calls after it are counted here."""
         self._model = self._model.streaming(sinks, window)
         return self
@@ -84,10 +84,10 @@ class InstrumentedEngine:
     """Engine with instrumented models on a CPU; the engine itself elsewhere."""
 
     def __init__(self, engine: Engine) -> None:
-        self._models: dict[str, _Watched] = {}
+        self._models: dict[str, _InstrumentedModel] = {}
         self.engine, pair = engine, engine.pair
         if pair.target.device.type == "cpu":
-            self._models = {role: _Watched(model) for role, model in pair.models.items()}
+            self._models = {role: _InstrumentedModel(model) for role, model in pair.models.items()}
             self.engine = replace(engine, pair=replace(pair, **cast("dict[str, Any]", self._models)))
 
     def seen(self) -> Seen | None:

@@ -85,8 +85,8 @@ def source_commit() -> str | None:
     if git is None or not (root / ".git").exists():
         return None
     named = [git, "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    told = subprocess.run(named, capture_output=True, text=True, check=False)  # noqa: S603 - no word is a user's
-    return told.stdout.strip() or None
+    described = subprocess.run(named, capture_output=True, text=True, check=False)  # noqa: S603 - no word is a user's
+    return described.stdout.strip() or None
 
 
 def load() -> float | None:

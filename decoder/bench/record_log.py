@@ -126,16 +126,16 @@ class RecordLog(Generic[H, R]):
         decoded = [self._decoded(line) for line in ended]
         while decoded and decoded[-1] is None:
             decoded.pop()
-        found = [line for line in decoded if line is not None]
-        begins = bool(found) and isinstance(found[0], self._first) and found[0].schema == schema
+        lines = [line for line in decoded if line is not None]
+        begins = bool(lines) and isinstance(lines[0], self._first) and lines[0].schema == schema
         if not content.startswith(_PREFIX[: len(content)]) or (ended and not begins):
             raise self._foreign()
-        if len(found) < len(decoded):
+        if len(lines) < len(decoded):
             raise self.refused(f"is damaged in line {decoded.index(None) + 1}")
-        whole = sum(len(line) + 1 for line in ended[: len(found)])
+        whole = sum(len(line) + 1 for line in ended[: len(lines)])
         if whole < len(content):
             self._truncate(self._path, whole)
-        return found
+        return lines
 
     def _content(self, path: Path) -> bytes:
         try:

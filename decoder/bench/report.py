@@ -196,13 +196,13 @@ def _records(samples: Samples) -> list[Record]:
     ]
 
 
-def _record(turn: Sample, found: Figures) -> Record:
+def _record(turn: Sample, turn_figures: Figures) -> Record:
     return Record(
         contender=turn.contender,
         group=turn.group,
         prompt=turn.prompt,
         repeat=turn.repeat,
-        figures=found,
+        figures=turn_figures,
         models_s=turn.seen.models_s if turn.seen else None,
         target_work=turn.seen.target if turn.seen else None,
         draft_work=turn.seen.draft if turn.seen else None,

@@ -171,29 +171,29 @@ def _turns(
 
 
 def _turn(sample: Sample, arithmetic: Arithmetic, bandwidth: Bandwidth | None) -> _Turn:
-    found, seen = figures(sample.tally, None), sample.seen
-    count = found.rounds
+    mean, seen = figures(sample.tally, None), sample.seen
+    count = mean.rounds
     work = arithmetic.multiply_adds(seen.target, seen.draft) if seen else None
     return _Turn(
-        rows=1 + (found.drafted or 0) / count,
-        levels=(found.draft_forwards or 0) / count,
-        round_s=found.decode_s / count,
-        draft_s=(found.draft_s or 0.0) / count,
-        verify_s=(found.verify_s or 0.0) / count,
-        commit_s=(found.commit_s or 0.0) / count,
-        host_s=(found.host_s or 0.0) / count,
-        share=bandwidth.share(found) if bandwidth else None,
+        rows=1 + (mean.drafted or 0) / count,
+        levels=(mean.draft_forwards or 0) / count,
+        round_s=mean.decode_s / count,
+        draft_s=(mean.draft_s or 0.0) / count,
+        verify_s=(mean.verify_s or 0.0) / count,
+        commit_s=(mean.commit_s or 0.0) / count,
+        host_s=(mean.host_s or 0.0) / count,
+        share=bandwidth.share(mean) if bandwidth else None,
         waits=None if sample.waits is None else sample.waits / count,
         multiply_adds=None if work is None else work / count,
         kv_bytes=sample.kv_bytes,
-        peak_bytes=found.peak_bytes or 0,
+        peak_bytes=mean.peak_bytes or 0,
     )
 
 
 def _estimated(values: Sequence[float], seed: int) -> Median:
-    found = estimate([values], seed)
-    assert found is not None, "every repeat has a round"  # noqa: S101 - a programmer's mistake
-    return found
+    middle = estimate([values], seed)
+    assert middle is not None, "every repeat has a round"  # noqa: S101 - a programmer's mistake
+    return middle
 
 
 def _quotient(over: float | None, under: float | None) -> float | None:

@@ -86,6 +86,6 @@ class Samples:
         return until is None or turn.tally.tokens[:until] == self.texts[turn.prompt][:until]
 
 
-def tokens_per_second(found: Figures) -> float | None:
+def tokens_per_second(text_figures: Figures) -> float | None:
     """Speed in tokens/s, a `Measure`."""
-    return found.tokens_per_second
+    return text_figures.tokens_per_second

@@ -68,7 +68,7 @@ def realised(
     """
     for part in parts:
         static = replace(rules, drafting=Drafting.DELAYED, k=part.static.k, l1=part.static.l1, l2=part.static.l2)
-        found = Realised(part, Sums(), Sums())
+        totals = Realised(part, Sums(), Sums())
         selecting = replace(static, drafting=Drafting.SELECTOR)
         for each in (static, selecting):
             # warm-up
@@ -76,8 +76,8 @@ def realised(
         for number, prompt in enumerate(prompts, seed):
             by_static = _figures(engine, prompt, part, static, max_new_tokens, number)
             by_selector = _figures(engine, prompt, part, selecting, max_new_tokens, number)
-            found = Realised(part, found.static.plus(by_static), found.selected.plus(by_selector))
-            yield found
+            totals = Realised(part, totals.static.plus(by_static), totals.selected.plus(by_selector))
+            yield totals
 
 
 def _figures(engine: Engine, prompt: str, part: Predicted, rules: Delayed, max_new_tokens: int, seed: int) -> Figures:

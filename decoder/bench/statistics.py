@@ -39,8 +39,8 @@ def estimate(groups: Groups, seed: int) -> Median | None:
         *repeats, prompts = drawn
         of_prompts = np.stack([np.median(group[places], axis=1) for group, places in zip(filled, repeats, strict=True)])
         chosen = np.take_along_axis(of_prompts, prompts.reshape(len(filled), -1), axis=0)
-        found: NDArray[np.float64] = np.median(chosen, axis=0)
-        return found
+        median_of_samples: NDArray[np.float64] = np.median(chosen, axis=0)
+        return median_of_samples
 
     low, high = bootstrap(medians, [*sizes, len(filled)], seed=seed)
     return Median(value=middle, low=low, high=high)

@@ -90,12 +90,12 @@ class Bandwidth:
     draft_bytes: int
     copy_bytes_per_s: float
 
-    def share(self, found: Figures) -> float | None:
+    def share(self, figures: Figures) -> float | None:
         """Share of the memory bandwidth that a run reached; None where its forward passes are unknown."""
-        if found.target_forwards is None or found.draft_forwards is None or not found.decode_s:
+        if figures.target_forwards is None or figures.draft_forwards is None or not figures.decode_s:
             return None
-        read = found.target_forwards * self.target_bytes + found.draft_forwards * self.draft_bytes
-        return read / found.decode_s / self.copy_bytes_per_s
+        read = figures.target_forwards * self.target_bytes + figures.draft_forwards * self.draft_bytes
+        return read / figures.decode_s / self.copy_bytes_per_s
 
 
 def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
@@ -114,24 +114,24 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
     )
     kinds = ((BASELINE,), ("generate",), ("assisted",), (PROMPT_LOOKUP,), *((name,) for name in others), others)
     pairs += [(name, kind) for name in trees for kind in kinds]
-    found = []
+    compared = []
     for name, kind in pairs:
         best = samples.best(kind, seed)
         ratio = samples.ratio(name, best, seed) if best else None
         if best and ratio:
             groups = [group for group in samples.groups.values() if group in kind]
             kinds_of = " and ".join(dict.fromkeys(groups))
-            found.append(Comparison(name=name, than=best, of=len(groups), kind=kinds_of, ratio=ratio))
-    return found + parts_of_methods(samples, seed) + costs_of_exactness(samples, seed)
+            compared.append(Comparison(name=name, than=best, of=len(groups), kind=kinds_of, ratio=ratio))
+    return compared + parts_of_methods(samples, seed) + costs_of_exactness(samples, seed)
 
 
 def parts_of_methods(samples: Samples, seed: int) -> list[Comparison]:
     """Speed of a method's usual setting, which has its name, over the same method without a part of it."""
-    found = []
+    compared = []
     for name, group in samples.groups.items():
         if name != group and group in samples.groups and (ratio := samples.ratio(group, name, seed)):
-            found.append(Comparison(name=group, than=name, of=1, kind=name, ratio=ratio))
-    return found
+            compared.append(Comparison(name=group, than=name, of=1, kind=name, ratio=ratio))
+    return compared
 
 
 def costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
@@ -139,18 +139,18 @@ def costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
 
     Both may write different texts, each right in its own arithmetic, so tokens/s cannot be compared.
     """
-    found = []
+    compared = []
     for name in (name for name, group in samples.groups.items() if group == INEXACT):
         exact = name.removesuffix(" ~")
         over, under = (samples.values(one, _rounds_per_second, samples.prompts) for one in (exact, name))
         if ratio := estimate(ratios(over, under), seed):
-            found.append(Comparison(name=exact, than=name, of=1, kind=f"{name}, rounds a second", ratio=ratio))
-    return found
+            compared.append(Comparison(name=exact, than=name, of=1, kind=f"{name}, rounds a second", ratio=ratio))
+    return compared
 
 
 def differences(samples: Samples, judge: Judge) -> list[Difference]:
     """Every contender and prompt without a speed, with the reason."""
-    found = []
+    differing = []
     verdicts: dict[tuple[int, int, tuple[int, int], bool], Verdict | None] = {}
     for name, prompt, text in samples.differing():
         right = samples.texts[prompt]
@@ -163,7 +163,7 @@ def differences(samples: Samples, judge: Judge) -> list[Difference]:
             if key not in verdicts:
                 verdicts[key] = judge(prompt, right[:index], rivals, foreign)
             verdict = verdicts[key]
-        found.append(
+        differing.append(
             Difference(
                 name=name,
                 prompt=prompt,
@@ -173,15 +173,15 @@ def differences(samples: Samples, judge: Judge) -> list[Difference]:
                 judged=verdict is not None or index is None,
             )
         )
-    return found
+    return differing
 
 
 def per_round(key: str) -> Measure:
     """Measure of a figure's share in one round."""
 
-    def measure(found: Figures) -> float | None:
-        value = getattr(found, key)
-        return None if value is None else value / found.rounds
+    def measure(figures: Figures) -> float | None:
+        value = getattr(figures, key)
+        return None if value is None else value / figures.rounds
 
     return measure
 
@@ -191,15 +191,15 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
     generate = samples.best(("generate",), seed)
 
     def middle(measure: Measure) -> float | None:
-        found = estimate(samples.values(name, measure, same), seed)
-        return found.value if found else None
+        median = estimate(samples.values(name, measure, same), seed)
+        return median.value if median else None
 
     def ms(key: str) -> float | None:
         value = middle(per_round(key))
         return None if value is None else 1000 * value
 
     rest = estimate([[_rest(turn) for turn in samples.turns(name, prompt) if turn.seen] for prompt in same], seed)
-    peak = middle(lambda found: found.peak_bytes)
+    peak = middle(lambda figures: figures.peak_bytes)
     waits = estimate(
         [[_waits(turn) for turn in samples.turns(name, prompt) if turn.waits is not None] for prompt in same], seed
     )
@@ -212,7 +212,7 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
         tokens_per_second=estimate(samples.values(name, tokens_per_second, same), seed),
         over_ar=samples.ratio(name, BASELINE, seed),
         over_generate=samples.ratio(name, generate, seed) if generate else None,
-        tokens_per_round=middle(lambda found: found.tokens_per_round),
+        tokens_per_round=middle(lambda figures: figures.tokens_per_round),
         round_ms=ms("decode_s"),
         draft_ms=ms("draft_s"),
         verify_ms=ms("verify_s"),
@@ -228,14 +228,14 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
     )
 
 
-def _rounds_per_second(found: Figures) -> float | None:
-    return found.rounds / found.decode_s if found.decode_s else None
+def _rounds_per_second(figures: Figures) -> float | None:
+    return figures.rounds / figures.decode_s if figures.decode_s else None
 
 
-def _host_share(found: Figures) -> float | None:
-    if found.host_s is None or found.commit_s is None or not found.decode_s:
+def _host_share(figures: Figures) -> float | None:
+    if figures.host_s is None or figures.commit_s is None or not figures.decode_s:
         return None
-    return (found.host_s + found.commit_s) / found.decode_s
+    return (figures.host_s + figures.commit_s) / figures.decode_s
 
 
 def _rest(turn: Sample) -> float:

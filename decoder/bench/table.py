@@ -141,10 +141,10 @@ def _passes(row: Row) -> str:
 def compared(comparisons: Sequence[Comparison]) -> str:
     """Lines of comparisons with the best of each kind."""
     lines = []
-    for found in comparisons:
-        among = f" ({found.than}, best of {found.of})" if found.of > 1 else ""
-        compared_with = f"{found.name} over {found.kind}{among}"
-        ratio, room = interval(found.ratio, short), WIDTH - len(compared_with)
+    for comparison in comparisons:
+        among = f" ({comparison.than}, best of {comparison.of})" if comparison.of > 1 else ""
+        compared_with = f"{comparison.name} over {comparison.kind}{among}"
+        ratio, room = interval(comparison.ratio, short), WIDTH - len(compared_with)
         lines += [f"{compared_with}{ratio:>{room}}"] if room >= 20 else [compared_with, f"{ratio:>{WIDTH}}"]
     return "\n".join(lines)
 
@@ -155,8 +155,8 @@ def differing(differences: Sequence[Difference]) -> str:
         return ""
     lines = ["Texts that differ from ar's; their method has no speed on that prompt:"]
     lines += [
-        f"{found.name}, prompt {found.prompt + 1}, from token {found.index} on: {_verdict(found)}"
-        for found in differences
+        f"{difference.name}, prompt {difference.prompt + 1}, from token {difference.index} on: {_verdict(difference)}"
+        for difference in differences
     ]
     return "\n".join(lines)
 
@@ -220,7 +220,7 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
     more = {(row.name, row.context): row for row in growth}
 
     def added(take: Callable[[Growth], int | None]) -> Callable[[Rounds], Cell]:
-        return lambda row: _mb(take(found)) if (found := more.get((row.name, row.context))) else ""
+        return lambda row: _mb(take(row_growth)) if (row_growth := more.get((row.name, row.context))) else ""
 
     specs: list[Spec[Rounds]] = [
         (Column("megabytes:", width=NAME), lambda row: row.name),
@@ -230,8 +230,8 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
     ]
     if growth:
         specs += [
-            (Column("adds: k+v", "number", 1, 11), added(lambda found: found.kv_bytes)),
-            (Column("peak", "number", 1, 9), added(lambda found: found.peak_bytes)),
+            (Column("adds: k+v", "number", 1, 11), added(lambda each: each.kv_bytes)),
+            (Column("peak", "number", 1, 9), added(lambda each: each.peak_bytes)),
         ]
     notes = (
         "Keys and values of both models as allocated; peak: of all memory during the",
@@ -240,15 +240,15 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
     return of_rows(specs, rows, notes=notes)
 
 
-def _verdict(found: Difference) -> str:
+def _verdict(difference: Difference) -> str:
     """Verdict of float32 on the first two tokens that differ."""
-    match found.near_tie:
+    match difference.near_tie:
         case None:
-            return "one is shorter" if found.judged else "not judged"
+            return "one is shorter" if difference.judged else "not judged"
         case True:
-            return f"a near tie, gap {found.gap:.2g}"
+            return f"a near tie, gap {difference.gap:.2g}"
         case False:
-            return f"NO TIE, gap {found.gap:.2g}"
+            return f"NO TIE, gap {difference.gap:.2g}"
 
 
 def _ms(value: float | None) -> str:

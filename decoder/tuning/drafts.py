@@ -73,7 +73,7 @@ def rank(job: OnDrafts, note: Note) -> Ranking:
         for method in METHODS
     ]
     samples = _measured(next(iter(engines.values())), lanes, prompts, job, note)
-    found = [
+    results = [
         _draft(name, samples, config.seed, agreement=agreements[name], ratio=ratios[name], chain=chains[name])
         for name in engines
     ]
@@ -83,7 +83,7 @@ def rank(job: OnDrafts, note: Note) -> Ranking:
         dtype=first.dtype,
         prompts=len(prompts),
         max_new_tokens=config.max_new_tokens,
-        drafts=sorted(found, key=lambda draft: -_speed(draft.measured[draft.fastest])),
+        drafts=sorted(results, key=lambda draft: -_speed(draft.measured[draft.fastest])),
         refused=refused,
     )
 
@@ -203,5 +203,5 @@ def _whole(samples: Samples, lane: str, prompts: Sequence[int]) -> Tally:
     return together(turn.tally for prompt in prompts for turn in samples.turns(lane, prompt))
 
 
-def _speed(found: Interval | None) -> float:
-    return found.value if found else 0.0
+def _speed(ratio: Interval | None) -> float:
+    return ratio.value if ratio else 0.0

@@ -22,7 +22,7 @@ from decoder.loading import load_pair
 from decoder.models.text import encode_prompts
 from decoder.sampling.settings import Schedule
 from decoder.tuning import check
-from decoder.tuning.outcome import Progress, Tuned, Where
+from decoder.tuning.outcome import Conditions, Progress, Tuned
 from decoder.tuning.passages import FEWEST, Passages, split, whole
 from decoder.tuning.search import INITIAL, Block, Search, Setting, State
 from decoder.tuning.space import BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES
@@ -74,12 +74,12 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped
         prompts = encode_prompts(pair.tokenizer, job.prompts, length, pair.context, chat=config.chat)
         passages = whole(prompts) if config.chat else split(prompts, length)
         how = (config.sampling, config.seed, length, len(passages.search), passages.prompts)
-        where = Where(pair.target_name, pair.draft_name, pair.device, pair.dtype, *how)
-        name = _name(job, where, pair.draft_dtype)
+        conditions = Conditions(pair.target_name, pair.draft_name, pair.device, pair.dtype, *how)
+        name = _name(job, conditions, pair.draft_dtype)
         studies = [Study(space, config.seed, storage, name) for space in (TREES, CHAINS)]
         turns = Turns(engine, config, [*passages.search, *passages.check])
         try:
-            return _Tuning(job, where, passages, turns, watch).run(studies, stopped)
+            return _Tuning(job, conditions, passages, turns, watch).run(studies, stopped)
         finally:
             turns.close()
 
@@ -91,9 +91,9 @@ def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
         whole_s: Seconds for search and check.
         blocks_s: Seconds of each text of the search.
     """
-    everyone = len((FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN))
+    count = len((FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN))
     # the first few texts are slower: caches are cold and graphs are captured
-    text_s = median(blocks_s) * everyone / SEARCHED if len(blocks_s) >= FEWEST else 0.0
+    text_s = median(blocks_s) * count / SEARCHED if len(blocks_s) >= FEWEST else 0.0
     return max(CHECK_SHARE * whole_s, FEWEST * text_s)
 
 
@@ -101,10 +101,15 @@ class _Tuning:
     """Search and check, which share one clock."""
 
     def __init__(
-        self, job: OnPrompts, where: Where, passages: Passages, turns: Turns, watch: Callable[[Progress], None]
+        self,
+        job: OnPrompts,
+        conditions: Conditions,
+        passages: Passages,
+        turns: Turns,
+        watch: Callable[[Progress], None],
     ) -> None:
         self._job = job
-        self._where = where
+        self._conditions = conditions
         self._passages = passages
         self._turns = turns
         self._watch = watch
@@ -116,24 +121,26 @@ class _Tuning:
         search = Search(studies, self._block, len(self._passages.search), self._job.config.seed)
         for state in search.run(lambda: stopped() or self._left_s() <= 0):
             self._watch(
-                Progress(self._where, state, checking=False, left_s=max(0.0, self._left_s()), check_s=self._reserve_s())
+                Progress(
+                    self._conditions, state, checking=False, left_s=max(0.0, self._left_s()), check_s=self._reserve_s()
+                )
             )
-        found, chain = (search.state.leaders[space.method] for space in (TREES, CHAINS))
+        tree, chain = (search.state.leaders[space.method] for space in (TREES, CHAINS))
         settings = {
-            FOUND: found.setting,
+            FOUND: tree.setting,
             SHIPPED: Setting(TREES.method, TREES.shipped),
             AUTO: Setting(AUTO),
             CHAIN: chain.setting,
             SHIPPED_CHAIN: Setting(CHAINS.method, CHAINS.shipped),
         }
-        if found.trial == INITIAL:
+        if tree.trial == INITIAL:
             del settings[FOUND]
         if chain.trial == INITIAL:
             del settings[SHIPPED_CHAIN]
         checked = self._check(settings, search.state)
         return Tuned(
-            self._where,
-            found.setting.rules if isinstance(found.setting.rules, DynaTree) and FOUND in settings else None,
+            self._conditions,
+            tree.setting.rules if isinstance(tree.setting.rules, DynaTree) and FOUND in settings else None,
             chain.setting.rules if isinstance(chain.setting.rules, Linear) else Linear(),
             search.state,
             checked,
@@ -148,18 +155,20 @@ class _Tuning:
         samples = []
         config = self._job.config
         rounds = check.rounds(self._turns.samples, settings, texts, config.seed, lambda: time.monotonic() >= until)
-        for number, found in enumerate(rounds, 1):
-            samples += found
+        for number, block in enumerate(rounds, 1):
+            samples += block
             left_s = max(0.0, until - time.monotonic())
-            self._watch(Progress(self._where, state, checking=True, left_s=left_s, check_s=takes_s, checked=number))
-        everyone = [contender(name, one, config) for name, one in {PLAIN: Setting(PLAIN), **settings}.items()]
-        return check.checked(samples, everyone, config.seed, self._turns.near_tie)
+            self._watch(
+                Progress(self._conditions, state, checking=True, left_s=left_s, check_s=takes_s, checked=number)
+            )
+        contenders = [contender(name, one, config) for name, one in {PLAIN: Setting(PLAIN), **settings}.items()]
+        return check.checked(samples, contenders, config.seed, self._turns.near_tie)
 
     def _block(self, settings: Sequence[Setting], passage: int) -> Block | None:
         began = time.monotonic()
-        found = self._turns.block(settings, passage)
+        block = self._turns.block(settings, passage)
         self._blocks_s.append(time.monotonic() - began)
-        return found
+        return block
 
     def _reserve_s(self) -> float:
         return reserve_s(self._whole_s, self._blocks_s)
@@ -180,8 +189,17 @@ def _loaded(job: OnPrompts, note: Note) -> Engine:
     return engine.sampled(job.config.seed, Schedule(job.config.sampling))
 
 
-def _name(job: OnPrompts, where: Where, draft_dtype: str) -> str:
+def _name(job: OnPrompts, conditions: Conditions, draft_dtype: str) -> str:
     """Name of the study in a database: trials of another request or machine are never reused."""
-    about = (asdict(where), draft_dtype, job.prompts, job.config.chat, job.exact, job.compiled, platform.node(), TRIED)
+    about = (
+        asdict(conditions),
+        draft_dtype,
+        job.prompts,
+        job.config.chat,
+        job.exact,
+        job.compiled,
+        platform.node(),
+        TRIED,
+    )
     digest = sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()
-    return f"dynatui tune {where.target}, {where.draft}, {digest[:DIGITS]}"
+    return f"dynatui tune {conditions.target}, {conditions.draft}, {digest[:DIGITS]}"

@@ -70,9 +70,9 @@ def _how(database: Database) -> dict[str, Any]:
 
 def _reason(error: BaseException) -> BaseException:
     """First error of the driver, without the statement and links that SQLAlchemy adds."""
-    found = first = error
+    cause = first = error
     chain: BaseException | None = error
     while chain is not None:  # a full disk ends SQLite's transaction, so that rolling it back fails too
-        found = chain if isinstance(chain, DBAPIError) else found
+        cause = chain if isinstance(chain, DBAPIError) else cause
         chain = chain.__cause__ or chain.__context__
-    return found.orig if isinstance(found, DBAPIError) and found.orig is not None else first
+    return cause.orig if isinstance(cause, DBAPIError) and cause.orig is not None else first

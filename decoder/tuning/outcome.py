@@ -10,7 +10,7 @@ from decoder.tuning.verdict import Checked, Verdict
 
 
 @dataclass(frozen=True)
-class Where:
+class Conditions:
     """Pair, device, sampling and prompts of a tuning."""
 
     target: str
@@ -30,7 +30,7 @@ class Where:
 class Progress:
     """Progress of a tuning."""
 
-    where: Where
+    conditions: Conditions
     state: State
     checking: bool
     """Whether the search is over and the check runs."""
@@ -46,7 +46,7 @@ class Progress:
 class Tuned:
     """Result of a tuning."""
 
-    where: Where
+    conditions: Conditions
     found: DynaTree | None
     """Best setting of the search; None where none is better than the shipped one."""
     chain: Linear

@@ -38,7 +38,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Turned:
+class PassageResult:
     """Result of one passage under one setting."""
 
     speed: float | None
@@ -53,7 +53,7 @@ class Block:
 
     plain: float
     """Tokens per second of ar."""
-    turned: Sequence[Turned]
+    results: Sequence[PassageResult]
     """One result a setting, in the order of the settings."""
 
 
@@ -153,40 +153,40 @@ class Search:
 
     def _trial(self, candidate: Setting, over: Callable[[], bool]) -> Iterator[State]:
         texts = self._random.sample(range(self._texts), min(MOST_TEXTS, self._texts))
-        found = _Measured()
+        results = _Measured()
         for number, text in enumerate(texts, 1):
             leader = self.state.leaders[candidate.method]
             block = self._measure((candidate, leader.setting), text)
             if block is None:
                 self.state = replace(self.state, too_large=(*self.state.too_large, candidate))
-                found = _Measured()
+                results = _Measured()
                 break
-            found.add(block)
-            leader = replace(leader, over_plain=(*leader.over_plain, *_logs(block.turned[1], block.plain)))
-            current = Current(candidate, number, len(texts), ratio(found.over_leader))
+            results.add(block)
+            leader = replace(leader, over_plain=(*leader.over_plain, *_logs(block.results[1], block.plain)))
+            current = Current(candidate, number, len(texts), ratio(results.over_leader))
             self.state = replace(self.state, leaders=self._with(leader), current=current)
             yield self.state
-            if over() or not found.right or decided(found.over_leader, len(texts)) is not Decision.GO_ON:
+            if over() or not results.right or decided(results.over_leader, len(texts)) is not Decision.GO_ON:
                 break
-        self._close(candidate, found, decided(found.over_leader, len(texts)))
+        self._close(candidate, results, decided(results.over_leader, len(texts)))
         yield self.state
 
-    def _close(self, candidate: Setting, found: "_Measured", decision: Decision) -> None:
+    def _close(self, candidate: Setting, results: "_Measured", decision: Decision) -> None:
         """Reports the value to the study; a better candidate becomes the leader."""
         before, study = self.state.leaders[candidate.method], self._studies[candidate.method]
-        known = found.right and len(found.over_leader) > 1
-        value = before.worth + fmean(found.over_leader) if known else None
+        known = results.right and len(results.over_leader) > 1
+        value = before.worth + fmean(results.over_leader) if known else None
         self._values[candidate] = value
         study.tell(value)
         trials, leaders = self.state.trials + 1, self.state.leaders
         if value is not None and decision is Decision.BETTER:
-            leaders = self._with(Leader(candidate, trials, value, tuple(found.over_plain)))
+            leaders = self._with(Leader(candidate, trials, value, tuple(results.over_plain)))
         self.state = replace(
             self.state,
             leaders=leaders,
             trials=trials,
-            pruned=self.state.pruned + (found.right and decision is Decision.HOPELESS),
-            wrong=self.state.wrong if found.right else (*self.state.wrong, candidate),
+            pruned=self.state.pruned + (results.right and decision is Decision.HOPELESS),
+            wrong=self.state.wrong if results.right else (*self.state.wrong, candidate),
             current=None,
             importance=self._importance(trials),
         )
@@ -209,12 +209,12 @@ class _Measured:
     right: bool = True
 
     def add(self, block: Block) -> None:
-        mine, best = block.turned
+        mine, best = block.results
         self.right &= mine.right
         self.over_leader += _logs(mine, best.speed)
         self.over_plain += _logs(mine, block.plain)
 
 
-def _logs(turned: Turned, under: float | None) -> list[float]:
+def _logs(result: PassageResult, under: float | None) -> list[float]:
     """Logarithm of a ratio of speeds; empty where a speed is unknown."""
-    return [math.log(turned.speed / under)] if turned.speed and under else []
+    return [math.log(result.speed / under)] if result.speed and under else []

@@ -112,8 +112,8 @@ class Study:
             known = sum(trial.value is not None for trial in self._study.get_trials(deepcopy=False))
             if known < FEWEST:
                 return {}
-            found = get_param_importances(self._study, evaluator=FanovaImportanceEvaluator(n_trees=TREES, seed=0))
-        return {name: float(share) for name, share in found.items()}
+            shares = get_param_importances(self._study, evaluator=FanovaImportanceEvaluator(n_trees=TREES, seed=0))
+        return {name: float(share) for name, share in shares.items()}
 
     def _reported(self) -> AbstractContextManager[None]:
         """Turns errors of the database into one line."""

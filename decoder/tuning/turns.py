@@ -14,7 +14,7 @@ from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.errors import DeviceError
 from decoder.forward.near_tie import Judge
-from decoder.tuning.search import Block, Setting, Turned
+from decoder.tuning.search import Block, PassageResult, Setting
 
 
 class Turns:
@@ -51,16 +51,16 @@ class Turns:
             self._samples = self._begun()
             return None
         plain = samples.pop(BASELINE)
-        turned = [self._turned(samples[number], plain, passage) for number in numbered]
-        return Block(_speed(plain), turned)
+        results = [self._result(samples[number], plain, passage) for number in numbered]
+        return Block(_speed(plain), results)
 
     def samples(self, settings: Mapping[str, Setting], passage: int, repeat: int) -> list[Sample]:
         """Samples of settings and plain decoding on one passage, by the names of settings."""
-        everyone = {BASELINE: Setting(BASELINE), **settings}
-        contenders = [contender(name, setting, self._config) for name, setting in everyone.items()]
-        cold = [one for one, setting in zip(contenders, everyone.values(), strict=True) if setting not in self._warm]
+        by_name = {BASELINE: Setting(BASELINE), **settings}
+        contenders = [contender(name, setting, self._config) for name, setting in by_name.items()]
+        cold = [one for one, setting in zip(contenders, by_name.values(), strict=True) if setting not in self._warm]
         warmed_up(self._engine, TurnPlan(cold, (), [max(self._passages, key=len)]), lambda _: None)
-        self._warm.update(everyone.values())
+        self._warm.update(by_name.values())
         self._contenders[:] = contenders
         order = self._random.sample(range(len(contenders)), len(contenders))
         self._due.extend(Turn(repeat, passage, number) for number in order)
@@ -87,11 +87,11 @@ class Turns:
         while self._open:
             yield self._due.popleft()
 
-    def _turned(self, sample: Sample, plain: Sample, passage: int) -> Turned:
+    def _result(self, sample: Sample, plain: Sample, passage: int) -> PassageResult:
         text, right = sample.tally.tokens, plain.tally.tokens
         if text == right:
-            return Turned(_speed(sample))
-        return Turned(None, right=self.near_tie(passage, text, right))
+            return PassageResult(_speed(sample))
+        return PassageResult(None, right=self.near_tie(passage, text, right))
 
 
 def contender(name: str, setting: Setting, config: RunConfig) -> Contender:
@@ -101,6 +101,6 @@ def contender(name: str, setting: Setting, config: RunConfig) -> Contender:
 
 
 def _speed(sample: Sample) -> float:
-    found = figures(sample.tally, None).tokens_per_second
-    assert found, "a text has tokens and took time"  # noqa: S101 - a programmer's mistake
-    return found
+    speed = figures(sample.tally, None).tokens_per_second
+    assert speed, "a text has tokens and took time"  # noqa: S101 - a programmer's mistake
+    return speed

@@ -57,9 +57,9 @@ def verdict(checked: Checked) -> Verdict:
     return Verdict(checked.ratios.get((FOUND, SHIPPED)), better, keeps, keeps_chain, fastest)
 
 
-def _keeps(checked: Checked, found: str, shipped: str) -> bool:
-    gain = checked.ratios.get((found, shipped))
-    if gain is None or gain.low is None or found in checked.wrong:
+def _keeps(checked: Checked, searched: str, shipped: str) -> bool:
+    gain = checked.ratios.get((searched, shipped))
+    if gain is None or gain.low is None or searched in checked.wrong:
         return False
     return gain.value >= 1 and gain.low >= NOT_SLOWER
 

@@ -11,7 +11,7 @@ from decoder.config import Linear
 from decoder.tables.data import UNKNOWN, Column, Spec, Table, of_rows
 from decoder.tables.text import WIDTH, counted
 from decoder.tables.text import text as table_text
-from decoder.tuning.outcome import Tuned, Where
+from decoder.tuning.outcome import Conditions, Tuned
 from decoder.tuning.space import SHIPPED as PRESET
 from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN
 from decoder.version import VERSION
@@ -33,7 +33,7 @@ def comments(found: Tuned) -> list[str]:
     measured = f"{times(gain)} times as fast as the preset {PRESET}" if gain else "of unknown speed"
     return [
         f"Found by dynatui tune {VERSION}, {found.finished_at}.",
-        f"{pair(found.where)}, {how(found.where)}.",
+        f"{pair(found.conditions)}, {how(found.conditions)}.",
         f"On {found.checked.texts} texts that the search had not seen: {measured}"
         f"{'' if found.verdict.better else ', which is within noise'}.",
     ]
@@ -47,29 +47,29 @@ def times(found: Interval | None) -> str:
     return f"{found.value:.2f}{interval}"
 
 
-def how(where: Where) -> str:
+def how(conditions: Conditions) -> str:
     """How texts are decoded."""
-    sampling = where.sampling
+    sampling = conditions.sampling
     truncated = f", top-k {sampling.top_k}" * (sampling.top_k > 0) + f", top-p {sampling.top_p:g}" * (
         sampling.top_p < 1
     )
     chosen = "greedy" if sampling.greedy else f"T {sampling.temperature:g}{truncated}"
-    return f"{chosen}, {where.max_new_tokens} tokens a text, seed {where.seed}"
+    return f"{chosen}, {conditions.max_new_tokens} tokens a text, seed {conditions.seed}"
 
 
-def pair(where: Where) -> str:
+def pair(conditions: Conditions) -> str:
     """What was measured on."""
-    return clean_line(f"{where.target} with {where.draft} on {where.device} in {where.dtype}")
+    return clean_line(f"{conditions.target} with {conditions.draft} on {conditions.device} in {conditions.dtype}")
 
 
 def _heading(found: Tuned) -> Iterator[str]:
     state = found.state
-    yield from wrap(f"{pair(found.where)}, {how(found.where)}", WIDTH)
+    yield from wrap(f"{pair(found.conditions)}, {how(found.conditions)}", WIDTH)
     tried, other = counted(state.trials, "setting"), counted(found.checked.texts, "other text")
     yield from wrap(
-        f"{tried} tried on {found.where.searched} texts, {state.pruned} of them given up early. What follows was "
-        f"measured on {other}, all of them beginnings of {counted(found.where.prompts, 'prompt')}; medians with 95 % "
-        "bootstrap intervals.",
+        f"{tried} tried on {found.conditions.searched} texts, {state.pruned} of them given up early. What follows was "
+        f"measured on {other}, all of them beginnings of {counted(found.conditions.prompts, 'prompt')}; medians with "
+        "95 % bootstrap intervals.",
         WIDTH,
     )
     if state.too_large:

@@ -77,7 +77,7 @@ def screen(progress: Progress, width: int) -> list[str]:
     state = progress.state
     tree, *others = state.leaders.values()
     lines = [
-        pair(progress.where),
+        pair(progress.conditions),
         *_phase(progress),
         _about("trials", _trials(progress)),
         "",

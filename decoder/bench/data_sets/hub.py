@@ -28,16 +28,16 @@ def local_files(files: HubFiles) -> list[Path]:
     """
     try:
         with quiet("huggingface_hub"):
-            found = _cached(files) or _downloaded(files)
+            paths = _cached(files) or _downloaded(files)
     except Exception as error:  # noqa: BLE001 - names, networks and servers fail in many ways
         why, remedy = _explained(error, files)
         raise PromptError(
             f"cannot download {files.repository} from the Hugging Face hub: {why}; {remedy}, or let --data name a "
             "folder of data"
         ) from None
-    if not found:
+    if not paths:
         raise PromptError(f"{files.repository} on the Hugging Face hub no longer has {files.pattern}; give --data DIR")
-    return found
+    return paths
 
 
 def _cached(files: HubFiles) -> list[Path]:

@@ -71,7 +71,7 @@ def _from_folder(data_set: DataSet, folder: Path) -> tuple[list[Path], Rows]:
             f"cannot read {shortened(folder)}: {error.strerror}; let --data name a folder that holds {data_set.places}"
         ) from None
     for pattern, read in data_set.in_folder:
-        if found := matching(folder, pattern):
-            return found, read
+        if files := matching(folder, pattern):
+            return files, read
     otherwise = ", or leave it out to download it" if data_set.on_hub else ""
     raise PromptError(f"{shortened(folder)} {lacks}, for {data_set.name}; let --data name another folder{otherwise}")

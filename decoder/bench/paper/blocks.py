@@ -64,15 +64,15 @@ def _judged(
 ) -> tuple[Figures, ...]:
     """Figures at each length; all lengths with the difference get the same verdict."""
     until = None if lane.own_text else WHOLE
-    found = [figures(tally, plain, same_until=until) for tally, plain in zip(at, ar, strict=True)]
-    index = found[-1].first_difference
+    at_lengths = [figures(tally, plain, same_until=until) for tally, plain in zip(at, ar, strict=True)]
+    index = at_lengths[-1].first_difference
     if index is None:
-        return tuple(found)
+        return tuple(at_lengths)
     right, other = ar[-1].tokens, at[-1].tokens
     verdict = judge([*prompt, *right[:index]], (right[index], other[index]), by_module=lane.method not in METHODS)
     return tuple(
         each
         if each.first_difference is None
         else structs.replace(each, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
-        for each in found
+        for each in at_lengths
     )

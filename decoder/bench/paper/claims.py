@@ -133,9 +133,9 @@ def left_out(report: PaperReport) -> str | None:
     return SAMPLED if report.header.request.temperature > 0 else None
 
 
-def judged(found: Interval | None, prompts: int, limit: float = 1.0, *, below: bool = False) -> Verdict:
+def judged(quotient: Interval | None, prompts: int, limit: float = 1.0, *, below: bool = False) -> Verdict:
     """Verdict on a quotient that must exceed its limit, or stay below."""
-    return "cannot tell" if prompts < FEWEST else verdict(found, limit, below=below)
+    return "cannot tell" if prompts < FEWEST else verdict(quotient, limit, below=below)
 
 
 def _on(report: PaperReport, course: Course) -> Iterator[Claim]:
@@ -191,17 +191,17 @@ def _against_rivals(on: _On, own: str) -> Iterator[Claim]:
 def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], figure: _Figure) -> Claim:
     """Claim that a lane is better than the best of its rivals."""
     pairs = {rival: (rival, own) if figure.less_is_better else (own, rival) for rival in rivals}
-    found = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
-    means = {rival: each for rival in rivals if (each := mean(found[rival], on.course.seed))}
+    quotients = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
+    means = {rival: each for rival in rivals if (each := mean(quotients[rival], on.course.seed))}
     if not means:
         return on.claim(statement, None, "cannot tell", f"{own} and {', '.join(rivals)} have no text in common.")
-    verdicts = {rival: judged(each, len(found[rival]), statement.limit) for rival, each in means.items()}
+    verdicts = {rival: judged(each, len(quotients[rival]), statement.limit) for rival, each in means.items()}
     better = [rival for rival, one in verdicts.items() if one == "does not hold"]
     shown = better or list(means)
     best = min(shown, key=lambda rival: means[rival].value)
     verdict: Verdict = "holds" if all(one == "holds" for one in verdicts.values()) else "cannot tell"
     among = f", the best of {len(shown)} rivals{' that are better' * bool(better)}" if len(shown) > 1 else ""
-    tested = f"{figure.name} of {' over that of '.join(pairs[best])}{among}, on {_count(found[best])}."
+    tested = f"{figure.name} of {' over that of '.join(pairs[best])}{among}, on {_count(quotients[best])}."
     return on.claim(statement, means[best], "does not hold" if better else verdict, tested)
 
 
@@ -218,8 +218,8 @@ def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
     """Claim on GPU memory; the peak of a whole process on a CPU is shown without a verdict."""
     peaks = on.course.quotients(own, plain, lambda figures: figures.peak_bytes)
     where = "the GPU" if on_gpu else "the process, which on a CPU says little of a GPU's"
-    found = _quotient(on, THREE_PERCENT, peaks, f"Peak memory of {where}, {own} over {plain}, both models loaded")
-    return found if on_gpu else msgspec.structs.replace(found, verdict="cannot tell")
+    claim = _quotient(on, THREE_PERCENT, peaks, f"Peak memory of {where}, {own} over {plain}, both models loaded")
+    return claim if on_gpu else msgspec.structs.replace(claim, verdict="cannot tell")
 
 
 def _gain_by_length(on: _On, own: str, plain: str) -> Claim:
@@ -243,19 +243,19 @@ def _depth(on: _On, fixed: str, breadth: str, depth: str) -> Claim:
 def _history(on: _On, own: str, before: str) -> Iterator[Claim]:
     yield _against(on, HISTORY_GAINS, own, [before], SPEED)
     with_it, without = (on.course.values(lane, speed) for lane in (own, before))
-    found = spread_quotient(without, with_it, on.course.seed)
+    quotient = spread_quotient(without, with_it, on.course.seed)
     prompts = with_it.keys() & without.keys()
     tested = (
         f"Standard deviation of tokens/s of {before} over that of {own}, on {_count(prompts)}; "
         f"by an interval of {SPREAD_COVERAGE:.0%}, since one of 95 % is too narrow."
     )
-    yield on.claim(HISTORY_STABILISES, found, judged(found, len(prompts)), tested)
+    yield on.claim(HISTORY_STABILISES, quotient, judged(quotient, len(prompts)), tested)
 
 
 def _quotient(on: _On, statement: PaperClaim, values: Values, what: str) -> Claim:
-    found = mean(values, on.course.seed)
-    verdict = judged(found, len(values), statement.limit, below=statement.below)
-    return on.claim(statement, found, verdict, f"{what}, on {_count(values)}.")
+    quotient = mean(values, on.course.seed)
+    verdict = judged(quotient, len(values), statement.limit, below=statement.below)
+    return on.claim(statement, quotient, verdict, f"{what}, on {_count(values)}.")
 
 
 def _count(values: Collection[object]) -> str:

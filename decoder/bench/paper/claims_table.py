@@ -22,21 +22,21 @@ WHAT = (
 )
 
 
-def claims_table(found: Sequence[Claim], notes: Sequence[str], left_out: str | None = None) -> Table:
+def claims_table(claims: Sequence[Claim], notes: Sequence[str], left_out: str | None = None) -> Table:
     """Table of claims.
 
     Args:
-        found: Claims, a row each.
+        claims: Claims, a row each.
         notes: Notes under the table, after remarks on the paper's numbers.
         left_out: Reason why no claim is judged.
     """
-    known = marks(claim.doubt for claim in found)
+    known = marks(claim.doubt for claim in claims)
     return Table(
         name="claims",
         title="The paper's claims",
         what=left_out or WHAT,
         columns=COLUMNS,
-        rows=tuple(_row(claim, known[claim.doubt]) for claim in found),
+        rows=tuple(_row(claim, known[claim.doubt]) for claim in claims),
         notes=(*explained(known), *notes),
     )
 

@@ -32,10 +32,10 @@ def contenders(pair: Pair, request: Request, experiment: Experiment) -> list[Con
 
 
 def _with_rules(config: RunConfig, lane: Lane) -> RunConfig:
-    found = rules(lane)
-    return config.with_rules(*found) if found else config
+    method_rules = rules(lane)
+    return config.with_rules(*method_rules) if method_rules else config
 
 
 def _foreign(lane: Lane, known: Sequence[Contender]) -> Contender:
-    found = next(one for one in known if one.group == lane.method and dict(one.settings) == lane.parameters)
-    return replace(found, name=lane.name)
+    contender = next(one for one in known if one.group == lane.method and dict(one.settings) == lane.parameters)
+    return replace(contender, name=lane.name)

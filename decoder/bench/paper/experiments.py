@@ -166,10 +166,10 @@ def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Plan
 def _main(extent: Extent, text_sets: Sequence[TextSet], rows: Mapping[str, Lane]) -> Plan:
     """Experiment main: every lane on every data set; shorter lengths are cuts of the same texts."""
     usual = [name for name in extent.usual_lanes if name in rows]
-    found = {each.name: _for_texts(each, _rows(extent.lanes or usual, rows), rows) for each in text_sets}
+    by_set = {each.name: _for_texts(each, _rows(extent.lanes or usual, rows), rows) for each in text_sets}
     return Plan(
-        tuple(lane for each in found.values() for lane in each),
-        tuple(_experiment("main", extent, each, found[each.name], lengths=_lengths(extent)) for each in text_sets),
+        tuple(lane for each in by_set.values() for lane in each),
+        tuple(_experiment("main", extent, each, by_set[each.name], lengths=_lengths(extent)) for each in text_sets),
     )
 
 
@@ -226,5 +226,7 @@ def _rows(names: Sequence[str], rows: Mapping[str, Lane]) -> list[Lane]:
 
 def _for_texts(texts: TextSet, lanes: Sequence[Lane], rows: Mapping[str, Lane]) -> list[Lane]:
     """Lanes for a data set: on PG-19 the authors' DynaTree grows one level deeper, which the paper does not say."""
-    found = [(lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes]
-    return list({lane.name: lane for these in found for lane in these}.values())
+    deepened = [
+        (lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes
+    ]
+    return list({lane.name: lane for these in deepened for lane in these}.values())

@@ -170,7 +170,7 @@ def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
 
 
 def _asked(job: OnPaper, pair: Pair, extent: Extent) -> Request:
-    found = job.plan(extent)
+    planned = job.plan(extent)
     return Request(
         **pair_names(pair),
         seed=job.seed,
@@ -178,7 +178,7 @@ def _asked(job: OnPaper, pair: Pair, extent: Extent) -> Request:
         top_p=job.top_p,
         stops_at_eos=job.stops_at_eos,
         warm_up=extent.warm_up,
-        text_sets=tuple(needed(texts, found.experiments) for texts in job.text_sets),
-        lanes=found.lanes,
-        experiments=found.experiments,
+        text_sets=tuple(needed(texts, planned.experiments) for texts in job.text_sets),
+        lanes=planned.lanes,
+        experiments=planned.experiments,
     )

@@ -27,11 +27,11 @@ class PaperLog(RecordLog[Header, Record]):
     @property
     def blocks(self) -> list[Block]:
         """Blocks, each once even where two processes measured it."""
-        found: dict[tuple[int, int, int], Block] = {}
+        blocks: dict[tuple[int, int, int], Block] = {}
         for record in self.records:
             if isinstance(record, Block):
-                found.setdefault((record.experiment, record.prompt, record.repeat), record)
-        return list(found.values())
+                blocks.setdefault((record.experiment, record.prompt, record.repeat), record)
+        return list(blocks.values())
 
     @property
     def resumed(self) -> list[Resumed]:

@@ -41,8 +41,8 @@ class Course:
     def figures(self, lane: str, block: Block) -> Figures | None:
         """Figures of a turn; None where its text differs from ar's, or it was not measured."""
         by_lane = {turn.lane: turn.at[self.place] for turn in block.turns}
-        found = by_lane.get(lane)
-        return found if found and has_text_of(found, by_lane[BASELINE]) else None
+        own = by_lane.get(lane)
+        return own if own and has_text_of(own, by_lane[BASELINE]) else None
 
     def values(self, lane: str, measure: Measure) -> Values:
         """Mean over repeats, by prompt."""
@@ -58,12 +58,12 @@ class Course:
         return self._by_prompt(quotient)
 
     def _by_prompt(self, value: Callable[[Block], float | None]) -> Values:
-        found: dict[Place, list[float]] = {}
+        values: dict[Place, list[float]] = {}
         for block in self.blocks:
             one = value(block)
             if one is not None:
-                found.setdefault(Place(0, self.experiment.data_set, block.prompt), []).append(one)
-        return {place: fmean(those) for place, those in found.items()}
+                values.setdefault(Place(0, self.experiment.data_set, block.prompt), []).append(one)
+        return {place: fmean(those) for place, those in values.items()}
 
 
 def courses(report: PaperReport, name: str) -> Iterator[Course]:
@@ -84,8 +84,8 @@ def mean(values: Values, seed: int) -> Interval | None:
 
 def stat(values: Values, seed: int) -> Interval | None:
     """Mean with its interval and the standard deviation over prompts."""
-    found = mean(values, seed)
-    return found and structs.replace(found, std=pstdev(values.values()))
+    interval = mean(values, seed)
+    return interval and structs.replace(interval, std=pstdev(values.values()))
 
 
 def spread_quotient(over: Values, under: Values, seed: int) -> Interval | None:

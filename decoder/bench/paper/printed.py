@@ -12,8 +12,8 @@ AGAIN = "Behind a stroke: the same in another run of the authors'."
 
 def marks(remarks: Iterable[str]) -> dict[str, str]:
     """Mark of each remark: letters, then numbers; none for the empty remark."""
-    found = list(dict.fromkeys(filter(None, remarks)))
-    return dict(zip(found, (*ascii_lowercase, *map(str, range(len(found)))), strict=False)) | {"": ""}
+    distinct = list(dict.fromkeys(filter(None, remarks)))
+    return dict(zip(distinct, (*ascii_lowercase, *map(str, range(len(distinct)))), strict=False)) | {"": ""}
 
 
 def explained(known: Mapping[str, str]) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def marked(
     """
     shown = [cell for row in rows for cell in row if isinstance(cell, PublishedNumber)]
     known = marks(_remark(number, usual_length) for number in shown)
-    found = tuple(
+    cells = tuple(
         tuple(
             _printed(cell, known[_remark(cell, usual_length)]) if isinstance(cell, PublishedNumber) else cell
             for cell in row
@@ -41,7 +41,7 @@ def marked(
     )
     sources = sorted({number.source for number in shown})
     notes = [f"Paper: {', '.join(sources)}."] * bool(sources) + [AGAIN] * any(number.again for number in shown)
-    return found, (*notes, *explained(known))
+    return cells, (*notes, *explained(known))
 
 
 def _printed(number: PublishedNumber, mark: str) -> Printed:

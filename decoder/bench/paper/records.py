@@ -71,9 +71,9 @@ class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag="resumed"):
     """Version of dynatui."""
 
 
-def has_text_of(found: Figures, plain: Figures) -> bool:
+def has_text_of(figures: Figures, plain: Figures) -> bool:
     """Whether a lane's text is plain decoding's; a text of another length is not.
 
     A text that may differ by design is not compared; its length alone decides.
     """
-    return found.identical_to_ar is not False and found.committed == plain.committed
+    return figures.identical_to_ar is not False and figures.committed == plain.committed

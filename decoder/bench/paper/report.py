@@ -80,14 +80,14 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
         self, experiment: str, data_set: str, lane: str, *, length: int | None = None, most: int | None = None
     ) -> Cell | None:
         """Cell of these names, of the longest text and prompt where not given; None where there is none."""
-        found = [
+        cells = [
             cell
             for cell in self.cells
             if (cell.experiment, cell.data_set, cell.lane) == (experiment, data_set, lane)
             and length in (None, cell.length)
             and most in (None, cell.most)
         ]
-        return max(found, key=lambda cell: (cell.length, cell.most), default=None)
+        return max(cells, key=lambda cell: (cell.length, cell.most), default=None)
 
 
 def _require(holds: bool, otherwise: str) -> None:  # noqa: FBT001 - what must hold

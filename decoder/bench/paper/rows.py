@@ -65,15 +65,15 @@ def rows(report: PaperReport, name: str, data_set: str | None = None) -> Iterato
                     yield Row(request.lane(lane), experiment, request.text_set(experiment.data_set), cell)
 
 
-def longest(found: Sequence[Row]) -> list[Row]:
+def longest(shown: Sequence[Row]) -> list[Row]:
     """Rows at the greatest length."""
-    most = max((row.cell.length for row in found), default=0)
-    return [row for row in found if row.cell.length == most]
+    most = max((row.cell.length for row in shown), default=0)
+    return [row for row in shown if row.cell.length == most]
 
 
-def beside_the_paper(found: Sequence[Row]) -> list[Row]:
+def beside_the_paper(shown: Sequence[Row]) -> list[Row]:
     """Rows of lanes with a row of the paper, and of `auto`, which needs no setting."""
-    return [row for row in found if row.lane.paper_name or row.lane.family == "auto"]
+    return [row for row in shown if row.lane.paper_name or row.lane.family == "auto"]
 
 
 def lane_name() -> Spec:
@@ -96,8 +96,8 @@ def parameter(title: str, name: str, digits: int = 0, part: int | None = None) -
 
     def take(row: Row) -> float | None:
         value: Any = row.lane.parameters.get(name)
-        found: float | None = value if value is None or part is None else value[part]
-        return found
+        parameter_value: float | None = value if value is None or part is None else value[part]
+        return parameter_value
 
     return number(title, take, digits)
 
@@ -143,7 +143,7 @@ def table(
     name: str,
     title: str,
     what: str,
-    found: Sequence[Row],
+    table_rows: Sequence[Row],
     specs: Sequence[Spec],
     *,
     notes: Sequence[str],
@@ -155,12 +155,12 @@ def table(
         name: Name of its file.
         title: Heading.
         what: Content in a sentence.
-        found: Rows.
+        table_rows: Rows.
         specs: Columns; those that are empty in all rows are left out.
         notes: Notes under the table, after those on the paper's numbers.
         usual_length: T of the paper's numbers that needs no note; None: each has the T of its row.
     """
-    cells = [[take(row) for _, take in specs] for row in found]
+    cells = [[take(row) for _, take in specs] for row in table_rows]
     kept = [place for place in range(len(specs)) if any(row[place] is not None for row in cells)]
     if not kept:
         return
@@ -169,8 +169,8 @@ def table(
     yield Table(name=name, title=title, what=what, columns=columns, rows=shown, notes=(*remarks, *notes))
 
 
-def _scaled(found: Interval | None, factor: float) -> Interval | None:
-    return found if found is None or factor == 1 else found.times(factor)
+def _scaled(interval: Interval | None, factor: float) -> Interval | None:
+    return interval if interval is None or factor == 1 else interval.times(factor)
 
 
 def _scaled_number(published_number: PublishedNumber | None, factor: float) -> PublishedNumber | None:

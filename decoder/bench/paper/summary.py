@@ -27,7 +27,7 @@ class Text:
     """Text of one lane, cut at one length."""
 
     prompt: int
-    found: Figures
+    figures: Figures
     kv_bytes: int | None
     same: bool
     """Whether it equals ar's, or differs by design."""
@@ -43,7 +43,7 @@ def _plain(key: str, scale: float = 1.0) -> Measure:
     """Measure of a figure, times a factor."""
 
     def measure(text: Text) -> float | None:
-        value = getattr(text.found, key)
+        value = getattr(text.figures, key)
         return None if value is None else value * scale
 
     return measure
@@ -53,14 +53,14 @@ def _per_round(key: str, scale: float = 1.0) -> Measure:
     """Measure of a figure's share in one round."""
 
     def measure(text: Text) -> float | None:
-        value = getattr(text.found, key)
-        return None if value is None else value * scale / text.found.rounds
+        value = getattr(text.figures, key)
+        return None if value is None else value * scale / text.figures.rounds
 
     return measure
 
 
 def _paper_acceptance(text: Text) -> float | None:
-    return None if text.depth is None else text.found.committed / (text.found.rounds * text.depth)
+    return None if text.depth is None else text.figures.committed / (text.figures.rounds * text.depth)
 
 
 def _kv_mb(text: Text) -> float | None:
@@ -123,8 +123,8 @@ def stat(values: Sequence[float], over: Sequence[float] | None = None, *, seed: 
 
     def quotients(drawn: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
         times = _counts(*drawn)
-        found: NDArray[np.float64] = (times @ above) / (times @ below)
-        return found
+        quotient: NDArray[np.float64] = (times @ above) / (times @ below)
+        return quotient
 
     low, high = bootstrap(quotients, [len(above)], seed=seed) if len(above) > 1 else (None, None)
     return Interval(value=float(above.sum() / below.sum()), std=float(np.std(above / below)), low=low, high=high)
@@ -161,13 +161,13 @@ def _texts(blocks: Sequence[Block], lane: Lane, place: int) -> Iterator[Text]:
     for block in blocks:
         by_lane = {turn.lane: turn for turn in block.turns}
         if turn := by_lane.get(lane.name):
-            found, plain = turn.at[place], by_lane[BASELINE].at[place]
+            figures, plain = turn.at[place], by_lane[BASELINE].at[place]
             last = place == len(turn.at) - 1
             yield Text(
                 block.prompt,
-                found,
+                figures,
                 turn.kv_bytes if last else None,
-                same=lane.own_text or has_text_of(found, plain),
+                same=lane.own_text or has_text_of(figures, plain),
                 depth=paper_depth(lane),
             )
 

@@ -24,13 +24,13 @@ from decoder.tables.data import Table
 
 def prompt_length(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
     """Table of speed by the longest prompt."""
-    found = longest(list(rows(report, "prompt_length")))
-    units = {row.experiment.unit for row in found}
+    shown = longest(list(rows(report, "prompt_length")))
+    units = {row.experiment.unit for row in shown}
     yield from table(
         "prompt_length",
-        _titled("Prompt length", found),
+        _titled("Prompt length", shown),
         f"Speed by the length of the longest prompt, in {' or '.join(sorted(units))}.",
-        found,
+        shown,
         [
             number("longest", lambda row: row.cell.most),
             lane_name(),
@@ -51,12 +51,12 @@ def fixed_trees(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
         given = row.lane.parameters
         return row.of(published.fixed_row(given["depth"], given["branching"], given["tau"]), "tokens_per_second")
 
-    found = [row for row in longest(list(rows(report, "fixed_trees"))) if row.lane.method == "fixed"]
+    shown = [row for row in longest(list(rows(report, "fixed_trees"))) if row.lane.method == "fixed"]
     yield from table(
         "fixed_trees",
-        _titled("Sweep of fixed trees", found),
+        _titled("Sweep of fixed trees", shown),
         "Fixed trees by depth D, branching B and threshold tau.",
-        found,
+        shown,
         [
             parameter("D", "depth"),
             parameter("B", "branching"),
@@ -69,18 +69,18 @@ def fixed_trees(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
             same_text(),
         ],
         notes=notes,
-        usual_length=max((row.cell.length for row in found), default=None),
+        usual_length=max((row.cell.length for row in shown), default=None),
     )
 
 
 def sensitivity(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
     """Table of DynaTree with other thresholds, breadths and depths."""
-    found = [row for row in longest(list(rows(report, "sensitivity"))) if row.lane.method == "dynatree"]
+    shown = [row for row in longest(list(rows(report, "sensitivity"))) if row.lane.method == "dynatree"]
     yield from table(
         "sensitivity",
-        _titled("Sensitivity of DynaTree to its thresholds, breadth and depth", found),
+        _titled("Sensitivity of DynaTree to its thresholds, breadth and depth", shown),
         "One pair of parameters is varied at a time.",
-        found,
+        shown,
         [
             parameter("tau_h", "tau_h", 2),
             parameter("tau_l", "tau_l", 2),
@@ -96,13 +96,13 @@ def sensitivity(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
             same_text(),
         ],
         notes=notes,
-        usual_length=max((row.cell.length for row in found), default=None),
+        usual_length=max((row.cell.length for row in shown), default=None),
     )
 
 
-def _titled(title: str, found: Sequence[Row]) -> str:
+def _titled(title: str, shown: Sequence[Row]) -> str:
     """Heading with the data set and the length of its texts."""
-    return title + "".join(dict.fromkeys(f": {row.text_set.title}, T={row.cell.length}" for row in found))
+    return title + "".join(dict.fromkeys(f": {row.text_set.title}, T={row.cell.length}" for row in shown))
 
 
 def _varied(row: Row) -> str:

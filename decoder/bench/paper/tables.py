@@ -53,9 +53,9 @@ def tables(report: PaperReport) -> list[Table]:
     notes = conditions(report)
     mains = [experiment for experiment in report.header.request.experiments if experiment.name == "main"]
     by_data_set = (_main, _latency, _verification, _ablation, _length, _memory)
-    found = [each for make in by_data_set for experiment in mains for each in make(report, experiment, notes)]
+    of_data_sets = [each for make in by_data_set for experiment in mains for each in make(report, experiment, notes)]
     across = (_data_sets, prompt_length, fixed_trees, sensitivity)
-    return [*found, *(each for make in across for each in make(report, notes))]
+    return [*of_data_sets, *(each for make in across for each in make(report, notes))]
 
 
 def conditions(report: PaperReport) -> tuple[str, ...]:
@@ -91,18 +91,18 @@ def _per_lane(
 
     def make(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
         heading = f"{title}: {setting(report.header.request, experiment)}"
-        found = _of(report, experiment)
-        other = _other_setting(experiment, found)
+        shown = _of(report, experiment)
+        other = _other_setting(experiment, shown)
         yield from table(
-            _name(name, experiment), heading, what, found, specs, notes=(*remarks, *other, *notes), usual_length=LENGTH
+            _name(name, experiment), heading, what, shown, specs, notes=(*remarks, *other, *notes), usual_length=LENGTH
         )
 
     return make
 
 
-def _other_setting(experiment: Experiment, found: Sequence[Row]) -> tuple[str, ...]:
+def _other_setting(experiment: Experiment, shown: Sequence[Row]) -> tuple[str, ...]:
     """Note where the paper's numbers are of another length or prompt limit."""
-    stands_for = next((row.text_set.stands_for for row in found), None)
+    stands_for = next((row.text_set.stands_for for row in shown), None)
     if stands_for is None or stands_for not in published.MOST:
         return ()
     most = published.MOST[stands_for]
@@ -191,11 +191,11 @@ def _memory(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -
 
 def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
     by_name = {row.lane.paper_name: row for row in reversed(_of(report, experiment))}
-    found = [by_name[name] for name in ABLATION if name in by_name]
+    steps = [by_name[name] for name in ABLATION if name in by_name]
     course = next((each for each in courses(report, "main") if each.experiment == experiment), None)
-    if FIXED_BACKBONE not in by_name or len(found) < 2 or course is None:
+    if FIXED_BACKBONE not in by_name or len(steps) < 2 or course is None:
         return
-    before = {row.lane.name: found[max(0, place - 1)].lane.name for place, row in enumerate(found)}
+    before = {row.lane.name: steps[max(0, place - 1)].lane.name for place, row in enumerate(steps)}
 
     def gain(title: str, base: Callable[[Row], str]) -> Spec:
         return Column(title, "measured", 1), lambda row: _gain(course, row.lane.name, base(row))
@@ -204,12 +204,12 @@ def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str])
         _name("ablation", experiment),
         f"Ablation: {setting(report.header.request, experiment)}",
         "From the fixed tree to DynaTree, one rule more in each row: breadth, depth, history.",
-        found,
+        steps,
         [
             lane_name(),
             SPEED[0],
             printed(usual("tokens_per_second"), 1),
-            gain("over fixed %", lambda _: found[0].lane.name),
+            gain("over fixed %", lambda _: steps[0].lane.name),
             printed(usual(published.GAIN), 1),
             gain("over row above %", lambda row: before[row.lane.name]),
             measured("tokens_per_round", "L-bar", 2),
@@ -218,7 +218,7 @@ def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str])
             printed(usual("rounds"), 0),
             same_text(),
         ],
-        notes=(*DEPTHS, *_other_setting(experiment, found), *notes),
+        notes=(*DEPTHS, *_other_setting(experiment, steps), *notes),
         usual_length=LENGTH,
     )
 
@@ -230,9 +230,9 @@ def _gain(course: Course, lane: str, base: str) -> Interval | None:
     quotient = stat(course.quotients(lane, base, speed), course.seed)
     if quotient is None:
         return None
-    found = quotient.times(100)
-    low, high = (None if end is None else end - 100 for end in (found.low, found.high))
-    return structs.replace(found, value=found.value - 100, low=low, high=high)
+    percent = quotient.times(100)
+    low, high = (None if end is None else end - 100 for end in (percent.low, percent.high))
+    return structs.replace(percent, value=percent.value - 100, low=low, high=high)
 
 
 def _length(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
@@ -277,8 +277,8 @@ def _data_sets(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
             yield structs.replace(column, title=f"{title}: {column.title}"), there(name, take)
 
     def texts(row: Row) -> str:
-        found = [status(each[row.lane.name]) for each in by_set.values() if row.lane.name in each]
-        return " / ".join(dict.fromkeys(found))
+        statuses = [status(each[row.lane.name]) for each in by_set.values() if row.lane.name in each]
+        return " / ".join(dict.fromkeys(statuses))
 
     yield from table(
         "data_sets",

@@ -29,26 +29,26 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
         ConfigError: A file cannot be written.
     """
     judged = claims.claims(report)
-    found = [setup(report), claims_table(judged, conditions(report), claims.left_out(report)), *tables(report)]
-    contents = {folder / TABLES / f"{table.name}.csv": as_csv(table).encode() for table in found}
-    contents[folder / "tables.json"] = _as_json(found, judged)
-    contents[folder / "report.md"] = page(report, found, _pictures(folder)).encode()
+    all_tables = [setup(report), claims_table(judged, conditions(report), claims.left_out(report)), *tables(report)]
+    contents = {folder / TABLES / f"{table.name}.csv": as_csv(table).encode() for table in all_tables}
+    contents[folder / "tables.json"] = _as_json(all_tables, judged)
+    contents[folder / "report.md"] = page(report, all_tables, _pictures(folder)).encode()
     made_folder(folder / TABLES)
     for path, content in contents.items():
         write_whole(path, content)
     return list(contents)
 
 
-def page(report: PaperReport, found: Sequence[Table], pictures: Sequence[str]) -> str:
+def page(report: PaperReport, all_tables: Sequence[Table], pictures: Sequence[str]) -> str:
     """Page in Markdown.
 
     Args:
         report: Report of the measurement.
-        found: All tables, setup and claims first.
+        all_tables: All tables, setup and claims first.
         pictures: Paths of pictures, relative to the page.
     """
     request = report.header.request
-    about, said, *others = found
+    about, said, *others = all_tables
     parts = [
         f"# The DynaTree paper's experiments: {escaped(request.target)} with {escaped(request.draft)}",
         "Means over prompts ± their standard deviation, and 95 % bootstrap intervals over prompts. Speeds are of texts "
@@ -67,11 +67,11 @@ def page(report: PaperReport, found: Sequence[Table], pictures: Sequence[str]) -
 
 def _pictures(folder: Path) -> list[str]:
     """Paths of the pictures, one a figure, PNG before SVG."""
-    found = {path.stem: path for suffix in (".svg", ".png") for path in (folder / FIGURES).glob(f"*{suffix}")}
-    return [f"{FIGURES}/{path.name}" for _, path in sorted(found.items())]
+    by_name = {path.stem: path for suffix in (".svg", ".png") for path in (folder / FIGURES).glob(f"*{suffix}")}
+    return [f"{FIGURES}/{path.name}" for _, path in sorted(by_name.items())]
 
 
-def _as_json(found: Sequence[Table], judged: Sequence[claims.Claim]) -> bytes:
+def _as_json(all_tables: Sequence[Table], judged: Sequence[claims.Claim]) -> bytes:
     corrections = [each._asdict() for each in CORRECTIONS]
-    whole = {"schema": SCHEMA, "tables": found, "claims": judged, "corrections": corrections}
+    whole = {"schema": SCHEMA, "tables": all_tables, "claims": judged, "corrections": corrections}
     return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"

@@ -55,10 +55,10 @@ def ratio(over: Values, under: Values, seed: int) -> Interval:
 
 def _prompts(values: Values) -> dict[str, NDArray[np.int64]]:
     """Numbers of each task's prompts."""
-    found: dict[str, set[int]] = defaultdict(set)
+    by_task: dict[str, set[int]] = defaultdict(set)
     for place in sorted(values):
-        found[place.task].add(place.prompt)
-    return {task: np.array(sorted(numbers)) for task, numbers in found.items()}
+        by_task[place.task].add(place.prompt)
+    return {task: np.array(sorted(numbers)) for task, numbers in by_task.items()}
 
 
 def _interval(middle: float, statistic: Statistic, prompts: Mapping[str, NDArray[np.int64]], seed: int) -> Interval:
@@ -72,10 +72,10 @@ def _drawn_means(
 ) -> NDArray[np.float64]:
     """Mean over each bootstrap sample of prompts."""
     samples = {task: numbers[places] for (task, numbers), places in zip(prompts.items(), drawn, strict=True)}
-    found: NDArray[np.float64] = np.mean(
+    means: NDArray[np.float64] = np.mean(
         [_means_of(cell, samples[task]) for (_, task), cell in _cells(values).items()], axis=0
     )
-    return found
+    return means
 
 
 def _means_of(cell: Mapping[int, float], drawn: NDArray[np.int64]) -> NDArray[np.float64]:

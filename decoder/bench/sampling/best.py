@@ -35,11 +35,11 @@ def block_efficiency(request: Request, records: Iterable[Expected], contest: Con
     settings: dict[int, list[Expected]] = {}
     for record in records:
         settings.setdefault(record.place.sampling, []).append(record)
-    found: dict[Place, float] = {}
+    efficiency: dict[Place, float] = {}
     for all_ in settings.values():
         halves = [[record for record in all_ if record.place.prompt % 2 == half] for half in (0, 1)]
         for judged, others in (halves, halves[::-1]):
             shape, _ = best_shape(request, others or all_, contest, aim)
             at = request.shapes(contest.verifier).index(shape)
-            found |= {record.place: record.tokens[contest.verifier][at] for record in judged}
-    return found
+            efficiency |= {record.place: record.tokens[contest.verifier][at] for record in judged}
+    return efficiency

@@ -78,8 +78,8 @@ def of_measure(
         return
 
     def claim(says: str, quotient: float | None, over: Values, under: Values) -> Claim:
-        found = ratio(over, under, seed)
-        return Claim(says=says, paper=quotient, here=found, verdict=verdict(found))
+        quotient_here = ratio(over, under, seed)
+        return Claim(says=says, paper=quotient, here=quotient_here, verdict=verdict(quotient_here))
 
     best, worst = max(known, key=lambda name: known[name]), min(known, key=lambda name: known[name])
     others = [name for name in known if name not in (best, worst)]
@@ -106,16 +106,16 @@ def of_measure(
 def of_selector(what: str, selected: Mapping[str, Values], static: Mapping[str, Values], seed: int) -> Iterator[Claim]:
     """Claims that choosing the shape in each round beats a setting's best delayed shape, verifier by verifier."""
     for name, values in selected.items():
-        found = ratio(values, static[name], seed)
+        quotient = ratio(values, static[name], seed)
         says = f"{what}: {paper.NAMES[name]} with a selector over the best delayed shape"
-        yield Claim(says=says, paper=None, here=found, verdict=verdict(found))
+        yield Claim(says=says, paper=None, here=quotient, verdict=verdict(quotient))
 
 
 def along_depth(distance: Sequence[Values], acceptance: Mapping[str, Sequence[Values]], seed: int) -> Iterator[Claim]:
     """Claims of figure 1: L1 distance grows and acceptance falls with depth; the deepest level against the root."""
-    found = ratio(distance[-1], distance[0], seed)
-    yield Claim(says="L1 distance grows with depth", paper=None, here=found, verdict=verdict(found))
+    quotient = ratio(distance[-1], distance[0], seed)
+    yield Claim(says="L1 distance grows with depth", paper=None, here=quotient, verdict=verdict(quotient))
     for name, levels in acceptance.items():
-        found = ratio(levels[0], levels[-1], seed)
+        quotient = ratio(levels[0], levels[-1], seed)
         says = f"acceptance of {paper.NAMES[name]} falls with depth"
-        yield Claim(says=says, paper=None, here=found, verdict=verdict(found))
+        yield Claim(says=says, paper=None, here=quotient, verdict=verdict(quotient))

@@ -47,13 +47,13 @@ def expected(
         PhiloxGenerator(request.seed, request.places().index(place)),
     )
     roots = TextRoots(chooser.pair if chooser else pair, sampling, most, ends[-1], generator)
-    whole, found = [*prompt, *text], []
+    whole, at_roots = [*prompt, *text], []
     for end in ends:
         root, drawn = roots.go_to(whole[:end]), roots.drawn()
         tokens = {verifier: _by_shape(request, verifier, drawn) for verifier in request.verifiers}
         selected = _selected(request, chooser, root, tokens) if chooser else {}
-        found.append((tokens, selected, *_along_path(request, drawn)))
-    tokens_of, selected_of, distances, acceptances = zip(*found, strict=True)
+        at_roots.append((tokens, selected, *_along_path(request, drawn)))
+    tokens_of, selected_of, distances, acceptances = zip(*at_roots, strict=True)
     return Expected(
         place=place,
         roots=len(ends),

@@ -172,11 +172,11 @@ def _decode(engine: Engine, header: Header, log: Log, prompts: Prompts, selector
     records = [record for record in log.expected if record.place.sampling == number]
     all_ = contenders(request, request.samplings[number], chosen(request, records, for_speed(header)), selector)
     done = frozenset((record.place, record.repeat) for record in log.realised)
-    said = _progress(note, f"{label(request.samplings[number])}, decoded", len(those) * request.repeats)
+    progress = _progress(note, f"{label(request.samplings[number])}, decoded", len(those) * request.repeats)
     before = sum(place in those for place, _ in done)
-    for count, found in enumerate(realised(engine, request, those, all_, done), before + 1):
-        log.add(found)
-        said(count)
+    for count, record in enumerate(realised(engine, request, those, all_, done), before + 1):
+        log.add(record)
+        progress(count)
 
 
 def _progress(note: Note, what: str, total: int) -> Callable[[int], None]:
@@ -195,11 +195,11 @@ def _progress(note: Note, what: str, total: int) -> Callable[[int], None]:
 def _encoded(pair: Pair, request: Request) -> dict[Place, list[int]]:
     """Token ids by place; an error names the prompt."""
     more = request.max_new_tokens + 2 * request.length
-    found = {}
+    token_ids = {}
     for place, text in prompts_of(request).items():
         try:
             ids = encode_prompt(pair.tokenizer, without_surrogates(text), more, pair.context, special=True)
         except PromptError as error:
             raise PromptError(f"prompt {place.prompt + 1} of {place.task}: {error}") from None
-        found[place] = ids
-    return found
+        token_ids[place] = ids
+    return token_ids

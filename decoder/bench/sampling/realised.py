@@ -45,7 +45,7 @@ def contenders(
     request: Request, sampling: Sampling, shapes: Mapping[Contest, DelayedTree], selector: str = SHIPPED
 ) -> list[Contender]:
     """Plain decoding, coupled trees, and every verifier with each of its shapes and with a selector."""
-    found = [own(name, name, name, _config(request, sampling, name)) for name in (BASELINE, *COUPLED_METHODS)]
+    lanes = [own(name, name, name, _config(request, sampling, name)) for name in (BASELINE, *COUPLED_METHODS)]
     drawn = {
         contender_name(contest, shape): Delayed(contest.verifier, Drafting.DELAYED, shape.k, shape.l1, shape.l2)
         for contest, shape in shapes.items()
@@ -56,15 +56,15 @@ def contenders(
         drawn[selecting_name(contest)] = Delayed(
             contest.verifier, contest.drafting, first.k, first.l1, first.l2, selector
         )
-    found += [own(name, DRAWING, DRAWING, _config(request, sampling, DRAWING, rules)) for name, rules in drawn.items()]
-    return found
+    lanes += [own(name, DRAWING, DRAWING, _config(request, sampling, DRAWING, rules)) for name, rules in drawn.items()]
+    return lanes
 
 
 def realised(
     engine: Engine,
     request: Request,
     prompts: dict[Place, Sequence[int]],
-    those: Sequence[Contender],
+    contenders: Sequence[Contender],
     done: frozenset[tuple[Place, int]],
 ) -> Iterator[Realised]:
     """Decodes the texts of one setting, text by text and repeat by repeat, except those that are done.
@@ -73,11 +73,11 @@ def realised(
         engine: Loaded pair.
         request: Settings, verifiers and shapes.
         prompts: Token ids by place, all of one setting.
-        those: Contenders.
+        contenders: Contenders.
         done: (place, repeat) of texts in the log.
     """
     places, texts = list(prompts), list(prompts.values())
-    plan = TurnPlan(those, texts, texts[:1], request.repeats, request.seed, attempts=1)
+    plan = TurnPlan(contenders, texts, texts[:1], request.repeats, request.seed, attempts=1)
     left = plan.turns({(repeat, places.index(place)) for place, repeat in done if place in prompts})
     if left:
         warmed_up(seeded(engine, request, places[left[0].prompt], left[0].repeat), plan, lambda _: None)
@@ -103,7 +103,7 @@ def seeded(engine: Engine, request: Request, place: Place, repeat: int = 0) -> E
 
 
 def _config(request: Request, sampling: Sampling, method: str, rules: Delayed | None = None) -> RunConfig:
-    found = RunConfig(
+    config = RunConfig(
         (method,),
         request.max_new_tokens,
         request.seed,
@@ -111,4 +111,4 @@ def _config(request: Request, sampling: Sampling, method: str, rules: Delayed | 
         top_k=sampling.top_k,
         top_p=sampling.top_p,
     )
-    return found if rules is None else found.with_rules(DRAWING, rules)
+    return config if rules is None else config.with_rules(DRAWING, rules)

@@ -172,8 +172,8 @@ def _row(request: Request, contest: Contest, values: Values, plain: Values | Non
 
 
 def _coupled(request: Request, method: str, values: Values, plain: Values | None = None) -> Row:
-    found = _row(request, Contest(COUPLED, Drafting.TREE), values, plain)
-    return msgspec.structs.replace(found, drafting=method)
+    row = _row(request, Contest(COUPLED, Drafting.TREE), values, plain)
+    return msgspec.structs.replace(row, drafting=method)
 
 
 def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
@@ -184,12 +184,12 @@ def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
         groups.setdefault(label(request.samplings[record.place.sampling]), []).append(record)
         groups.setdefault(record.place.task, []).append(record)
     aims: Mapping[str, Aim] = {TOKENS: _for_tokens, SPEED: speed}
-    found = []
+    actions = []
     for among, these in groups.items():
         for contest in (contest for contest in request.contests() if contest.k is None):
             for aim, value in aims.items():
                 shape, tokens = best_shape(request, these, contest, value)
-                found.append(
+                actions.append(
                     Action(
                         among=among,
                         aim=aim,
@@ -200,18 +200,18 @@ def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
                         expected_tokens_per_second=speed(shape, tokens),
                     )
                 )
-    return found
+    return actions
 
 
 def _contenders_of(header: Header, log: Log) -> dict[Contest, dict[int, str]]:
     """By contest and setting, the contender that decoded it."""
     selecting = header.request.selecting()
-    found: dict[Contest, dict[int, str]] = {contest: {} for contest in header.request.contests()}
+    names: dict[Contest, dict[int, str]] = {contest: {} for contest in header.request.contests()}
     for sampling, shapes in _decoded_shapes(header, log).items():
         for contest, shape in shapes.items():
-            found[contest][sampling] = contender_name(contest, shape)
-        found |= {contest: {**found.get(contest, {}), sampling: selecting_name(contest)} for contest in selecting}
-    return found
+            names[contest][sampling] = contender_name(contest, shape)
+        names |= {contest: {**names.get(contest, {}), sampling: selecting_name(contest)} for contest in selecting}
+    return names
 
 
 def _selected(records: Sequence[Expected], contest: Contest) -> dict[Place, float]:
@@ -230,7 +230,7 @@ def _decoded_shapes(header: Header, log: Log) -> dict[int, dict[Contest, Delayed
 
 def _agreements(header: Header, log: Log, by_contest: Mapping[Contest, Turns]) -> list[Agreement]:
     """Agreement of decoded contests with the expected block efficiency of the decoded shape on the same prompts."""
-    request, shapes, found = header.request, _decoded_shapes(header, log), []
+    request, shapes, agreements = header.request, _decoded_shapes(header, log), []
     for contest, turns in by_contest.items():
         decoded = [record for record in log.expected if record.place in turns]
         if contest.drafting == Drafting.SELECTOR:
@@ -242,7 +242,7 @@ def _agreements(header: Header, log: Log, by_contest: Mapping[Contest, Turns]) -
                 record.place: record.tokens[contest.verifier][places[record.place.sampling]] for record in decoded
             }
         if turns:
-            found.append(
+            agreements.append(
                 Agreement(
                     verifier=contest.verifier,
                     drafting=contest.drafting,
@@ -251,7 +251,7 @@ def _agreements(header: Header, log: Log, by_contest: Mapping[Contest, Turns]) -
                     expected=mean(expected),
                 )
             )
-    return found
+    return agreements
 
 
 def _rankings(efficiency: Mapping[Contest, Values], decoded: Mapping[Contest, Values], seed: int) -> list[Ranking]:
@@ -277,35 +277,33 @@ def _claims(
     if not values:
         return []
     iid, delayed, selected = (of_drafting(values, each) for each in (Drafting.IID, Drafting.DELAYED, Drafting.SELECTOR))
-    said = SAID_OF[what]
+    measure = SAID_OF[what]
     # the selector optimises speed only
-    by_selector = of_selector(said, selected, delayed, seed) if what == SPEED else ()
-    return [*of_measure(said, iid, delayed, reported, seed), *by_selector]
+    by_selector = of_selector(measure, selected, delayed, seed) if what == SPEED else ()
+    return [*of_measure(measure, iid, delayed, reported, seed), *by_selector]
 
 
 def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[str, Values]:
     """By verifier, the values of one drafting with any number of rollouts."""
     return {
-        contest.verifier: found
-        for contest, found in values.items()
-        if contest.drafting == drafting and contest.k is None
+        contest.verifier: each for contest, each in values.items() if contest.drafting == drafting and contest.k is None
     }
 
 
 def _turns(records: Sequence[Realised], names: Mapping[int, str]) -> Turns:
     """By text, the turns of its setting's contender."""
-    found: dict[Place, list[Decoded]] = {}
+    by_text: dict[Place, list[Decoded]] = {}
     for record in records:
         name = names.get(record.place.sampling)
         mine = [turn for turn in record.turns if turn.contender == name]
         if mine:
-            found.setdefault(record.place, []).extend(mine)
-    return found
+            by_text.setdefault(record.place, []).extend(mine)
+    return by_text
 
 
 def _per_text(turns: Turns, measure: Callable[[Sequence[Decoded]], float]) -> Values:
     """One number for each text, over all its repeats."""
-    return {place: measure(found) for place, found in turns.items()}
+    return {place: measure(decoded) for place, decoded in turns.items()}
 
 
 def _tokens_per_second(turns: Sequence[Decoded], threads: int) -> float:

@@ -88,15 +88,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def contests(self) -> list[Contest]:
         """Every verifier on every drafting that matters to it, and traversal by number of rollouts."""
-        found = [
+        contests = [
             Contest(verifier, drafting)
             for verifier in self.verifiers
             for drafting in DRAFTINGS
             if drafting == Drafting.IID or verifier not in PATH_VERIFIERS
         ]
         if BY_ROLLOUTS in self.verifiers:
-            found += [Contest(BY_ROLLOUTS, Drafting.IID, k) for k in range(2, self.k + 1)]
-        return found
+            contests += [Contest(BY_ROLLOUTS, Drafting.IID, k) for k in range(2, self.k + 1)]
+        return contests
 
     def selecting(self) -> list[Contest]:
         """Contests with a selector, where all shapes that it can choose are compared."""

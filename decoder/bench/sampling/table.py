@@ -107,23 +107,23 @@ def columns(
     return of_rows([(Column("", width=NAME), _name), *map(column, names)], sorted(rows, key=_place), title=title)
 
 
-def divergence(found: Divergence, k: int) -> Table:
+def divergence(by_depth: Divergence, k: int) -> Table:
     """Table of the paper's figure 1."""
-    heads = [paper.NAMES.get(name, "bound") for name in found.acceptance]
-    rows = zip(map(str, range(len(found.distance))), found.distance, *found.acceptance.values(), strict=True)
+    heads = [paper.NAMES.get(name, "bound") for name in by_depth.acceptance]
+    rows = zip(map(str, range(len(by_depth.distance))), by_depth.distance, *by_depth.acceptance.values(), strict=True)
     return Table(
         title=f"By depth of the draft tree (figure 1): L1 distance, acceptance among {k} draws",
         columns=(Column("depth", width=6), *(Column(head, "number", 3, 10) for head in ("L1", *heads))),
         rows=tuple(rows),
-        notes=("bound: what no solver exceeds.",) * (BOUND in found.acceptance),
+        notes=("bound: what no solver exceeds.",) * (BOUND in by_depth.acceptance),
     )
 
 
-def actions(found: Sequence[Action]) -> str:
+def actions(all_actions: Sequence[Action]) -> str:
     """Tables of the best static shapes of each verifier, by setting and by task."""
     parts = []
     for aim, means in ((TOKENS, "most tokens a round"), (SPEED, "most tokens a second")):
-        these = [action for action in found if action.aim == aim]
+        these = [action for action in all_actions if action.aim == aim]
         among = list(dict.fromkeys(action.among for action in these))
         tables = [_actions(these, among[start : start + 4]) for start in range(0, len(among), 4)]
         parts.append("\n".join([f"Best K,L1,L2 for {means}, and its tokens a round", *map(text, tables)]))
@@ -141,7 +141,7 @@ def _actions(these: Sequence[Action], among: Sequence[str]) -> Table:
     return of_rows([name, *map(column, among)], contests)
 
 
-def agreements(found: Sequence[Agreement]) -> Table:
+def agreements(rows: Sequence[Agreement]) -> Table:
     """Table of tokens a round of decoded texts beside closed forms."""
     specs: list[Spec[Agreement]] = [
         (Column("", width=NAME), lambda each: _called(each.verifier, each.drafting, each.k)),
@@ -153,21 +153,21 @@ def agreements(found: Sequence[Agreement]) -> Table:
         "where few tokens are accepted; the last round is cut at the text's end.",
     )
     title = "Tokens a round of decoded texts, and by closed forms on the same prompts"
-    return of_rows(specs, found, title=title, notes=notes)
+    return of_rows(specs, rows, title=title, notes=notes)
 
 
-def rankings(found: Sequence[Ranking]) -> str:
+def rankings(all_rankings: Sequence[Ranking]) -> str:
     """Lines of verifiers' orders, the best first, with the number of pairs in the paper's order."""
     lines = ["Rankings, the best first"]
-    for ranking in found:
+    for ranking in all_rankings:
         counts = f"{ranking.holds} pairs in the paper's order, {ranking.fails} not, {ranking.open} open"
         lines.append(f"{ranking.what}: {counts}")
         for where, names in (("here", ranking.here), ("paper", ranking.paper)):
             lines += wrapped(f"  {where:<6}" + ", ".join(paper.NAMES[name] for name in names))
-    return "\n".join(lines) if found else ""
+    return "\n".join(lines) if all_rankings else ""
 
 
-def claims(found: Sequence[Claim]) -> Table:
+def claims(rows: Sequence[Claim]) -> Table:
     """Table of claims: quotients that must exceed 1."""
     specs: list[Spec[Claim]] = [
         (Column("", width=41), lambda claim: "\n".join(wrapped(claim.says, 40))),
@@ -175,7 +175,7 @@ def claims(found: Sequence[Claim]) -> Table:
         (Column("here", width=17), lambda claim: interval(claim.here, short)),
         (Column("  verdict", width=0), lambda claim: f"  {claim.verdict}"),
     ]
-    return of_rows(specs, found, title="What holds of the paper: quotients that exceed 1 if it does")
+    return of_rows(specs, rows, title="What holds of the paper: quotients that exceed 1 if it does")
 
 
 def _place(row: Row) -> tuple[bool, int, int, int]:

@@ -85,7 +85,7 @@ def compared(engine: Engine, request: Request, base: TunableParameters, prompts:
 
 def _outcome(samples: Samples, seed: int, near_ties: int) -> Result:
     row = next(row for row in rows(samples, seed, None) if row.name == SETTING)
-    nodes, rounds = (_middle(samples, figure) for figure in (per_round("drafted"), lambda found: found.rounds))
+    nodes, rounds = (_middle(samples, figure) for figure in (per_round("drafted"), lambda figures: figures.rounds))
     waits = [turn.waited for turn in samples.all() if turn.waited is not None]
     if row.over_ar is None or row.tokens_per_second is None or row.tokens_per_round is None or row.round_ms is None:
         return Refused(reason="its texts are too short to be timed")
@@ -94,7 +94,7 @@ def _outcome(samples: Samples, seed: int, near_ties: int) -> Result:
         over_reference=samples.ratio(SETTING, REFERENCE, seed),
         tokens_per_second=row.tokens_per_second.value,
         tokens_per_round=row.tokens_per_round,
-        acceptance_rate=_middle(samples, lambda found: found.acceptance_rate),
+        acceptance_rate=_middle(samples, lambda figures: figures.acceptance_rate),
         nodes_per_round=nodes or 0.0,
         rounds=rounds or 0.0,
         round_ms=row.round_ms,
@@ -104,8 +104,8 @@ def _outcome(samples: Samples, seed: int, near_ties: int) -> Result:
 
 
 def _middle(samples: Samples, figure: Figure) -> float | None:
-    found = estimate(samples.values(SETTING, figure, samples.prompts), 0)
-    return found.value if found else None
+    middle = estimate(samples.values(SETTING, figure, samples.prompts), 0)
+    return middle.value if middle else None
 
 
 def _judge(engine: Engine, prompts: Prompts) -> Callable[[int, Sequence[int], tuple[int, int], bool], Verdict]:
@@ -116,6 +116,6 @@ def _judge(engine: Engine, prompts: Prompts) -> Callable[[int, Sequence[int], tu
     return judge
 
 
-def _why(found: Difference) -> str:
-    tie = {None: "one is shorter", True: "a near tie", False: "no tie"}[found.near_tie]
-    return f"the text of prompt {found.prompt + 1} differs from ar's from token {found.index} on: {tie}"
+def _why(difference: Difference) -> str:
+    tie = {None: "one is shorter", True: "a near tie", False: "no tie"}[difference.near_tie]
+    return f"the text of prompt {difference.prompt + 1} differs from ar's from token {difference.index} on: {tie}"

@@ -87,21 +87,21 @@ def working(task: Task, workers: int, every_s: float) -> Generator[Said, None, N
             for pipe in wait(list(running), every_s):
                 assert isinstance(pipe, Connection)  # noqa: S101 - nothing else is waited for
                 try:
-                    said = _heard(pipe)
+                    message = _heard(pipe)
                 except EOFError:
                     _require_success(running.pop(pipe))
                 else:
-                    yield said
+                    yield message
             yield None
     finally:
         _end(list(pipes.values()))
 
 
 def _heard(pipe: Connection) -> Said:
-    said: Said | DecoderError = pipe.recv()
-    if isinstance(said, DecoderError):
-        raise said
-    return said
+    message: Said | DecoderError = pipe.recv()
+    if isinstance(message, DecoderError):
+        raise message
+    return message
 
 
 def _require_success(process: SpawnProcess) -> None:

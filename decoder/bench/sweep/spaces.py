@@ -92,9 +92,9 @@ class Space:
             count *= len(values)
         require(count <= MOST_SETTINGS, f"the grid has {count} settings; leave {MOST_SETTINGS} or fewer")
         points = (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
-        found = tuple(Setting(point) for point in points if self.possible(point))
-        require(bool(found), f"no setting of these axes is possible; {self.about}")
-        return found
+        settings = tuple(Setting(point) for point in points if self.possible(point))
+        require(bool(settings), f"no setting of these axes is possible; {self.about}")
+        return settings
 
     def config(self, base: TunableParameters, setting: Setting) -> RunConfig:
         """Run configuration of a setting.

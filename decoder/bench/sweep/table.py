@@ -44,10 +44,10 @@ def maps(report: SweepReport) -> str:
 
 def best(report: SweepReport) -> str:
     """Table of the fastest settings with all their figures."""
-    found = report.best(BEST)
-    if not found:
+    fastest = report.best(BEST)
+    if not fastest:
         return ""
-    outcomes = [(trial.setting.key, trial.outcome) for trial in found if trial.outcome]
+    outcomes = [(trial.setting.key, trial.outcome) for trial in fastest if trial.outcome]
     specs: list[Spec[tuple[str, Outcome]]] = [
         (Column("", width=max(len(key) for key, _ in outcomes)), lambda row: row[0]),
         (Column("x ar", width=15), lambda row: interval(row[1].speed, hundredths)),
@@ -76,11 +76,11 @@ def _doubts(report: SweepReport) -> Iterator[str]:
 
 def refused(report: SweepReport) -> str:
     """Settings without a speed, with the reasons."""
-    found = [trial for trial in report.trials if trial.state == "refused"]
-    lines = [f"{trial.setting.key}: {trial.reason}" for trial in found[:REASONS]]
-    if len(found) > REASONS:
-        lines.append(f"and {len(found) - REASONS} more")
-    return "\n".join(["Without a speed:", *lines]) if found else ""
+    without_speed = [trial for trial in report.trials if trial.state == "refused"]
+    lines = [f"{trial.setting.key}: {trial.reason}" for trial in without_speed[:REASONS]]
+    if len(without_speed) > REASONS:
+        lines.append(f"and {len(without_speed) - REASONS} more")
+    return "\n".join(["Without a speed:", *lines]) if without_speed else ""
 
 
 def summary(trial: Trial) -> str:
@@ -94,28 +94,28 @@ def _machine(name: str, about: dict[str, object]) -> str:
     return f"{name}: {about.get('accelerator') or about.get('processor')}, {about.get('cores')} cores"
 
 
-def _block(found: HeatMap) -> list[str]:
+def _block(heat_map: HeatMap) -> list[str]:
     """Lines of a map, all of one width."""
-    label = max(len(found.rows), *(len(row) for row, _ in found.lines)) + 1
-    lines = [f"{found.title}, {found.columns} across"]
-    lines.append(f"{found.rows:<{label}}" + "".join(f"{head:>{CELL}}" for head in found.heads))
-    lines += [f"{row:<{label}}" + "".join(f"{cell.text:>{CELL}}" for cell in cells) for row, cells in found.lines]
+    label = max(len(heat_map.rows), *(len(row) for row, _ in heat_map.lines)) + 1
+    lines = [f"{heat_map.title}, {heat_map.columns} across"]
+    lines.append(f"{heat_map.rows:<{label}}" + "".join(f"{head:>{CELL}}" for head in heat_map.heads))
+    lines += [f"{row:<{label}}" + "".join(f"{cell.text:>{CELL}}" for cell in cells) for row, cells in heat_map.lines]
     width = max(map(len, lines))
     return [line.ljust(width) for line in lines]
 
 
 def _rows(blocks: Sequence[list[str]]) -> list[list[list[str]]]:
     """Blocks arranged in rows no wider than the page, unless a single block is wider."""
-    found: list[list[list[str]]] = []
+    rows: list[list[list[str]]] = []
     used = 0
     for block in blocks:
         width = len(block[0]) + GAP
-        if not found or used + width - GAP > WIDTH:
-            found.append([])
+        if not rows or used + width - GAP > WIDTH:
+            rows.append([])
             used = 0
-        found[-1].append(block)
+        rows[-1].append(block)
         used += width
-    return found
+    return rows
 
 
 def _beside(blocks: Sequence[list[str]]) -> list[str]:

@@ -118,7 +118,7 @@ def joined(
     return Sweep(database, study, request, heartbeat_s, grace_s)
 
 
-def found(database: Database, study: str | None) -> Sweep:
+def existing(database: Database, study: str | None) -> Sweep:
     """Existing study of a name; without a name, the only study.
 
     Raises:

@@ -6,7 +6,7 @@ from contextlib import closing, suppress
 from decoder.bench.database import Database
 from decoder.bench.sweep.processes import Joined, Task, working
 from decoder.bench.sweep.report import SweepReport, read
-from decoder.bench.sweep.trials import Sweep, found, given_back, require_sweeps
+from decoder.bench.sweep.trials import Sweep, existing, given_back, require_sweeps
 from decoder.errors import DatabaseError
 
 
@@ -18,7 +18,7 @@ def looked_up(database: Database, study: str | None) -> SweepReport:
         DatabaseError: The database cannot be read, or holds no sweeps.
     """
     require_sweeps(database)
-    return read(found(database, study))
+    return read(existing(database, study))
 
 
 def watched(
@@ -36,7 +36,7 @@ def watched(
         yield from _reports(task, workers, every_s, note, known)
     except (GeneratorExit, KeyboardInterrupt):
         if known:
-            given_back(found(task.storage, known[0].study), [each.worker for each in known])
+            given_back(existing(task.storage, known[0].study), [each.worker for each in known])
         raise
 
 
@@ -46,12 +46,12 @@ def _reports(
     """Reports as in `watched`, without returning settings; appends workers that join to `known`."""
     sweep: Sweep | None = None
     with closing(working(task, workers, every_s)) as everything:
-        for said in everything:
-            if isinstance(said, str):
-                note(said)
-            elif isinstance(said, Joined):
-                known.append(said)
-                sweep = sweep or found(task.storage, said.study)
+        for message in everything:
+            if isinstance(message, str):
+                note(message)
+            elif isinstance(message, Joined):
+                known.append(message)
+                sweep = sweep or existing(task.storage, message.study)
             if sweep is not None:
                 # a database may be away for a moment; if it stays away, a worker raises the error
                 report = None

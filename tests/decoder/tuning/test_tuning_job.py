@@ -52,7 +52,7 @@ def test_what_was_found_is_a_run_that_can_be_written_down(done: tuple[Tuned, lis
     found, _ = done
     assert found.run.of(DynaTree) == (found.found or TREE.shipped)
     assert found.run.of(Linear) == (found.chain if found.verdict.keeps_chain else Linear())
-    assert (found.where.device, found.where.dtype, found.where.max_new_tokens) == ("cpu", "float32", 6)
+    assert (found.conditions.device, found.conditions.dtype, found.conditions.max_new_tokens) == ("cpu", "float32", 6)
     assert found.finished_at.endswith("Z")
 
 
@@ -85,7 +85,7 @@ def test_turns_are_taken_of_settings_that_come_one_after_the_other(tiny_models: 
         block = turns.block([Setting("linear", Linear(k)), Setting(TREE.method, TREE.shipped)], k % 2)
         assert block is not None
         assert block.plain > 0
-        assert all(each.speed and each.right for each in block.turned)
+        assert all(each.speed and each.right for each in block.results)
     turns.close()
     turns.close()
 
@@ -106,7 +106,7 @@ def test_a_tree_that_the_device_has_no_room_for_tells_nothing_and_others_go_on(
     for passage in (0, 1):
         block = turns.block([chain, tree], passage)
         assert block is not None
-        assert all(each.speed and each.right for each in block.turned)
+        assert all(each.speed and each.right for each in block.results)
     turns.close()
 
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from decoder.config import DynaTree, Linear, Rules
-from decoder.tuning.search import INITIAL, MOST_TEXTS, Block, Search, Setting, State, Turned
+from decoder.tuning.search import INITIAL, MOST_TEXTS, Block, PassageResult, Search, Setting, State
 from decoder.tuning.space import CHAIN, LONGEST_CHAIN, TREE
 from decoder.tuning.study import Study
 
@@ -47,13 +47,15 @@ class Machine:
         self.asked.append((settings, text))
         drift = 1 / (1 + len(self.asked) / 50)
         now = (1 + text / 10) * drift
-        turned = [Turned(now * self.speed(each.rules) * self.random.lognormvariate(0, self.noise)) for each in settings]
+        results = [
+            PassageResult(now * self.speed(each.rules) * self.random.lognormvariate(0, self.noise)) for each in settings
+        ]
         candidate = settings[0].rules
         if isinstance(candidate, DynaTree) and candidate.n_max in self.wrong:
-            turned[0] = Turned(None, right=False)
+            results[0] = PassageResult(None, right=False)
         elif text in self.tied:
-            turned[0] = Turned(None)
-        return Block(now * 50, turned)
+            results[0] = PassageResult(None)
+        return Block(now * 50, results)
 
 
 def after(blocks: int) -> Callable[[], bool]:
@@ -216,7 +218,7 @@ class Scripted(Study):
 def chain_speed(settings: Sequence[Setting], text: int) -> Block:
     """Each token of a chain makes it a tenth faster; chains of seven write some other texts."""
     chains = [each.rules for each in settings if isinstance(each.rules, Linear)]
-    return Block(50, [Turned(100 * 1.1**each.k, right=each.k != 7 or text > 3) for each in chains])
+    return Block(50, [PassageResult(100 * 1.1**each.k, right=each.k != 7 or text > 3) for each in chains])
 
 
 def test_a_setting_that_the_device_has_no_room_for_is_left_out_and_the_search_goes_on() -> None:

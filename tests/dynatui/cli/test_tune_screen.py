@@ -62,14 +62,14 @@ def test_settings_that_wrote_another_text_are_counted() -> None:
 
 @pytest.mark.parametrize("width", [1, 20, 80, 200])
 def test_no_line_is_wider_than_the_terminal_and_24_lines_suffice(width: int) -> None:
-    long = replace(progress(), where=replace(progress().where, target="org/" + "x" * 300))
+    long = replace(progress(), conditions=replace(progress().conditions, target="org/" + "x" * 300))
     shown = screen(long, width)
     assert all(len(each) <= width for each in shown)
     assert width < 80 or len(shown) < 24
 
 
 def test_names_of_models_cannot_steer_the_terminal() -> None:
-    hostile = replace(progress(), where=replace(progress().where, target="\x1b[2Jx\ny"))
+    hostile = replace(progress(), conditions=replace(progress().conditions, target="\x1b[2Jx\ny"))
     assert screen(hostile, 80)[0].startswith("␛[2Jx␊y with")
 
 

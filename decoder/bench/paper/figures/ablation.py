@@ -52,14 +52,14 @@ def ablation_progression(report: PaperReport) -> Figure | None:
 def _stages(report: PaperReport, cells: list[Cell]) -> list[Stage]:
     """Stages up to the first missing one, since each is named by its difference to the one before."""
     lanes = {lane.paper_name: lane for lane in reversed(lanes_of(report, cells))}
-    found = []
+    stages = []
     for (row, adds), colour in zip(STAGES.items(), COLOURS, strict=True):
         if row not in lanes:
             break
         lane = lanes[row]
         name = f"{label(lane)}\n{adds}".strip()
-        found.append(Stage(name, colour, next(cell for cell in cells if cell.lane == lane.name)))
-    return found
+        stages.append(Stage(name, colour, next(cell for cell in cells if cell.lane == lane.name)))
+    return stages
 
 
 def _speed(axes: Axes, stages: list[Stage]) -> None:

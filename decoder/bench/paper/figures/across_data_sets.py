@@ -29,11 +29,11 @@ Groups = Sequence[Mapping[str, Cell]]
 def main_results_bars(report: PaperReport) -> Figure | None:
     """Speed and speed-up of the paper's four methods on the longest texts; of a kind, the fastest lane by data set."""
     cells = _main(report, longest)
-    found: dict[str, dict[str, Cell]] = {}
+    by_group: dict[str, dict[str, Cell]] = {}
     for data_set, these in cells.items():
         for lane in paper_lanes(report, these):
-            _take(found.setdefault(lane.family, {}), data_set, lane, these)
-    groups = [group for group in found.values() if group]
+            _take(by_group.setdefault(lane.family, {}), data_set, lane, these)
+    groups = [group for group in by_group.values() if group]
     if not groups:
         return None
     figure, ((left, right),) = sheet(1, 2, width=10, height=4.2)
@@ -45,11 +45,11 @@ def dataset_comparison(report: PaperReport) -> Figure | None:
     """Speed and speed-up of every lane, at the text length of the paper's first version."""
     cells = _main(report, early)
     every = [cell for these in cells.values() for cell in these]
-    found: dict[str, dict[str, Cell]] = {}
+    by_group: dict[str, dict[str, Cell]] = {}
     for lane in lanes_of(report, every):
         for data_set, these in cells.items():
-            _take(found.setdefault(label(lane), {}), data_set, lane, these)
-    groups = [group for group in found.values() if group]
+            _take(by_group.setdefault(label(lane), {}), data_set, lane, these)
+    groups = [group for group in by_group.values() if group]
     if not groups:
         return None
     figure, ((upper,), (lower,)) = sheet(2, 1, width=11, height=8)
@@ -93,9 +93,9 @@ def _grouped(report: PaperReport, axes: Axes, groups: Groups, key: str, written:
         stats = {place + right: group[name].stats[key] for place, group in enumerate(groups) if name in group}
         colour, hatch = (each[number % len(each)] for each in (DATA_SET_COLOURS, HATCHES))
         title = printable(report.header.request.text_set(name).title)
-        places, found = list(stats), list(stats.values())
-        bars(axes, places, found, width * 0.92, color=colour, hatch=hatch, label=title)
-        above_bars(axes, places, found, [written.format(stat.value) for stat in found])
+        places, intervals = list(stats), list(stats.values())
+        bars(axes, places, intervals, width * 0.92, color=colour, hatch=hatch, label=title)
+        above_bars(axes, places, intervals, [written.format(stat.value) for stat in intervals])
     axes.set_xticks(range(len(groups)), [_title(report, group) for group in groups])
     axes.set_xlim(-0.6, len(groups) - 0.4)
     axes.grid(visible=False, axis="x")

@@ -26,8 +26,8 @@ Lanes: TypeAlias = Sequence[Lane]
 def data_sets(report: PaperReport, experiment: str) -> list[str]:
     """Names of the data sets of an experiment's cells, the paper's first one before the others."""
     measured = {cell.data_set for cell in report.cells if cell.experiment == experiment}
-    found = [each for each in report.header.request.text_sets if each.name in measured]
-    return [each.name for each in sorted(found, key=lambda each: each.stands_for != FIRST_DATA_SET)]
+    text_sets = [each for each in report.header.request.text_sets if each.name in measured]
+    return [each.name for each in sorted(text_sets, key=lambda each: each.stands_for != FIRST_DATA_SET)]
 
 
 def cells_of(report: PaperReport, experiment: str) -> list[Cell]:
@@ -38,23 +38,23 @@ def cells_of(report: PaperReport, experiment: str) -> list[Cell]:
 
 def longest_prompts(cells: Iterable[Cell]) -> list[Cell]:
     """Cells of the longest prompts."""
-    found = list(cells)
-    most = max((cell.most for cell in found), default=0)
-    return [cell for cell in found if cell.most == most]
+    known = list(cells)
+    most = max((cell.most for cell in known), default=0)
+    return [cell for cell in known if cell.most == most]
 
 
 def longest(cells: Iterable[Cell]) -> list[Cell]:
     """Cells of the longest texts."""
-    found = list(cells)
-    length = max((cell.length for cell in found), default=0)
-    return [cell for cell in found if cell.length == length]
+    known = list(cells)
+    length = max((cell.length for cell in known), default=0)
+    return [cell for cell in known if cell.length == length]
 
 
 def early(cells: Iterable[Cell]) -> list[Cell]:
     """Cells of the length nearest to that of the paper's first version."""
-    found = list(cells)
-    length = min((cell.length for cell in found), key=lambda length: abs(length - EARLY_LENGTH), default=0)
-    return [cell for cell in found if cell.length == length]
+    known = list(cells)
+    length = min((cell.length for cell in known), key=lambda length: abs(length - EARLY_LENGTH), default=0)
+    return [cell for cell in known if cell.length == length]
 
 
 def lanes_of(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
@@ -78,18 +78,18 @@ def paper_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
     lanes = lanes_of(report, cells)
     groups = [[lane for lane in lanes if lane.method == method] for method in ("ar", "linear", "fixed")]
     groups.append([lane for lane in lanes if lane.paper_name == DYNATREE])
-    return [found for group in groups if (found := fastest(group, cells))]
+    return [leader for group in groups if (leader := fastest(group, cells))]
 
 
 def leading_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
     """The paper's four lanes, and the fastest lane of every other family."""
-    found = paper_lanes(report, cells)
-    taken = {lane.family for lane in found}
+    lanes = paper_lanes(report, cells)
+    taken = {lane.family for lane in lanes}
     others: dict[str, list[Lane]] = {}
     for lane in lanes_of(report, cells):
         if lane.family not in taken:
             others.setdefault(lane.family, []).append(lane)
-    return found + [leader for group in others.values() if (leader := fastest(group, cells))]
+    return lanes + [leader for group in others.values() if (leader := fastest(group, cells))]
 
 
 def stat_of(lane: Lane, cells: Sequence[Cell], key: str) -> Interval | None:
@@ -110,5 +110,5 @@ def without(cells: Sequence[Cell], key: str) -> list[str]:
 
 
 def _mean_speedup(lane: Lane, cells: Sequence[Cell]) -> float:
-    found = [cell.stats[SPEEDUP].value for cell in cells if cell.lane == lane.name and SPEEDUP in cell.stats]
-    return fmean(found) if found else 0.0
+    speedups = [cell.stats[SPEEDUP].value for cell in cells if cell.lane == lane.name and SPEEDUP in cell.stats]
+    return fmean(speedups) if speedups else 0.0

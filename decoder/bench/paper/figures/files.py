@@ -26,8 +26,8 @@ def draw(report: PaperReport, folder: Path) -> list[Path]:
         raise ConfigError(
             f"figures cannot be drawn without matplotlib ({first_line(error)}); pip install 'dynatui[bench]'"
         ) from error
-    found = []
+    paths = []
     for name, content in pictures(report):
-        found.append(made_folder(folder) / name)
-        write_whole(found[-1], content)
-    return found
+        paths.append(made_folder(folder) / name)
+        write_whole(paths[-1], content)
+    return paths

@@ -103,17 +103,17 @@ def _acceptance(axes: Axes, trees: Grid) -> None:
 def _fastest_by_length(axes: Axes, report: PaperReport) -> None:
     """Greatest speed-up of every length, labelled with its setting."""
     cells = grid_cells(report)
-    found = []
+    tops = []
     for length in sorted({cell.length for cell in cells}):
         if trees := grid(report, [cell for cell in cells if cell.length == length]):
             top = best(trees)
-            found.append((length, top, trees[top].stats[SPEEDUP]))
-    curve(axes, [(length, stat) for length, _, stat in found], FIXED, "")
-    for length, top, stat in found:
+            tops.append((length, top, trees[top].stats[SPEEDUP]))
+    curve(axes, [(length, stat) for length, _, stat in tops], FIXED, "")
+    for length, top, stat in tops:
         height = stat.value if stat.high is None else stat.high
         text = f"D{top.depth} B{top.branching}\nτ {top.tau:g}"
         write(axes, text, (length, height), (0, 4), va="bottom")
     level(axes, 1)
     axes.margins(x=0.12, y=0.35)
-    ticks_at(axes, [length for length, _, _ in found])
+    ticks_at(axes, [length for length, _, _ in tops])
     name_axes(axes, title="(d) fastest tree of every length", x="T, new tokens", y=SPEEDUP_UNIT)

@@ -58,18 +58,18 @@ def _remarks(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
     """Remarks on lanes without known nodes, and on small marks."""
     silent = {*without(cells, NODES)}.difference(without(cells, SPEED))
     unknown = [label(lane) for lane in lanes_of(report, cells) if lane.name in silent]
-    found = [f"verified nodes are not known of {listed(unknown)}"] if unknown else []
+    remarks = [f"verified nodes are not known of {listed(unknown)}"] if unknown else []
     if any(cell.experiment != MAIN for cell in cells):
-        found.append("small marks: settings of sensitivity and of fixed trees")
-    return found
+        remarks.append("small marks: settings of sensitivity and of fixed trees")
+    return remarks
 
 
 def _one_each(cells: Sequence[Cell]) -> list[Cell]:
     """First cell of every lane."""
-    found: dict[str, Cell] = {}
+    by_lane: dict[str, Cell] = {}
     for cell in cells:
-        found.setdefault(cell.lane, cell)
-    return list(found.values())
+        by_lane.setdefault(cell.lane, cell)
+    return list(by_lane.values())
 
 
 def _rows(cell: Cell) -> float:
@@ -99,7 +99,7 @@ def _costs(axes: Axes, costs: RoundCosts) -> None:
     """Curve of a target pass's milliseconds by rows."""
     other = right_axis(axes, "one target pass over so many rows (ms)")
     seconds = zip(costs.rows, costs.verify_s, strict=True)
-    points = [(rows, Interval(value=took * 1000, std=0.0, low=None, high=None)) for rows, took in seconds]
+    points = [(rows, Interval(value=duration_s * 1000, std=0.0, low=None, high=None)) for rows, duration_s in seconds]
     curve(other, points, COST, "cost (right axis)")
     other.set_ylim(bottom=0)
     axes.set_zorder(other.get_zorder() + 1)  # points lie on the curve

@@ -58,17 +58,17 @@ def _missing(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
     names = {lane.name: label(lane) for lane in lanes_of(report, cells)}
     absent = without(cells, SPEED)
     partly = {cell.lane for cell in cells if cell.same < cell.prompts}.difference(absent)
-    found = []
+    remarks = []
     if absent:
-        found.append(f"no speed of {listed([names[name] for name in absent])}: the text differs from ar's")
+        remarks.append(f"no speed of {listed([names[name] for name in absent])}: the text differs from ar's")
     if partly:
-        found.append(
+        remarks.append(
             f"speed of {listed([names[name] for name in names if name in partly])}: of the prompts whose "
             "text equals ar's"
         )
     if not report.complete:
-        found.append("the measurement is not complete")
-    return found
+        remarks.append("the measurement is not complete")
+    return remarks
 
 
 def listed(names: Sequence[str]) -> str:

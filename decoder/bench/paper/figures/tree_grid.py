@@ -51,8 +51,8 @@ def moved(tree: Tree, side: Side, value: float) -> Tree:
 
 def cut(trees: Grid, key: str, side: Side, at: Tree) -> Points:
     """Curve of a figure along one parameter, the other two as in a setting."""
-    found = {value: trees.get(moved(at, side, value)) for value in values(trees, side)}
-    return [(value, cell.stats[key]) for value, cell in found.items() if cell and key in cell.stats]
+    by_value = {value: trees.get(moved(at, side, value)) for value in values(trees, side)}
+    return [(value, cell.stats[key]) for value, cell in by_value.items() if cell and key in cell.stats]
 
 
 def values(trees: Grid, side: Side) -> list[float]:

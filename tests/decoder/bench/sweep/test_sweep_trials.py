@@ -14,7 +14,7 @@ from decoder.bench.sweep.trials import (
     LIVES,
     Sweep,
     claimed,
-    found,
+    existing,
     given_back,
     joined,
     kept,
@@ -160,7 +160,7 @@ def test_a_study_of_another_version_is_refused(sweep: Sweep) -> None:
     with pytest.raises(DatabaseError, match="the study 'birds' is no sweep of this version"):
         joined(sweep.database, FEW, "birds")
     with pytest.raises(DatabaseError, match="the study 'birds' is no sweep of this version"):
-        found(sweep.database, "birds")
+        existing(sweep.database, "birds")
 
 
 def test_a_study_that_somebody_deletes_is_one_line(sweep: Sweep) -> None:
@@ -171,13 +171,13 @@ def test_a_study_that_somebody_deletes_is_one_line(sweep: Sweep) -> None:
 
 
 def test_the_only_study_needs_no_name(sweep: Sweep) -> None:
-    assert found(sweep.database, None).request == FEW
+    assert existing(sweep.database, None).request == FEW
     joined(sweep.database, FEW, "other")
     with pytest.raises(ConfigError, match=f"the database holds {sweep.study}, other; let --study name one"):
-        found(sweep.database, None)
-    assert found(sweep.database, "other").request == FEW
+        existing(sweep.database, None)
+    assert existing(sweep.database, "other").request == FEW
     with pytest.raises(ConfigError, match=f"there is no study 'x'; the database holds {sweep.study}, other"):
-        found(sweep.database, "x")
+        existing(sweep.database, "x")
 
 
 def test_looking_makes_no_database_and_no_tables(tmp_path: Path) -> None:
