@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -101,6 +101,7 @@ def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], o
     """Captures everything once and tells of it, then decodes texts of so many tokens, the first with a new slot."""
     import torch  # noqa: PLC0415
 
+    from decoder.bench.protocol import endless  # noqa: PLC0415
     from decoder.bench.shapes import random_prompt  # noqa: PLC0415
     from decoder.config import Auto, RunConfig  # noqa: PLC0415
     from decoder.device import Stopwatch  # noqa: PLC0415
@@ -108,7 +109,7 @@ def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], o
 
     slots = engine.slots
     assert slots is not None  # noqa: S101 - the caller has looked
-    engine = replace(engine, pair=replace(engine.pair, eos=frozenset()))
+    engine = endless(engine)
     config = RunConfig(max_new_tokens=tokens - PROMPT)
     prompt = random_prompt(engine.pair, PROMPT, config.max_new_tokens + Auto().d_max)
     on_gpu = engine.pair.target.device.type == "cuda"

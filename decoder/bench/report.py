@@ -13,12 +13,11 @@ from decoder.bench.machine import Machine, load, read_bytes, utc_now
 from decoder.bench.protocol import Sample, TurnPlan
 from decoder.bench.rounds import Growth, Rounds, growth, rounds
 from decoder.bench.samples import Samples
-from decoder.bench.summary import Bandwidth, Comparison, Difference, Row, comparisons, differences, rows
+from decoder.bench.summary import Bandwidth, Comparison, Difference, Row, comparisons, differences, near_tie_judge, rows
 from decoder.config import RunConfig
 from decoder.decoding_path import decoding_path
 from decoder.engine import Engine
 from decoder.events import Figures, place
-from decoder.forward.near_tie import Judge, Verdict
 from decoder.models.pair import Pair
 
 SCHEMA = 1
@@ -138,21 +137,14 @@ def setup(engine: Engine, machine: Machine, plan: TurnPlan, config: RunConfig) -
 
 def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int] = ()) -> Report:
     """Report of samples on texts; `peaks` are bytes of memory by rank."""
-    pair = engine.pair
-    score = Judge(pair.target, engine.gumbel_noise()) if pair.target.has_module else None
-
-    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict | None:  # noqa: FBT001 - a `Judge`
-        prefix = [*setup.prompts[prompt], *before]
-        return score(prefix, rivals, by_module=by_module) if score else None
-
     return Report(
         setup=setup,
         load_after=load(),
         peak_bytes_by_rank=list(peaks),
-        rows=rows(samples, setup.seed, _bandwidth(setup, pair)),
+        rows=rows(samples, setup.seed, _bandwidth(setup, engine.pair)),
         best_generate=samples.best(("generate",), setup.seed),
         comparisons=comparisons(samples, setup.seed),
-        differences=differences(samples, judge),
+        differences=differences(samples, near_tie_judge(engine, setup.prompts)),
         texts={prompt: list(text) for prompt, text in samples.texts.items()},
         samples=_records(samples),
     )

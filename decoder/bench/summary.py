@@ -13,7 +13,9 @@ from decoder.bench.contenders import BASELINE, INEXACT, PROMPT_LOOKUP, is_adapti
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Measure, Samples, tokens_per_second
 from decoder.bench.statistics import Median, estimate, ratios
+from decoder.engine import Engine
 from decoder.events import Figures
+from decoder.forward import near_tie
 from decoder.forward.near_tie import Verdict
 from decoder.methods import METHODS
 
@@ -174,6 +176,16 @@ def differences(samples: Samples, judge: Judge) -> list[Difference]:
             )
         )
     return differing
+
+
+def near_tie_judge(engine: Engine, prompts: Sequence[Sequence[int]]) -> Judge:
+    """Judge by the target's float32 scores after these prompts; it cannot judge where the target is split."""
+    score = near_tie.Judge(engine.pair.target, engine.gumbel_noise()) if engine.pair.target.has_module else None
+
+    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict | None:  # noqa: FBT001 - a `Judge`
+        return score([*prompts[prompt], *before], rivals, by_module=by_module) if score else None
+
+    return judge
 
 
 def per_round(key: str) -> Measure:

@@ -1,6 +1,6 @@
 """Measures one setting beside plain decoding and the reference, in turns on the same prompts. Knows no database."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,11 +8,12 @@ import msgspec
 
 from decoder.bench.contenders import BASELINE, own
 from decoder.bench.machine import examined, source_commit
+from decoder.bench.on_pair import Note
 from decoder.bench.protocol import DISTURBED, TurnPlan, endless, measured, warmed_up
 from decoder.bench.samples import Measure as Figure
 from decoder.bench.samples import Samples
 from decoder.bench.statistics import estimate
-from decoder.bench.summary import Difference, differences, per_round, rows
+from decoder.bench.summary import Difference, differences, near_tie_judge, per_round, rows
 from decoder.bench.sweep.job import OnSettings
 from decoder.bench.sweep.outcome import Outcome, Refused, Result
 from decoder.bench.sweep.request import Request
@@ -20,7 +21,6 @@ from decoder.bench.sweep.spaces import Setting, space_named
 from decoder.bench.sweep.worker import Measure
 from decoder.engine import Engine
 from decoder.errors import DeviceError
-from decoder.forward.near_tie import Judge, Verdict
 from decoder.knobs import TunableParameters
 from decoder.loading import load_pair
 from decoder.models.drafts import require_whole_draft
@@ -40,7 +40,7 @@ class Ready:
     measure: Measure
 
 
-def ready(job: OnSettings, note: Callable[[str], None]) -> Ready:
+def ready(job: OnSettings, note: Note) -> Ready:
     """Loads the pair and checks that the longest text fits.
 
     Raises:
@@ -76,7 +76,7 @@ def compared(engine: Engine, request: Request, base: TunableParameters, prompts:
         samples = Samples(measured(engine, plan, plan.turns()), contenders)
     except DeviceError as error:
         return Refused(reason=str(error))
-    differing = [each for each in differences(samples, _judge(engine, prompts)) if each.name == SETTING]
+    differing = [each for each in differences(samples, near_tie_judge(engine, prompts)) if each.name == SETTING]
     faults = [each for each in differing if not each.near_tie]
     if faults or len(differing) == len(prompts):
         return Refused(reason=_why((faults or differing)[0]))
@@ -106,14 +106,6 @@ def _outcome(samples: Samples, seed: int, near_ties: int) -> Result:
 def _middle(samples: Samples, figure: Figure) -> float | None:
     middle = estimate(samples.values(SETTING, figure, samples.prompts), 0)
     return middle.value if middle else None
-
-
-def _judge(engine: Engine, prompts: Prompts) -> Callable[[int, Sequence[int], tuple[int, int], bool], Verdict]:
-    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict:  # noqa: FBT001 - a `Judge`
-        score = Judge(engine.pair.target, engine.gumbel_noise())
-        return score([*prompts[prompt], *before], rivals, by_module=by_module)
-
-    return judge
 
 
 def _why(difference: Difference) -> str:

@@ -16,6 +16,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Protocol, TypeAlias
 
 from decoder.bench.database import Database
+from decoder.bench.on_pair import Note
 from decoder.bench.sweep.request import Request
 from decoder.bench.sweep.trials import GRACE_S, HEARTBEAT_S, joined, make, noted, worker_name
 from decoder.bench.sweep.worker import Measure, work
@@ -45,7 +46,7 @@ class ReadyWorker(Protocol):
 class Task:
     """Work of every worker, sent to its process."""
 
-    prepare: Callable[[Callable[[str], None]], ReadyWorker]
+    prepare: Callable[[Note], ReadyWorker]
     """(note) -> worker with its models loaded."""
     storage: Database
     study: str | None = None
@@ -63,11 +64,11 @@ class Joined:
     """Name under which the worker claims settings."""
 
 
-Said: TypeAlias = str | Joined | None
+Message: TypeAlias = str | Joined | None
 """Progress line, a worker that joined, or None after a pause without either."""
 
 
-def working(task: Task, workers: int, every_s: float) -> Generator[Said, None, None]:
+def working(task: Task, workers: int, every_s: float) -> Generator[Message, None, None]:
     """Messages of workers, and None after pauses, until all have ended; closing kills the workers.
 
     Raises:
@@ -87,7 +88,7 @@ def working(task: Task, workers: int, every_s: float) -> Generator[Said, None, N
             for pipe in wait(list(running), every_s):
                 assert isinstance(pipe, Connection)  # noqa: S101 - nothing else is waited for
                 try:
-                    message = _heard(pipe)
+                    message = _received(pipe)
                 except EOFError:
                     _require_success(running.pop(pipe))
                 else:
@@ -97,8 +98,8 @@ def working(task: Task, workers: int, every_s: float) -> Generator[Said, None, N
         _end(list(pipes.values()))
 
 
-def _heard(pipe: Connection) -> Said:
-    message: Said | DecoderError = pipe.recv()
+def _received(pipe: Connection) -> Message:
+    message: Message | DecoderError = pipe.recv()
     if isinstance(message, DecoderError):
         raise message
     return message

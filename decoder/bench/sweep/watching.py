@@ -1,9 +1,10 @@
 """Reports of a sweep while its workers measure."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing, suppress
 
 from decoder.bench.database import Database
+from decoder.bench.on_pair import Note
 from decoder.bench.sweep.processes import Joined, Task, working
 from decoder.bench.sweep.report import SweepReport, read
 from decoder.bench.sweep.trials import Sweep, existing, given_back, require_sweeps
@@ -21,9 +22,7 @@ def looked_up(database: Database, study: str | None) -> SweepReport:
     return read(existing(database, study))
 
 
-def watched(
-    task: Task, workers: int, every_s: float, note: Callable[[str], None]
-) -> Generator[SweepReport, None, None]:
+def watched(task: Task, workers: int, every_s: float, note: Note) -> Generator[SweepReport, None, None]:
     """Starts workers and yields reports every `every_s` seconds until all settings have results.
 
     Closed or interrupted before, it ends the workers and returns their settings.
@@ -41,12 +40,12 @@ def watched(
 
 
 def _reports(
-    task: Task, workers: int, every_s: float, note: Callable[[str], None], known: list[Joined]
+    task: Task, workers: int, every_s: float, note: Note, known: list[Joined]
 ) -> Generator[SweepReport, None, None]:
     """Reports as in `watched`, without returning settings; appends workers that join to `known`."""
     sweep: Sweep | None = None
-    with closing(working(task, workers, every_s)) as everything:
-        for message in everything:
+    with closing(working(task, workers, every_s)) as messages:
+        for message in messages:
             if isinstance(message, str):
                 note(message)
             elif isinstance(message, Joined):
