@@ -80,7 +80,7 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
 
     Raises:
         DecoderError: A prompt does not fit, or models or device fail.
-        KeyboardInterrupt: Nothing was complete yet when it came.
+        KeyboardInterrupt: Interrupted before anything was complete.
     """
     if is_model_free(job.draft):
         require_model_free(job.methods)
@@ -117,8 +117,8 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
     """Measures rounds.
 
     Raises:
-        DecoderError: There is no such tree, a text is too long, or models or device fail.
-        KeyboardInterrupt: Nothing was complete yet when it came.
+        DecoderError: No tree has one of the sizes, a text is too long, or models or device fail.
+        KeyboardInterrupt: Interrupted before anything was complete.
     """
     contenders = sizes.contenders(job.config, job.sizes)
     loaded = job.load(passes=sizes.passes(job.config, job.sizes), report=note)

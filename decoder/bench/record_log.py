@@ -106,7 +106,7 @@ class RecordLog(Generic[H, R]):
         if isinstance(line, self._first):
             self.header = line
         else:
-            self.records.append(line)  # type: ignore[arg-type]  # what is no first line is a record
+            self.records.append(line)  # type: ignore[arg-type]  # any other line is a record
 
     def _write(self, line: H | R) -> None:
         if self._path is not None:

@@ -103,7 +103,7 @@ class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     load_after: float | None
     peak_bytes_by_rank: list[int] = []
-    """As in `Report`."""
+    """Peak memory of each process of the target, see `Report`."""
     arithmetic: Arithmetic
     rounds: list[Rounds]
     growth: list[Growth]

@@ -69,7 +69,7 @@ def random_pair(
         report: Receives progress lines.
 
     Raises:
-        ConfigError: There is no such shape, device or dtype, or nothing can be compiled.
+        ConfigError: A shape, the device or the dtype is unknown, or nothing can be compiled.
         DeviceError: There is no such device, or its memory is full.
         PairError: The engine cannot run one.
     """

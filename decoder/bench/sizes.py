@@ -62,7 +62,7 @@ def run_of(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
     """The method and parameters whose every tree has this size.
 
     Raises:
-        ConfigError: There is no such tree.
+        ConfigError: No tree has this depth and size.
     """
     depth, drafted = size.depth, size.rows - 1
     if not 1 <= depth <= drafted:

@@ -38,7 +38,7 @@ def database(url: str | None) -> Iterator["RDBStorage | None"]:
     """Database at a URL, open within; None where no URL is given.
 
     Raises:
-        ConfigError: It is no URL of a database, or Optuna is not installed.
+        ConfigError: The URL is no database's, or Optuna is not installed.
         DatabaseError: The database cannot be used.
     """
     require_optuna()

@@ -18,7 +18,7 @@ def column(path: Path) -> Generator[str, None, None]:
     """Yields the texts of a file's column `COLUMN`; reads no further than they are taken.
 
     Raises:
-        PromptError: The file is no parquet file, is damaged, or has no such texts.
+        PromptError: The file is no parquet file, is damaged, or has no such column of texts.
     """
     try:
         # locks are written even here; the user's cache stays unchanged and need not be writable

@@ -52,7 +52,7 @@ def of_task(task: str, path: Path) -> Iterator[str]:
     """The prompts of one task.
 
     Raises:
-        PromptError: As `first_turns`, or there is no such task.
+        PromptError: As for `first_turns`, or the file has no prompt of the task.
     """
     prompts = first_turns(path)
     if task not in prompts:

@@ -77,7 +77,7 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
     """Loads the pair, reads the log and encodes the prompts; within, the log is locked against other processes.
 
     Raises:
-        DecoderError: What is asked for is not possible, a text does not fit, the log is another measurement's, another
+        DecoderError: An option is not possible, a text does not fit, the log is another measurement's, another
             machine's or held by another process or cannot be written, or models or device fail.
     """
     experiments = job.plan(job.extent).experiments

@@ -35,7 +35,7 @@ def expected(
     """Expected block efficiency along a prompt and the target's text after it.
 
     Raises:
-        PromptError: There is no root.
+        PromptError: The text is too short for a root.
     """
     most = DelayedTree(request.k, request.length, request.length)
     lengths = range(len(prompt), len(prompt) + len(text), request.roots_every)

@@ -80,9 +80,9 @@ def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, boo
     """Measures; returns the report and whether it was interrupted.
 
     Raises:
-        DecoderError: What is asked for is out of bounds, a prompt does not fit, the log is another measurement's or
+        DecoderError: An option is out of bounds, a prompt does not fit, the log is another measurement's or
             held by another process, or models or device fail.
-        KeyboardInterrupt: Nothing was complete yet when it came.
+        KeyboardInterrupt: Interrupted before anything was complete.
     """
     require_whole_draft("dynatui bench sampling", job.target, job.draft)
     job.request()

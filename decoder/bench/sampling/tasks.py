@@ -36,7 +36,7 @@ def spec_bench(folder: Path, names: Sequence[str], count: int) -> tuple[Task, ..
         count: Most prompts of each task.
 
     Raises:
-        ConfigError: There is no such task.
+        ConfigError: A task is unknown.
         PromptError: The file cannot be read.
     """
     try:
