@@ -54,13 +54,13 @@ class Key:
     rank: int = LEFT_OUT
     """Priority in the footer: where there is no room for all, the keys of the highest ranks are left out."""
     words: tuple[str, ...] = ("down", "up")
-    """The word for each action of a pair in the palette."""
+    """Words that distinguish the actions of a pair in the palette."""
     names: tuple[str, ...] = ()
     """Name of each action in the settings; empty: made from label and words."""
     does: tuple[str, ...] = ()
     """Every action once, those without a key included; empty where each has a key."""
     also: str = ""
-    """Search words of the palette beside label and help."""
+    """Further search words in the palette, besides label and help."""
     fixed: bool = False
     """Whether the keys cannot be bound anew: digits, which type values and number the panels."""
 
@@ -159,7 +159,7 @@ class Keymap:
         return named
 
     def rebound(self, changes: Mapping[str, Sequence[str]]) -> "Keymap":
-        """The map with other keys for some names; raises a ConfigError for an unknown name, or a key used twice."""
+        """The key map with these keys rebound; raises a ConfigError for an unknown name, or a key used twice."""
         known = self.settings()
         for name, caps in changes.items():
             if name not in known:

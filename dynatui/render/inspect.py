@@ -53,7 +53,7 @@ def inspect(scene: Scene, width: int, height: int) -> Rows:
 
 
 def position(event: Round, token: Token) -> int:
-    """Number of tokens generated before it."""
+    """Number of tokens generated before this token."""
     return event.position + token.depth - 1
 
 

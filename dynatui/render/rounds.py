@@ -47,12 +47,12 @@ def earlier(scene: Scene, most: int) -> list[Round]:
 
 
 def round_number(state: RunState, token: Token) -> int:
-    """Number of the round, from 1, that brought a token of the watched method."""
+    """Number, from 1, of the round that committed a token of the watched method."""
     return _place_of(state, token) + 1
 
 
 def round_of(state: RunState, token: Token) -> Round | None:
-    """The round that brought a token."""
+    """The round that committed a token."""
     place = _place_of(state, token)
     return with_origins(state.run, state.lane.past[place]) if place >= 0 else None
 

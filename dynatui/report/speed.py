@@ -1,6 +1,6 @@
-"""What `dynatui bench speed --json` keeps, as a page: each measurement with its setup, tables and comparisons.
+"""The JSON of `dynatui bench speed` as a page: each measurement with its setup, tables and comparisons.
 
-Numbers are those of the report; none is computed here.
+All numbers come from the report; none is computed here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

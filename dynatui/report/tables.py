@@ -12,11 +12,11 @@ _CLASSES: Mapping[object, str] = {
     "slower": "fails",
     "cannot tell": "open",
 }
-"""In the style sheet, by verdict."""
+"""Class in the style sheet, by verdict."""
 
 
 def grid(found: Table) -> Markup:
-    """Its cells below the sentence that says what it shows; without one, below its title."""
+    """The table as HTML, its caption the sentence that explains it, or else its title."""
     head = (column.title for column in found.columns)
     rows = (map(_cell, row, found.columns) for row in found.rows)
     return table(found.what or found.title, head, rows, label=found.title)
