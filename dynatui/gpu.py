@@ -43,8 +43,8 @@ def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
 
     A reading maps device numbers to loads, in the order given, without the GPUs that NVML does not report.
     """
-    found = [_CUDA.fullmatch(device) for device in devices]
-    meters = {number: _meter(number) for number in (int(each[1] or 0) for each in found if each)}
+    matches = [_CUDA.fullmatch(device) for device in devices]
+    meters = {number: _meter(number) for number in (int(each[1] or 0) for each in matches if each)}
 
     def read() -> Mapping[int, GpuLoad]:
         readings = {number: meter() for number, meter in meters.items()}
@@ -92,31 +92,31 @@ def _find(number: int) -> tuple[Any, Any]:
     names = [str(index) for index in range(len(_handles(nvml)))] if visible is None else visible.split(",")
     name = names[number].strip() if number < len(names) else ""
     if name.startswith(("GPU-", "MIG-")):
-        return nvml, _asked(nvml.nvmlDeviceGetHandleByUUID, name)
+        return nvml, _called(nvml.nvmlDeviceGetHandleByUUID, name)
     if not name.isdecimal() or not _same_order(nvml):
         return nvml, None
-    handle = _asked(nvml.nvmlDeviceGetHandleByIndex, int(name))
-    mig, _ = _asked(nvml.nvmlDeviceGetMigMode, handle) or (0, 0)
+    handle = _called(nvml.nvmlDeviceGetHandleByIndex, int(name))
+    mig, _ = _called(nvml.nvmlDeviceGetMigMode, handle) or (0, 0)
     return nvml, None if mig else handle
 
 
 def _same_order(nvml: Any) -> bool:
     """Whether CUDA and NVML number the GPUs alike: CUDA sorts by speed unless CUDA_DEVICE_ORDER says otherwise."""
-    kinds = {_asked(nvml.nvmlDeviceGetName, handle) for handle in _handles(nvml)}
+    kinds = {_called(nvml.nvmlDeviceGetName, handle) for handle in _handles(nvml)}
     return len(kinds) <= 1 or os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
 
 
 def _handles(nvml: Any) -> list[Any]:
-    count = _asked(nvml.nvmlDeviceGetCount) or 0
-    found = [_asked(nvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
-    return [handle for handle in found if handle is not None]
+    count = _called(nvml.nvmlDeviceGetCount) or 0
+    handles = [_called(nvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
+    return [handle for handle in handles if handle is not None]
 
 
 def _reading(nvml: Any, handle: Any) -> GpuLoad | None:
-    rates = _asked(nvml.nvmlDeviceGetUtilizationRates, handle)
-    memory = _asked(nvml.nvmlDeviceGetMemoryInfo, handle)
-    milliwatts = _asked(nvml.nvmlDeviceGetPowerUsage, handle)
-    celsius = _asked(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU)
+    rates = _called(nvml.nvmlDeviceGetUtilizationRates, handle)
+    memory = _called(nvml.nvmlDeviceGetMemoryInfo, handle)
+    milliwatts = _called(nvml.nvmlDeviceGetPowerUsage, handle)
+    celsius = _called(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU)
     if all(answer is None for answer in (rates, memory, milliwatts, celsius)):
         return None
     return GpuLoad(
@@ -129,16 +129,16 @@ def _reading(nvml: Any, handle: Any) -> GpuLoad | None:
 
 
 def _described(nvml: Any, handle: Any) -> Gpu:
-    memory = _asked(nvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = _called(nvml.nvmlDeviceGetMemoryInfo, handle)
     return Gpu(
-        name=_asked(nvml.nvmlDeviceGetName, handle) or "a GPU without a name",
+        name=_called(nvml.nvmlDeviceGetName, handle) or "a GPU without a name",
         total_bytes=None if memory is None else memory.total,
         free_bytes=None if memory is None else memory.free,
-        capability=_asked(nvml.nvmlDeviceGetCudaComputeCapability, handle),
+        capability=_called(nvml.nvmlDeviceGetCudaComputeCapability, handle),
     )
 
 
-def _asked(question: Callable[..., Any], *about: Any) -> Any:
+def _called(question: Callable[..., Any], *about: Any) -> Any:
     """Result of an NVML call; None where it fails."""
     with suppress(Exception):
         return question(*about)

@@ -70,16 +70,16 @@ def _split(text: str) -> SplitResult:
             "the URL holds a user or a password, as it has an @; leave them out, and give a token by the variable "
             "DYNATUI_ATTACH_TOKEN; an @ of a query is written %40"
         )
-    told = quoted(text.partition("?")[0])
+    shown = quoted(text.partition("?")[0])
     if not text.isprintable() or " " in text:
-        raise ConfigError(f"the URL {told} holds blanks or control characters; {_EXAMPLE}")
+        raise ConfigError(f"the URL {shown} holds blanks or control characters; {_EXAMPLE}")
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         port = parts.port
     except ValueError as error:
-        raise ConfigError(f"the URL {told} cannot be read: {error}; {_EXAMPLE}") from None
+        raise ConfigError(f"the URL {shown} cannot be read: {error}; {_EXAMPLE}") from None
     if parts.scheme not in ("http", "https"):
-        raise ConfigError(f"the URL {told} is of {quoted(parts.scheme)}; give one of http or https")
+        raise ConfigError(f"the URL {shown} is of {quoted(parts.scheme)}; give one of http or https")
     if not parts.hostname or port == 0:
-        raise ConfigError(f"the URL {told} names no {'host' if not parts.hostname else 'port'}; {_EXAMPLE}")
+        raise ConfigError(f"the URL {shown} names no {'host' if not parts.hostname else 'port'}; {_EXAMPLE}")
     return parts

@@ -111,15 +111,15 @@ class Client:
             request = self._client.build_request(method, url, **sent)
             async with asyncio.timeout(patience_s), self._response(request) as response:
                 if not response.is_success:
-                    told = self._told(await _complaint(response))
-                    raise refuse(Refusal(response.status_code, str(response.request.url), told), self._remedy)
+                    message = self._masked(await _complaint(response))
+                    raise refuse(Refusal(response.status_code, str(response.request.url), message), self._remedy)
                 body = await _body(response)
         try:
-            return self._told(body.decode())
+            return self._masked(body.decode())
         except UnicodeDecodeError:
             raise NotMetricsError("the page is no text in UTF-8, so it is no page of metrics") from None
 
-    def _told(self, text: str) -> str:
+    def _masked(self, text: str) -> str:
         """A server's text with the sent token masked."""
         return text.replace(self._secret, "***") if len(self._secret) >= _SHORTEST_SECRET else text
 

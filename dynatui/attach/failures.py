@@ -119,8 +119,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """An error and its causes; of a group of errors, the first."""
     while error is not None:
         yield error
-        behind = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
-        error = behind or error.__cause__ or error.__context__
+        cause = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        error = cause or error.__cause__ or error.__context__
 
 
 def _other_scheme(url: str) -> str:

@@ -8,7 +8,7 @@ from dynatui.attach.events import LONGEST_NAME, MOST_MODELS, Reading, Server
 from dynatui.attach.exposition import Page, parsed
 from dynatui.attach.figures import figures, gauges, with_drafts
 from dynatui.attach.servers import Kind
-from dynatui.attach.waste import Judgement, judged, told
+from dynatui.attach.waste import Judgement, as_event, judged
 
 
 class History:
@@ -48,7 +48,7 @@ class History:
             interval=figures(kind, counts, seconds, now),
             session=figures(kind, self._total, t - self._began),
             drafting=now.drafting,
-            wasted=told(kind, self._judgement),
+            wasted=as_event(kind, self._judgement),
         )
 
     def _introduced(self, kind: Kind, url: str, page: Page, t: float) -> Iterator[Server]:

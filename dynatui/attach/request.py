@@ -159,14 +159,14 @@ def _totals(
 ) -> tuple[int | None, int | None, int | None]:
     """Rounds, drafted and accepted tokens of the whole answer."""
     if vllm:
-        told = vllm.num_spec_steps, vllm.num_draft_tokens, vllm.num_accepted_draft_tokens
+        counts = vllm.num_spec_steps, vllm.num_draft_tokens, vllm.num_accepted_draft_tokens
     elif sglang:
-        told = sglang.spec_verify_ct, sglang.spec_num_proposed_drafts, sglang.spec_num_correct_drafts
+        counts = sglang.spec_verify_ct, sglang.spec_num_proposed_drafts, sglang.spec_num_correct_drafts
     elif timings:
-        told = None, timings.draft_n, timings.draft_n_accepted
+        counts = None, timings.draft_n, timings.draft_n_accepted
     else:
-        told = None, None, None
-    return _count(told[0]), _count(told[1]), _count(told[2])
+        counts = None, None, None
+    return _count(counts[0]), _count(counts[1]), _count(counts[2])
 
 
 def _count(number: int | None) -> int | None:

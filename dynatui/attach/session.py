@@ -55,7 +55,7 @@ def watch(
     )
     for number in count(1):
         try:
-            url, kind, lines = found(page, urls)
+            url, kind, lines = first_page(page, urls)
             urls = (url, *(each for each in plan.address.pages if each != url))
             yield from history.read(url, kind, lines, clock() - began)
         except PageError as error:
@@ -68,7 +68,7 @@ def watch(
             return
 
 
-def found(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Kind, Sequence[str]]:
+def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Kind, Sequence[str]]:
     """URL and lines of the first page with metrics of a supported server.
 
     Raises:
@@ -96,6 +96,6 @@ def _kind(url: str, lines: Sequence[str]) -> Kind:
 def kind_of(page: Callable[[str], str], urls: Sequence[str]) -> Kind | None:
     """Kind of a server; None where its pages do not show it."""
     try:
-        return found(page, urls)[1]
+        return first_page(page, urls)[1]
     except PageError:
         return None

@@ -57,7 +57,7 @@ def _is_wasted(length: float, acceptance: float, *, already: bool) -> bool:
     return length < WASTED_BELOW or (acceptance < REJECTED_BELOW and length < LONG_BELOW)
 
 
-def told(kind: Kind, judgement: Judgement) -> Wasted | None:
+def as_event(kind: Kind, judgement: Judgement) -> Wasted | None:
     """The judgement as a field of an event; None where drafts are not wasted."""
     wasted = judgement.wasted
     if wasted is None:

@@ -45,25 +45,25 @@ def families(totals: Totals) -> Iterator[Metric]:
     """All metric families; a method without a figure has no series of it."""
     methods = [((totals.target, _ENGINE, name), own) for name, own in totals.methods.items()]
     drafting = [(labels, own.drafts) for labels, own in methods if own.drafts is not None]
-    for name, told, count in _OF_TEXTS:
-        yield _counter(name, told, _LABELS, ((labels, count(own)) for labels, own in methods))
-    for name, told, count_drafts in _OF_DRAFTS:
-        yield _counter(name, told, _LABELS, ((labels, count_drafts(drafts)) for labels, drafts in drafting))
+    for name, description, count in _OF_TEXTS:
+        yield _counter(name, description, _LABELS, ((labels, count(own)) for labels, own in methods))
+    for name, description, count_drafts in _OF_DRAFTS:
+        yield _counter(name, description, _LABELS, ((labels, count_drafts(drafts)) for labels, drafts in drafting))
     positions = (
         ((*labels, str(position)), accepted)
         for labels, drafts in drafting
         for position, accepted in enumerate(drafts.accepted)
     )
     yield _counter(*_BY_POSITION, (*_LABELS, "position"), positions)
-    for name, told, latencies in _LATENCIES:
-        histogram = HistogramMetricFamily(name, told, labels=_LABELS)
+    for name, description, latencies in _LATENCIES:
+        histogram = HistogramMetricFamily(name, description, labels=_LABELS)
         for labels, own in methods:
             histogram.add_metric(labels, _buckets(latencies(own)), latencies(own).total_s)
         yield histogram
 
 
-def _counter(name: str, told: str, labels: Sequence[str], series: Iterable[tuple[Sequence[str], int]]) -> Metric:
-    family = CounterMetricFamily(name, told, labels=labels)
+def _counter(name: str, description: str, labels: Sequence[str], series: Iterable[tuple[Sequence[str], int]]) -> Metric:
+    family = CounterMetricFamily(name, description, labels=labels)
     for values, count in series:
         family.add_metric(values, count)
     return family

@@ -95,10 +95,10 @@ def _started(own: MethodTotals, event: Start) -> MethodTotals:
 
 
 def _decoded(own: MethodTotals, event: Round, prompt_tokens: int) -> MethodTotals:
-    told = replace(own, generated=own.generated + len(event.committed), decode_s=event.t)
+    updated = replace(own, generated=own.generated + len(event.committed), decode_s=event.t)
     if event.draft_forwards is not None:
-        told = replace(told, drafts=(own.drafts or Drafts()).plus(drafted_nodes(event), len(event.accepted)))
+        updated = replace(updated, drafts=(own.drafts or Drafts()).plus(drafted_nodes(event), len(event.accepted)))
     if event.round > 0:
-        return replace(told, between=own.between.plus(event.t - own.decode_s))
+        return replace(updated, between=own.between.plus(event.t - own.decode_s))
     first_s = own.prefill_s + event.t
-    return replace(told, prompt_tokens=own.prompt_tokens + prompt_tokens, to_first=own.to_first.plus(first_s))
+    return replace(updated, prompt_tokens=own.prompt_tokens + prompt_tokens, to_first=own.to_first.plus(first_s))

@@ -44,17 +44,17 @@ def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]
     Raises:
         ExportError: There is no run yet.
     """
-    told = run_so_far(events)
-    if not told:
+    run = run_so_far(events)
+    if not run:
         raise ExportError("there is no run to export yet; try again when the first token is there")
     return {
         "screen.svg": svg.encode,
         "command.txt": f"{clean(command)}\n".encode,
-        "run.jsonl": lambda: b"".join(map(encode, told)),
-        "text.txt": lambda: text(told).encode(),
-        "figures.json": lambda: figures_json(told).encode(),
-        "figures.csv": lambda: figures_csv(told).encode(),
-        "rounds.csv": lambda: rounds_csv(told).encode(),
+        "run.jsonl": lambda: b"".join(map(encode, run)),
+        "text.txt": lambda: text(run).encode(),
+        "figures.json": lambda: figures_json(run).encode(),
+        "figures.csv": lambda: figures_csv(run).encode(),
+        "rounds.csv": lambda: rounds_csv(run).encode(),
     }
 
 

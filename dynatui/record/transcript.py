@@ -134,12 +134,12 @@ class Transcript:
 
     def _report(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int]) -> Report:
         own = ("text", "methods", "peak_bytes_by_rank")
-        told = {name: getattr(run, name) for name in Report.__struct_fields__ if name not in own}
+        fields = {name: getattr(run, name) for name in Report.__struct_fields__ if name not in own}
         methods = {
             name: MethodReport(**msgspec.structs.asdict(each), tokens=list(self._race.tallies[name].tokens))
             for name, each in figures.items()
         }
-        return Report(**told, text="".join(self._texts), methods=methods, peak_bytes_by_rank=list(peaks))
+        return Report(**fields, text="".join(self._texts), methods=methods, peak_bytes_by_rank=list(peaks))
 
 
 def _sampled(run: Run) -> str:

@@ -60,15 +60,15 @@ def page_of(path: Path, run: int | None = None) -> Page:
         DecoderError: It is neither, cannot be read, is too large, or has no such run.
     """
     try:
-        found = path / REPORT if path.is_dir() else path
-        if found is not path and not found.is_file():
+        file = path / REPORT if path.is_dir() else path
+        if file is not path and not file.is_file():
             raise InputError(f"{shortened(path)} holds no {REPORT}; {_REMEDY}")
-        kind = _kind(found) if found is path else "paper"
+        kind = _kind(file) if file is path else "paper"
         if kind == "recording":
-            return _of_recording(found, run)
+            return _of_recording(file, run)
         if run is not None:
             raise ConfigError(f"--run has no effect on {shortened(path)}, which is no recording; leave it out")
-        return _of_speed(found) if kind == "speed" else _of_paper(found)
+        return _of_speed(file) if kind == "speed" else _of_paper(file)
     except OSError as error:
         raise _unreadable(path, error) from None
 
@@ -175,8 +175,8 @@ def _of_paper(path: Path) -> Page:
 
 def _figures(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Figures of a folder with their names, each once: the smaller of PNG and SVG."""
-    found = [path for kind in ("png", "svg") for path in folder.glob(f"*.{kind}") if path.is_file()]
-    smallest = {path.stem: path for path in sorted(found, key=lambda path: path.stat().st_size, reverse=True)}
+    pictures = [path for kind in ("png", "svg") for path in folder.glob(f"*.{kind}") if path.is_file()]
+    smallest = {path.stem: path for path in sorted(pictures, key=lambda path: path.stat().st_size, reverse=True)}
     seen = set[bytes]()
     for name, path in sorted(smallest.items()):
         _require_moderate(path)

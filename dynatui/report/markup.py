@@ -51,8 +51,8 @@ def table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]], *, l
         element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in rest))
         for first, *rest in rows
     ]
-    said = element("caption", element("span", caption))
-    whole = element("table", said, element("thead", top), element("tbody", *body))
+    title = element("caption", element("span", caption))
+    whole = element("table", title, element("thead", top), element("tbody", *body))
     return element("div", whole, class_="scrolls", tabindex=0, role="region", aria_label=label or caption)
 
 

@@ -12,11 +12,11 @@ if TYPE_CHECKING:  # which import torch
     from decoder.bench.machine import Machine
 
 
-def interval(found: Interval | None, digits: int = 2) -> str:
+def interval(estimate: Interval | None, digits: int = 2) -> str:
     """A median with its interval, as text; a dash for None."""
-    if found is None or found.low is None or found.high is None:
-        return number(found.value if found else None, digits)
-    return f"{found.value:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return number(estimate.value if estimate else None, digits)
+    return f"{estimate.value:.{digits}f} ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
 
 
 def machine_entries(machine: "Machine", load_after: float | None) -> list[tuple[str, str]]:
@@ -30,13 +30,13 @@ def machine_entries(machine: "Machine", load_after: float | None) -> list[tuple[
     ]
 
 
-def verdict_of_ratio(found: Interval) -> str:
+def verdict_of_ratio(ratio: Interval) -> str:
     """Verdict on a ratio of speeds by its interval: faster, slower, or cannot tell."""
-    said = verdict(found)
-    return {"holds": "faster", "does not hold": "slower"}.get(said, said)
+    judgement = verdict(ratio)
+    return {"holds": "faster", "does not hold": "slower"}.get(judgement, judgement)
 
 
 def notice(lines: Iterable[str]) -> Markup:
     """Warnings at the top of a page; empty without lines."""
-    told = list(lines)
-    return element("div", *(element("p", line) for line in told), class_="notice") if told else Markup()
+    texts = list(lines)
+    return element("div", *(element("p", line) for line in texts), class_="notice") if texts else Markup()

@@ -84,31 +84,31 @@ def _chosen(asked: Asked) -> str:
     return f"{how}, seed {asked.seed}, {'to' if asked.stops_at_eos else 'on behind'} the end of text"
 
 
-def _claims(found: "Sequence[Claim]", left_out: str | None) -> Markup:
+def _claims(claims: "Sequence[Claim]", left_out: str | None) -> Markup:
     from decoder.bench.paper.claims_table import claims_table  # noqa: PLC0415 - imports torch
 
     if left_out:
         return element("p", left_out)
-    made = claims_table(found, ())
-    return joined((grid(made), _notes(made.notes))) if found else Markup()
+    table = claims_table(claims, ())
+    return joined((grid(table), _notes(table.notes))) if claims else Markup()
 
 
-def _correction(found: Correction) -> Markup:
-    return element("p", found.says, " ", element("small", f"({found.source})"))
+def _correction(correction: Correction) -> Markup:
+    return element("p", correction.says, " ", element("small", f"({correction.source})"))
 
 
-def _tables(found: Sequence[Table], said: Collection[str]) -> Markup:
+def _tables(tables: Sequence[Table], shared_notes: Collection[str]) -> Markup:
     """A table of contents, then the tables."""
-    places = [(f"table-{number}", each) for number, each in enumerate(found, 1)]
+    places = [(f"table-{number}", each) for number, each in enumerate(tables, 1)]
     links = (element("li", element("a", each.title, href=f"#{place}")) for place, each in places)
     contents = element("details", element("summary", f"All {len(places)} tables"), element("ul", *links))
-    return joined((contents, *(_table(place, each, said) for place, each in places))) if places else Markup()
+    return joined((contents, *(_table(place, each, shared_notes) for place, each in places))) if places else Markup()
 
 
-def _table(place: str, found: Table, said: Collection[str]) -> Markup:
+def _table(place: str, table: Table, shared_notes: Collection[str]) -> Markup:
     """A table with its notes, without the notes shared by all tables."""
-    notes = [note for note in found.notes if note not in said]
-    return element("div", element("h3", found.title), grid(found), _notes(notes), id=place)
+    notes = [note for note in table.notes if note not in shared_notes]
+    return element("div", element("h3", table.title), grid(table), _notes(notes), id=place)
 
 
 def _notes(notes: "Sequence[str]") -> Markup:

@@ -83,20 +83,20 @@ def _setup(run: Run, peaks: Sequence[int]) -> list[tuple[str, str]]:
 
 def figures_table(caption: str, figures: Mapping[str, Figures]) -> Markup:
     """Table of the known figures of all methods, each with its definition."""
-    known = [each for each in FIGURES if any(getattr(found, each.key) is not None for found in figures.values())]
-    rows = [[_named(each), *(_cell(each, found) for found in figures.values())] for each in known]
+    known = [each for each in FIGURES if any(getattr(own, each.key) is not None for own in figures.values())]
+    rows = [[_named(each), *(_cell(each, own) for own in figures.values())] for each in known]
     return table(caption, ["figure", *figures], rows)
 
 
 def _named(figure: Figure) -> Markup:
-    said = "; elsewhere: ".join(filter(None, (figure.formula, figure.elsewhere)))
-    return joined((figure.label, " ", element("small", said)))
+    definition = "; elsewhere: ".join(filter(None, (figure.formula, figure.elsewhere)))
+    return joined((figure.label, " ", element("small", definition)))
 
 
-def _cell(figure: Figure, found: Figures) -> str:
-    match getattr(found, figure.key):
+def _cell(figure: Figure, figures: Figures) -> str:
+    match getattr(figures, figure.key):
         case None:
-            by_design = figure.key == "identical_to_ar" and differs_by_design(found)
+            by_design = figure.key == "identical_to_ar" and differs_by_design(figures)
             return "no, by design" if by_design else _UNKNOWN
         case bool(value):
             return "yes" if value else "no"

@@ -15,11 +15,11 @@ _CLASSES: Mapping[object, str] = {
 """Class in the style sheet, by verdict."""
 
 
-def grid(found: Table) -> Markup:
+def grid(content: Table) -> Markup:
     """The table as HTML, its caption the sentence that explains it, or else its title."""
-    head = (column.title for column in found.columns)
-    rows = (map(_cell, row, found.columns) for row in found.rows)
-    return table(found.what or found.title, head, rows, label=found.title)
+    head = (column.title for column in content.columns)
+    rows = (map(_cell, row, content.columns) for row in content.rows)
+    return table(content.what or content.title, head, rows, label=content.title)
 
 
 def _cell(cell: Cell, column: Column) -> Markup:
