@@ -14,7 +14,7 @@ from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS
 
 Mode: TypeAlias = Literal["watch", "inspect", "search", "knobs", "compare", "attach"]
-"""The object of the keys: the run, a token of the text, a hit of a search, a slider, two recordings, or a server."""
+"""Context of a key: the run, a token of the text, a search hit, a slider, two recordings, or a server."""
 FIRST_MODES: frozenset[Mode] = frozenset(("watch", "compare", "attach"))
 """The mode in which each app starts."""
 LEFT_OUT = 999
@@ -58,7 +58,7 @@ class Key:
     names: tuple[str, ...] = ()
     """Name of each action in the settings; empty: made from label and words."""
     does: tuple[str, ...] = ()
-    """Every action once, those without a key included; empty where each has a key."""
+    """All actions, each once, including those without a key; empty where every action has a key."""
     also: str = ""
     """Further search words in the palette, besides label and help."""
     fixed: bool = False
@@ -66,7 +66,7 @@ class Key:
 
     @property
     def different(self) -> tuple[str, ...]:
-        """The actions, each once."""
+        """All actions of the line, each once."""
         return self.does or tuple(dict.fromkeys(self.actions))
 
     @property
@@ -76,7 +76,7 @@ class Key:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Each action by its name in the settings."""
+        """Actions by their names in the settings; empty for fixed keys."""
         if self.fixed:
             return {}
         names = self.names or tuple(re.sub(r"\W+", "_", title.lower()).strip("_") for title in self.titles)
@@ -84,7 +84,7 @@ class Key:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The keys as the footer, the help and the documents write them."""
+        """The keys as displayed in the footer, the help and the documents."""
         return tuple(_GLYPHS.get(cap, cap) for cap in self.caps)
 
     def shown_for(self, action: str) -> str:
@@ -121,7 +121,7 @@ class Keymap:
 
     @property
     def commands(self) -> Iterator[tuple[str, str, Key]]:
-        """Commands while the run is watched: name in the palette, action, and line of the map."""
+        """Commands of the palette while the run is watched: name, action, and line of the key map."""
         for key in self.keys:
             if "watch" in key.modes:
                 yield from ((title, action, key) for title, action in zip(key.titles, key.different, strict=True))
@@ -145,7 +145,7 @@ class Keymap:
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """The key of an action as hints name it; without one, the key of the palette, which lists the action."""
+        """The key of an action for hints; without one, the key of the command palette, which lists the action."""
         cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
         return _GLYPHS.get(cap, cap) if cap else palette
@@ -211,7 +211,7 @@ def _with(key: Key, changes: Mapping[str, Sequence[str]]) -> Key:
 
 
 def _check(name: str, cap: str) -> None:
-    """Refuses a key that no terminal sends, and the one key that always quits."""
+    """Raises a ConfigError for a key that no terminal sends, and for the key that always quits."""
     base = _MODIFIER.sub("", cap, count=1)
     if not (base in _NAMED or (len(base) == 1 and base.isprintable() and base != " ")):
         raise ConfigError(f'{name} is {quoted(cap)}; give a character, or a key such as "f5", "ctrl+s" or "pageup"')

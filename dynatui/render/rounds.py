@@ -120,7 +120,7 @@ def is_drawn(event: Round) -> bool:
 
 
 def times_drawn(event: Round, node: int) -> int | None:
-    """How often a node of a sampled tree was drawn; None where a recording does not tell."""
+    """Number of draws of a node of a sampled tree; None where not recorded."""
     return event.drawn[node] if node < len(event.drawn) else None
 
 
