@@ -76,7 +76,7 @@ class TerminalDriver(LinuxDriver):
         self._size = size or self._get_terminal_size()
 
     def process_message(self, message: Message) -> None:
-        """Textual's handler, except: keys that quit act at once, and sizes count only from a terminal that announced them."""
+        """Textual's handler, but keys that quit act at once, and sizes count only from a terminal that announced them."""
         app = self._app
         if (
             isinstance(message, events.Key)
@@ -91,7 +91,7 @@ class TerminalDriver(LinuxDriver):
             super().process_message(events.Resize(size, size, pixel_size=message.pixel_size))
 
     def _sigcont_application(self, *signalled: object) -> None:
-        """Textual's handler; stops the threads first after SIGSTOP, which Textual does not see, or they would run twice."""
+        """Textual's handler; first stops threads left by SIGSTOP, which Textual does not see: they would run twice."""
         if not self._must_signal_resume:
             self.suspend_application_mode()
         super()._sigcont_application(*signalled)
