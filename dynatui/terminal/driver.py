@@ -76,7 +76,7 @@ class TerminalDriver(LinuxDriver):
         self._size = size or self._get_terminal_size()
 
     def process_message(self, message: Message) -> None:
-        """Textual's handler, but keys that quit act at once, and sizes count only from a terminal that announced them."""
+        """Textual's handler, but quit keys act at once, and sizes count only from a terminal that announced them."""
         app = self._app
         if (
             isinstance(message, events.Key)
