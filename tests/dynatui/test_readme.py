@@ -129,7 +129,7 @@ def test_continuous_integration_finds_the_test_command_in_the_readme() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 150
+    assert len(README.splitlines()) <= 100
 
 
 def test_the_table_of_keys_is_the_key_map() -> None:
