@@ -121,7 +121,7 @@ class Gap(Base, tag="gap", frozen=True, kw_only=True):
     """Error message of one line: the fault, and the remedy where known."""
 
 
-class Asked(Base, tag="request", frozen=True, kw_only=True):
+class RequestSent(Base, tag="request", frozen=True, kw_only=True):
     """A request of the user, sent to the server."""
 
     t: Seconds
@@ -156,7 +156,7 @@ class Answer(Base, tag="answer", frozen=True, kw_only=True):
             raise ValueError("drafted_by_round and accepted_by_round must have one entry a round")
 
 
-Event: TypeAlias = Opening | Server | Reading | Gap | Asked | Answer
+Event: TypeAlias = Opening | Server | Reading | Gap | RequestSent | Answer
 
 _decoder = msgspec.json.Decoder(Event)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from decoder.errors import first_line, quoted
-from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_ROUNDS, Answer, Asked
+from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_ROUNDS, Answer, RequestSent
 from dynatui.attach.exposition import LARGEST, PageError
 from dynatui.attach.figures import length, share
 from dynatui.attach.servers import Kind
@@ -82,9 +82,9 @@ class Request:
     prompt: str
     max_new_tokens: int = 128
 
-    def asked(self) -> Asked:
+    def event(self) -> RequestSent:
         """The request's event; the caller sets its time."""
-        return Asked(t=0.0, prompt=self.prompt[:LONGEST_TEXT], max_new_tokens=min(self.max_new_tokens, LARGEST))
+        return RequestSent(t=0.0, prompt=self.prompt[:LONGEST_TEXT], max_new_tokens=min(self.max_new_tokens, LARGEST))
 
 
 def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from msgspec import structs
 
 import decoder
 from dynatui.attach.address import Address, without_query
-from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, Answer, Asked, Event, Gap, Opening
+from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, Answer, Event, Gap, Opening, RequestSent
 from dynatui.attach.exposition import NotMetricsError, PageError, lines_of, require_metrics
 from dynatui.attach.history import History
 from dynatui.attach.servers import KINDS, Kind, recognised
@@ -33,7 +33,7 @@ def watch(
     page: Callable[[str], str],
     pause: Callable[[float], bool],
     clock: Callable[[], float],
-    answers: Callable[[], Iterable[Asked | Answer]] = tuple,
+    answers: Callable[[], Iterable[RequestSent | Answer]] = tuple,
     waiting: Callable[[], bool] = bool,
 ) -> Iterator[Event]:
     """Events of a server.

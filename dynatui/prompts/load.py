@@ -71,10 +71,10 @@ def _read(name: str, shown: str) -> str:
 
 def _from_line(line: str, where: str) -> str:
     try:
-        found = msgspec.convert(json.loads(line), _Line)
+        content = msgspec.convert(json.loads(line), _Line)
     except (ValueError, RecursionError) as error:
         raise PromptError(f'{where}: {error}; write one object a line, such as {{"prompt": "Once"}}') from None
-    prompt = found.prompt if found.prompt is not None else next(iter(found.turns or ()), None)
+    prompt = content.prompt if content.prompt is not None else next(iter(content.turns or ()), None)
     if not prompt:
         raise PromptError(f'{where}: no prompt; give it a text under "prompt" or as the first of "turns"')
     return _without_surrogates(prompt)
