@@ -62,7 +62,7 @@ class _Pipe(RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]  # Python 3.11 cannot spell a buffer
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]  # collections.abc.Buffer is new in Python 3.12
         while True:
             try:
                 read = os.readv(self._descriptor, [buffer])

@@ -78,7 +78,7 @@ class Client:
         self._remedy = f"the token in {TOKEN} is not taken" if secret else f"set {TOKEN} to its token"
         self._patience_s = patience_s
         try:
-            self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` bounds an answer
+            self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` has timeouts
         except (OSError, ValueError, ImportError, httpx2.InvalidURL) as error:
             raise ConfigError(
                 f"cannot connect to servers: {first_line(error)}; see the variables SSL_CERT_FILE and HTTPS_PROXY"
