@@ -1,7 +1,7 @@
-"""What the command `dynatui` and `python -m dynatui` run: Ctrl+C is quiet from the first moment to the last.
+"""Entry point of `dynatui` and `python -m dynatui`: Ctrl+C prints no traceback at any time.
 
-While the command line is imported, and once it is done, only the end of the process can answer an interruption; in
-between, the command line does. So nothing heavy may be imported here at the top.
+During the import of the command line and after it, an interruption ends the process; in between, the command line
+handles it. Heavy modules must therefore not be imported at the top of this file.
 """
 
 import os
@@ -42,7 +42,7 @@ def _run() -> int:
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """A fault of our own, for whoever reports it; what a model or a file has put into its text does not act."""
+    """Prints the traceback of a bug; control characters from models or files in its text are made visible."""
     sys.stderr.write(clean("".join(traceback.format_exception(kind, error, trace))))
 
 

@@ -16,9 +16,9 @@ _TABLE |= {0x7F: "\u2421", ord("\n"): "\n", ord("\t"): "    "}
 
 def clean(text: str) -> str:
     """The text with every character that could steer a terminal made visible; line ends stay."""
-    return text if text.isprintable() else text.translate(_TABLE)  # nothing in the table is printable
+    return text if text.isprintable() else text.translate(_TABLE)  # printable text has no character of the table
 
 
 def clean_line(text: str) -> str:
-    """The same for what must stay on one line, such as a name."""
+    """`clean` for text that must stay on one line, such as a name."""
     return clean(text).replace("\n", "\u240a")

@@ -1,6 +1,5 @@
-"""Files that users name: a pipe with nobody at its other end holds the program up for a moment only.
-
-Knows nothing of what the files hold.
+"""Files that users name: a pipe without a process at its other end blocks only briefly. Knows nothing of
+the contents.
 """
 
 import errno
@@ -15,12 +14,12 @@ from typing import BinaryIO, cast
 from decoder.errors import DecoderError
 
 PATIENCE_S = 2.0
-"""How long a pipe may be without a writer before its first one."""
+"""Longest wait for the first writer of a pipe, in seconds."""
 _LOOK_UP_S = 0.02
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file, a device or a pipe to read; raises an OSError, while it is read too, if nobody writes to the pipe."""
+    """A file, a device or a pipe to read; raises an OSError, also while reading, if a pipe has no writer."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return cast("BinaryIO", BufferedReader(_Pipe(descriptor)))
@@ -29,12 +28,11 @@ def opened(path: Path) -> BinaryIO:
 
 
 def text_of(file: BinaryIO, name: str, most: int, *, too_large: str, fault: type[DecoderError]) -> str:
-    """What a file holds as UTF-8 text, without a byte order mark.
+    """Content of a UTF-8 file, without a byte order mark.
 
     Raises:
-        DecoderError: Of the type `fault`: it has more than `most` bytes, for which `too_large` says what to do, or it
-            is no text.
-        OSError: It cannot be read.
+        DecoderError: Of type `fault`: more than `most` bytes (`too_large` is the remedy in the message), or not UTF-8.
+        OSError: The file cannot be read.
     """
     content = file.read(most + 1)
     if len(content) > most:
@@ -47,14 +45,14 @@ def text_of(file: BinaryIO, name: str, most: int, *, too_large: str, fault: type
 
 
 def to_append(path: Path) -> BinaryIO:
-    """A file, device or pipe to which every write is added at once; raises an OSError if nobody reads the pipe."""
+    """A file, device or pipe opened to append without a buffer; raises an OSError if a pipe has no reader."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "ab", buffering=0)
 
 
 class _Pipe(RawIOBase):
-    """A pipe whose first writer is waited for, but not for ever."""
+    """A pipe that waits for its first writer, with a time limit."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -64,11 +62,11 @@ class _Pipe(RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]  # Python 3.11 cannot spell a buffer
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]  # collections.abc.Buffer is new in Python 3.12
         while True:
             try:
                 read = os.readv(self._descriptor, [buffer])
-            except BlockingIOError:  # there is a writer, who may take his time
+            except BlockingIOError:  # a writer exists and may be slow
                 self._has_writer = True
                 select.select([self._descriptor], [], [])
                 continue

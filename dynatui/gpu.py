@@ -1,7 +1,7 @@
-"""Load, memory, power and temperature of a GPU, as NVML tells them: figures that torch does not know.
+"""Load, memory, power and temperature of a GPU, from NVML; torch does not report them.
 
-What NVML does not answer is None; nothing raises, and nothing is loaded before the first reading. One takes a
-millisecond or so; once a second is often enough. Knows nothing of torch, which numbers GPUs in a way of its own.
+A value that NVML does not give is None; no function raises, and NVML is loaded at the first reading. A reading takes
+about a millisecond; once a second is often enough. Knows nothing of torch, which numbers GPUs differently.
 """
 
 import os
@@ -17,10 +17,10 @@ _CUDA = re.compile("cuda(?::([0-9]{1,3}))?")
 
 @dataclass(frozen=True)
 class GpuLoad:
-    """One reading."""
+    """One reading of a GPU."""
 
     load: float | None
-    """Share of the last moments in which the GPU computed anything, 0 to 1."""
+    """GPU utilisation: share of the last sampling period with a kernel running, 0 to 1."""
     used_bytes: int | None
     """Memory in use, by all processes."""
     total_bytes: int | None
@@ -30,7 +30,7 @@ class GpuLoad:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that the driver knows."""
+    """Name and memory of a GPU, from the driver."""
 
     name: str
     total_bytes: int | None
@@ -39,12 +39,12 @@ class Gpu:
 
 
 def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
-    """Meters for devices of torch: `cuda`, `cuda:N`; any other has none.
+    """A function that reads the GPUs among these torch devices (`cuda`, `cuda:N`); other devices are left out.
 
-    A reading has the number of each GPU of this machine that answers, in the order given.
+    A reading maps device numbers to loads, in the order given, without the GPUs that NVML does not report.
     """
-    found = [_CUDA.fullmatch(device) for device in devices]
-    meters = {number: _meter(number) for number in (int(each[1] or 0) for each in found if each)}
+    matches = [_CUDA.fullmatch(device) for device in devices]
+    meters = {number: _meter(number) for number in (int(each[1] or 0) for each in matches if each)}
 
     def read() -> Mapping[int, GpuLoad]:
         readings = {number: meter() for number, meter in meters.items()}
@@ -62,7 +62,7 @@ def gpus() -> list[Gpu]:
 
 
 def _meter(number: int) -> Callable[[], GpuLoad | None]:
-    """What `cuda:number` says; the library is opened at the first question."""
+    """A function that reads `cuda:number`; NVML is opened at its first call."""
     find = cache(lambda: _find(number))
 
     def meter() -> GpuLoad | None:
@@ -73,12 +73,12 @@ def _meter(number: int) -> Callable[[], GpuLoad | None]:
 
 
 def _library() -> Any:
-    """NVML, ready to be asked, or None."""
+    """NVML, initialised; None where that fails."""
     try:
         import pynvml  # noqa: PLC0415 - most machines never need it
 
         pynvml.nvmlInit()
-    except Exception:  # noqa: BLE001 - whatever is wrong with a driver, the figures are just not there
+    except Exception:  # noqa: BLE001 - any driver fault only means that there are no figures
         return None
     return pynvml
 
@@ -92,31 +92,31 @@ def _find(number: int) -> tuple[Any, Any]:
     names = [str(index) for index in range(len(_handles(nvml)))] if visible is None else visible.split(",")
     name = names[number].strip() if number < len(names) else ""
     if name.startswith(("GPU-", "MIG-")):
-        return nvml, _asked(nvml.nvmlDeviceGetHandleByUUID, name)
+        return nvml, _called(nvml.nvmlDeviceGetHandleByUUID, name)
     if not name.isdecimal() or not _same_order(nvml):
         return nvml, None
-    handle = _asked(nvml.nvmlDeviceGetHandleByIndex, int(name))
-    mig, _ = _asked(nvml.nvmlDeviceGetMigMode, handle) or (0, 0)
+    handle = _called(nvml.nvmlDeviceGetHandleByIndex, int(name))
+    mig, _ = _called(nvml.nvmlDeviceGetMigMode, handle) or (0, 0)
     return nvml, None if mig else handle
 
 
 def _same_order(nvml: Any) -> bool:
-    """Whether CUDA and NVML number the GPUs alike: CUDA puts the fastest first, unless it is told not to."""
-    kinds = {_asked(nvml.nvmlDeviceGetName, handle) for handle in _handles(nvml)}
+    """Whether CUDA and NVML number the GPUs alike: CUDA sorts by speed unless CUDA_DEVICE_ORDER says otherwise."""
+    kinds = {_called(nvml.nvmlDeviceGetName, handle) for handle in _handles(nvml)}
     return len(kinds) <= 1 or os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
 
 
 def _handles(nvml: Any) -> list[Any]:
-    count = _asked(nvml.nvmlDeviceGetCount) or 0
-    found = [_asked(nvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
-    return [handle for handle in found if handle is not None]
+    count = _called(nvml.nvmlDeviceGetCount) or 0
+    handles = [_called(nvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
+    return [handle for handle in handles if handle is not None]
 
 
 def _reading(nvml: Any, handle: Any) -> GpuLoad | None:
-    rates = _asked(nvml.nvmlDeviceGetUtilizationRates, handle)
-    memory = _asked(nvml.nvmlDeviceGetMemoryInfo, handle)
-    milliwatts = _asked(nvml.nvmlDeviceGetPowerUsage, handle)
-    celsius = _asked(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU)
+    rates = _called(nvml.nvmlDeviceGetUtilizationRates, handle)
+    memory = _called(nvml.nvmlDeviceGetMemoryInfo, handle)
+    milliwatts = _called(nvml.nvmlDeviceGetPowerUsage, handle)
+    celsius = _called(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU)
     if all(answer is None for answer in (rates, memory, milliwatts, celsius)):
         return None
     return GpuLoad(
@@ -129,17 +129,17 @@ def _reading(nvml: Any, handle: Any) -> GpuLoad | None:
 
 
 def _described(nvml: Any, handle: Any) -> Gpu:
-    memory = _asked(nvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = _called(nvml.nvmlDeviceGetMemoryInfo, handle)
     return Gpu(
-        name=_asked(nvml.nvmlDeviceGetName, handle) or "a GPU without a name",
+        name=_called(nvml.nvmlDeviceGetName, handle) or "a GPU without a name",
         total_bytes=None if memory is None else memory.total,
         free_bytes=None if memory is None else memory.free,
-        capability=_asked(nvml.nvmlDeviceGetCudaComputeCapability, handle),
+        capability=_called(nvml.nvmlDeviceGetCudaComputeCapability, handle),
     )
 
 
-def _asked(question: Callable[..., Any], *about: Any) -> Any:
-    """The answer, or None."""
+def _called(question: Callable[..., Any], *about: Any) -> Any:
+    """Result of an NVML call; None where it fails."""
     with suppress(Exception):
         return question(*about)
     return None

@@ -14,7 +14,7 @@ from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS
 
 Mode: TypeAlias = Literal["watch", "inspect", "search", "knobs", "compare", "attach"]
-"""The object of the keys: the run, a token of the text, a hit of a search, a slider, two recordings, or a server."""
+"""Context of a key: the run, a token of the text, a search hit, a slider, two recordings, or a server."""
 FIRST_MODES: frozenset[Mode] = frozenset(("watch", "compare", "attach"))
 """The mode in which each app starts."""
 LEFT_OUT = 999
@@ -54,19 +54,19 @@ class Key:
     rank: int = LEFT_OUT
     """Priority in the footer: where there is no room for all, the keys of the highest ranks are left out."""
     words: tuple[str, ...] = ("down", "up")
-    """The word for each action of a pair in the palette."""
+    """Words that distinguish the actions of a pair in the palette."""
     names: tuple[str, ...] = ()
     """Name of each action in the settings; empty: made from label and words."""
     does: tuple[str, ...] = ()
-    """Every action once, those without a key included; empty where each has a key."""
+    """All actions, each once, including those without a key; empty where every action has a key."""
     also: str = ""
-    """Search words of the palette beside label and help."""
+    """Further search words in the palette, besides label and help."""
     fixed: bool = False
     """Whether the keys cannot be bound anew: digits, which type values and number the panels."""
 
     @property
     def different(self) -> tuple[str, ...]:
-        """The actions, each once."""
+        """All actions of the line, each once."""
         return self.does or tuple(dict.fromkeys(self.actions))
 
     @property
@@ -76,7 +76,7 @@ class Key:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Each action by its name in the settings."""
+        """Actions by their names in the settings; empty for fixed keys."""
         if self.fixed:
             return {}
         names = self.names or tuple(re.sub(r"\W+", "_", title.lower()).strip("_") for title in self.titles)
@@ -84,7 +84,7 @@ class Key:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The keys as the footer, the help and the documents write them."""
+        """The keys as displayed in the footer, the help and the documents."""
         return tuple(_GLYPHS.get(cap, cap) for cap in self.caps)
 
     def shown_for(self, action: str) -> str:
@@ -121,7 +121,7 @@ class Keymap:
 
     @property
     def commands(self) -> Iterator[tuple[str, str, Key]]:
-        """Commands while the run is watched: name in the palette, action, and line of the map."""
+        """Commands of the palette while the run is watched: name, action, and line of the key map."""
         for key in self.keys:
             if "watch" in key.modes:
                 yield from ((title, action, key) for title, action in zip(key.titles, key.different, strict=True))
@@ -145,7 +145,7 @@ class Keymap:
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """The key of an action as hints name it; without one, the key of the palette, which lists the action."""
+        """The key of an action for hints; without one, the key of the command palette, which lists the action."""
         cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
         return _GLYPHS.get(cap, cap) if cap else palette
@@ -159,7 +159,7 @@ class Keymap:
         return named
 
     def rebound(self, changes: Mapping[str, Sequence[str]]) -> "Keymap":
-        """The map with other keys for some names; raises a ConfigError for an unknown name, or a key used twice."""
+        """The key map with these keys rebound; raises a ConfigError for an unknown name, or a key used twice."""
         known = self.settings()
         for name, caps in changes.items():
             if name not in known:
@@ -211,7 +211,7 @@ def _with(key: Key, changes: Mapping[str, Sequence[str]]) -> Key:
 
 
 def _check(name: str, cap: str) -> None:
-    """Refuses a key that no terminal sends, and the one key that always quits."""
+    """Raises a ConfigError for a key that no terminal sends, and for the key that always quits."""
     base = _MODIFIER.sub("", cap, count=1)
     if not (base in _NAMED or (len(base) == 1 and base.isprintable() and base != " ")):
         raise ConfigError(f'{name} is {quoted(cap)}; give a character, or a key such as "f5", "ctrl+s" or "pageup"')
@@ -257,11 +257,11 @@ GROUPS = (
             Key(("-", "="), ("turn('-')", "turn('=')"), "D0", _turned_by("-="), _EVERYWHERE, 50, also="base depth"),
             Key(("(", ")"), ("turn('(')", "turn(')')"), "T", "sampling temperature down, up, of all methods: 0 is greedy, the higher the more random", _EVERYWHERE, 55, names=("temperature_down", "temperature_up"), also="greedy random"),
             Key((",", ";"), ("turn(',')", "turn(';')"), "top-p", "top-p down, up, of all methods: only the likeliest tokens, up to this share, are sampled", _EVERYWHERE, 75, names=("top_p_down", "top_p_up"), also="nucleus"),
-            Key(("V",), ("cycle('verifier')",), "verifier", "the next verifier, which decides what guesses stay; of delayed, where tokens are sampled", _EVERYWHERE, 165),
-            Key(("D",), ("cycle('drafting')",), "drafting", "the next way to draw trees: from the root on, or after a path; of delayed", _EVERYWHERE, 166),
+            Key(("V",), ("cycle('verifier')",), "verifier", "the next verifier, which accepts or rejects drafted tokens; for delayed, where tokens are sampled", _EVERYWHERE, 165),
+            Key(("D",), ("cycle('drafting')",), "drafting", "the next drafting of delayed: trees that branch at the root, or after a path", _EVERYWHERE, 166),
             Key(("h",), ("history",), "history", "history on, off: recent rounds move D0 and τh", _EVERYWHERE, 80, also="adapt automatic"),
-            Key(("H",), ("hold",), "hold", "hold the knob that history has moved back from where you set it", _EVERYWHERE),
-            Key(("w", "W"), ("watch(1)", "watch(-1)"), "watch", "watch the next, the previous method: text, tree, curves and knobs are its", _EVERYWHERE, 65, ("next", "previous"), also="method lane"),
+            Key(("H",), ("hold",), "hold", "keep your value of the knob that history has moved back, and switch history off", _EVERYWHERE),
+            Key(("w", "W"), ("watch(1)", "watch(-1)"), "watch", "watch the next, the previous method: its text, tree, curves and knobs", _EVERYWHERE, 65, ("next", "previous"), also="method lane"),
             Key(("d",), ("drawer",), "all knobs", "every knob of the watched method as a slider, and back to the panels", _EVERYWHERE, 70, also="sliders settings parameters"),
             Key(("up", "down", "k", "j"), _pair("slider(-1)", "slider(1)"), "choose", "choose a slider", ("knobs",), 11, _ABOVE_BELOW, ("slider_above", "slider_below")),
             Key(("home", "end", "g", "G"), _pair("slider_to(0)", "slider_to(-1)"), "ends", "the first, the last slider", ("knobs",), words=_FIRST_LAST, names=("slider_first", "slider_last")),
@@ -270,43 +270,43 @@ GROUPS = (
             Key((*_DIGITS, "."), (*(f"type_digit('{d}')" for d in _DIGITS), "type_digit('.')"), "value", "type a value", ("knobs",), 13, fixed=True),
             Key(("enter",), ("set_typed",), "set", "set the typed value", ("knobs",), 14),
             Key(("backspace",), ("rub_out",), "rub out", "rub out the last digit", ("knobs",)),
-            Key(("u",), ("undo",), "undo", "undo what the last key turned: one knob, or all that a preset did", _EVERYWHERE, 140, also="back revert"),
-            Key(("0",), ("defaults",), "defaults", "all knobs of the watched method as the program was started", _VIEWING, also="reset"),
-            Key(("s",), ("preset",), "preset", "DynaTree's knobs as in the next preset: tuned, paper, sampled", _EVERYWHERE, also="parameters"),
-            Key(("b",), ("pin",), "A/B", "pin what was measured so far as A until you give it up; each turn of a knob does so too", _VIEWING, 150, names=("pin",), also="compare comparison baseline"),
+            Key(("u",), ("undo",), "undo", "undo the last turn: one knob, or all knobs of a preset", _EVERYWHERE, 140, also="back revert"),
+            Key(("0",), ("defaults",), "defaults", "reset all knobs of the watched method to their values at the start", _VIEWING, also="reset"),
+            Key(("s",), ("preset",), "preset", "set DynaTree's knobs to the next preset: tuned, paper, sampled", _EVERYWHERE, also="parameters"),
+            Key(("b",), ("pin",), "A/B", "pin the rounds so far as A of the comparison, until pressed again; each turn of a knob pins them too", _VIEWING, 150, names=("pin",), also="compare comparison baseline"),
         ),
     ),
     Group(
         "Time",
         (
             Key(("space",), ("freeze",), "freeze", "freeze the view, decoding goes on; again: back to now", _EVERYWHERE, 20, also="hold stop"),
-            Key(("P",), ("pause",), "pause", "pause decoding, or the show of a recording", _EVERYWHERE, 21, also="stop hold resume continue"),
-            Key((".",), ("step",), "step", "one stage on: tree drafted, verified, committed; in a recording one round", _VIEWING, 110, also="single next stage"),
-            Key(("B",), ("breaks",), "break on", "pause by itself: nothing accepted, tree full, first difference from ar, …", _EVERYWHERE, also="breakpoint stop when"),
-            Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the speed of the show", _EVERYWHERE, 160, ("half", "double"), also="slow fast motion"),
+            Key(("P",), ("pause",), "pause", "pause decoding, or the playback of a recording", _EVERYWHERE, 21, also="stop hold resume continue"),
+            Key((".",), ("step",), "step", "advance one stage: tree drafted, verified, committed; in a recording one round", _VIEWING, 110, also="single next stage"),
+            Key(("B",), ("breaks",), "break on", "pause automatically: nothing accepted, tree full, first difference from ar, …", _EVERYWHERE, also="breakpoint stop when"),
+            Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the playback speed", _EVERYWHERE, 160, ("half", "double"), also="slow fast motion"),
             Key(("left", "right"), ("scrub(-1)", "scrub(1)"), "scrub", "a round back, on; every panel follows", ("watch",), 120, _BACK_ON),
             Key(("shift+left", "shift+right"), ("scrub(-10)", "scrub(10)"), "scrub 10", "ten rounds back, on", ("watch",), words=_BACK_ON),
-            Key(("up", "down", "k", "j"), _pair("scroll(-1)", "scroll(1)"), "scroll", "a round back, on; in the log a line up, down, of prompts the one above, below", ("watch",), words=_BACK_ON),
-            Key(("home", "end", "g", "G"), _pair("first", "last"), "first, now", "the first round; back to now; the first, the last line of the log, the first, the last prompt", ("watch",), words=("first round", "now"), names=("first_round", "now")),
+            Key(("up", "down", "k", "j"), _pair("scroll(-1)", "scroll(1)"), "scroll", "a round back, on; in the log a line up, down; in the list of prompts the one above, below", ("watch",), words=_BACK_ON),
+            Key(("home", "end", "g", "G"), _pair("first", "last"), "first, now", "the first round, the newest; in the log and in the list of prompts the first, the last line", ("watch",), words=("first round", "now"), names=("first_round", "now")),
         ),
     ),
     Group(
         "Text and panels",
         (
-            Key(("i",), ("inspect",), "inspect", "a cursor in the text: why is this token here? The tree shows its round", _EVERYWHERE, 60, also="token why"),
-            Key(("/",), ("search",), "search", "find words in the watched method's text; of a recording, in all of it; of prompts and of the help, list the lines that hold them", _VIEWING, 62, also="find grep filter"),
-            Key(("n", "N"), ("hit(1)", "hit(-1)"), "hit", "the next, the previous place where the words stand", ("search",), 10, ("next", "previous"), ("next_hit", "previous_hit")),
+            Key(("i",), ("inspect",), "inspect", "a cursor in the text: facts on its token; the tree shows the token's round", _EVERYWHERE, 60, also="token why"),
+            Key(("/",), ("search",), "search", "find words in the watched method's text, in a recording in all of it; in prompts and help, list the lines that contain them", _VIEWING, 62, also="find grep filter"),
+            Key(("n", "N"), ("hit(1)", "hit(-1)"), "hit", "the next, the previous match", ("search",), 10, ("next", "previous"), ("next_hit", "previous_hit")),
             Key(("left", "right"), ("cursor(-1)", "cursor(1)"), "token", "the token before, after", CURSOR, 11, ("before", "after")),
             Key(("up", "down", "k", "j"), _pair("cursor_line(-1)", "cursor_line(1)"), "line", "the line above, below", CURSOR, 12, _ABOVE_BELOW),
             Key(("shift+left", "shift+right"), ("cursor_round(-1)", "cursor_round(1)"), "round", "the round before, after", CURSOR, 13, ("before", "after")),
             Key(("home", "end", "g", "G"), _pair("cursor_to(0)", "cursor_to(-1)"), "ends", "the first, the last token", CURSOR, words=_FIRST_LAST, names=("token_first", "token_last")),
             Key(("f",), ("difference",), "difference", "go to the first token that differs from ar", _EVERYWHERE),
-            Key(("o",), ("heat",), "colours", "what the text's colours mean: origin, draft probability, round, time", _EVERYWHERE, 180, also="colors heat legend"),
-            Key(("t",), ("mask",), "mask", "the tree as the matrix of who sees whom, and back", _EVERYWHERE, 170, also="attention matrix"),
+            Key(("o",), ("heat",), "colours", "colour the text by origin, draft probability, round or time", _EVERYWHERE, 180, also="colors heat legend"),
+            Key(("t",), ("mask",), "mask", "the tree as its attention mask, and back", _EVERYWHERE, 170, also="attention matrix"),
             Key(tuple("123456789"), tuple(f"panel('{name}')" for name in PANELS), "panel", "text, tree, curves, race, work by depth, what if, prompts, log, sampling", _VIEWING, 130, PANELS, fixed=True),
             Key(("tab", "shift+tab"), ("next_panel(1)", "next_panel(-1)"), "next", "the next panel, the one before", _EVERYWHERE, words=("panel", "panel before"), names=("next_panel", "previous_panel")),
             Key(("e",), ("maximise",), "expand", "the chosen panel alone on the screen, and back", _VIEWING, 190, also="zoom maximise maximize full screen"),
-            Key(("enter",), ("enter",), "open", "among prompts, go to the chosen one; elsewhere as expand", _VIEWING),
+            Key(("enter",), ("enter",), "open", "in the list of prompts, go to the chosen one; elsewhere expand the panel", _VIEWING),
             Key(("escape",), ("back",), "back", "back to the whole screen, live", _EVERYWHERE, 200),
         ),
     ),
@@ -321,8 +321,8 @@ GROUPS = (
     Group(
         "Keep",
         (
-            Key(("r",), ("record",), "record", "record from here on to a file, or stop; the run's beginning is in it", _EVERYWHERE, 230, also="save file"),
-            Key(("x",), ("export",), "export", "write all there is to share into a folder: picture, tables, JSON, HTML page, asciicast", _EVERYWHERE, 240, also="save screenshot svg csv files film"),
+            Key(("r",), ("record",), "record", "start or stop recording to a file; the recording includes the run's beginning", _EVERYWHERE, 230, also="save file"),
+            Key(("x",), ("export",), "export", "export to a folder: picture, tables, JSON, HTML page, asciicast", _EVERYWHERE, 240, also="save screenshot svg csv files film"),
             Key(("y",), ("command",), "command", "show and copy the command line of these settings", _EVERYWHERE, 250, also="reproduce arguments options"),
             Key(("c",), ("copy_text",), "copy", "copy the text", _EVERYWHERE, also="clipboard"),
         ),
@@ -332,7 +332,7 @@ GROUPS = (
         (
             Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _EVERYWHERE, also="ascii unicode characters font"),
             Key(("T",), ("theme",), "theme", "choose a theme from a list that shows each", _EVERYWHERE, also="dark light colors"),
-            Key(("?",), ("help",), "help", "this page, with what every figure means", _EVERYWHERE, 0, also="keys manual"),
+            Key(("?",), ("help",), "help", "this page, with the definition of every figure", _EVERYWHERE, 0, also="keys manual"),
             Key(("ctrl+p",), ("command_palette",), "palette", "find a command by its name or by what it does, with its key", _EVERYWHERE),
             Key(("ctrl+l",), ("redraw",), "redraw", "draw the whole screen anew, should something have garbled it", _EVERYWHERE, also="refresh repaint"),
             Key(("ctrl+z",), ("suspend_process",), "suspend", "back to the shell; fg returns", _EVERYWHERE),
@@ -345,8 +345,8 @@ SIDE_BY_SIDE = Group(
     "Two recordings side by side",
     (
         Key(("space", "P"), ("pause", "pause"), "play", "play, pause", _COMPARE, 3, names=("pause",)),
-        Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the speed of the show", _COMPARE, 5, ("half", "double")),
-        Key(("left", "right", "k", "j"), _pair("step(-1)", "step(1)"), "step", "to the round before, after, of either", _COMPARE, 4, names=("scrub_back", "scrub_on")),
+        Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the playback speed", _COMPARE, 5, ("half", "double")),
+        Key(("left", "right", "k", "j"), _pair("step(-1)", "step(1)"), "step", "the previous, the next round of either recording", _COMPARE, 4, names=("scrub_back", "scrub_on")),
         Key(("shift+left", "shift+right"), ("step(-10)", "step(10)"), "step 10", "ten rounds back, on", _COMPARE, 9, names=("scrub_10_back", "scrub_10_on")),
         Key(("home", "end", "g", "G"), _pair("seek(0)", "seek(1)"), "ends", "the beginning, the end of the run", _COMPARE, 8, names=("first_round", "now")),
         Key(("n", "N"), ("go(1)", "go(-1)"), "run", "the next, the previous run of both", _COMPARE, 6, names=("next_prompt", "previous_prompt")),
@@ -362,7 +362,7 @@ SIDE_BY_SIDE = Group(
 ATTACHED = Group(
     "A server that is watched",
     (
-        Key(("space", "p", "P"), ("pause", "pause", "pause"), "pause", "hold what is shown; it is watched and recorded on", _ATTACH, 3, names=("pause",)),
+        Key(("space", "p", "P"), ("pause", "pause", "pause"), "pause", "freeze the view; watching and recording go on", _ATTACH, 3, names=("pause",)),
         Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _ATTACH, 4),
         Key(("?",), ("help",), "help", "this page", _ATTACH, 1),
         Key(("ctrl+l",), ("redraw",), "redraw", "draw the whole screen anew", _ATTACH),

@@ -1,6 +1,6 @@
-"""The knobs of methods as the screen uses them: by name, by their keys, and as a recording tells them.
+"""The knobs of methods on the screen: by name, by key, and as recorded.
 
-Name, meaning and bounds of a knob stand with its method, in `decoder.methods`.
+Each knob's name, meaning and bounds are declared by its method, in `decoder.methods`.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ R = TypeVar("R", RulesName, RulesName | None)
 
 
 def info(name: KnobName) -> KnobInfo:
-    """Name, symbol and bounds of a knob; of a recorded knob that no method has here, its name alone."""
+    """Name, symbol and bounds of a knob; the name alone for a recorded knob of no known method."""
     known = all_knobs().get(name)
     return known or KnobInfo(name, clean_line(name)[:_LONGEST_NAME], "", "real", lambda _: (0.0, 1.0))
 
@@ -38,12 +38,12 @@ def rules_of(method: str) -> RulesName | None:
 
 
 def owner(name: KnobName, rules: R) -> RulesName | R:
-    """The parameter set that a knob belongs to: the one that all methods share, or else that of a method."""
+    """The parameter set with this knob: the one shared by all methods (`sampling`), else `rules`."""
     return SAMPLING if Sampling().has(name) else rules
 
 
 def having(name: KnobName) -> tuple[str, ...]:
-    """The methods that have a knob of their own of this name."""
+    """Methods with a knob of this name."""
     return tuple(
         method
         for method in METHODS
@@ -52,19 +52,19 @@ def having(name: KnobName) -> tuple[str, ...]:
 
 
 def choices(knob: KnobInfo, ends: tuple[float, float]) -> dict[int, str]:
-    """The named values of a knob that it can be turned to, by the number that sets each."""
+    """Names of a knob's values between the ends, by the number that sets each."""
     return {place: name for place, name in enumerate(knob.values) if ends[0] <= place <= ends[1]}
 
 
 def sliders_of(method: str) -> tuple[KnobInfo, ...]:
-    """The knobs of a method that have keys of their own, in the order of these."""
+    """A method's knobs with keys, in the order of the keys."""
     rules = rules_of(method)
     own = [knob for knob in METHODS[rules].knobs if knob.keys] if rules else []
     return tuple(sorted(own, key=lambda knob: _KEYS.index(knob.keys)))
 
 
 def limit_name(limit: Limit) -> str:
-    """The name of a limit on screen and in the help: a knob's symbol, else the reason."""
+    """Name of a tree limit on the screen and in the help: a knob's symbol, else the reason."""
     return limit if limit in OTHER_LIMITS else info(limit).symbol
 
 
@@ -79,9 +79,9 @@ def sampling_in_force(state: RunState) -> Sampling | None:
 
 
 def rules_in_force(state: RunState) -> TunableParameters | None:
-    """The parameters that the watched method obeys now; None for a method without.
+    """Present parameters of the watched method; None for a method without parameters.
 
-    A recording may claim anything: values that are not possible give None, those that it lacks are the usual ones.
+    Impossible values in a recording give None; missing ones get their defaults.
     """
     lane, rules = state.lane, rules_of(state.watched)
     own = METHODS[rules].own if rules else None

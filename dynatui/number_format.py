@@ -1,11 +1,11 @@
-"""Figures as the screen and the exit summary write them. Knows no unit and no width."""
+"""Numbers as text, for the screen and the exit summary. Knows no unit and no width."""
 
 import math
 from collections.abc import Sequence
 
 
 def short(value: float | None, digits: int = 2) -> str:
-    """A figure as people write it: .71, 3.41, 664; a dash for what cannot be known."""
+    """A figure as text: .71, 3.41, 664; a dash for None."""
     if value is None or not math.isfinite(value):
         return "-"
     if abs(value) >= 100:
@@ -20,15 +20,15 @@ def percent(value: float | None) -> str:
 
 
 def count(number: float | None) -> str:
-    """A number of things, in full as far as that is short: 1,234 and 1.23e+12; a dash for what is not known."""
+    """A count as text: 1,234, or 1.23e+12 where long; a dash for None."""
     return "-" if number is None else f"{number:,.0f}" if number < 1e10 else f"{number:.3g}"
 
 
 def nth(number: int) -> int:
-    """A round as people count them, from 1; events count from 0."""
+    """Number of a round from 1, as displayed; events count from 0."""
     return number + 1
 
 
 def memory_by_rank(peaks: Sequence[int]) -> str:
-    """The most memory that each process of a target had in use, of bytes."""
+    """Peak memory of each process of a tensor-parallel target, as text; `peaks` in bytes."""
     return f"most memory in use by process: {', '.join(f'{peak / 1e9:.2f}' for peak in peaks)} GB"

@@ -31,7 +31,7 @@ class BestFirst(Rules):
         N_MAX,
         KnobInfo("best_depth", "D", "no path is deeper", "whole",
                  lambda own: (1.0, float(max(HIGHEST_DEPTH, own.depth))), turns="depth",
-                 keys="-=", brief="depth", key_help="of the best-first tree its depth"),
+                 keys="-=", brief="depth", key_help="bestfirst: depth"),
     )  # fmt: skip
 
     def __post_init__(self) -> None:

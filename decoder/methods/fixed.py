@@ -26,12 +26,12 @@ class Fixed(Rules):
         N_MAX,
         KnobInfo("fixed_depth", "D", "depth of the tree", "whole",
                  lambda own: (1.0, float(max(HIGHEST_DEPTH, own.depth))), turns="depth",
-                 keys="-=", brief="depth", key_help="of the fixed tree its depth"),
+                 keys="-=", brief="depth", key_help="fixed: depth"),
         KnobInfo("fixed_branching", "B", "guesses at each node", "whole",
                  lambda own: (1.0, float(max(HIGHEST_BRANCHING, own.branching))), coarse=2, turns="branching",
-                 keys="[]", brief="guesses a node", key_help="of the fixed tree, guesses a node"),
+                 keys="[]", brief="guesses a node", key_help="fixed: branching"),
         KnobInfo("fixed_tau", "τ", "less probable paths end", "probability", lambda _: (0.0, 1.0), 0.01, 0.05,
-                 turns="tau", keys="{}", brief="path at least", key_help="of the fixed tree, its threshold"),
+                 turns="tau", keys="{}", brief="path at least", key_help="fixed: least path probability"),
     )  # fmt: skip
 
     def __post_init__(self) -> None:

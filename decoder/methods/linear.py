@@ -19,7 +19,7 @@ class Linear(Rules):
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("k", "K", "length of the chain", "whole", lambda own: (1.0, float(max(HIGHEST_DEPTH, own.k))),
-                 keys="-=", brief="chain length", key_help="of a chain its length"),
+                 keys="-=", brief="chain length", key_help="linear: chain length"),
     )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -1,1 +1,1 @@
-"""Watching a server of somebody else's: what its page of metrics says of speculative decoding. Knows no screen."""
+"""Speculative decoding of a running server, from its metrics page. Knows no screen."""

@@ -1,6 +1,6 @@
-"""Where a server's metrics are, from what a user types: a host and a port, a base URL, or the page's own URL.
+"""URLs of a server's metrics from the user's text: host and port, the API's base URL, or the page's own URL.
 
-Nothing secret comes this way: a password in a URL is refused, and what is shown of a URL has no query.
+No secrets: a URL with a password is refused, and a displayed URL has no query.
 """
 
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from decoder.errors import ConfigError, quoted
 
 PAGES = ("/metrics", "/prometheus/metrics")
-"""Where servers have their pages; the second is TensorRT-LLM's."""
+"""Paths of metrics pages; the second is TensorRT-LLM's."""
 _API = "/v1"
 _EXAMPLE = "give HOST:PORT or a URL such as http://localhost:8000"
 
 
 @dataclass(frozen=True)
 class Address:
-    """A server."""
+    """URLs of a server."""
 
     pages: tuple[str, ...]
-    """URLs where its metrics may be, the likeliest first."""
+    """Candidate URLs of the metrics page, the likeliest first."""
     base: str
     """The base URL of its API."""
     shown: str
-    """What may be told of it."""
+    """The URL for display and recordings, without a query."""
 
 
 def address(text: str) -> Address:
-    """The server that is meant; raises a ConfigError that never holds a password."""
+    """Parses the user's text; raises a ConfigError, whose message never contains a password."""
     parts = _split(text.strip())
     path = parts.path.rstrip("/")
     page = next((known for known in reversed(PAGES) if path.endswith(known)), "")
@@ -39,7 +39,7 @@ def address(text: str) -> Address:
 
 
 def without_query(url: str) -> str:
-    """The URL as it may be told."""
+    """The URL without its query, for display and recordings."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, host_of(url), parts.path, "", ""))
 
@@ -51,35 +51,35 @@ def origin(url: str) -> tuple[str, str | None, int]:
 
 
 def is_here(url: str) -> bool:
-    """Whether a URL is of this machine, so that nobody is on the way."""
+    """Whether a URL is of this machine, so that no other machine sees the traffic."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:  # a name, which need not be what it looks like
+    except ValueError:  # a host name, not an IP address
         return False
 
 
 def host_of(url: str) -> str:
-    """Host and port as they are written."""
+    """Host and port of a URL, as written in it."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def _split(text: str) -> SplitResult:
-    if "@" in text:  # anywhere: a password may hold what ends a host elsewhere
+    if "@" in text:  # anywhere in the text: a password may contain characters that end a host
         raise ConfigError(
             "the URL holds a user or a password, as it has an @; leave them out, and give a token by the variable "
             "DYNATUI_ATTACH_TOKEN; an @ of a query is written %40"
         )
-    told = quoted(text.partition("?")[0])
+    shown = quoted(text.partition("?")[0])
     if not text.isprintable() or " " in text:
-        raise ConfigError(f"the URL {told} holds blanks or control characters; {_EXAMPLE}")
+        raise ConfigError(f"the URL {shown} holds blanks or control characters; {_EXAMPLE}")
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         port = parts.port
     except ValueError as error:
-        raise ConfigError(f"the URL {told} cannot be read: {error}; {_EXAMPLE}") from None
+        raise ConfigError(f"the URL {shown} cannot be read: {error}; {_EXAMPLE}") from None
     if parts.scheme not in ("http", "https"):
-        raise ConfigError(f"the URL {told} is of {quoted(parts.scheme)}; give one of http or https")
+        raise ConfigError(f"the URL {shown} is of {quoted(parts.scheme)}; give one of http or https")
     if not parts.hostname or port == 0:
-        raise ConfigError(f"the URL {told} names no {'host' if not parts.hostname else 'port'}; {_EXAMPLE}")
+        raise ConfigError(f"the URL {shown} names no {'host' if not parts.hostname else 'port'}; {_EXAMPLE}")
     return parts

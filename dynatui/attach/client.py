@@ -1,6 +1,6 @@
-"""Asks a server over HTTP: certificates are checked, time and size are bounded, no redirect leads to somebody else.
+"""HTTP client for a server: certificates are checked, time and size bounded, redirects to other servers refused.
 
-A token goes to the server alone, and into nothing that is told. Knows neither metrics nor events.
+The token is sent to the server alone, and never shown or recorded. Knows neither metrics nor events.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from dynatui.attach.exposition import NotMetricsError, PageError
 from dynatui.attach.failures import TOKEN, Refusal, as_page_errors, no_answer, no_page
 
 LARGEST_PAGE = 2**23
-"""Bytes."""
+"""Largest body of a response, in bytes."""
 PATIENCE_S = 5.0
-"""Within which all of a page has to be there."""
+"""Time limit for a whole page, in seconds."""
 _ACCEPT = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
 _HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
-"""Hosts that are reached without a proxy: to a proxy, these names would be itself."""
+"""Hosts reached without a proxy: a proxy would take these names for itself."""
 _REDIRECTS = 3
 _COMPLAINT_S = 0.3
-"""For which the words of a refusal are waited for."""
+"""Time limit for the body of an error response, in seconds."""
 _SHORTEST_SECRET = 8
-"""A token of fewer characters may be a part of anything, and is not looked for in answers."""
+"""Least length of a token that is masked in answers: a shorter one may occur in any text by chance."""
 
 Refuse: TypeAlias = Callable[[Refusal, str], PageError]
-"""The error for a status that is of no use, with what to do where a token is wanted."""
+"""Makes the error for a failed request from the response and the remedy for a missing token."""
 
 
 def token() -> str | None:
-    """The user's token; raises a ConfigError, which does not show it, where it cannot be sent."""
+    """The user's token; raises a ConfigError, without the token in it, where it is no valid header."""
     token = os.environ.get(TOKEN, "").strip()
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise ConfigError(f"{TOKEN} holds blanks or characters that no token has; set it to the token alone")
@@ -46,10 +46,10 @@ def token() -> str | None:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Looks names up in threads that nobody waits for; those of the usual executor hold up the end of the program."""
+    """Event loop with DNS lookups in daemon threads; those of the default executor would delay the program's end."""
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> list[Any]:
-        """As `socket.getaddrinfo`."""
+        """Same as `socket.getaddrinfo`."""
         future: Future[list[Any]] = Future()
         future.set_running_or_notify_cancel()
 
@@ -67,7 +67,7 @@ class Client:
     """Connections to a server, kept open between requests; used by one thread, in which no event loop runs.
 
     Raises:
-        ConfigError: The variables for certificates or proxies name what cannot be used.
+        ConfigError: A variable for certificates or proxies has an unusable value.
     """
 
     def __init__(self, secret: str | None = None, patience_s: float = PATIENCE_S) -> None:
@@ -78,7 +78,7 @@ class Client:
         self._remedy = f"the token in {TOKEN} is not taken" if secret else f"set {TOKEN} to its token"
         self._patience_s = patience_s
         try:
-            self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` bounds an answer
+            self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` has timeouts
         except (OSError, ValueError, ImportError, httpx2.InvalidURL) as error:
             raise ConfigError(
                 f"cannot connect to servers: {first_line(error)}; see the variables SSL_CERT_FILE and HTTPS_PROXY"
@@ -86,11 +86,11 @@ class Client:
         self._runner = asyncio.Runner(loop_factory=_Loop)
 
     def page(self, url: str) -> str:
-        """The text at a URL; raises a PageError."""
+        """The response body of a GET request; raises a PageError."""
         return self._runner.run(self._text("GET", url, self._patience_s, no_page, headers=_ACCEPT))
 
     def answer(self, url: str, body: Mapping[str, Any] | None, patience_s: float) -> str:
-        """The text at a URL of an API, which is sent JSON where there is any; raises a PageError."""
+        """The response body of an API call: POST with a JSON body, else GET; raises a PageError."""
         sent = {} if body is None else {"json": body}
         return self._runner.run(self._text("POST" if sent else "GET", url, patience_s, no_answer, **sent))
 
@@ -106,29 +106,29 @@ class Client:
         self.close()
 
     async def _text(self, method: str, url: str, patience_s: float, refuse: Refuse, **sent: Any) -> str:
-        """The response."""
+        """The response body; `refuse` makes the error for a failure status."""
         with as_page_errors(url, patience_s):
             request = self._client.build_request(method, url, **sent)
             async with asyncio.timeout(patience_s), self._response(request) as response:
                 if not response.is_success:
-                    told = self._told(await _complaint(response))
-                    raise refuse(Refusal(response.status_code, str(response.request.url), told), self._remedy)
+                    message = self._masked(await _complaint(response))
+                    raise refuse(Refusal(response.status_code, str(response.request.url), message), self._remedy)
                 body = await _body(response)
         try:
-            return self._told(body.decode())
+            return self._masked(body.decode())
         except UnicodeDecodeError:
             raise NotMetricsError("the page is no text in UTF-8, so it is no page of metrics") from None
 
-    def _told(self, text: str) -> str:
-        """A server's text, without the token that was sent."""
+    def _masked(self, text: str) -> str:
+        """A server's text with the sent token masked."""
         return text.replace(self._secret, "***") if len(self._secret) >= _SHORTEST_SECRET else text
 
     @asynccontextmanager
     async def _response(self, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
-        """The response that redirects lead to, if any; its body is not read yet."""
+        """The response after redirects within the server; its body is not read yet."""
         for _ in range(_REDIRECTS + 1):
             response = await self._client.send(request, stream=True)
-            self._client.cookies.clear()  # a server could send new ones for ever
+            self._client.cookies.clear()  # cookies could grow without bound
             try:
                 further = response.next_request
                 if further is None:
@@ -144,7 +144,7 @@ class Client:
 
 
 async def _complaint(response: httpx2.Response) -> str:
-    """What a server says of its refusal; nothing where that is no text, or does not come at once."""
+    """Body of an error response; empty where it is not text or too slow."""
     with suppress(PageError, UnicodeDecodeError, TimeoutError, httpx2.HTTPError):
         async with asyncio.timeout(_COMPLAINT_S):
             return (await _body(response)).decode()
@@ -152,7 +152,7 @@ async def _complaint(response: httpx2.Response) -> str:
 
 
 async def _body(response: httpx2.Response) -> bytes:
-    """All of a body that is neither packed nor too large."""
+    """The whole body; raises a PageError where it is compressed or too large."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise NotMetricsError("the page is compressed, though that was not asked for")
     body = bytearray()

@@ -1,7 +1,7 @@
-"""Counters that only grow, as what they grew by: summed over labels, also where a server begins anew or labels change.
+"""Increase of counters between two pages, summed over labels, across restarts and changed labels.
 
-A counter that fell counts from 0 again, as Prometheus' `increase` does, and so does a series that was not there before.
-A counter that is not on the page is unknown, None. Knows no time and no figures.
+A counter that fell counts from 0 again, as in Prometheus' `increase`; so does a new series. A counter that is not on
+the page is None. Knows no time and no figures.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ class Counts:
     accepted: int | None = None
     generated: int | None = None
     accepted_at: tuple[int, ...] = ()
-    """By position; empty where the server does not tell."""
+    """Accepted tokens by position in the draft; empty where not reported."""
 
     def plus(self, other: "Counts") -> "Counts":
-        """The sum of both; a count that only one of them has is that one's."""
+        """Sum of both; a count that is None on one side has the other side's value."""
         places = max(len(self.accepted_at), len(other.accepted_at))
         ours, theirs = ((*each, *(0,) * (places - len(each))) for each in (self.accepted_at, other.accepted_at))
         return Counts(
@@ -37,13 +37,13 @@ class Counts:
 
 
 def restarted(kind: Kind, before: Page, after: Page) -> bool:
-    """Whether any counter is lower than it was: the server has begun anew."""
+    """Whether any counter fell: the server has restarted."""
     pairs = ((before.get(name, {}), after.get(name, {})) for name in kind.counters)
     return any(value < then[labels] for then, now in pairs for labels, value in now.items() if labels in then)
 
 
 def counted(kind: Kind, before: Page, after: Page) -> Counts:
-    """What a server's counters grew by between two pages."""
+    """Increase of a server's counters between two pages."""
 
     def grown(names: Names) -> int | None:
         if not names or any(name not in after for name in names):
@@ -61,15 +61,15 @@ def counted(kind: Kind, before: Page, after: Page) -> Counts:
 
 
 def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, ...]:
-    """What a counter with positions grew by, one by one; empty where it is not on the page."""
+    """Increase of a counter at each position; empty where it is not on the page."""
     then, now = (_split(page.get(name, {}), label) for page in (before, after))
     return tuple(_count(increase(then.get(place, {}), now.get(place, {}))) for place in range(max(now, default=-1) + 1))
 
 
 def remembered(before: Page, after: Page) -> Page:
-    """Every series as it was seen last: one that is missing for a while, as that of a replica, goes on where it was.
+    """Latest value of every series; a missing one, such as a replica's, keeps its value until it reappears.
 
-    Series that were not there before take the places of those that are missing, so that what is kept stays bounded.
+    New series replace missing ones, so the memory stays bounded.
     """
     return {name: _seen_last(before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
 
@@ -79,7 +79,7 @@ def _seen_last(before: Series, after: Series) -> Series:
 
 
 def increase(before: Series, after: Series) -> float:
-    """What the sum of a counter's series grew by; series whose labels changed go on where they were."""
+    """Increase of the sum over a counter's series; a series with changed labels continues from its value."""
     stayed = sum(_step(before[labels], value) for labels, value in after.items() if labels in before)
     gone = sum(value for labels, value in before.items() if labels not in after)
     come = sum(value for labels, value in after.items() if labels not in before)
@@ -91,7 +91,7 @@ def _step(before: float, after: float) -> float:
 
 
 def _split(series: Series, label: str) -> Mapping[int, Series]:
-    """The series of each position."""
+    """A counter's series, grouped by position."""
     places = dict[int, dict[Labels, float]]()
     for labels, value in series.items():
         text = dict(labels).get(label, "")

@@ -1,7 +1,7 @@
-"""What is seen of a server, as events: one JSON object a line, alike on standard output and in recordings.
+"""Events of a watched server: one JSON object a line, the same on standard output and in recordings.
 
-A file that is written live can be read up to its last complete line. What a server does not tell is null, never 0.
-Token counts are counts, `seconds` and `t` are seconds. Knows neither how pages are read nor who shows them.
+A file that is still being written can be read up to its last complete line. A figure that the server does not report is
+null, never 0. `seconds` and `t` are in seconds. Knows neither how pages are read nor how events are shown.
 """
 
 from typing import Annotated, TypeAlias
@@ -13,14 +13,15 @@ from decoder.errors import RecordingError
 from decoder.events import Base, Count, Seconds
 
 SCHEMA = 4
-"""Of a session's first line. Readers of runs alone know schemas up to 2, and say that a newer dynatui wrote this; in 3
-there is neither `drafting` nor `wasted`."""
+"""Schema version in a session's first line. Versions of dynatui without `attach` know schemas up to 2, and report that
+a newer dynatui wrote the file; schema 3 lacks `drafting` and `wasted`.
+"""
 LARGEST = 1e15
 MOST_POSITIONS = 256
 MOST_MODELS = 32
 MOST_ROUNDS = 2**16
 LONGEST_NAME = 2**10
-"""Characters."""
+"""Most characters of a name or URL."""
 LONGEST_TEXT = 2**20
 
 Figure: TypeAlias = Annotated[float, Meta(ge=0, le=LARGEST)]
@@ -30,66 +31,66 @@ Text: TypeAlias = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 
 
 class Opening(Base, tag="attach", frozen=True, kw_only=True):
-    """A session begins."""
+    """Start of a session."""
 
     schema: int = SCHEMA
     version: Name
     started_at: Name
-    """UTC, ISO 8601."""
+    """Start time in UTC, ISO 8601."""
     url: Name
-    """Without a query, which may hold a secret."""
+    """The server's URL without its query, which may contain a secret."""
     interval_s: Annotated[float, Meta(gt=0, le=LARGEST)]
 
 
 class Server(Base, tag="server", frozen=True, kw_only=True):
-    """A server was recognised by its page, or it serves other models now."""
+    """A recognised server; repeated when its kind or models change."""
 
     t: Seconds
-    """Since the session began, here and below."""
+    """Seconds since the start of the session, here and below."""
     kind: Name
-    """As `dynatui.attach.servers` names it."""
+    """Name of the kind in `dynatui.attach.servers`."""
     url: Name
-    """The page that is read."""
+    """URL of the metrics page."""
     models: Annotated[list[Name], Meta(max_length=MOST_MODELS)]
 
 
 class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What happened in some time; `dynatui.attach.figures` defines each figure."""
+    """Counts and figures of an interval; `dynatui.attach.figures` defines each."""
 
     seconds: Figure
     drafts: Count | None = None
-    """Rounds: drafts that the target has verified."""
+    """Rounds: verified drafts."""
     drafted: Count | None = None
     accepted: Count | None = None
     generated: Count | None = None
     tokens_per_round: Figure | None = None
-    """L-bar, or mean acceptance length: with the target's own token."""
+    """L-bar, or mean acceptance length, the target's own token included."""
     acceptance_rate: Share | None = None
     acceptance_by_position: Annotated[list[Share | None], Meta(max_length=MOST_POSITIONS)] = []
-    """The share of rounds in which the token at each place of the draft was accepted."""
+    """For each position of the draft, the share of rounds that accepted its token."""
     drafted_per_second: Figure | None = None
     accepted_per_second: Figure | None = None
     tokens_per_second: Figure | None = None
 
 
 class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a server drafts at the moment, where it tells that."""
+    """Present draft settings of a server, where it reports them."""
 
     steps: Count | None = None
-    """Passes of the draft in a round."""
+    """Forward passes of the draft in a round."""
     draft_tokens: Count | None = None
-    """Tokens that a round verifies, the place of the target's own token among them."""
+    """Tokens verified in a round, the position of the target's own token included."""
     cap_length: Figure | None = None
-    """Mean of what a round verifies of them where it may verify fewer, with the target's own place."""
+    """Mean number of verified tokens, the target's own position included, where a round may verify fewer."""
     block_accept_length: Figure | None = None
-    """Mean acceptance length if all of each draft had been verified, with the target's own token."""
+    """Mean acceptance length if every draft had been verified whole, the target's own token included."""
 
 
 class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Drafts are verified, and next to nothing of them is accepted; `dynatui.attach.waste` says when."""
+    """Wasted drafts: almost no drafted token is accepted; `dynatui.attach.waste` has the criterion."""
 
     since: Seconds
-    """Of the session, as the counts and figures are of the time since then."""
+    """Time of the session from which drafts are wasted; the counts and figures cover the time since then."""
     drafts: Count
     drafted: Count
     accepted: Count
@@ -98,30 +99,30 @@ class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Reading(Base, tag="reading", frozen=True, kw_only=True):
-    """A page was read."""
+    """One reading of the metrics page."""
 
     t: Seconds
     restarted: bool = False
-    """Whether counters fell since the page before: the server has begun anew."""
+    """Whether counters fell since the previous page: the server has restarted."""
     interval: Figures
-    """Since the page before; of 0 seconds for the first."""
+    """Figures since the previous page; an interval of 0 seconds for the first."""
     session: Figures
-    """Since the first page of the session."""
+    """Figures since the first page of the session."""
     drafting: Drafting | None = None
-    """None where the server does not tell it, as `wasted` where drafts are accepted or nothing is known."""
+    """None where not reported; `wasted` is None where drafts are accepted or the rounds are unknown."""
     wasted: Wasted | None = None
 
 
 class Gap(Base, tag="gap", frozen=True, kw_only=True):
-    """No page could be read."""
+    """A failed reading."""
 
     t: Seconds
     reason: Text
-    """One line: what is wrong, and what to do where that is known."""
+    """Error message of one line: the fault, and the remedy where known."""
 
 
-class Asked(Base, tag="request", frozen=True, kw_only=True):
-    """A request of ours was sent."""
+class RequestSent(Base, tag="request", frozen=True, kw_only=True):
+    """A request of the user, sent to the server."""
 
     t: Seconds
     prompt: Text
@@ -129,25 +130,25 @@ class Asked(Base, tag="request", frozen=True, kw_only=True):
 
 
 class Answer(Base, tag="answer", frozen=True, kw_only=True):
-    """A server has answered a request of ours, or has not."""
+    """The answer to the user's request, or its failure."""
 
     t: Seconds
     seconds: Figure
-    """From the request to the whole answer."""
+    """Seconds from the request to the whole answer."""
     model: Name
     prompt: Text
     text: Text = ""
     error: Text = ""
-    """Why there is no answer."""
+    """Error message; empty for an answer."""
     generated: Count | None = None
-    """Tokens, here and below."""
+    """Generated tokens; drafted and accepted ones below."""
     rounds: Count | None = None
     drafted: Count | None = None
     accepted: Count | None = None
     tokens_per_round: Figure | None = None
     acceptance_rate: Share | None = None
     drafted_by_round: Annotated[tuple[Count, ...], Meta(max_length=MOST_ROUNDS)] = ()
-    """Empty where the server does not tell rounds one by one."""
+    """Drafted tokens of each round; empty where the server does not report single rounds."""
     accepted_by_round: Annotated[tuple[Count, ...], Meta(max_length=MOST_ROUNDS)] = ()
 
     def __post_init__(self) -> None:
@@ -155,7 +156,7 @@ class Answer(Base, tag="answer", frozen=True, kw_only=True):
             raise ValueError("drafted_by_round and accepted_by_round must have one entry a round")
 
 
-Event: TypeAlias = Opening | Server | Reading | Gap | Asked | Answer
+Event: TypeAlias = Opening | Server | Reading | Gap | RequestSent | Answer
 
 _decoder = msgspec.json.Decoder(Event)
 

@@ -1,7 +1,7 @@
 """A page of metrics in Prometheus' text format, as numbers by name and labels.
 
-Pages come from anybody: one that is something else, breaks off or cannot be parsed is an error of one line. Only the
-lines that are asked for are parsed: a page has thousands, and is read every second. Knows no server and no network.
+Pages are untrusted: one of another format, cut off or unreadable is an error of one line. Only the lines of wanted
+metrics are parsed: a page has thousands, and is read every second. Knows no server and no network.
 """
 
 import json
@@ -14,28 +14,28 @@ from prometheus_client.parser import text_string_to_metric_families
 from decoder.errors import first_line, quoted
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""Names and values, sorted."""
+"""Label names and values, sorted by name."""
 Series: TypeAlias = Mapping[Labels, float]
 Page: TypeAlias = Mapping[str, Series]
-"""By the metric's name without `_total`, which some exporters append and others do not."""
+"""Series by the metric's name, without `_total`, which only some exporters append."""
 
 LARGEST = 2**53
-"""What is beyond it is no count any more."""
+"""Largest count: floats are exact up to it."""
 MOST_LINES = 20_000
-"""Of metrics that are read: more take longer than a reading may."""
+"""Most lines of wanted metrics: more take too long for one reading."""
 _TOTAL, _CREATED = "_total", "_created"
 _JUDGED = 1000
-"""Lines by which it is judged whether a page holds metrics at all."""
+"""Number of first lines that show whether a page has metrics at all."""
 _UNREADABLE = (ValueError, IndexError, KeyError)
-"""The parser's errors for lines that it cannot read."""
+"""Exceptions of the parser for a malformed line."""
 
 
 class PageError(Exception):
-    """No figures can be read; the message says why and what to do, in one line."""
+    """A page cannot be read; the message has the reason and the remedy, in one line."""
 
 
 class NotMetricsError(PageError):
-    """The server answered with something else than metrics: its page may be at another place."""
+    """The response has no metrics: the page may have another URL."""
 
 
 def lines_of(text: str) -> Sequence[str]:
@@ -53,10 +53,10 @@ def lines_of(text: str) -> Sequence[str]:
 
 
 def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, ...] = ()) -> Page:
-    """The metrics whose names begin so; raises a NotMetricsError where one of their lines cannot be read.
+    """Metrics with these name prefixes; raises a NotMetricsError where one of their lines is malformed.
 
-    Left out are the times when counters began, what is no number or no count, and counters that the page announces as
-    gauges: those are of the moment, and what they grow by is no count of anything.
+    Left out: creation times of counters, NaN and values that are no counts, and counters that the page declares as
+    gauges, since the increase of a gauge counts nothing.
     """
     page, wanted = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(counters + gauges)]
     momentary = set(_announced_gauges(lines))
@@ -75,7 +75,7 @@ def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, .
 
 
 def require_metrics(lines: Sequence[str]) -> None:
-    """Raises a NotMetricsError where a page does not begin with metrics of any kind."""
+    """Raises a NotMetricsError where the first lines of a page have no metrics."""
     _families(lines[:_JUDGED])
 
 

@@ -1,4 +1,4 @@
-"""Errors between here and a server, each in one line: the fault, and the remedy where it is known."""
+"""Network and HTTP errors in one line each: the fault, and the remedy where known."""
 
 import os
 import socket
@@ -18,14 +18,14 @@ from dynatui.attach.exposition import NotMetricsError, PageError
 from dynatui.attach.servers import KINDS
 
 TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - the name of a variable
-"""The variable that holds what is sent as `Authorization: Bearer`."""
+"""The environment variable with the token for `Authorization: Bearer`."""
 _NO_PAGE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
 @contextmanager
 def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
-    """Within, whatever the network raises is a PageError."""
+    """Context that turns every network error into a PageError."""
     host = host_of(url)
     try:
         yield
@@ -43,12 +43,12 @@ def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A response of failure."""
+    """An HTTP response with a failure status."""
 
     status: int
     url: str
     text: str
-    """Its body, as far as it was read."""
+    """The part of its body that was read."""
 
     @property
     def named(self) -> str:
@@ -58,7 +58,7 @@ class Refusal:
 
 
 def no_page(refusal: Refusal, remedy: str) -> PageError:
-    """The error for no page of metrics; a NotMetricsError where another address may hold one."""
+    """The error for a missing metrics page; a NotMetricsError where another URL may have it."""
     if refusal.status not in _NO_PAGE:
         return no_answer(refusal, remedy)
     started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
@@ -66,7 +66,7 @@ def no_page(refusal: Refusal, remedy: str) -> PageError:
 
 
 def no_answer(refusal: Refusal, remedy: str) -> PageError:
-    """The error for a response of failure, with the server's own words, and what to do where a token is wanted."""
+    """The error for a failure status, with the server's message, and the remedy for a missing token."""
     host, reason = host_of(refusal.url), complaint(refusal.text)
     own = f": {quoted(reason)}" if reason else ""
     if refusal.status in _REFUSED:
@@ -85,7 +85,7 @@ class _Complaint(msgspec.Struct):
 
 
 def complaint(text: str) -> str:
-    """The error message in a response of OpenAI's API or a similar one; else nothing."""
+    """The error message in a response of OpenAI's API or a similar one; else empty."""
     try:
         body = msgspec.json.decode(text, type=_Complaint)
     except (msgspec.DecodeError, RecursionError):
@@ -94,7 +94,7 @@ def complaint(text: str) -> str:
 
 
 def _of_tls(error: BaseException, host: str) -> str:
-    """The fault of a certificate or of encryption; nothing where the error is another."""
+    """Message for a certificate or TLS error; empty for other errors."""
     cause = next((each for each in _causes(error) if isinstance(each, ssl.SSLError)), None)
     if isinstance(cause, ssl.SSLCertVerificationError):
         remedy = "let SSL_CERT_FILE name a file with the certificate of its authority"
@@ -107,7 +107,7 @@ def _of_tls(error: BaseException, host: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The system's own message, without the wrapping errors of libraries."""
+    """The operating system's message, without the libraries' wrapping exceptions."""
     numbered = (each for each in _causes(error) if isinstance(each, OSError) and each.errno is not None)
     cause = next(numbered, None)
     if cause is None:
@@ -119,8 +119,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """An error and its causes; of a group of errors, the first."""
     while error is not None:
         yield error
-        behind = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
-        error = behind or error.__cause__ or error.__context__
+        cause = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        error = cause or error.__cause__ or error.__context__
 
 
 def _other_scheme(url: str) -> str:

@@ -1,17 +1,17 @@
-"""Every figure of a server, from what its counters grew by and what its gauges show, each defined here and only here.
+"""Every figure of a server, from the increase of its counters and from its gauges, each defined only here.
 
     tokens_per_round         L-bar: 1 + accepted / drafts; where all tokens are generated in rounds, generated / drafts
     acceptance_rate          accepted / drafted
     acceptance_by_position   accepted there / drafts
     ..._per_second           the count / seconds
 
-A gauge of the server comes first for its acceptance length, its acceptance rate and its speed, which counters tell only
-once a request is done. Where a server counts neither drafted nor accepted tokens, both follow from its rounds:
+The server's own gauge takes precedence for acceptance length, acceptance rate and speed: its counters grow only when a
+request is done. Where a server counts neither drafted nor accepted tokens, both follow from its rounds:
 
-    drafted    rounds x what each of them drafts, where that stays the same
+    drafted    rounds x drafted tokens a round, where that number is constant
     accepted   generated - rounds, where all tokens are generated in rounds
 
-What cannot be known is None.
+An unknown figure is None.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from dynatui.attach.servers import Kind
 
 @dataclass(frozen=True)
 class Gauges:
-    """The gauges of a page."""
+    """Values of a page's gauges."""
 
     length: float | None = None
     rate: float | None = None
@@ -35,7 +35,7 @@ class Gauges:
 
     @property
     def drafts(self) -> int | None:
-        """Tokens that a round drafts."""
+        """Number of tokens drafted in a round."""
         if self.drafting is None:
             return None
         return self.drafting.draft_tokens - 1 if self.drafting.draft_tokens else self.drafting.steps
@@ -55,7 +55,7 @@ def gauges(kind: Kind, page: Page) -> Gauges:
 
 
 def _drafting(kind: Kind, page: Page) -> Drafting | None:
-    """How a server drafts: what all its engines show, and means over them; None where nothing of it is shown."""
+    """Present draft settings: values that all engines share, and means over engines; None without such gauges."""
 
     def same(name: str) -> int | None:
         sizes = set(_by_engine(kind, page.get(name, {}))) - {0.0}
@@ -74,7 +74,7 @@ def _drafting(kind: Kind, page: Page) -> Drafting | None:
 
 
 def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
-    """The counts of a server that counts neither drafted nor accepted tokens, with both; `drafts` are those a round."""
+    """Counts with drafted and accepted tokens derived from rounds; `drafts` is the number of drafted tokens a round."""
     rounds, generated = counts.drafts, counts.generated
     if kind.drafted or not kind.rounds_generate or rounds is None or generated is None or drafts is None:
         return counts
@@ -83,7 +83,7 @@ def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
 
 
 def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
-    """A gauge of each engine, the highest that any of its processes shows."""
+    """A gauge's value for each engine: the highest of its processes."""
     engines = dict[Labels, float]()
     for labels, value in gauge.items():
         engine = tuple(label for label in labels if label[0] not in kind.ranks)
@@ -92,7 +92,7 @@ def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
 
 
 def figures(kind: Kind, counts: Counts, seconds: float, now: Gauges | None = None) -> Figures:
-    """The figures of some time; with `now`, of the time that ends at the moment that the gauges are of."""
+    """Figures of an interval of `seconds`; `now`: gauges at its end, where they take precedence over counters."""
     shown = now or Gauges()
     return Figures(
         seconds=seconds,
@@ -114,18 +114,18 @@ def _length(kind: Kind, counts: Counts) -> float | None:
 
 
 def round_length(kind: Kind, counts: Counts) -> float | None:
-    """L-bar from what was accepted in the rounds that are counted."""
+    """L-bar from the accepted tokens and the rounds of an interval."""
     return length(sum(counts.accepted_at) if kind.drafted_at else counts.accepted, counts.drafts)
 
 
 def length(accepted: float | None, drafts: float | None) -> float | None:
-    """L-bar: each round brings what was accepted and a token of the target's own."""
+    """L-bar: accepted tokens a round, plus the target's own token."""
     more = _ratio(accepted, drafts)
     return None if more is None else min(LARGEST, 1 + more)
 
 
 def share(part: float | None, whole: float | None) -> float | None:
-    """At most 1: a page may be read while its counters change."""
+    """`part / whole`, at most 1: counters may change while a page is read."""
     ratio = _ratio(part, whole)
     return None if ratio is None else min(1.0, ratio)
 

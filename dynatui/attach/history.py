@@ -1,4 +1,4 @@
-"""What one page says beside those before it, as events. Knows no network and asks for no time."""
+"""Events of a page, from its difference to the previous pages. Knows no network and no clock."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,25 +8,25 @@ from dynatui.attach.events import LONGEST_NAME, MOST_MODELS, Reading, Server
 from dynatui.attach.exposition import Page, parsed
 from dynatui.attach.figures import figures, gauges, with_drafts
 from dynatui.attach.servers import Kind
-from dynatui.attach.waste import Judgement, judged, told
+from dynatui.attach.waste import Judgement, as_event, judged
 
 
 class History:
-    """The last page of a session and what was counted since its first."""
+    """The last page of a session, and the counts since its first page."""
 
     def __init__(self) -> None:
         self._kind: Kind | None = None
         self._server: Server | None = None
         self._page: Page = {}
-        """Every series as it was seen last."""
+        """Latest value of every series."""
         self._read_at: float | None = None
         self._total, self._began = Counts(), 0.0
         self._drafts: int | None = None
-        """What a round drafted when that was told last."""
+        """Drafted tokens a round, as reported last."""
         self._judgement = Judgement()
 
     def read(self, url: str, kind: Kind, lines: Sequence[str], t: float) -> Iterator[Server | Reading]:
-        """The events of a page that was read at `t` seconds; raises a NotMetricsError where it cannot be understood."""
+        """Events of a page read at `t` seconds; raises a NotMetricsError where it is malformed."""
         page = parsed(lines, kind.counters, kind.gauges)
         if kind != self._kind:
             self._kind, self._page, self._read_at = kind, {}, None
@@ -48,11 +48,11 @@ class History:
             interval=figures(kind, counts, seconds, now),
             session=figures(kind, self._total, t - self._began),
             drafting=now.drafting,
-            wasted=told(kind, self._judgement),
+            wasted=as_event(kind, self._judgement),
         )
 
     def _introduced(self, kind: Kind, url: str, page: Page, t: float) -> Iterator[Server]:
-        """The server, where it is another or serves other models than before."""
+        """The server's event, where its kind or models have changed."""
         labels = (dict(each) for series in page.values() for each in series)
         names = {each[kind.model][:LONGEST_NAME] for each in labels if kind.model in each}
         models = sorted(names - {""})[:MOST_MODELS]

@@ -1,7 +1,7 @@
-"""One request to a server's OpenAI-compatible API, and what its answer tells of the rounds that made it.
+"""One request to a server's OpenAI-compatible API, and the rounds reported in its answer.
 
-What is told differs: vLLM lists every round where it was started so, SGLang and llama.cpp count them together. What a
-server does not tell stays unknown. Who sends the request is handed in.
+vLLM lists every round, where started with that option; SGLang and llama.cpp give totals. A figure that is not reported
+is None. The function that sends the request is an argument.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,17 +11,17 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from decoder.errors import first_line, quoted
-from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_ROUNDS, Answer, Asked
+from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_ROUNDS, Answer, RequestSent
 from dynatui.attach.exposition import LARGEST, PageError
 from dynatui.attach.figures import length, share
 from dynatui.attach.servers import Kind
 
 PATIENCE_S = 600.0
-"""Within which a whole answer has to be there."""
+"""Time limit for a whole answer, in seconds."""
 
 T = TypeVar("T")
 Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], str]
-"""The text at a URL, which is sent JSON where there is any; raises a PageError."""
+"""Sends a request to a URL, POST with a JSON body, else GET; returns the body, or raises a PageError."""
 
 
 class _Vllm(msgspec.Struct):
@@ -77,25 +77,25 @@ class _Models(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt for a server to continue."""
+    """The user's request: a prompt and its limit of tokens."""
 
     prompt: str
     max_new_tokens: int = 128
 
-    def asked(self) -> Asked:
-        """The event; its time is for whoever puts it among others."""
-        return Asked(t=0.0, prompt=self.prompt[:LONGEST_TEXT], max_new_tokens=min(self.max_new_tokens, LARGEST))
+    def event(self) -> RequestSent:
+        """The request's event; the caller sets its time."""
+        return RequestSent(t=0.0, prompt=self.prompt[:LONGEST_TEXT], max_new_tokens=min(self.max_new_tokens, LARGEST))
 
 
 def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:
-    """The request as the API takes it, greedy, with what makes this kind of server tell more."""
+    """JSON body of the API request, greedy, with the fields by which this kind of server reports its rounds."""
     more = {"return_spec_tokens_details": True} if kind is not None and kind.name == "sglang" else {}
     fields = {"model": model, "prompt": request.prompt, "max_tokens": request.max_new_tokens, "temperature": 0}
     return fields | more
 
 
 def model_of(text: str) -> str:
-    """The first model that a server lists; raises a PageError."""
+    """The first model in a server's list; raises a PageError."""
     models = _decoded(text, _Models, "list of models").data
     if not models:
         raise PageError("the server lists no model")
@@ -103,7 +103,7 @@ def model_of(text: str) -> str:
 
 
 def answer(text: str, request: Request, model: str, *, t: float, seconds: float) -> Answer:
-    """What a completion tells; raises a PageError where the text is none."""
+    """The answer's event from the text of a completion; raises a PageError where the text is not one."""
     completion = _decoded(text, _Completion, "completion")
     vllm = completion.metrics.speculative_decoding if completion.metrics else None
     sglang = completion.sglext.spec_tokens_details if completion.sglext else None
@@ -129,7 +129,7 @@ def answer(text: str, request: Request, model: str, *, t: float, seconds: float)
 
 
 def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callable[[], float]) -> Answer:
-    """The answer of a server, or why there is none; its time is for whoever puts it among other events."""
+    """Sends the request; the answer's event, or that of its failure. The caller sets the event's time."""
     began, model = clock(), ""
     try:
         model = model_of(ask(f"{base}/v1/models", None))
@@ -146,7 +146,7 @@ def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callab
 
 
 def _by_round(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
-    """Drafted and accepted tokens of each round; nothing where they are not told, or cannot be."""
+    """Drafted and accepted tokens of each round; empty where not reported or impossible."""
     drafted, accepted = (vllm.per_step_drafted or [], vllm.per_step_accepted or []) if vllm else ([], [])
     sound = len(drafted) == len(accepted) <= MOST_ROUNDS and all(
         0 <= some <= whole <= LARGEST // MOST_ROUNDS for some, whole in zip(accepted, drafted, strict=False)
@@ -159,14 +159,14 @@ def _totals(
 ) -> tuple[int | None, int | None, int | None]:
     """Rounds, drafted and accepted tokens of the whole answer."""
     if vllm:
-        told = vllm.num_spec_steps, vllm.num_draft_tokens, vllm.num_accepted_draft_tokens
+        counts = vllm.num_spec_steps, vllm.num_draft_tokens, vllm.num_accepted_draft_tokens
     elif sglang:
-        told = sglang.spec_verify_ct, sglang.spec_num_proposed_drafts, sglang.spec_num_correct_drafts
+        counts = sglang.spec_verify_ct, sglang.spec_num_proposed_drafts, sglang.spec_num_correct_drafts
     elif timings:
-        told = None, timings.draft_n, timings.draft_n_accepted
+        counts = None, timings.draft_n, timings.draft_n_accepted
     else:
-        told = None, None, None
-    return _count(told[0]), _count(told[1]), _count(told[2])
+        counts = None, None, None
+    return _count(counts[0]), _count(counts[1]), _count(counts[2])
 
 
 def _count(number: int | None) -> int | None:

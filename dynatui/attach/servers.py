@@ -1,4 +1,4 @@
-"""The servers that are known: what each calls the figures on its page of metrics, and what switches that page on.
+"""Supported servers: the names of their metrics, and the option that enables their metrics page.
 
 A name is written without `_total`. Knows neither pages nor how figures are computed from them.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Names: TypeAlias = tuple[str, ...]
-"""Counters that are summed; none where the server does not tell."""
+"""Names of counters to be summed; empty where the server has none."""
 
 
 @dataclass(frozen=True)
@@ -18,57 +18,58 @@ class Kind:
     name: str
     title: str
     prefix: str
-    """How the names of its metrics begin."""
+    """Prefix of its metrics' names."""
     generated: Names
-    """Tokens."""
+    """Counters of generated tokens."""
     drafts: Names = ()
-    """Verified drafts, a round each; where positions alone are counted, those of the first."""
+    """Counters of rounds (verified drafts); of the first position, where only positions are counted."""
     drafted: Names = ()
     accepted: Names = ()
     accepted_at: str = ""
-    """Accepted tokens by position."""
+    """Counter of accepted tokens by position."""
     drafted_at: str = ""
     position: str = "position"
-    """The label that holds a position, from 0."""
+    """Label of the position, from 0."""
     length: str = ""
-    """A gauge of the mean acceptance length, the target's token included."""
+    """Gauge of the mean acceptance length, the target's token included."""
     rate: str = ""
-    """A gauge of accepted / drafted."""
+    """Gauge of the acceptance rate, accepted / drafted."""
     speed: str = ""
-    """A gauge of tokens a second."""
+    """Gauge of tokens a second."""
     steps: str = ""
-    """A gauge of the draft's passes in a round, 0 before the first one, as are the three below."""
+    """Gauge of draft passes in a round; 0 before the first round, as are the three below."""
     draft_tokens: str = ""
-    """A gauge of the tokens that a round verifies, the place of the target's own among them."""
+    """Gauge of the tokens verified in a round, the target's own position included."""
     cap_length: str = ""
-    """A gauge of the mean verified tokens, where a round may verify fewer than `draft_tokens`."""
+    """Gauge of the mean number of verified tokens, where a round may verify fewer than `draft_tokens`."""
     block_length: str = ""
-    """A gauge of the mean acceptance length if all had been verified."""
+    """Gauge of the mean acceptance length if every draft had been verified whole."""
     ranks: Names = ()
-    """Labels of the processes of one engine, each of which shows the same gauges."""
+    """Labels of the processes of one engine, which all report the same gauges."""
     rounds_generate: bool = False
-    """Whether all tokens are generated in counted rounds, so that L-bar is generated / rounds, and what a round brings
-    beyond one token was drafted."""
+    """Whether all tokens are generated in counted rounds, so that L-bar is generated / rounds, and all tokens of a
+    round but one were drafted.
+    """
     page: str = ""
-    """The server as started with metrics, where these are off by default."""
+    """Command or option that enables metrics, where they are off by default."""
     model: str = ""
     """The label that names the model, where there is one."""
 
     @property
     def speculative(self) -> Names:
-        """All names of metrics of drafts: a server whose page has none does not speculate."""
+        """All metrics of speculative decoding: a server without them on its page does not speculate."""
         named = (*self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at, self.length, self.rate)
         return tuple(name for name in named if name)
 
     @property
     def counters(self) -> Names:
-        """Names of all that only grows while the server runs."""
+        """Names of all counters."""
         named = (*self.generated, *self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at)
         return tuple(dict.fromkeys(name for name in named if name))
 
     @property
     def gauges(self) -> Names:
-        """Names of all that is shown as it is at the moment."""
+        """Names of all gauges."""
         drafting = self.steps, self.draft_tokens, self.cap_length, self.block_length
         return tuple(filter(None, (self.length, self.rate, self.speed, *drafting)))
 
@@ -139,7 +140,7 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP
 
 
 def recognised(lines: Sequence[str]) -> Kind | None:
-    """The kind whose metrics a page has or announces; of several the one that tells of drafts, then the first here."""
+    """The kind of server by the metrics on a page; of several, one with metrics of drafts, then the first here."""
 
     def has(names: Names) -> bool:
         return any(line.startswith(names) for line in lines)

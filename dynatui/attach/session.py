@@ -1,7 +1,6 @@
-"""A server that is watched: asked for its page again and again, and what comes of it as events, gaps included.
+"""Session of watching a server: its page is polled, and every poll becomes events, gaps included.
 
-Nothing that a server does ends the session: it is asked again, for ever. Who asks, how long to wait and what time it is
-are handed in.
+No failure of a server ends the session. The functions that send, wait and tell the time are arguments.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +12,7 @@ from msgspec import structs
 
 import decoder
 from dynatui.attach.address import Address, without_query
-from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, Answer, Asked, Event, Gap, Opening
+from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, Answer, Event, Gap, Opening, RequestSent
 from dynatui.attach.exposition import NotMetricsError, PageError, lines_of, require_metrics
 from dynatui.attach.history import History
 from dynatui.attach.servers import KINDS, Kind, recognised
@@ -21,12 +20,12 @@ from dynatui.attach.servers import KINDS, Kind, recognised
 
 @dataclass(frozen=True)
 class Plan:
-    """How a server is watched."""
+    """Settings of a session."""
 
     address: Address
     interval_s: float = 1.0
     polls: int | None = None
-    """After which the session ends by itself; None: it never does."""
+    """Number of polls before the session ends; None: no limit."""
 
 
 def watch(
@@ -34,18 +33,18 @@ def watch(
     page: Callable[[str], str],
     pause: Callable[[float], bool],
     clock: Callable[[], float],
-    answers: Callable[[], Iterable[Asked | Answer]] = tuple,
+    answers: Callable[[], Iterable[RequestSent | Answer]] = tuple,
     waiting: Callable[[], bool] = bool,
 ) -> Iterator[Event]:
-    """What is seen of a server.
+    """Events of a server.
 
     Args:
-        plan: Whom to ask, and how often.
+        plan: Server and interval.
         page: The text at a URL; raises a PageError.
-        pause: Waits so many seconds; whether to stop.
+        pause: Waits for a number of seconds; returns whether to stop.
         clock: Seconds.
-        answers: Requests and answers that have come since it was asked last.
-        waiting: Whether more of them will come, before which the session does not end by itself.
+        answers: Requests and answers since its last call.
+        waiting: Whether more of them are due; the session does not end before.
     """
     began, urls, history = clock(), plan.address.pages, History()
     yield Opening(
@@ -56,7 +55,7 @@ def watch(
     )
     for number in count(1):
         try:
-            url, kind, lines = found(page, urls)
+            url, kind, lines = first_page(page, urls)
             urls = (url, *(each for each in plan.address.pages if each != url))
             yield from history.read(url, kind, lines, clock() - began)
         except PageError as error:
@@ -69,11 +68,11 @@ def watch(
             return
 
 
-def found(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Kind, Sequence[str]]:
-    """The first page that has metrics of a known server, by its URL, with its lines.
+def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Kind, Sequence[str]]:
+    """URL and lines of the first page with metrics of a supported server.
 
     Raises:
-        PageError: The server cannot be asked, or no page has such metrics; then it says what the first one is.
+        PageError: The server cannot be reached, or no page has such metrics; the message then describes the first page.
     """
     faults = list[PageError]()
     for url in urls:
@@ -95,8 +94,8 @@ def _kind(url: str, lines: Sequence[str]) -> Kind:
 
 
 def kind_of(page: Callable[[str], str], urls: Sequence[str]) -> Kind | None:
-    """What a server is; None where its pages do not say."""
+    """Kind of a server; None where its pages do not show it."""
     try:
-        return found(page, urls)[1]
+        return first_page(page, urls)[1]
     except PageError:
         return None

@@ -1,7 +1,7 @@
-"""Whether a server's drafts are wasted: verified, and next to nothing of them accepted. A pure fold of counts.
+"""Detection of wasted drafts: almost no drafted token is accepted. A pure fold of counts.
 
-Rounds are judged in lots, so that neither few of them nor one short text says anything. Between the two limits all
-stays as it was, so that a server near one of them is not judged anew each time.
+Rounds are judged in lots, so that few rounds or one short text decide nothing. Two limits give hysteresis: between them
+the judgement stays, so a server near a limit does not alternate.
 """
 
 from dataclasses import dataclass, field, replace
@@ -12,31 +12,31 @@ from dynatui.attach.figures import round_length, share
 from dynatui.attach.servers import Kind
 
 ROUNDS, SECONDS = 100, 10.0
-"""A lot has at least so many rounds, and lasts at least so long."""
+"""Least rounds and least seconds of a lot."""
 WASTED_BELOW, PAYING_FROM = 1.1, 1.2
-"""Tokens a round. A round takes at least the time of a plain pass, so that is how many times as fast as plain decoding
-a server can be at most, and drafting itself takes time too."""
+"""Limits in tokens a round. A round takes at least the time of a plain pass, so tokens a round bound the speed-up over
+plain decoding, and drafting takes time besides."""
 REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.06
-"""Acceptance rates between which a draft of many tokens a round begins and ceases to be wasted, ..."""
+"""Acceptance rates below which long drafts become wasted, and from which they cease to be."""
 LONG_BELOW, LONG_FROM = 1.35, 1.5
-"""... and tokens a round, which at these rates are of seven drafted ones and more, none of them free."""
+"""The same limits in tokens a round; at these acceptance rates a round drafts seven tokens or more."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether a server's drafts are wasted, and the counts behind it."""
+    """Judgement of a server's drafts, with its counts."""
 
     lot: Counts = field(default_factory=Counts)
-    """Counts of the newest rounds, which are too few yet."""
+    """Counts of the incomplete lot."""
     begun: float | None = None
-    """When they began."""
+    """Start of the lot, in seconds of the session; None without one."""
     wasted: Counts | None = None
-    """Counts since drafts are wasted; None where they are not, or where that is unknown."""
+    """Counts since drafts became wasted; None where they are not, or unknown."""
     since: float = 0.0
 
 
 def judged(kind: Kind, before: Judgement, counts: Counts, begun: float, t: float) -> Judgement:
-    """The judgement after what was counted from `begun` to `t`; idle times and unknown counts leave it as it was."""
+    """The judgement after the counts from `begun` to `t`; idle times and unknown counts leave it unchanged."""
     if None in (counts.drafts, counts.drafted, counts.accepted) or not (counts.drafts or counts.drafted):
         return before
     lot = before.lot.plus(counts)
@@ -57,8 +57,8 @@ def _is_wasted(length: float, acceptance: float, *, already: bool) -> bool:
     return length < WASTED_BELOW or (acceptance < REJECTED_BELOW and length < LONG_BELOW)
 
 
-def told(kind: Kind, judgement: Judgement) -> Wasted | None:
-    """The same for an event."""
+def as_event(kind: Kind, judgement: Judgement) -> Wasted | None:
+    """The judgement as a field of an event; None where drafts are not wasted."""
     wasted = judgement.wasted
     if wasted is None:
         return None

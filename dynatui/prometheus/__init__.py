@@ -1,1 +1,1 @@
-"""What Prometheus reads of a run: totals of its events, told under vLLM's names."""
+"""Prometheus metrics of a run: totals of its events under vLLM's names."""

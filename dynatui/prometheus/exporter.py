@@ -1,7 +1,7 @@
-"""Folds the events of a run for whoever serves them, where the user asked for that: the door to this folder.
+"""Folds the events of a run into totals and serves them: the entry point of this folder.
 
-The thread that decodes takes events in; another one reads. Totals are one value that is replaced as a whole, so neither
-waits. Imports nothing of Prometheus before a port is given.
+The decoding thread adds events; another one reads. Totals are one immutable value that is replaced, so neither waits.
+The Prometheus client is imported only where a port is given.
 """
 
 from collections.abc import Iterator
@@ -12,21 +12,21 @@ from dynatui.prometheus.totals import Totals, after
 
 
 class Exporter:
-    """Totals so far."""
+    """Totals of a run so far."""
 
     def __init__(self) -> None:
         self.totals = Totals()
         self.url = ""
-        """Where they are served."""
+        """URL of the metrics page."""
 
     def take(self, event: Event) -> None:
-        """Adds an event, from one thread alone."""
+        """Adds an event; called by one thread only."""
         self.totals = after(self.totals, event)
 
 
 @contextmanager
 def exporting(port: int | None) -> Iterator[Exporter | None]:
-    """Within, what an exporter takes in is served on a port of this machine, 0 for any free one; None without a port.
+    """Context that serves an exporter's totals on a port of this machine, 0: any free one; None without a port.
 
     Raises:
         ConfigError: The port cannot be opened.

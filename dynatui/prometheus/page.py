@@ -1,7 +1,7 @@
-"""Totals as families of metrics under vLLM's names, so that what reads a vLLM server reads a run too.
+"""Totals as metric families under vLLM's names and labels, so that vLLM's dashboards can read a run.
 
-Labels are vLLM's too, so that its dashboards find what they filter by; there is one engine here, the first. The label
-`method` is our own: methods of a race are servers side by side. Pure; knows no HTTP.
+There is one engine here, number 0. The label `method` is our own: the methods of a race are counted like servers side
+by side. Pure; knows no HTTP.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,45 +42,45 @@ _LATENCIES: tuple[tuple[str, str, Callable[[MethodTotals], Latencies]], ...] = (
 
 
 def families(totals: Totals) -> Iterator[Metric]:
-    """All metrics; what a method does not tell has no series of it."""
+    """All metric families; a method without a figure has no series of it."""
     methods = [((totals.target, _ENGINE, name), own) for name, own in totals.methods.items()]
     drafting = [(labels, own.drafts) for labels, own in methods if own.drafts is not None]
-    for name, told, count in _OF_TEXTS:
-        yield _counter(name, told, _LABELS, ((labels, count(own)) for labels, own in methods))
-    for name, told, count_drafts in _OF_DRAFTS:
-        yield _counter(name, told, _LABELS, ((labels, count_drafts(drafts)) for labels, drafts in drafting))
+    for name, description, count in _OF_TEXTS:
+        yield _counter(name, description, _LABELS, ((labels, count(own)) for labels, own in methods))
+    for name, description, count_drafts in _OF_DRAFTS:
+        yield _counter(name, description, _LABELS, ((labels, count_drafts(drafts)) for labels, drafts in drafting))
     positions = (
         ((*labels, str(position)), accepted)
         for labels, drafts in drafting
         for position, accepted in enumerate(drafts.accepted)
     )
     yield _counter(*_BY_POSITION, (*_LABELS, "position"), positions)
-    for name, told, latencies in _LATENCIES:
-        histogram = HistogramMetricFamily(name, told, labels=_LABELS)
+    for name, description, latencies in _LATENCIES:
+        histogram = HistogramMetricFamily(name, description, labels=_LABELS)
         for labels, own in methods:
             histogram.add_metric(labels, _buckets(latencies(own)), latencies(own).total_s)
         yield histogram
 
 
-def _counter(name: str, told: str, labels: Sequence[str], series: Iterable[tuple[Sequence[str], int]]) -> Metric:
-    family = CounterMetricFamily(name, told, labels=labels)
+def _counter(name: str, description: str, labels: Sequence[str], series: Iterable[tuple[Sequence[str], int]]) -> Metric:
+    family = CounterMetricFamily(name, description, labels=labels)
     for values, count in series:
         family.add_metric(values, count)
     return family
 
 
 def _buckets(latencies: Latencies) -> list[tuple[str, float]]:
-    """How many took at most so long."""
+    """Cumulative buckets of a histogram: upper bound, and number of latencies up to it."""
     bounds = (*map(str, BOUNDS_S), "+Inf")
     return list(zip(bounds, accumulate(latencies.counts), strict=True))
 
 
 @dataclass(frozen=True)
 class TotalsCollector(Collector):
-    """Tells the totals of the moment in which it is asked."""
+    """Collector of the totals at the time of a scrape."""
 
     read: Callable[[], Totals]
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics of one look at the totals."""
+        """All metric families of the present totals."""
         return families(self.read())

@@ -1,7 +1,7 @@
-"""Serves totals to programs on this machine over HTTP, in one thread that leaves the machine to the decoder.
+"""Serves totals to programs on this machine over HTTP, in one thread with a bounded share of a core.
 
-Requests are answered one by one, each within moments, and after each the thread rests in proportion to what that took:
-a client that is slow, sends too much or comes in a crowd only makes other clients wait. Knows no events.
+Requests are answered one by one, each with a time limit, and after each the thread sleeps in proportion to its CPU
+time: slow, large or numerous requests delay only other clients. Knows no events.
 """
 
 import errno
@@ -27,18 +27,18 @@ logger = logging.getLogger(__name__)
 _ADDRESS = "127.0.0.1"
 _PATH = "/metrics"
 _PATIENCE_S = 0.2
-"""For a whole request, and again for each of the two parts of an answer."""
+"""Time limit in seconds for a whole request, and for each of the two parts of an answer."""
 _LARGEST_REQUEST = 8192
-"""Bytes; one of Prometheus has a few hundred."""
+"""Largest request in bytes; Prometheus sends a few hundred."""
 _POLL_S = 0.1
 _SHARE = 0.01
-"""Of a core, at most."""
+"""Largest share of a core that the thread may use."""
 _REASONS = {errno.EADDRINUSE: "another program uses it", errno.EACCES: "only an administrator may open it"}
 
 
 @contextmanager
 def serving(port: int, read: Callable[[], Totals]) -> Iterator[str]:
-    """Within, the totals are served under the URL that it yields; port 0 is any free one. Ends within a second.
+    """Context that serves the totals, and yields their URL; port 0: any free one. Ends within a second.
 
     Raises:
         ConfigError: The port cannot be opened.
@@ -65,7 +65,7 @@ def serving(port: int, read: Callable[[], Totals]) -> Iterator[str]:
 
 
 class _Server(TCPServer):
-    """Answers one request at a time."""
+    """HTTP server for one request at a time."""
 
     allow_reuse_address = True
 
@@ -75,31 +75,31 @@ class _Server(TCPServer):
         super().__init__((_ADDRESS, port), handler)
 
     def service_actions(self) -> None:
-        """Rests, after a request as after none, so that the thread takes its share of a core and no more."""
+        """Sleeps after each request or idle poll, so that the thread stays within its share of a core."""
         used_s = time.thread_time()
         self.stopping.wait((used_s - self._used_s) * (1 / _SHARE - 1))
         self._used_s = used_s
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A connection that breaks off is the client's affair; anything else is a fault of ours."""
+        """Ignores broken connections; logs any other error."""
         del request, client_address
         if not isinstance(sys.exception(), OSError):
             logger.exception("metrics were not served")
 
 
 class _Handler(MetricsHandler):
-    """Answers one request that came whole."""
+    """Handler of one complete request."""
 
     def handle(self) -> None:
-        """Reads before anything is answered, so that what is then parsed is short."""
+        """Reads the bounded request before anything is parsed or answered."""
         self.rfile.close()
         self.rfile = BytesIO(_request(self.connection))
         self.connection.settimeout(_PATIENCE_S)
         super().handle()
 
     def do_GET(self) -> None:  # noqa: N802 - the name that the library calls
-        """The metrics as plain text, whatever format is preferred."""
-        del self.headers["Accept"]  # OpenMetrics as the library writes it may lack the names' colons: its issue 1177
+        """Answers with the metrics as plain text, whatever format the client accepts."""
+        del self.headers["Accept"]  # the library's OpenMetrics output may lose colons in names: its issue 1177
         if self.path.partition("?")[0] == _PATH:
             super().do_GET()
         else:
@@ -107,7 +107,7 @@ class _Handler(MetricsHandler):
 
 
 def _request(connection: socket) -> bytes:
-    """All that a client sends up to a blank line; nothing where that does not come in time or within bounds.
+    """A client's request up to the blank line; empty where it is too slow or too large.
 
     Raises:
         OSError: The connection broke off, or nothing came in time.

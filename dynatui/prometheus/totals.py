@@ -1,7 +1,7 @@
-"""Totals over all runs of a process: a pure fold of events in which no number ever falls.
+"""Totals over all runs of a process: a pure fold of events; no count ever falls.
 
-What counts, and when, is as in vLLM: a draft where anything was drafted, an accepted token by its place in the path, a
-latency once a round. Knows neither HTTP nor names of metrics.
+Counted as in vLLM: a draft for each round that drafted, accepted tokens by position in the path, one latency a round.
+Knows neither HTTP nor names of metrics.
 """
 
 from bisect import bisect_left
@@ -16,35 +16,35 @@ from decoder.events import Event, Round, Run, Start
 from dynatui.clean import clean_line
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
-"""Up to these, latencies are counted together; the rounds of a small pair on a GPU take about the first."""
+"""Upper bounds of histogram buckets, in seconds; a round of a small pair on a GPU takes about the first."""
 
 
 class Latencies(msgspec.Struct, frozen=True):
-    """How often something took how long."""
+    """Histogram of latencies."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS_S) + 1)
-    """Of those up to each bound and above the one before it; at last, of those above all bounds."""
+    """Number of latencies in each bucket, not cumulative; the last bucket is above all bounds."""
     total_s: float = 0.0
 
     def plus(self, seconds: float) -> "Latencies":
-        """With one more."""
+        """The histogram with one more latency."""
         place = bisect_left(BOUNDS_S, seconds)
         counts = (*self.counts[:place], self.counts[place] + 1, *self.counts[place + 1 :])
         return Latencies(counts, self.total_s + seconds)
 
 
 class Drafts(msgspec.Struct, frozen=True):
-    """What was drafted, and what of it was accepted."""
+    """Counts of drafted and accepted tokens."""
 
     rounds: int = 0
-    """Those in which anything was drafted."""
+    """Rounds that drafted."""
     tokens: int = 0
     """Drafted nodes that were verified."""
     accepted: tuple[int, ...] = ()
-    """Accepted nodes by their place in the path, from 0: their depth below what was there before the round."""
+    """Accepted nodes by position in the path, from 0: depth below the last committed token, minus 1."""
 
     def plus(self, drafted: int, accepted: int) -> "Drafts":
-        """With one more round, of so many nodes, and a path of so many."""
+        """The counts after a round of `drafted` nodes with an accepted path of `accepted` nodes."""
         places = zip_longest(self.accepted, (1,) * accepted, fillvalue=0)
         return Drafts(self.rounds + (drafted > 0), self.tokens + drafted, tuple(before + one for before, one in places))
 
@@ -53,18 +53,18 @@ class MethodTotals(msgspec.Struct, frozen=True):
     """Totals of one method."""
 
     prompt_tokens: int = 0
-    """Of the prompts that it has continued by a round at least."""
+    """Prompt tokens of the runs in which the method has completed a round."""
     generated: int = 0
     drafts: Drafts | None = None
-    """None: it does not tell what it drafts."""
+    """None: the method does not report its drafts."""
     to_first: Latencies = Latencies()
-    """From the beginning of a prompt to the end of its first round, by the method's own clock."""
+    """Times to first token: prefill and first round, in own decode time."""
     between: Latencies = Latencies()
-    """From round to round of a text, by the same."""
+    """Times from round to round, in own decode time."""
     prefill_s: float = 0.0
-    """Of the text in progress."""
+    """Prefill time of the present text."""
     decode_s: float = 0.0
-    """Of the text in progress, so far."""
+    """Decode time of the present text so far."""
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -72,9 +72,9 @@ class Totals(msgspec.Struct, frozen=True):
 
     target: str = ""
     prompt_tokens: int = 0
-    """Of the run in progress."""
+    """Prompt tokens of the present run."""
     methods: Mapping[str, MethodTotals] = msgspec.field(default_factory=dict)
-    """In the order in which they came."""
+    """Totals by method, in the order of their first events."""
 
 
 def after(totals: Totals, event: Event) -> Totals:
@@ -95,10 +95,10 @@ def _started(own: MethodTotals, event: Start) -> MethodTotals:
 
 
 def _decoded(own: MethodTotals, event: Round, prompt_tokens: int) -> MethodTotals:
-    told = replace(own, generated=own.generated + len(event.committed), decode_s=event.t)
+    updated = replace(own, generated=own.generated + len(event.committed), decode_s=event.t)
     if event.draft_forwards is not None:
-        told = replace(told, drafts=(own.drafts or Drafts()).plus(drafted_nodes(event), len(event.accepted)))
+        updated = replace(updated, drafts=(own.drafts or Drafts()).plus(drafted_nodes(event), len(event.accepted)))
     if event.round > 0:
-        return replace(told, between=own.between.plus(event.t - own.decode_s))
+        return replace(updated, between=own.between.plus(event.t - own.decode_s))
     first_s = own.prefill_s + event.t
-    return replace(told, prompt_tokens=own.prompt_tokens + prompt_tokens, to_first=own.to_first.plus(first_s))
+    return replace(updated, prompt_tokens=own.prompt_tokens + prompt_tokens, to_first=own.to_first.plus(first_s))

@@ -1,1 +1,1 @@
-"""Prompts: a few of our own, and those that users bring."""
+"""Prompts: those of the package, and the user's."""

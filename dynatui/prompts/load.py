@@ -1,7 +1,8 @@
 """Prompts from this package, from files and from standard input, each exactly as its author wrote it.
 
 A prompt decides every token that follows, so nothing is trimmed but one newline at the end of a file, and a file that
-cannot be read as text is refused rather than guessed at. Knows nothing of models: how long a prompt may be, they say.
+cannot be read as text is refused rather than guessed at. Knows nothing of models, which limit the
+length.
 """
 
 import json
@@ -17,11 +18,11 @@ from dynatui.files import opened, text_of
 
 STANDARD_INPUT = "-"
 LARGEST_FILE = 16 * 2**20
-"""Bytes; far beyond every context, and an endless device must not fill the memory."""
+"""Largest prompt file in bytes, above every context: an endless device must not fill the memory."""
 
 
 class _Line(msgspec.Struct):
-    """What is read of a line of a .jsonl file; its other keys are passed over."""
+    """The used keys of a line of a .jsonl file; others are ignored."""
 
     prompt: str | None = None
     turns: list[str] | None = None
@@ -35,7 +36,7 @@ def embedded() -> tuple[str, ...]:
 
 
 def from_text(text: str) -> str:
-    """A prompt given as an argument; bytes of it that are no text become U+FFFD, for JSON cannot carry them."""
+    """A prompt given as an argument; invalid UTF-8 becomes U+FFFD, which JSON can represent."""
     if not text:
         raise PromptError("the prompt is empty; give --prompt at least one character")
     return _without_surrogates(text)
@@ -70,10 +71,10 @@ def _read(name: str, shown: str) -> str:
 
 def _from_line(line: str, where: str) -> str:
     try:
-        found = msgspec.convert(json.loads(line), _Line)
+        content = msgspec.convert(json.loads(line), _Line)
     except (ValueError, RecursionError) as error:
         raise PromptError(f'{where}: {error}; write one object a line, such as {{"prompt": "Once"}}') from None
-    prompt = found.prompt if found.prompt is not None else next(iter(found.turns or ()), None)
+    prompt = content.prompt if content.prompt is not None else next(iter(content.turns or ()), None)
     if not prompt:
         raise PromptError(f'{where}: no prompt; give it a text under "prompt" or as the first of "turns"')
     return _without_surrogates(prompt)
@@ -84,5 +85,5 @@ def _without_newline(text: str) -> str:
 
 
 def _without_surrogates(text: str) -> str:
-    """Halves of a pair that stand alone become U+FFFD."""
+    """The text with lone surrogates replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,1 +1,1 @@
-"""What outlives a run: recordings, exports, transcripts and command lines."""
+"""Outputs of a run: recordings, exports, transcripts and command lines."""

@@ -1,7 +1,7 @@
-"""A run as an asciicast (version 2): what a terminal was sent, and when, for asciinema and its players.
+"""A run as an asciicast (version 2): timed terminal output, for asciinema and its players.
 
-https://docs.asciinema.org/manual/asciicast/v2/ describes the format. Says at which moments of a run a frame is due and
-how frames are written. Knows no panels: what a frame sends comes as text.
+https://docs.asciinema.org/manual/asciicast/v2/ describes the format. Chooses the moments of frames and writes the
+file. Knows no panels: a frame's terminal output comes as text.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,11 +17,11 @@ from dynatui.state.lane import is_sane
 from dynatui.state.run_state import RunState, apply
 
 FPS = 10
-"""Frames a second, at most."""
+"""Most frames a second."""
 MOST_FRAMES = 1200
-"""Of a run that takes longer, frames are further apart: they take time to draw."""
+"""Most frames of a film; in a longer run frames are further apart, since each takes time to draw."""
 LONGEST_WAIT_S = 2.0
-"""Players cut longer waits to this."""
+"""Longest pause in seconds; players shorten longer ones to it."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,17 @@ class Moment:
     """A moment of a run at which a frame is due."""
 
     seconds: float
-    """Since the beginning of the film; never falls."""
+    """Seconds since the start of the film; never decreasing."""
     state: RunState
 
 
 def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> Iterator[Moment]:
-    """The beginning of a run, its rounds as far as frames keep up with them, and its end.
+    """Moments of a film: the start of a run, its rounds as the frame rate allows, and its end.
 
     Args:
-        events: Those of one run.
-        before: The state before it; the method that it has chosen is watched, and its own decode time is the clock.
-        speed: Seconds of that clock in a second of the film.
+        events: Events of one run.
+        before: State before the run; its watched method's own decode time is the clock.
+        speed: Seconds of decode time in a second of the film.
     """
     state = before
     times = [event.t for event in events if isinstance(event, Round) and is_sane(event.t)]
@@ -57,13 +57,13 @@ def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> It
 
 
 def cast(frames: Iterable[tuple[float, str]], *, size: tuple[int, int], title: str, started_at: str) -> Iterator[bytes]:
-    """The lines of the file.
+    """Lines of the asciicast file.
 
     Args:
-        frames: When each is sent, in seconds, and what is sent; of nothing there is no line.
+        frames: Time in seconds and terminal output of each frame; an empty output is left out.
         size: Columns and lines of the terminal.
         title: One line.
-        started_at: ISO 8601, as a run tells it; what is none is left out.
+        started_at: Start of the run in ISO 8601; an invalid one is left out.
     """
     header: dict[str, object] = {"version": 2, "width": size[0], "height": size[1]}
     with suppress(ValueError, OverflowError, OSError):

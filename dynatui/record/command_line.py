@@ -1,7 +1,7 @@
 """The command line that gives the present settings again, as it can be pasted into a shell.
 
-Only what differs from the defaults is written, on one line that shows every character: what could steer a terminal is
-an escape of the shell's. Where the run is recorded and how the screen looks is no part of it.
+Only values that differ from the defaults are written, on one line; control characters are written as shell escapes. The
+recording's file and display options are left out.
 """
 
 import shlex
@@ -17,25 +17,25 @@ from dynatui.prompts import load
 from dynatui.session import Models, Session
 
 LONGEST_ARGUMENT = 100_000
-"""Bytes of a prompt that still is written into the line; Linux takes 128 KiB an argument."""
+"""Most bytes of a prompt in the line; Linux allows 128 KiB an argument."""
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "!": "\\x21"}
-"""The exclamation mark: an interactive shell would take it for a reference to its history."""
+"""Escapes within $'…'; the exclamation mark because an interactive shell expands it from its history."""
 _NAMES = {"compiled": "compile"}
-"""Options of models that are not called as what they set."""
+"""Names of options that differ from the names of their fields in `Models`."""
 _LOST = "\ufffd"
 
 
 def command_line(
     session: Session, *, files: Mapping[str, Sequence[str]] | None = None, always: Collection[str] = ()
 ) -> str:
-    """The line that starts such a session; with a comment at its end where a prompt must be saved to a file first.
+    """The command line that starts this session; it ends in a comment where a prompt must first be saved to a file.
 
     Args:
-        session: What to start; its config as it is now, knobs turned.
-        files: Prompts by the file that they were read from, in the order of the session.
+        session: The session, its config with the present values of turned knobs.
+        files: Prompts of each prompt file, in the order of the session.
         always: Parameters written even at their defaults, because a settings file or a variable says otherwise.
     """
-    if session.models.embedded:  # which has others on the screen than elsewhere
+    if session.models.embedded:  # its default sampling on the screen differs from that without a screen
         always = {*always, "temperature", "seed"}
     names, count = _matching(session.prompts, files or {})
     texts = () if session.prompts == load.embedded() else session.prompts[count:]
@@ -57,7 +57,7 @@ def command_line(
 
 
 def quoted(word: str) -> str:
-    """A word as a shell reads it back; in $'…' where it holds what no terminal should be sent."""
+    """A word quoted for a shell; in $'…' where it contains control characters."""
     if clean_line(word) == word:
         return shlex.quote(word)
     return f"$'{''.join(map(_escaped, word))}'"
@@ -85,7 +85,7 @@ def _models(models: Models, always: Collection[str]) -> Iterator[str]:
 
 
 def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tuple[list[str], int]:
-    """The files that the session's prompts begin with, and how many prompts these hold."""
+    """Files that contain the session's first prompts, and the number of their prompts."""
     names, count = list[str](), 0
     for name, held in files.items():
         if name == load.STANDARD_INPUT or tuple(prompts[count : count + len(held)]) != tuple(held):
@@ -96,7 +96,7 @@ def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tup
 
 
 def _obstacle(text: str) -> str:
-    """Why a prompt cannot be an argument; nothing when it can."""
+    """Reason why a prompt cannot be an argument; empty if it can."""
     if "\0" in text:
         return "no argument can hold its null characters"
     return "it is too long for an argument" if len(text.encode("utf-8", "replace")) > LONGEST_ARGUMENT else ""
@@ -111,7 +111,7 @@ def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
 
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
-    """Of each parameter set, in the order of the help: what differs from the usual one or a preset."""
+    """Options of each parameter set whose values differ from the defaults or a preset, in the order of the help."""
     for name in sorted(config.parameters, key=_rank):
         rules = config.rules(name)
         changed = differing(rules, base(name, rules))

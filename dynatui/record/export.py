@@ -1,7 +1,7 @@
-"""A run as files that other programs read: its figures, rounds and text.
+"""Export of a run to files for other programs: figures, rounds and text.
 
-Pure functions make the contents, `fill` alone writes them: each file whole, all in one new folder that only its owner
-can open. The figures are those that `--json` prints. Knows nothing of the screen: the picture comes as text.
+Pure functions make the contents, `fill` alone writes them: each file atomically, in one new folder that only its owner
+can open. Figures are the same as in `--json`. Knows nothing of the screen: the picture is passed in as text.
 """
 
 import csv
@@ -27,39 +27,39 @@ from dynatui.record.transcript import Transcript
 from dynatui.state.timeline import run_so_far
 
 Make: TypeAlias = Callable[[], bytes]
-"""Makes the content of a file, which may take long for a long run."""
+"""Function that makes the content of a file; slow for a long run."""
 
 _FORMULA = ("=", "+", "-", "@")
-"""A spreadsheet takes a text that begins so for a formula, and a formula can start programs."""
+"""First characters of a formula in a spreadsheet, which could start programs."""
 _new = partial(Path.mkdir, mode=0o700, parents=True)
 
 
 class ExportError(DecoderError):
-    """There is nothing to write, or it cannot be written; then none of the files is left behind."""
+    """Nothing to export, or a failed write, after which no file is left."""
 
 
 def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]:
-    """What makes each file of the newest run of `events`, by its name, the quickest first.
+    """Functions that make the files of the newest run of `events`, by file name, the fastest first.
 
     Raises:
         ExportError: There is no run yet.
     """
-    told = run_so_far(events)
-    if not told:
+    run = run_so_far(events)
+    if not run:
         raise ExportError("there is no run to export yet; try again when the first token is there")
     return {
         "screen.svg": svg.encode,
         "command.txt": f"{clean(command)}\n".encode,
-        "run.jsonl": lambda: b"".join(map(encode, told)),
-        "text.txt": lambda: text(told).encode(),
-        "figures.json": lambda: figures_json(told).encode(),
-        "figures.csv": lambda: figures_csv(told).encode(),
-        "rounds.csv": lambda: rounds_csv(told).encode(),
+        "run.jsonl": lambda: b"".join(map(encode, run)),
+        "text.txt": lambda: text(run).encode(),
+        "figures.json": lambda: figures_json(run).encode(),
+        "figures.csv": lambda: figures_csv(run).encode(),
+        "rounds.csv": lambda: rounds_csv(run).encode(),
     }
 
 
 def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
-    """A folder that was not there before; None: one named after the local time, here or beside the recordings.
+    """Makes a new folder; None: named after the local time, in the working directory or beside the recordings.
 
     Raises:
         ExportError: It cannot be made.
@@ -76,7 +76,7 @@ def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
 
 
 def fill(folder: Path, files: Mapping[str, Make]) -> None:
-    """Makes file after file in a new folder; each gets its name once it is whole.
+    """Writes the files into a new folder; each is renamed to its name when complete.
 
     Raises:
         ExportError: One cannot be written; then the folder is gone.
@@ -94,7 +94,7 @@ def fill(folder: Path, files: Mapping[str, Make]) -> None:
 
 
 def figures_json(events: Iterable[Event]) -> str:
-    """What `dynatui replay --json` prints for the same run."""
+    """Same JSON as `dynatui replay --json` for this run."""
     out = StringIO()
     transcript = Transcript(out, StringIO(), as_json=True)
     for event in events:
@@ -104,7 +104,7 @@ def figures_json(events: Iterable[Event]) -> str:
 
 
 def figures_csv(events: Sequence[Event]) -> str:
-    """One line a method, with every figure; an unknown figure is empty."""
+    """Table with a line for each method and a column for each figure; empty where unknown."""
     summary = next((event for event in reversed(events) if isinstance(event, Summary)), None)
     figures = fold(events).figures() if summary is None else summary.methods
     rows = ((_text(name), *structs.astuple(row)) for name, row in figures.items())
@@ -112,7 +112,7 @@ def figures_csv(events: Sequence[Event]) -> str:
 
 
 def rounds_csv(events: Iterable[Event]) -> str:
-    """One line a round, in the order in which they happened."""
+    """Table with a line for each round, in time order."""
     rounds = (event for event in events if isinstance(event, Round))
     return _table(tuple(ROUND_COLUMNS), ([value(event) for value in ROUND_COLUMNS.values()] for event in rounds))
 
@@ -126,13 +126,13 @@ def text(events: Sequence[Event]) -> str:
 
 
 def _text(foreign: str) -> str:
-    """A name for a table: cleaned, and never a formula."""
+    """Text for a table cell: cleaned, and never a formula."""
     name = clean_line(foreign)
     return f"'{name}" if name.lstrip().startswith(_FORMULA) else name
 
 
 def _if_told(value: Callable[[Round], int]) -> Callable[[Round], int | None]:
-    """What a method that does not tell what it drafted leaves empty."""
+    """A column that is empty for methods that do not report their drafts."""
     return lambda event: None if event.draft_forwards is None else value(event)
 
 

@@ -1,7 +1,7 @@
-"""The runs of a recording on disk, found by how their lines begin and decoded one at a time.
+"""Runs of a recording on disk, located by the first bytes of their lines and decoded one at a time.
 
-A recording may be larger than memory, and its first run is to be shown at once, so all that is read of the whole file
-is where its runs begin. Knows nothing of what is done with them; `dynatui.sources.follow` reads a file that grows.
+A recording may be larger than memory, and its first run must appear at once: a scan of the whole file locates only the
+start of each run. `dynatui.sources.follow` reads a file that grows.
 """
 
 import gc
@@ -27,12 +27,12 @@ from dynatui.record.recording import LONGEST_LINE, event_on
 _RUN = re.compile(rb'\{\s*"type"\s*:\s*"run"')
 _CHUNK = 2**20
 _IN_MEMORY = 2**24
-"""Bytes of a pipe that need no temporary file."""
+"""Most bytes of a pipe kept in memory instead of a temporary file."""
 
 
 @dataclass(frozen=True)
 class _Span:
-    """Where a run lies in its file, in bytes, and how many lines are before it."""
+    """Byte range of a run in its file, and the number of lines before it."""
 
     begin: int
     end: int
@@ -40,11 +40,11 @@ class _Span:
 
 
 class Runs(Sequence[list[Event]]):
-    """The runs of a recording, which is not changed meanwhile; what a pipe brings is kept in a temporary file.
+    """Runs of a recording that does not change meanwhile; a pipe is copied to a temporary file.
 
     Raises:
-        RecordingError: The file cannot be read, is no recording or ends in its first line. For a run that is asked for:
-            no run could have written it so; the message names file and line.
+        RecordingError: The file cannot be read, is no recording or ends in its first line. On access to a run: it is
+                invalid; the message names file and line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,7 +62,7 @@ class Runs(Sequence[list[Event]]):
         return len(self._spans)
 
     def prompt(self, number: int) -> str:
-        """The prompt of a run, of which only the first line is read; empty where that is no run's."""
+        """Prompt of a run, from its first line alone; empty where that line is invalid."""
         try:
             self._file.seek(self._spans[number].begin)
             first = event_on(self._file.readline(LONGEST_LINE))
@@ -102,7 +102,7 @@ def read(path: Path) -> list[Event]:
 
 
 def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
-    """The file at its beginning, once its first line has proved to be that of a recording."""
+    """The file, rewound, after a check that its first line is a recording's."""
     file = closing.enter_context(opened(path))
     opening = file.readline(LONGEST_LINE)
     if not list(_events(path, iter([opening] if opening else []))):
@@ -119,7 +119,7 @@ def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
 
 
 def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
-    """The runs in their order; a line that was torn off at the end of the file belongs to none."""
+    """Byte ranges of the runs in order, without an incomplete line at the end of the file."""
     begin = before = place = 0
     for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b"")):
         if not line.endswith(b"\n"):
@@ -135,7 +135,7 @@ def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
 
 
 def _events(path: Path, lines: Iterator[bytes], before: int = 0) -> Iterator[Event]:
-    """What lines hold, of which `before` went before; a line that broke off at their end holds nothing."""
+    """Events on the lines; `before` is the number of lines before them. An incomplete last line is skipped."""
     checker = Checker()
     for number, line in enumerate(lines, before + 1):
         if not line.endswith(b"\n") and not event_on(line):
@@ -160,7 +160,7 @@ def _unreadable(path: Path, error: OSError) -> RecordingError:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Within, the collector rests: everything read is kept, and looking through it again and again takes most time."""
+    """Context without garbage collection, which would otherwise take most of the time: all objects are kept anyway."""
     collecting = gc.isenabled()
     gc.disable()
     try:

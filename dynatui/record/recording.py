@@ -1,7 +1,7 @@
 """Recordings on disk: events appended as they happen (`dynatui.record.reader` reads them back).
 
-A recording must survive a crash of its writer, so every line goes to the system at once, and what an interrupted write
-left behind is cut off by the next writer. Nothing that is complete is ever overwritten. Knows no models and no screens.
+A recording must survive a crash of its writer: every line is written at once, and the next writer cuts off an
+incomplete last line. Complete lines are never overwritten. Knows no models and no screens.
 """
 
 import errno
@@ -24,12 +24,12 @@ from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Base, Event, Run, decode_line, encode
 
 LONGEST_LINE = 64 * 2**20
-"""Bytes; no event comes near it, and a file without line ends must not fill the memory."""
+"""Most bytes of a line, far above any event: a file without line ends must not fill the memory."""
 _PATIENCE_S = 0.5
 
 
 def event_on(line: bytes) -> Event | None:
-    """The event on a line, whatever comes before it; None where the line holds no whole one."""
+    """The event on a line, regardless of the lines before; None where the line is incomplete or invalid."""
     try:
         return decode_line(line, 0)
     except RecordingError:
@@ -38,22 +38,23 @@ def event_on(line: bytes) -> Event | None:
 
 @dataclass(frozen=True)
 class Form:
-    """The lines of a recording."""
+    """Format of a recording's lines."""
 
     name: str
     opening: type[Base]
-    """The event that it begins with."""
+    """Type of the first event."""
     event_on: Callable[[bytes], Base | None]
-    """The event on a line; None where the line holds no whole one."""
+    """Decodes the event on a line; None where the line is incomplete or invalid."""
 
 
 RUNS = Form("recording", Run, event_on)
 
 
 class Recorder:
-    """Appends events to a file that is new, empty or a recording already; only its owner can read a new one.
+    """Appends events to a new or empty file or a recording; a new file is readable by its owner alone.
 
-    The file is locked against other writers until it is closed, and begins with what a run in progress has told so far.
+    The file is locked against other writers until it is closed. The events so far of a run in progress are written
+    first.
 
     Raises:
         RecordingError: The file cannot be written, is locked or is something else; from `write` too: the disk is full.
@@ -79,7 +80,7 @@ class Recorder:
             raise _unwritable(path, error) from None
 
     def write(self, event: Base) -> None:
-        """Adds one line, which is out of this process when the call returns; nothing to a recording that has ended."""
+        """Writes one line, which the system has when the call returns; ignored after the recording has ended."""
         with self._writing:
             try:
                 self._append(encode(event))
@@ -92,7 +93,7 @@ class Recorder:
     def close(self) -> None:
         """Ends the recording; a second call does nothing.
 
-        While another thread writes a line, this waits for a moment only: a pipe without a reader never takes it.
+        While another thread writes a line, this waits only briefly: a write to a pipe without a reader never ends.
         """
         self._ended = True
         if self._writing.acquire(timeout=_PATIENCE_S):
@@ -111,7 +112,7 @@ class Recorder:
             rest = rest[self._file.write(rest) or 0 :]
 
     def _continue(self) -> None:
-        """Sees to it that the next line begins a line; refuses a file of another kind."""
+        """Cuts off an incomplete last line; refuses a file of another kind."""
         with self.path.open("rb") as file:
             opening = file.readline(LONGEST_LINE)
             if not opening:
@@ -132,13 +133,13 @@ class Recorder:
 
 
 def numbered_run(event: Event, number: int, count: int) -> Event:
-    """The event; a run is told as prompt `number` of `count`."""
+    """The event; a run is numbered as prompt `number` of `count`."""
     return structs.replace(event, prompt_number=number, prompt_count=count) if isinstance(event, Run) else event
 
 
 def recordings_folder() -> Path:
-    """Where recordings go that were begun by a key, for their owner alone; raises a RecordingError if it cannot be."""
-    from platformdirs import user_state_path  # noqa: PLC0415 - whoever names each recording can do without
+    """Folder of recordings started by a key, private to its owner; raises a RecordingError if it cannot be made."""
+    from platformdirs import user_state_path  # noqa: PLC0415 - not needed where every recording has a given name
 
     folder = user_state_path("dynatui") / "recordings"
     try:
@@ -158,7 +159,7 @@ def new_recording_path(now: datetime | None = None) -> Path:
 def first_free(
     folder: Path, stem: str, suffix: str, make: Callable[[Path], None], fault: Callable[[Path, OSError], DecoderError]
 ) -> Path:
-    """Something new, made under the first name that is free: the second has a 2; raises `fault` where it cannot be."""
+    """Makes a file or folder under the first free name, the second with a 2; raises `fault` where that fails."""
     for path in chain([folder / f"{stem}{suffix}"], (folder / f"{stem}-{number}{suffix}" for number in count(2))):
         try:
             make(path)
@@ -171,7 +172,7 @@ def first_free(
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Refuses a second writer; some network file systems know no locks, and there nobody is refused."""
+    """Locks the file against a second writer; file systems without locks allow several."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,6 +1,6 @@
-"""Recordings of servers on disk: what `dynatui attach --record` has written, or what it printed.
+"""Recordings of servers on disk: files from `dynatui attach --record`, or its standard output.
 
-Read line by line, since a session may last for days; what a crash tore off at the end is passed over. Knows no screen.
+Read line by line, since a session may last for days; an incomplete last line is skipped. Knows no screen.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from dynatui.record.recording import LONGEST_LINE, Form
 
 
 def event_on(line: bytes) -> Event | None:
-    """The event on a line; None where the line holds no whole one."""
+    """The event on a line; None where the line is incomplete or invalid."""
     try:
         return decode_line(line, 0)
     except RecordingError:
@@ -25,7 +25,7 @@ SERVERS = Form("recording of a server", Opening, event_on)
 
 
 def is_of_server(path: Path) -> bool:
-    """Whether a file is a recording of a server; a pipe, which can be read only once, is never looked into."""
+    """Whether a file is a recording of a server; False for a pipe, which can be read only once."""
     try:
         if not path.is_file():
             return False
@@ -39,7 +39,7 @@ def events(path: Path) -> Iterator[Event]:
     """The events of a recording, up to its last complete line.
 
     Raises:
-        RecordingError: The file cannot be read, or holds what no session has written; the message names the line.
+        RecordingError: The file cannot be read, or a line is invalid; the message names the line.
     """
     name, newest = shortened(path), None
     try:
@@ -59,7 +59,7 @@ def events(path: Path) -> Iterator[Event]:
 
 
 def _in_turn(event: Event, newest: float | None, number: int) -> float:
-    """The event's time; raises a RecordingError where it cannot stand after what is of time `newest`."""
+    """The event's time; raises a RecordingError where it is before `newest`, or before any session (None)."""
     if isinstance(event, Opening):
         return 0.0
     if newest is None:

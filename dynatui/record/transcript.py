@@ -1,7 +1,7 @@
-"""Events as plain text or as JSON: what a run leaves behind when there is no screen.
+"""Output of a run without a screen, as plain text or as JSON.
 
-A live run and a replay feed the same transcript, so they cannot print different things. Results go to standard output,
-all else to standard error. Knows nothing of models, and nothing of where the events come from.
+A live run and a replay feed the same transcript, so they print the same. Results go to standard output, all else to
+standard error. Knows nothing of models or of the source of events.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ COLUMNS = (
     "identical_to_ar",
     "near_tie",
 )
-"""Figures of the table that closes a run; JSON has them all."""
+"""Figures in the table at the end of a run; JSON has all figures."""
 
 
 class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -43,7 +43,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     prompt: str
     text: str
-    """The first method's."""
+    """Text of the first method."""
     target: str
     draft: str
     device: str
@@ -54,7 +54,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     path_reason: str
     seed: int
     temperature: float
-    """As the run began; turns of it are in a recording."""
+    """Temperature at the start of the run; later changes are only in a recording."""
     top_k: int
     top_p: float
     ranks: list[str] = []
@@ -76,7 +76,7 @@ class Transcript:
         self._texts: list[str] = []
 
     def feed(self, event: Event) -> None:
-        """Takes in the next event and prints what it adds."""
+        """Adds the next event, and prints its part of the output."""
         if isinstance(event, Run):
             self.finish()
         self._race = self._race.apply(event)
@@ -103,12 +103,12 @@ class Transcript:
                 pass
 
     def finish(self) -> None:
-        """Prints what there is of a run that broke off; nothing when none is open."""
+        """Prints the results so far of an interrupted run; nothing without a run."""
         if self._race.run:
             self._close(self._race.run, self._race.figures())
 
     def note(self, line: str) -> None:
-        """One line of progress; a standard error that takes none is no reason to stop."""
+        """Prints a line of progress; a broken standard error is ignored."""
         with suppress(OSError):
             print(clean_line(line), file=self._err, flush=True)
 
@@ -134,12 +134,12 @@ class Transcript:
 
     def _report(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int]) -> Report:
         own = ("text", "methods", "peak_bytes_by_rank")
-        told = {name: getattr(run, name) for name in Report.__struct_fields__ if name not in own}
+        fields = {name: getattr(run, name) for name in Report.__struct_fields__ if name not in own}
         methods = {
             name: MethodReport(**msgspec.structs.asdict(each), tokens=list(self._race.tallies[name].tokens))
             for name, each in figures.items()
         }
-        return Report(**told, text="".join(self._texts), methods=methods, peak_bytes_by_rank=list(peaks))
+        return Report(**fields, text="".join(self._texts), methods=methods, peak_bytes_by_rank=list(peaks))
 
 
 def _sampled(run: Run) -> str:
@@ -148,7 +148,7 @@ def _sampled(run: Run) -> str:
 
 
 def table(figures: dict[str, Figures]) -> list[str]:
-    """Lines of aligned columns, one line a method under a line of headings."""
+    """A table of aligned columns: a line of headings, then a line for each method."""
     labels = {figure.key: figure.label for figure in FIGURES}
     rows = [["method", *(labels[key] for key in COLUMNS)]]
     rows += [[name, *(_cell(getattr(each, key)) for key in COLUMNS)] for name, each in figures.items()]

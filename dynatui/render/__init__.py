@@ -1,1 +1,1 @@
-"""Pure functions from what is known to rows of inked text; no Textual, no clock, no thread."""
+"""Pure functions from the state of a run to rows of styled text; no Textual, no clock, no thread."""

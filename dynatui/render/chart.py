@@ -16,13 +16,13 @@ from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 
 LONGEST_WINDOW = 512
-"""Tokens; of a longer text the newest are shown."""
+"""Most tokens in the window; of a longer text the newest are shown."""
 _AXIS = 5
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """How dots of a cell become a sign."""
+    """Mapping of a cell's dots to a sign."""
 
     bits: tuple[tuple[int, ...], ...]
     """Bit of each dot, by column and row; the sum of the bits is the index into `signs`."""

@@ -113,7 +113,7 @@ def _row(scene: Scene, rules: TunableParameters, name: KnobName, width: int) -> 
 
 
 def _listed(room: int, knobs: int) -> int:
-    """Number of rows for sliders; the row below them tells how to set the chosen one."""
+    """Number of rows for sliders; the row below them explains how to set the chosen one."""
     if room < _LEAST_HELP:
         return max(0, room)
     return min(room - 1, max(knobs, room - 1 - _NOTES))

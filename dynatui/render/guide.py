@@ -11,22 +11,22 @@ from dynatui.render.wrap import wrapped
 from dynatui.state.ab_comparison import ASSUMPTION
 
 GUIDE: tuple[tuple[str, str], ...] = (
-    ("Round", "The draft guesses a tree of tokens, the target checks all of it in one pass. The path that it "
-     "would have written itself, and one token of its own, become text."),
+    ("Round", "The draft proposes a tree of tokens, the target verifies it in one pass. The accepted path, and one "
+     "token of the target's own (the bonus token), become text."),
     ("L-bar", "Tokens per round: what one pass of the target yields. 1 is decoding without a draft. Text that repeats "
      "itself inflates it, so the share of distinct 8-grams stands beside it."),
     ("Depth acceptance", "How far down the tree the target agreed: accepted depth over the depth of the tree. Run: the "
      "mean of the whole run, a round without a draft counts as 0. Last 10: the mean of the newest rounds that drafted, "
      "which curves and history go by."),
     ("Acceptance rate", "Accepted guesses over drafted ones, always of the whole run. Short: acc. rate and depth acc."),
-    ("History", "Past rounds move D0 and τh so that depth acceptance comes to its aim: above it deeper trees and a "
-     "lower τh, below it the other way."),
+    ("History", "Past rounds move D0 and τh to bring depth acceptance to its target: above it, trees get deeper and "
+     "τh lower; below it, the other way."),
     ("T, top-p", "Temperature T: 0 is greedy, always the most probable token. Above 0 tokens are sampled, the more "
      "freely the higher T, from the likeliest ones up to the share top-p. The random noise is the same for every "
      "method: it follows from seed and position. So one seed is one text, whatever drafts it; only hf has noise of its "
      "own, and is not compared."),
-    ("Chance", "Of a guess where tokens are sampled: how likely the draft finds it that the target takes this token, "
-     "given the noise. Trees, τh and τl go by it. prob. is what the draft gives the token by itself."),
+    ("Chance", "Where tokens are sampled: the draft's estimate that the target takes this token, given the noise. "
+     "Trees, τh and τl use it. prob. is the draft's probability of the token without the noise."),
     ("Drawn trees", "The method delayed draws its trees from the draft: L1 tokens one after the other, then K paths of "
      "L2 each; x2 was drawn twice. A verifier decides by chance which draws are kept, so that the text has exactly the "
      "target's probabilities: V and D change verifier and drafting. kept: how likely it keeps a node, given the tree."),
@@ -34,30 +34,30 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "improbable, and the most probable ones as frequent, as the target says? Green: within chance. Yellow: chance "
      "goes there once in 40 looks. Red: hardly ever, so probably a bug. Grey: too few tokens. A light, not a proof: "
      "small biases, noise that repeats and a target that is wrong itself leave it green."),
-    ("z", "Standard deviations off what is expected: chance stays within 2 or so."),
-    ("τh", "Where the draft's best guess is at least this probable, it makes the fewest guesses."),
-    ("τl", "Where it is less probable than this, the most; in between, some."),
-    ("D0", "Every likely path may grow this deep; only very likely ones (rho_deep) go deeper."),
-    ("N_max", "Most guesses of a round."),
-    ("Limited by", "Which rule refused the likeliest guess that was not made: D0, rho_stop, D_max, N_max, cost, the "
-     "context or the length of the text. Turning another knob changes little."),
-    ("auto", "A method of its own, beside dynatree, which obeys its knobs alone: as many guesses as pay, by what "
-     "drafting and checking were measured to take here and by how the draft has guessed so far; none where none pays. "
-     "What followed in the text before is guessed too, without a pass of the draft."),
-    ("same text", "The text is the one of plain decoding, as far as both are. ~ it differs, and where; a near tie is a "
-     "difference within rounding. ! it differs by more than rounding."),
+    ("z", "Deviation from the expected value in standard deviations: chance stays within 2 or so."),
+    ("τh", "Confidence (probability of the draft's best guess) from which a node gets the fewest children."),
+    ("τl", "Confidence below which a node gets the most children; in between, some."),
+    ("D0", "Base depth: every likely path may grow this deep, only very likely ones (rho_deep) deeper."),
+    ("N_max", "Most drafted nodes of a round."),
+    ("Limited by", "The rule that refused the likeliest node left out: D0, rho_stop, D_max, N_max, cost, the context "
+     "or the length of the text. Turning another knob changes little."),
+    ("auto", "A method beside dynatree, which obeys its knobs alone: auto drafts as many nodes as pay, by the "
+     "measured times of drafting and verification and by the acceptance so far; none where none pays. It also drafts "
+     "what followed in the text before, without a pass of the draft."),
+    ("same text", "The text equals plain decoding's, as far as both have come. ~ it differs, and where; a near tie is "
+     "a difference within rounding. ! it differs by more than rounding."),
     ("Tree", "Each guess stands beside the token that it follows, or in a row below it, the accepted path first. %: "
      "its probability as the draft sees it; path: that of all tokens up to the end of the row. →1: the row goes on at "
      "1→. repeats 12 tokens: so many tokens up to the end of the path stand earlier in the text; the target often "
      "agrees, even below 1 %. ● ○: a guess of the draft, accepted or rejected; ◆ ◇: one that was looked up. Below, on "
      "a large screen: the trees of the three rounds before, or their accepted paths alone."),
-    ("Curves", "▲ you turned a knob. ┊ the round that is looked at. ┄ A, as it was pinned."),
-    ("A/B", "What the settings before your turn of a knob, or those that you pinned, have yielded (A), and what those "
-     f"in force now yield (B). {ASSUMPTION}."),
+    ("Curves", "▲ you turned a knob. ┊ the shown round. ┄ A of the A/B comparison."),
+    ("A/B", "Figures of the settings before your turn of a knob, or of those that you pinned (A), beside those of the "
+     f"present settings (B). {ASSUMPTION}."),
     ("After a turn", "Below the sliders: what you turned, and how nodes, L-bar and tokens/s differ between the 10 "
      "rounds before and the 10 after, with 95 % intervals. hides it: another rule decides, so the knob changes "
      "little; the key beside it frees the knob."),
-    ("Time line", "● is the round that is shown, ▲ a turn of yours. Left of the end the work goes on unseen."),
+    ("Time line", "● is the shown round, ▲ a turn of yours. Left of the end, decoding goes on unseen."),
     ("Race", "All methods decode the same prompt, each for the same time. ar is plain decoding, linear a single "
      "chain of guesses, fixed a tree of fixed shape. The first 30 tokens are warm-up. Below: what limits the watched "
      "method most, and what would help."),
@@ -65,8 +65,8 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "the machine's doing, not the method's, so rates leave it out. Where many rounds stall, they leave out only the "
      "worst."),
     ("Work by depth", "Nodes that were drafted at each depth, and how many of them became text: the rest is wasted."),
-    ("What if", "What other knobs would have drafted and accepted in past rounds, where the record can tell: an "
-     "estimate."),
+    ("What if", "An estimate of the nodes that other knobs would have drafted, and of those accepted, in past rounds, "
+     "where the recorded trees suffice."),
 )  # fmt: skip
 """Terms in plain words, the most needed by a new user first."""
 _NAME, _LEAST = 18, 12

@@ -134,5 +134,5 @@ def trend(values: Sequence[float], width: int, low: float, high: float) -> str:
 
 
 def in_ascii(rows: Rows) -> Rows:
-    """The same rows in ASCII signs."""
+    """The rows with every sign replaced by an ASCII one."""
     return [tuple((text.translate(_ASCII), ink) for text, ink in row) for row in rows]

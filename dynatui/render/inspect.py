@@ -1,6 +1,6 @@
 """Facts on the token under the cursor: its proposer, the other candidates, the cost of its round.
 
-The less room, the fewer facts; the most asked for come first.
+The less room, the fewer facts; the most important come first.
 """
 
 import math
@@ -53,7 +53,7 @@ def inspect(scene: Scene, width: int, height: int) -> Rows:
 
 
 def position(event: Round, token: Token) -> int:
-    """Number of tokens generated before it."""
+    """Number of tokens generated before this token."""
     return event.position + token.depth - 1
 
 
@@ -166,7 +166,7 @@ def _draft(event: Round, token: Token) -> list[Row]:
 
 
 def _drew(event: Round, token: Token) -> list[Row]:
-    """How often the draft sampled the token, and its probability."""
+    """Number of times the draft sampled the token, and its probability."""
     own, here = node_of(event, token), draws_after(event, token.depth - 1)
     if own is None:
         others = here.count if here else len(rivals(event, token))
@@ -244,7 +244,7 @@ def _named(event: Round, node: int) -> Row:
 
 
 def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
-    """Values of the knobs, and the children that the draft's confidence brought here; for a sampled tree, its shape."""
+    """Values of the knobs, and the number of children by the draft's confidence; for a sampled tree, its shape."""
     if event.knobs is None:
         return [_said(next(iter(told_shape(state, event)), "no τh, τl, D0 in this method"))]
     knobs = event.knobs

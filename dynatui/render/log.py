@@ -120,7 +120,7 @@ def _holds(turn: Change, other: Change) -> bool:
 
 
 def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
-    """The sides of the comparison, A or B, that began with a turn."""
+    """Note on which sides of the comparison, A or B, began with a turn; empty for none."""
     if pinned is None:
         return ""
     here = pinned.of_run(state)
@@ -143,7 +143,7 @@ def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
 
 
 def _effect(turn: Change, following: Change | None, lane: LaneState) -> tuple[str, ...]:
-    """L-bar in the rounds before a turn and in as many after it, up to the next turn, in wordings."""
+    """L-bar in the rounds before a turn and in as many after it, at most to the next turn, in wordings."""
     before = lane.past[max(0, turn.first - lane.window) : turn.first]
     end = turn.round + (len(before) or lane.window)
     after = lane.past[turn.round : min(end, following.first) if following else end]

@@ -1,4 +1,4 @@
-"""The tree as its attention mask, with which one pass of the target verifies all nodes.
+"""The tree's attention mask in the target's verification pass.
 
 Rows and columns are the nodes in the order of the pass. Where there are more nodes than rows, two rows share a cell.
 """

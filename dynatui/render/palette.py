@@ -1,4 +1,4 @@
-"""How each ink looks, taken from the theme's colours.
+"""Style of each ink, from the theme's colours.
 
 Every ink with a meaning has an attribute (bold, underline, italic, reverse) besides its colour, so it can be told
 without colours.

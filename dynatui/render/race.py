@@ -24,7 +24,7 @@ _WIDE = 52
 _LONGEST = 500
 """Most characters of an error message."""
 _OTHERS = "5 work 6 what if 7 prompts 8 log 9 sampling"
-"""Panels in the same place."""
+"""Title hint: the other panels in the same place."""
 
 
 def race(scene: Scene, width: int, height: int) -> Rows:
@@ -181,7 +181,7 @@ _COLUMNS: tuple[tuple[str, Callable[[str, Figures], str]], ...] = (
     ("peak MB", lambda _, one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
 )
 _TOLD_BESIDE = 2
-"""The first columns, left out of the table where they stand beside the bars."""
+"""Number of first columns that the table leaves out where they are beside the bars."""
 _TOLD = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
 """Figures explained first, in further spare rows."""
 

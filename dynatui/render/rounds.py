@@ -47,12 +47,12 @@ def earlier(scene: Scene, most: int) -> list[Round]:
 
 
 def round_number(state: RunState, token: Token) -> int:
-    """Number of the round, from 1, that brought a token of the watched method."""
+    """Number, from 1, of the round that committed a token of the watched method."""
     return _place_of(state, token) + 1
 
 
 def round_of(state: RunState, token: Token) -> Round | None:
-    """The round that brought a token."""
+    """The round that committed a token."""
     place = _place_of(state, token)
     return with_origins(state.run, state.lane.past[place]) if place >= 0 else None
 
@@ -120,7 +120,7 @@ def is_drawn(event: Round) -> bool:
 
 
 def times_drawn(event: Round, node: int) -> int | None:
-    """How often a node of a sampled tree was drawn; None where a recording does not tell."""
+    """Number of draws of a node of a sampled tree; None where not recorded."""
     return event.drawn[node] if node < len(event.drawn) else None
 
 

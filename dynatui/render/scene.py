@@ -108,9 +108,9 @@ class Scene:
     stage: Stage | None = None
     """The stage of a round at which decoding is held, while it is stepped."""
     touring: bool = False
-    """Whether one of the first rounds is shown slowly, and any key goes on."""
+    """Whether the tour is on: a first round in slow motion, which any key ends."""
     broke: str = ""
-    """Why decoding paused by itself; cleaned."""
+    """Reason of an automatic pause, cleaned; empty without one."""
     pinned: Pin | None = None
     scale: Scale | None = None
     """Axes of all charts; None: those of the watched method."""

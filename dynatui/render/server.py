@@ -48,7 +48,7 @@ _STAGES = (1, 2, 5)
 
 Figure: TypeAlias = Callable[[Figures], float | None]
 Size: TypeAlias = tuple[int, int]
-"""Columns and lines."""
+"""Columns and lines of a panel."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Look:
 @dataclass(frozen=True)
 class _Card:
     titles: tuple[str, ...]
-    """Titles, the longest first."""
+    """Wordings of the title, the longest first."""
     figure: Figure
     digits: int = 2
 

@@ -30,7 +30,7 @@ _ROOM_FOR_PROMPT = 6
 _PROMPT_SIGN = "prompt: "
 _CUT = "… panel 8 has all of it"
 HOT: tuple[Ink, ...] = ("heat1", "heat2", "heat3", "heat4", "heat5")
-"""From calm to hot."""
+"""Inks of a scale from calm to hot: from probable or fast to improbable or slow tokens."""
 BANDS: tuple[Ink, Ink] = ("plain", "band")
 _ORIGINS: dict[Origin, Ink] = {"prompt": "prompt", "accepted": "accepted", "bonus": "bonus", "plain": "plain"}
 _PROBABILITIES = (0.2, 0.4, 0.6, 0.8)

@@ -47,7 +47,7 @@ class Labels:
     figures: Mapping[int, str]
     """The last figures as text."""
     times: Mapping[int, str]
-    """How often a node was drawn, where more than once."""
+    """Number of draws of a node as text, where more than one."""
     copies: Mapping[int, int] = field(default_factory=dict)
     """For leaves whose path repeats the text: the number of repeated tokens."""
 

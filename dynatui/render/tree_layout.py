@@ -46,7 +46,7 @@ class Layout:
     rows: Sequence[PlacedRow]
     shown: frozenset[int]
     look: Look
-    """How labels are drawn; where levels are indents, the last of the given looks."""
+    """Style of the labels; where levels are indents, the last of the given looks."""
     end: int
     """The first cell after all labels but the root's."""
 

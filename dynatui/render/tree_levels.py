@@ -28,7 +28,7 @@ class Look(NamedTuple):
     gap: int
     """Cells from a label to the line between siblings."""
     lead: int
-    """Cells from that line to the next label."""
+    """Cells from the line between siblings to the next label."""
     aside: int = 0
     """Cells kept free at the right."""
 

@@ -56,7 +56,7 @@ def reason(change: Change, lane: LaneState) -> str:
 
 
 def reasons(change: Change, lane: LaneState) -> tuple[str, ...]:
-    """The same in wordings from the longest to the shortest."""
+    """Reason of a change by history, in wordings from the longest to the shortest."""
     if change.by_user or change.acceptance is None:
         return ()
     figures, rounds = versus(change.acceptance, target(lane)), min(lane.window, max(1, change.round))
@@ -89,7 +89,7 @@ def limits(lane: LaneState) -> list[tuple[str, float]]:
 
 
 def limited(lane: LaneState) -> tuple[str, ...]:
-    """The same in wordings from the longest to the shortest; none where nothing is known."""
+    """Limits of the trees of the last rounds, in wordings, the longest first; none where unknown."""
     named = [f"{name} {100 * share:.0f} %" for name, share in limits(lane)]
     long = [f"limited by {', '.join(named[:count])}" for count in range(len(named), 0, -1)]
     return (*long, *(f"by {one}" for one in named[:1]), *named[:1])
@@ -118,7 +118,7 @@ def is_alone(state: RunState, method: str) -> bool:
 
 
 def same_as_ar(method: str, figures: Figures, differs: str) -> str:
-    """The same in a word of a table; `differs` where it is another text and no near tie is known."""
+    """Whether a method's text is ar's, as one word of a table; `differs` for another text without a known near tie."""
     if differs_by_design(figures):
         return BY_DESIGN
     if figures.identical_to_ar is None:

@@ -21,7 +21,7 @@ _PIECES = re.compile(r"\n| +|[^ \n]+")
 class Flow(Generic[Tag]):
     """Lines of tagged text at one width; words stay whole where they fit.
 
-    A text without cells (nothing, a line end, a blank that the line has no room for) keeps its place as "".
+    A text without cells (nothing, a line end, a blank that the line has no room for) is kept as an empty span.
     """
 
     def __init__(self, width: int) -> None:

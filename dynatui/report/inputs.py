@@ -1,7 +1,7 @@
-"""Tells what a file or folder is by what it holds, and hands it to the page for that.
+"""Detects the kind of a file or folder by its content, and makes the page for that kind.
 
-A recording begins with a run, a measurement of `bench speed` with its setup, and the `report.json` of `bench paper`
-with what was begun. Knows no HTML.
+A recording starts with a `run` event, the JSON of `bench speed` with its setup, and the `report.json` of `bench paper`
+with its `begun` record. Knows no HTML.
 """
 
 import os
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from decoder.bench.report import Report, RoundsReport
 
 REPORT = "report.json"
-"""In a folder of `bench paper`."""
+"""Name of the report in a folder of `bench paper`."""
 FIGURES = "figures"
 MOST_BYTES = 256 * 2**20
-"""Of what becomes one page."""
+"""Largest input of a page, in bytes."""
 _REMEDY = "give a recording, a file of bench speed --json, or a folder of bench paper --output"
 
 T = TypeVar("T")
 
 
 class InputError(DecoderError):
-    """What is given cannot be made a page."""
+    """No page can be made of the input."""
 
 
 class _Schema(msgspec.Struct):
@@ -41,7 +41,7 @@ class _Schema(msgspec.Struct):
 
 
 class _Opening(msgspec.Struct):
-    """What tells kinds apart."""
+    """The fields of a file's first line that show its kind."""
 
     type: str | None = None
     setup: _Schema | None = None
@@ -54,21 +54,21 @@ def page_of(path: Path, run: int | None = None) -> Page:
 
     Args:
         path: A file or a folder.
-        run: Of a recording only this run, counted from 1; None: all.
+        run: Number of one run of a recording, from 1; None: all runs.
 
     Raises:
         DecoderError: It is neither, cannot be read, is too large, or has no such run.
     """
     try:
-        found = path / REPORT if path.is_dir() else path
-        if found is not path and not found.is_file():
+        file = path / REPORT if path.is_dir() else path
+        if file is not path and not file.is_file():
             raise InputError(f"{shortened(path)} holds no {REPORT}; {_REMEDY}")
-        kind = _kind(found) if found is path else "paper"
+        kind = _kind(file) if file is path else "paper"
         if kind == "recording":
-            return _of_recording(found, run)
+            return _of_recording(file, run)
         if run is not None:
             raise ConfigError(f"--run has no effect on {shortened(path)}, which is no recording; leave it out")
-        return _of_speed(found) if kind == "speed" else _of_paper(found)
+        return _of_speed(file) if kind == "speed" else _of_paper(file)
     except OSError as error:
         raise _unreadable(path, error) from None
 
@@ -86,15 +86,15 @@ def run_of(path: Path, number: int) -> Sequence[Event]:
 
 
 def name_of(path: Path) -> str:
-    """What a file or folder is called, however it is reached: through links, or as `.` or `..`."""
+    """Real name of a file or folder, with links, `.` and `..` resolved."""
     return Path(os.path.realpath(path)).name
 
 
 def page_name(source: Path) -> Path:
-    """Where its page goes unless another place is asked for: this folder, under the name of what it shows.
+    """Default path of the page of a file or folder: its name, in the working directory.
 
     Raises:
-        DecoderError: It cannot be looked at.
+        DecoderError: The path cannot be read.
     """
     name = name_of(source)
     try:
@@ -104,7 +104,7 @@ def page_name(source: Path) -> Path:
 
 
 def require_kept(source: Path, page: Path) -> None:
-    """Raises a ConfigError where a page would replace what it is made from."""
+    """Raises a ConfigError where a page would overwrite its source."""
     if any(_is_same(page, each) for each in (source, source / REPORT)):
         raise ConfigError(f"{shortened(page)} is what the page is made from; let --output name another file")
 
@@ -112,7 +112,7 @@ def require_kept(source: Path, page: Path) -> None:
 def _is_same(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
-    except OSError:  # one is not there, or why it cannot be looked at is said where it is read or written
+    except OSError:  # a missing or unreadable file is reported where it is read or written
         return False
 
 
@@ -121,7 +121,7 @@ def _unreadable(path: Path, error: OSError) -> InputError:
 
 
 def _kind(path: Path) -> Literal["recording", "speed", "paper"]:
-    """What a file is by its first line; what cannot be read twice, such as a pipe, is taken for a recording."""
+    """Kind of a file by its first line; a pipe, which cannot be read twice, counts as a recording."""
     if not path.is_file():
         return "recording"
     _require_moderate(path)
@@ -161,7 +161,7 @@ def _measurement(path: Path, number: int, line: bytes) -> "Report | RoundsReport
 
 
 def _of_paper(path: Path) -> Page:
-    """The page of a report, with the figures beside it."""
+    """Page of a paper report, with the figures in its folder."""
     from decoder.bench.paper.records import SCHEMA  # noqa: PLC0415 - imports torch
     from decoder.bench.paper.report import PaperReport  # noqa: PLC0415
     from dynatui.report.paper import paper_page  # noqa: PLC0415
@@ -174,9 +174,9 @@ def _of_paper(path: Path) -> Page:
 
 
 def _figures(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The figures of a folder, by name, each once: of PNG and SVG the smaller file."""
-    found = [path for kind in ("png", "svg") for path in folder.glob(f"*.{kind}") if path.is_file()]
-    smallest = {path.stem: path for path in sorted(found, key=lambda path: path.stat().st_size, reverse=True)}
+    """Figures of a folder with their names, each once: the smaller of PNG and SVG."""
+    pictures = [path for kind in ("png", "svg") for path in folder.glob(f"*.{kind}") if path.is_file()]
+    smallest = {path.stem: path for path in sorted(pictures, key=lambda path: path.stat().st_size, reverse=True)}
     seen = set[bytes]()
     for name, path in sorted(smallest.items()):
         _require_moderate(path)

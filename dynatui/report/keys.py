@@ -4,14 +4,14 @@ import msgspec
 
 
 class Key(msgspec.Struct, frozen=True):
-    """Keys that do one thing."""
+    """Keys of one action."""
 
     caps: str
-    """As people write them."""
+    """The keys as displayed."""
     names: tuple[str, ...]
-    """As browsers name them; with `Shift+` before those that have no other letter with it."""
+    """The keys' names in browsers, with `Shift+` where Shift gives no other character."""
     action: str
-    """As the script calls it; nothing where the browser does it."""
+    """Name of the action in the script; empty where the browser handles the key."""
     help: str
 
 

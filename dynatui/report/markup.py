@@ -1,6 +1,6 @@
-"""The one place where text becomes HTML: every text is cleaned and escaped, only names of tags are taken as they are.
+"""The one place where text becomes HTML: every text is cleaned and escaped; only tag names are not.
 
-Control characters and those that turn text around are shown as on a terminal, by `dynatui.clean`. Knows no page.
+`dynatui.clean` makes control and bidirectional characters visible, as on a terminal. Knows no page.
 """
 
 from collections.abc import Iterable
@@ -10,19 +10,18 @@ from dynatui.clean import clean
 
 
 class Markup(str):
-    """HTML that this module made."""
+    """HTML made by this module."""
 
     __slots__ = ()
 
 
 def element(name: str, *children: str, **attributes: str | int | None) -> Markup:
-    """An element with its children; those that are no markup are text.
+    """An element with its children; a child that is not markup is escaped as text.
 
     Args:
-        name: Of the tag.
+        name: Tag name.
         children: Text, or markup.
-        attributes: By their names, with `_` for `-`, and at the end where the name is a word of Python. One that is
-            None is left out.
+        attributes: By name, with `_` for `-`, and with a final `_` where the name is a Python keyword; None: left out.
     """
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(str(value))}"'
@@ -34,31 +33,31 @@ def element(name: str, *children: str, **attributes: str | int | None) -> Markup
 
 
 def joined(parts: Iterable[str]) -> Markup:
-    """Texts and markup, one after the other."""
+    """Texts and markup, concatenated."""
     return Markup("".join(part if isinstance(part, Markup) else _escaped(part) for part in parts))
 
 
 def table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]], *, label: str | None = None) -> Markup:
-    """A table that scrolls by itself where the page is narrow; the first cell of a row heads it.
+    """A table that scrolls by itself on a narrow page; the first cell of each row is its header.
 
     Args:
-        caption: Says what it holds.
-        head: Of the columns.
-        rows: Cells.
-        label: What a reader is told who comes to the scrolling region by the keyboard; the caption, unless given.
+        caption: Title of the table.
+        head: Column headings.
+        rows: Cells by row.
+        label: Accessible name of the scrolling region; the caption, unless given.
     """
     top = element("tr", *(element("th", cell, scope="col") for cell in head))
     body = [
         element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in rest))
         for first, *rest in rows
     ]
-    said = element("caption", element("span", caption))
-    whole = element("table", said, element("thead", top), element("tbody", *body))
+    title = element("caption", element("span", caption))
+    whole = element("table", title, element("thead", top), element("tbody", *body))
     return element("div", whole, class_="scrolls", tabindex=0, role="region", aria_label=label or caption)
 
 
 def details(entries: Iterable[tuple[str, str]]) -> Markup:
-    """Names with what each stands for."""
+    """A description list: names with their values."""
     pairs = (element("div", element("dt", name), element("dd", value)) for name, value in entries)
     return element("dl", *pairs)
 

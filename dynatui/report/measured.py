@@ -1,4 +1,4 @@
-"""What pages of all benchmarks have in common: numbers with intervals, the machine, verdicts. Knows no benchmark."""
+"""Parts of all benchmark pages: numbers with intervals, the machine, verdicts. Knows no benchmark."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -12,15 +12,15 @@ if TYPE_CHECKING:  # which import torch
     from decoder.bench.machine import Machine
 
 
-def interval(found: Interval | None, digits: int = 2) -> str:
-    """A median with its interval, where it has one."""
-    if found is None or found.low is None or found.high is None:
-        return number(found.value if found else None, digits)
-    return f"{found.value:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
+def interval(estimate: Interval | None, digits: int = 2) -> str:
+    """A median with its interval, as text; a dash for None."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return number(estimate.value if estimate else None, digits)
+    return f"{estimate.value:.{digits}f} ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
 
 
 def machine_entries(machine: "Machine", load_after: float | None) -> list[tuple[str, str]]:
-    """Where something was measured."""
+    """Entries on the machine of a measurement, for `details`."""
     counts = f"{counted(machine.threads, 'thread')} on {counted(machine.cores, 'core')}"
     threads = f"{machine.processor}, {counts}, {machine.system}"
     return [
@@ -30,13 +30,13 @@ def machine_entries(machine: "Machine", load_after: float | None) -> list[tuple[
     ]
 
 
-def verdict_of_ratio(found: Interval) -> str:
-    """Whether a ratio of speeds is above 1, as far as its interval tells."""
-    said = verdict(found)
-    return {"holds": "faster", "does not hold": "slower"}.get(said, said)
+def verdict_of_ratio(ratio: Interval) -> str:
+    """Verdict on a ratio of speeds by its interval: faster, slower, or cannot tell."""
+    judgement = verdict(ratio)
+    return {"holds": "faster", "does not hold": "slower"}.get(judgement, judgement)
 
 
 def notice(lines: Iterable[str]) -> Markup:
-    """What a reader should know first; nothing where there is nothing."""
-    told = list(lines)
-    return element("div", *(element("p", line) for line in told), class_="notice") if told else Markup()
+    """Warnings at the top of a page; empty without lines."""
+    texts = list(lines)
+    return element("div", *(element("p", line) for line in texts), class_="notice") if texts else Markup()

@@ -1,4 +1,4 @@
-"""Puts a page on disk: whole, or not at all. Knows nothing of what it holds."""
+"""Writes a page to disk atomically. Knows nothing of its content."""
 
 import os
 import stat
@@ -10,8 +10,8 @@ from decoder.errors import ConfigError, shortened
 
 
 def require_free(path: Path, *, force: bool) -> None:
-    """Raises a ConfigError where something is in the way of a page, before the work of making it is done."""
-    if not os.path.lexists(path):  # or it cannot be known, which writing tells
+    """Raises a ConfigError where the page's file exists already, before the page is made."""
+    if not os.path.lexists(path):  # an error here is reported when writing
         return
     if not path.is_file():
         raise ConfigError(f"{shortened(path)} is no file that a page could replace; let --output name another")
@@ -22,10 +22,10 @@ def require_free(path: Path, *, force: bool) -> None:
 
 
 def write(text: str, path: Path, *, force: bool) -> None:
-    """Writes a page under its name only once it is whole, readable for its owner and for all who could read the last.
+    """Writes a page atomically, readable by its owner, and by all who could read the replaced file.
 
     Raises:
-        ConfigError: It cannot be written, or something is in the way; then everything is as before.
+        ConfigError: The file cannot be written, or exists already; then nothing has changed.
     """
     require_free(path, force=force)
     place = path.resolve()

@@ -1,7 +1,7 @@
 """A page as one HTML file: its style and script inline, its data as JSON, and a policy that allows nothing else.
 
-The policy names style and script by their hashes, so a browser runs these two and no other, and asks no network. Data
-is JSON in which no character could end its element. Knows neither recordings nor benchmarks.
+The content security policy allows style and script by their hashes, so a browser runs no other and uses no network. The
+JSON is escaped so that it cannot end its element. Knows neither recordings nor benchmarks.
 """
 
 from base64 import b64encode
@@ -22,14 +22,14 @@ _AS_JSON: Mapping[int, str] = {ord(each): f"\\u{ord(each):04x}" for each in "<>&
 
 @dataclass(frozen=True)
 class Page:
-    """What a page holds."""
+    """Content of a page."""
 
     title: str
     body: Markup
     data: object = None
-    """Anything that msgspec encodes: what the scripts read; None where there are none."""
+    """Data for the scripts, encoded by msgspec; None without scripts."""
     scripts: Sequence[str] = ()
-    """Files among the assets, in the order in which they are run as one."""
+    """Names of script files among the assets, concatenated in this order."""
 
 
 def written(page: Page) -> str:
@@ -47,17 +47,17 @@ def written(page: Page) -> str:
 
 
 def asset(name: str) -> str:
-    """A file that belongs to pages."""
+    """Content of an asset of pages."""
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 
 def as_json(data: object) -> str:
-    """Data as JSON that may stand in any element of a page."""
+    """Data as JSON, escaped for any element of a page."""
     return msgspec.json.encode(data).decode().translate(_AS_JSON)
 
 
 def policy(style: str, script: str) -> str:
-    """What a browser may do: this style, this script, pictures that the page holds, nothing else."""
+    """Content security policy: this style, this script, and inline pictures; nothing else."""
     allowed = {
         "default-src": "'none'",
         "script-src": _hash(script) if script else "'none'",
@@ -71,7 +71,7 @@ def policy(style: str, script: str) -> str:
 
 
 def _as_one(names: Sequence[str]) -> str:
-    """The scripts in a scope of their own."""
+    """The scripts as one, in a scope of their own."""
     inside = "\n".join(asset(name) for name in names)
     return f'"use strict";\n{{\n{inside}}}\n' if names else ""
 

@@ -1,7 +1,6 @@
-"""What `dynatui bench paper` keeps, as a page: setup, claims with verdicts, tables beside the paper's numbers, figures.
+"""A `dynatui bench paper` report as a page: setup, claims with verdicts, tables beside the paper's numbers, figures.
 
-Tables and verdicts are made in `decoder.bench.paper`; none is computed here. Figures are pictures in the page, which
-run nothing.
+Tables and verdicts are computed in `decoder.bench.paper`. Figures are inline pictures, without scripts.
 """
 
 from base64 import b64encode
@@ -33,9 +32,9 @@ def paper_page(name: str, report: "PaperReport", figures: Sequence[tuple[str, by
     """The page of a report.
 
     Args:
-        name: Of its folder.
-        report: All that was measured.
-        figures: PNG or SVG, by name.
+        name: Name of its folder.
+        report: The measured report.
+        figures: Figures by name, each PNG or SVG.
     """
     from decoder.bench.paper.claims import claims, left_out  # noqa: PLC0415 - imports torch
     from decoder.bench.paper.tables import conditions, tables  # noqa: PLC0415
@@ -55,7 +54,7 @@ def paper_page(name: str, report: "PaperReport", figures: Sequence[tuple[str, by
 
 
 def _warnings(report: "PaperReport") -> list[str]:
-    """What a reader must know before any number."""
+    """Warnings for the top of the page."""
     turns = sum(len(block.turns) for block in report.blocks)
     missing = [] if report.complete else ["Interrupted: a part of what was asked for was not measured."]
     loud = [f"In {report.disturbed} of {turns} turns other work disturbed the measurement."] * bool(report.disturbed)
@@ -85,31 +84,31 @@ def _chosen(request: Request) -> str:
     return f"{how}, seed {request.seed}, {'to' if request.stops_at_eos else 'on behind'} the end of text"
 
 
-def _claims(found: "Sequence[Claim]", left_out: str | None) -> Markup:
+def _claims(claims: "Sequence[Claim]", left_out: str | None) -> Markup:
     from decoder.bench.paper.claims_table import claims_table  # noqa: PLC0415 - imports torch
 
     if left_out:
         return element("p", left_out)
-    made = claims_table(found, ())
-    return joined((grid(made), _notes(made.notes))) if found else Markup()
+    table = claims_table(claims, ())
+    return joined((grid(table), _notes(table.notes))) if claims else Markup()
 
 
-def _correction(found: Correction) -> Markup:
-    return element("p", found.says, " ", element("small", f"({found.source})"))
+def _correction(correction: Correction) -> Markup:
+    return element("p", correction.says, " ", element("small", f"({correction.source})"))
 
 
-def _tables(found: Sequence[Table], said: Collection[str]) -> Markup:
-    """Tables behind a list of them."""
-    places = [(f"table-{number}", each) for number, each in enumerate(found, 1)]
+def _tables(tables: Sequence[Table], shared_notes: Collection[str]) -> Markup:
+    """A table of contents, then the tables."""
+    places = [(f"table-{number}", each) for number, each in enumerate(tables, 1)]
     links = (element("li", element("a", each.title, href=f"#{place}")) for place, each in places)
     contents = element("details", element("summary", f"All {len(places)} tables"), element("ul", *links))
-    return joined((contents, *(_table(place, each, said) for place, each in places))) if places else Markup()
+    return joined((contents, *(_table(place, each, shared_notes) for place, each in places))) if places else Markup()
 
 
-def _table(place: str, found: Table, said: Collection[str]) -> Markup:
-    """A table with its notes, but for those that are said once for all."""
-    notes = [note for note in found.notes if note not in said]
-    return element("div", element("h3", found.title), grid(found), _notes(notes), id=place)
+def _table(place: str, table: Table, shared_notes: Collection[str]) -> Markup:
+    """A table with its notes, without the notes shared by all tables."""
+    notes = [note for note in table.notes if note not in shared_notes]
+    return element("div", element("h3", table.title), grid(table), _notes(notes), id=place)
 
 
 def _notes(notes: "Sequence[str]") -> Markup:

@@ -1,6 +1,6 @@
-"""A recording as a page: what the scripts replay, and the same without scripts, as text and as tables of figures.
+"""A recording as a page: data for the replay script, and text and tables of figures for readers without scripts.
 
-Runs are folded by the code that the screen uses. Knows no files.
+Runs are folded by the same code as on the screen. Knows no files.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +28,9 @@ def replay_page(name: str, runs: Iterable[Sequence[Event]], *, first: int = 1) -
     """The page of a recording.
 
     Args:
-        name: Of its file.
-        runs: Its runs, each with all its events.
-        first: Number of the first of them in the recording.
+        name: Name of its file.
+        runs: Events of each run.
+        first: Number of the first of these runs in the recording.
     """
     states = [reduce(apply, events, RunState()) for events in runs]
     return Page(
@@ -52,7 +52,7 @@ def _figures(states: Sequence[RunState], first: int) -> list[Markup]:
 
 
 def _of_run(number: int, state: RunState, run: Run) -> Markup:
-    """A run without scripts."""
+    """A run's section: figures, prompt and text, for readers without scripts."""
     title = f"Figures of prompt {label_of(number, run.prompt)}"
     return element(
         "section",
@@ -82,21 +82,21 @@ def _setup(run: Run, peaks: Sequence[int]) -> list[tuple[str, str]]:
 
 
 def figures_table(caption: str, figures: Mapping[str, Figures]) -> Markup:
-    """Every figure that some method has, a line each with what it means."""
-    known = [each for each in FIGURES if any(getattr(found, each.key) is not None for found in figures.values())]
-    rows = [[_named(each), *(_cell(each, found) for found in figures.values())] for each in known]
+    """Table of the known figures of all methods, each with its definition."""
+    known = [each for each in FIGURES if any(getattr(own, each.key) is not None for own in figures.values())]
+    rows = [[_named(each), *(_cell(each, own) for own in figures.values())] for each in known]
     return table(caption, ["figure", *figures], rows)
 
 
 def _named(figure: Figure) -> Markup:
-    said = "; elsewhere: ".join(filter(None, (figure.formula, figure.elsewhere)))
-    return joined((figure.label, " ", element("small", said)))
+    definition = "; elsewhere: ".join(filter(None, (figure.formula, figure.elsewhere)))
+    return joined((figure.label, " ", element("small", definition)))
 
 
-def _cell(figure: Figure, found: Figures) -> str:
-    match getattr(found, figure.key):
+def _cell(figure: Figure, figures: Figures) -> str:
+    match getattr(figures, figure.key):
         case None:
-            by_design = figure.key == "identical_to_ar" and differs_by_design(found)
+            by_design = figure.key == "identical_to_ar" and differs_by_design(figures)
             return "no, by design" if by_design else _UNKNOWN
         case bool(value):
             return "yes" if value else "no"
@@ -122,7 +122,7 @@ def _told(parameters: object) -> str:
 
 
 def _text(state: RunState) -> Markup:
-    """The prompt, and what the first method made of it."""
+    """The prompt, and the text of the first method."""
     written = "".join(token.text for token in state.lane.tokens)
     return joined(
         (

@@ -1,7 +1,7 @@
-"""A run as the scripts of a replay read it: columns of numbers, and every text once.
+"""Data of a run for the replay script: columns of numbers, and every text once.
 
-All of it comes from the state that the screen shows too, so texts are clean, and no figure is computed here. Knows no
-HTML and no files.
+All data comes from the state behind the screen, so texts are clean, and no figure is computed here. Knows no HTML and
+no files.
 """
 
 import math
@@ -22,9 +22,9 @@ from dynatui.state.origins import with_origins
 from dynatui.state.run_state import RunState
 
 Text: TypeAlias = int
-"""The number of a text among the page's."""
+"""Index of a text in the page's list of texts."""
 _CHANCES = 10_000
-"""Chances are counted in parts of it."""
+"""Probability 1 in the page's data."""
 _LONGEST_PIECE = 80
 _LABEL = 60
 _CURVES = ("acceptance", "tokens", "depth", "d0", "tau_h")
@@ -38,65 +38,65 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """What a round drafted, a node a place; node 0 is the root."""
+    """Draft tree of a round: a list entry for each node; node 0 is the root."""
 
     parents: list[int]
     chances: list[int]
-    """Of each token after its parent, in ten thousandths."""
+    """Probability of each token given its path, in ten thousandths."""
     pieces: list[Text]
     accepted: list[int]
     looked_up: list[int]
-    """What the text's own past has guessed."""
+    """Nodes that were looked up in the text so far."""
 
 
 class Turn(msgspec.Struct, frozen=True):
     """A knob that the user turned."""
 
     at: int
-    """Tokens of the text by then."""
+    """Number of tokens of the text at the turn."""
     label: str
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """One method: a place of each list is a round."""
+    """One method; list entries are rounds."""
 
     name: str
     about: str
     ended: str
     drafts: bool
-    """Whether it tells what it drafted."""
+    """Whether the method reports its drafts."""
     root_is_drafted: bool
     t: list[float]
     """Seconds of own decode time at the end of the round."""
     ends: list[int]
-    """Tokens of the text at its end."""
+    """Number of tokens of the text at the end of the round."""
     texts: list[list[Text]]
-    """Of its tokens."""
+    """Texts of the round's committed tokens."""
     kept: list[int]
-    """How many of these were drafted; what follows is the target's own."""
+    """Number of these that were drafted; the others are the target's own."""
     trees: list[Tree]
     ms: list[tuple[float | None, float | None, float | None]]
-    """Drafting, verification, commit."""
+    """Milliseconds of drafting, verification, commit."""
     limits: list[str | None]
-    """What ended the tree."""
+    """Limit that ended the tree."""
     curves: dict[str, Line]
     turns: list[Turn]
 
 
 class RunData(msgspec.Struct, frozen=True):
-    """A prompt and what each method made of it."""
+    """A run: the prompt, and the rounds of each method."""
 
     label: str
     prompt: Text
     most: int
-    """Tokens, at most."""
+    """Most new tokens."""
     window: int
-    """Rounds that curves are averaged over, of the first method."""
+    """Window of the curves' moving means, in rounds of the first method."""
     lanes: list[Lane]
 
 
 class ReplayData(msgspec.Struct, frozen=True):
-    """All that the scripts know."""
+    """All data of the replay script."""
 
     texts: list[str]
     keys: tuple[Key, ...]
@@ -104,29 +104,29 @@ class ReplayData(msgspec.Struct, frozen=True):
 
 
 class Texts:
-    """Numbers for texts: the same text has the same number."""
+    """List of distinct texts: equal texts have the same index."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, Text] = {}
 
     def number(self, text: str) -> Text:
-        """The number of a text, which is cleaned."""
+        """Index of a text, which is cleaned first."""
         return self._numbers.setdefault(clean(text), len(self._numbers))
 
     def all(self) -> list[str]:
-        """The texts by their numbers."""
+        """The texts, by index."""
         return list(self._numbers)
 
 
 def replay_data(states: Iterable[RunState], first: int = 1) -> ReplayData:
-    """What the scripts read of runs that are folded to their ends; `first` is the number of the first."""
+    """Data of completely folded runs; `first` is the number of the first run."""
     texts = Texts()
     runs = [_run(state, number, texts) for number, state in enumerate(states, first)]
     return ReplayData(texts=texts.all(), keys=KEYS, runs=runs)
 
 
 def label_of(number: int, prompt: str) -> str:
-    """How a run is named in a list: its number, and the beginning of its prompt."""
+    """Name of a run in a list: its number, and the start of its prompt."""
     beginning = clean_line(" ".join(prompt[: 2 * _LABEL].split()))
     return f"{number}: {beginning if len(beginning) <= _LABEL else f'{beginning[:_LABEL]}…'}"
 

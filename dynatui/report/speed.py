@@ -1,6 +1,6 @@
-"""What `dynatui bench speed --json` keeps, as a page: each measurement with its setup, tables and comparisons.
+"""The JSON of `dynatui bench speed` as a page: each measurement with its setup, tables and comparisons.
 
-Numbers are those of the report; none is computed here.
+All numbers come from the report; none is computed here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,9 +39,9 @@ def _part(number_of: int, report: "Report | RoundsReport") -> Markup:
 
     setup = report.setup
     title = f"{number_of}. {setup.target} with {setup.draft}, {setup.started_at}"
-    told = _of_texts(report) if isinstance(report, Report) else _of_rounds(report)
+    parts = _of_texts(report) if isinstance(report, Report) else _of_rounds(report)
     return element(
-        "section", element("h2", title), notice(_warnings(report)), details(_setup(report)), *told, class_="part"
+        "section", element("h2", title), notice(_warnings(report)), details(_setup(report)), *parts, class_="part"
     )
 
 
@@ -110,15 +110,15 @@ def _same(row: "Row") -> str:
     return f"{row.same} of {row.prompts}"
 
 
-def _than(found: "Comparison") -> str:
-    among = f" ({found.than}, best of {found.of})" if found.of > 1 else ""
-    return f"{found.name} over {found.kind}{among}"
+def _than(comparison: "Comparison") -> str:
+    among = f" ({comparison.than}, best of {comparison.of})" if comparison.of > 1 else ""
+    return f"{comparison.name} over {comparison.kind}{among}"
 
 
-def _why(found: "Difference") -> str:
-    unknown = "one text is shorter" if found.judged else "not judged"
-    why = {None: unknown, True: "a near tie", False: "NO TIE: a fault"}[found.near_tie]
-    return why if found.gap is None else f"{why}, gap {found.gap:.2g}"
+def _why(difference: "Difference") -> str:
+    unknown = "one text is shorter" if difference.judged else "not judged"
+    why = {None: unknown, True: "a near tie", False: "NO TIE: a fault"}[difference.near_tie]
+    return why if difference.gap is None else f"{why}, gap {difference.gap:.2g}"
 
 
 def _megabytes(count: int | None) -> str:
@@ -146,13 +146,13 @@ _PARTS: "Mapping[str, Callable[[Row], str]]" = {
 }
 _COMPARED: "Mapping[str, Callable[[Comparison], str]]" = {
     "compared": _than,
-    "ratio of speeds": lambda found: interval(found.ratio),
-    "verdict": lambda found: verdict_of_ratio(found.ratio),
+    "ratio of speeds": lambda comparison: interval(comparison.ratio),
+    "verdict": lambda comparison: verdict_of_ratio(comparison.ratio),
 }
 _DIFFERING: "Mapping[str, Callable[[Difference], str]]" = {
-    "method": lambda found: found.name,
-    "prompt": lambda found: str(found.prompt + 1),
-    "from token": lambda found: str(found.index),
+    "method": lambda difference: difference.name,
+    "prompt": lambda difference: str(difference.prompt + 1),
+    "from token": lambda difference: str(difference.index),
     "why": _why,
 }
 _ROUND: "Mapping[str, Callable[[Rounds], str]]" = {

@@ -12,14 +12,14 @@ _CLASSES: Mapping[object, str] = {
     "slower": "fails",
     "cannot tell": "open",
 }
-"""In the style sheet, by verdict."""
+"""Class in the style sheet, by verdict."""
 
 
-def grid(found: Table) -> Markup:
-    """Its cells below the sentence that says what it shows; without one, below its title."""
-    head = (column.title for column in found.columns)
-    rows = (map(_cell, row, found.columns) for row in found.rows)
-    return table(found.what or found.title, head, rows, label=found.title)
+def grid(content: Table) -> Markup:
+    """The table as HTML, its caption the sentence that explains it, or else its title."""
+    head = (column.title for column in content.columns)
+    rows = (map(_cell, row, content.columns) for row in content.rows)
+    return table(content.what or content.title, head, rows, label=content.title)
 
 
 def _cell(cell: Cell, column: Column) -> Markup:

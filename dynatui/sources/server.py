@@ -11,7 +11,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
-from dynatui.attach.events import Answer, Asked, Event, Opening
+from dynatui.attach.events import Answer, Event, Opening, RequestSent
 from dynatui.record.recording import Recorder
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def asked(plan: "Plan", secret: str | None, request: "Request | None" = None) ->
         from dynatui.attach.client import Client  # noqa: PLC0415 - an HTTP client, which recordings need not
         from dynatui.attach.session import watch  # noqa: PLC0415
 
-        answers: SimpleQueue[Asked | Answer] = SimpleQueue()
+        answers: SimpleQueue[RequestSent | Answer] = SimpleQueue()
         arguments = (plan, secret, request, answers.put)
         asking = threading.Thread(target=_request, args=arguments, name="request", daemon=True)
 
@@ -49,7 +49,7 @@ def asked(plan: "Plan", secret: str | None, request: "Request | None" = None) ->
 
 
 def _request(
-    plan: "Plan", secret: str | None, request: "Request | None", put: Callable[[Asked | Answer], None]
+    plan: "Plan", secret: str | None, request: "Request | None", put: Callable[[RequestSent | Answer], None]
 ) -> None:
     """Sends a request, if there is one, once it is known what the server is, or cannot be."""
     if request is None:
@@ -59,7 +59,7 @@ def _request(
     from dynatui.attach.session import kind_of  # noqa: PLC0415
 
     with Client(secret) as client:
-        put(request.asked())
+        put(request.event())
         kind = kind_of(client.page, plan.address.pages)
         put(sent(request, plan.address.base, kind, partial(client.answer, patience_s=PATIENCE_S), time.monotonic))
 

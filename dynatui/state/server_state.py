@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TypeAlias, assert_never
 
-from dynatui.attach.events import Answer, Asked, Event, Figures, Gap, Opening, Reading, Server, Wasted
+from dynatui.attach.events import Answer, Event, Figures, Gap, Opening, Reading, RequestSent, Server, Wasted
 from dynatui.attach.servers import KINDS, Kind
 
 KEPT = 600
@@ -37,8 +37,8 @@ class ServerState:
     restarted_at: float | None = None
     replaced_at: float | None = None
     """When a server of another kind answered."""
-    asked: Asked | None = None
-    """The newest request of ours."""
+    request: RequestSent | None = None
+    """Newest request of the user."""
     answer: Answer | None = None
     """To that; None while it is waited for."""
 
@@ -96,8 +96,8 @@ def applied(state: ServerState, event: Event) -> ServerState:
                 missed=state.missed + 1,
                 gaps=state.gaps + begins,
             )
-        case Asked():
-            return replace(state, asked=event, answer=None)
+        case RequestSent():
+            return replace(state, request=event, answer=None)
         case Answer():
             return replace(state, answer=event)
         case _:

@@ -22,7 +22,7 @@ from dynatui.terminal.keyboard import Keyboard, Pasted, Piece
 from dynatui.terminal.shutdown import Shutdown
 
 LARGEST = (1000, 400)
-"""Columns and lines; cells beyond them stay blank."""
+"""Largest size to draw, in columns and lines; cells beyond it stay blank."""
 _POLL_S = 0.1
 _AT_ONCE = 2**12
 _NAMED = {",": "comma"}
@@ -53,7 +53,7 @@ class Interpreter(XTermParser):
                 yield from spelled_out  # the escape key, or a key with alt
 
     def parse_mouse_code(self, code: str) -> Message | None:
-        """See Textual's; None in a window of reported size 0."""
+        """Parses a mouse sequence as Textual does; None in a window of reported size 0."""
         try:
             return super().parse_mouse_code(code)
         except ZeroDivisionError:
@@ -62,7 +62,7 @@ class Interpreter(XTermParser):
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:  # noqa: FBT001, FBT002 - Textual's
         try:
             return list(super()._sequence_to_key_events(sequence, alt))
-        except (ValueError, OverflowError):  # numbers that are none, or no character's
+        except (ValueError, OverflowError):  # malformed numbers, or numbers of no character
             return [events.Key(Keys.Ignore, sequence)]
 
 
@@ -76,7 +76,7 @@ class TerminalDriver(LinuxDriver):
         self._size = size or self._get_terminal_size()
 
     def process_message(self, message: Message) -> None:
-        """See Textual's; keys that quit go first, and sizes count only from a terminal that has announced them."""
+        """Textual's handler, but quit keys act at once, and sizes count only from a terminal that announced them."""
         app = self._app
         if (
             isinstance(message, events.Key)
@@ -91,7 +91,7 @@ class TerminalDriver(LinuxDriver):
             super().process_message(events.Resize(size, size, pixel_size=message.pixel_size))
 
     def _sigcont_application(self, *signalled: object) -> None:
-        """See Textual's; after SIGSTOP, which it does not see, its threads still run and would run twice."""
+        """Textual's handler; first stops threads left by SIGSTOP, which Textual does not see: they would run twice."""
         if not self._must_signal_resume:
             self.suspend_application_mode()
         super()._sigcont_application(*signalled)
@@ -108,7 +108,7 @@ class TerminalDriver(LinuxDriver):
                 try:
                     received = os.read(self.fileno, _AT_ONCE)
                 except OSError:
-                    return  # closed, which the app finds out by itself
+                    return  # the terminal is closed, which the app notices by itself
                 if not received:
                     return
             for piece in keyboard.take(received, time.monotonic()):
@@ -133,5 +133,5 @@ def _bounded(size: tuple[int, int]) -> tuple[int, int]:
 
 def _leaves(cap: str, leave_keys: frozenset[str], app: App[Any]) -> bool:
     """Whether a key ends the program; on an open page, letters may be typed."""
-    pages = len(app._screen_stack) > 1  # noqa: SLF001 - asked by another thread, when there may be no screen yet
+    pages = len(app._screen_stack) > 1  # noqa: SLF001 - read by another thread, when there may be no screen yet
     return cap in leave_keys and not (pages and len(cap) == 1)

@@ -77,7 +77,7 @@ def screen_only(log: Path) -> Iterator[Output]:
     output = Output(_STDERR if os.isatty(_STDERR) else _STDOUT)
     noise = os.open(log, os.O_WRONLY | os.O_APPEND)
     try:
-        # Textual asks the first name for the size of the terminal, and draws where the second leads.
+        # Textual takes the terminal's size from the first stream, and draws on the second.
         sys.__stdout__ = sys.__stderr__ = output  # type: ignore[misc,assignment]
         os.dup2(noise, _STDOUT)
         os.dup2(noise, _STDERR)
@@ -94,7 +94,7 @@ def screen_only(log: Path) -> Iterator[Output]:
 
 
 def _open_log(path: Path) -> int:
-    """Makes the file if need be, for its owner only; its size in bytes. Refuses pipes, which could block loggers."""
+    """Creates the log if missing, private to its owner; its size in bytes. Refuses pipes, which could block loggers."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         status = os.fstat(descriptor)

@@ -14,13 +14,13 @@ from typing import TypeAlias
 from dynatui.clean import clean
 
 ESCAPE_DELAY_S = 0.1
-"""Silence after which an escape byte is the escape key, and not the beginning of a sequence."""
+"""Seconds of silence after which an escape byte is the escape key, not the start of a sequence."""
 SEQUENCE_TIMEOUT_S = 1.0
-"""Silence after which an unfinished paste or sequence is over."""
+"""Seconds of silence that end an unfinished paste or sequence."""
 LONGEST_PASTE = 2**22
-"""Bytes; the rest of a paste is dropped."""
+"""Most bytes of a paste; the rest is dropped."""
 _LONGEST_SEQUENCE = 32
-"""Bytes: more than any key or pointer sends, and fewer than Textual reads as keys."""
+"""Most bytes of a sequence: more than any key or pointer sends, and fewer than Textual reads as keys."""
 _PASTE_END = b"\x1b[201~"
 _PIECE = re.compile(
     rb"""

@@ -1,7 +1,7 @@
 """The stream to the terminal: counts bytes, and knows when the terminal is busy or closed.
 
-Textual writes to a file in a thread of its own. This one never raises, for an error there would leave the screen
-without a writer: what is written to a closed terminal is discarded, and the app reads `lost`.
+Textual writes to a file in a thread of its own. This file never raises, since an error there would end that thread:
+output to a closed terminal is discarded, and the app checks `lost`.
 """
 
 import os
@@ -29,11 +29,11 @@ class Output:
     def __init__(self, terminal: int | None = None) -> None:
         self.sent_bytes = 0
         self.busy = False
-        """Whether the terminal has not taken the last write yet."""
+        """Whether the last write is still in progress."""
         self._descriptor = None if terminal is None else _own(terminal)
         self._modes = None if self._descriptor is None else modes_of(self._descriptor)
         self._entered = False
-        """Whether the terminal shows its other screen."""
+        """Whether the terminal shows its alternate screen."""
         self._lost = False
         self._leaving_since: float | None = None
 
@@ -70,10 +70,10 @@ class Output:
         give_back(self._descriptor, self._modes)
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """Does nothing: there is no buffer."""
 
     def fileno(self) -> int:
-        """The terminal, of which Textual asks the size."""
+        """Descriptor of the terminal, from which Textual reads the size."""
         if self._descriptor is None:
             raise OSError("no terminal")
         return self._descriptor
@@ -124,7 +124,7 @@ def modes_of(terminal: int) -> list[Any] | None:
 
 
 def _own(terminal: int) -> int:
-    """The same terminal, opened anew without blocking writes; the shell's descriptor stays as it is."""
+    """A new descriptor of the terminal without blocking writes; the shell's descriptor is unchanged."""
     with suppress(OSError):
         return os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     return os.dup(terminal)

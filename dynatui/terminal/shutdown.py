@@ -34,11 +34,11 @@ class Shutdown:
         return self._deadline is not None
 
     def ready(self, leave: Callable[[int], object]) -> None:
-        """Registers how the app is asked to leave; `leave` takes the exit code and may be called by any thread."""
+        """Registers the function that ends the app; `leave` takes the exit code and may be called by any thread."""
         self._leave = leave
 
     def request(self, code: int) -> None:
-        """Asks the app to leave, once; an app that is not ready yet is ended at once."""
+        """Ends the app, once, by its `leave` function; without one the process ends at once."""
         if self.begun:
             return
         self.begin(code)

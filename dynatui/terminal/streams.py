@@ -1,6 +1,6 @@
 """The three standard streams: whether they can show a screen, and their errors.
 
-Any of them can be a terminal, a pipe, a full disk or closed. Knows nothing of what is printed.
+Any of them can be a terminal, a pipe, a full disk or closed. Knows nothing of the output's content.
 """
 
 import os
@@ -39,7 +39,7 @@ def can_draw() -> bool:
 
 
 def read_keyboard(descriptor: int) -> bool:
-    """Reopens a descriptor, from which a prompt was read, as the terminal's keyboard; whether there is one."""
+    """Reopens the descriptor of standard input, after a prompt was read from it, as the terminal's; returns success."""
     try:
         keyboard = os.open("/dev/tty", os.O_RDWR)
     except OSError:
@@ -50,7 +50,7 @@ def read_keyboard(descriptor: int) -> bool:
 
 
 def for_printing() -> tuple[TextIO, TextIO]:
-    """Standard output and error; a pipe gets UTF-8 whatever the locale, and what is closed takes everything."""
+    """Standard output and error; a pipe gets UTF-8 whatever the locale; a closed stream discards its output."""
     out, err = (stream or _nowhere() for stream in (sys.stdout, sys.stderr))
     if isinstance(out, TextIOWrapper):
         out.reconfigure(encoding=out.encoding if out.isatty() else "utf-8", errors="replace")

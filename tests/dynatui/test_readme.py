@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
 README = TEXTS["README.md"]
+LINKED = [*PAGES, ROOT / "BENCHMARKS.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "benchmarks").glob("*.md"))]
 PROGRAMS = ("bash", "python")
 """Languages of blocks that are run, or say why not; others are read."""
 TERMS = (
@@ -128,7 +129,7 @@ def test_continuous_integration_finds_the_test_command_in_the_readme() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 150
+    assert len(README.splitlines()) <= 100
 
 
 def test_the_table_of_keys_is_the_key_map() -> None:
@@ -172,16 +173,19 @@ def in_words(value: object) -> str:
             return str(value)
 
 
-@pytest.mark.parametrize("page", TEXTS)
-def test_every_link_into_the_repository_leads_to_a_file_and_its_heading(page: str) -> None:
-    place = next(path for path in PAGES if path.name == page).parent
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", TEXTS[page]) if "://" not in link]
-    assert links
-    for link in links:
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+def test_every_link_into_the_repository_leads_to_a_file_and_its_heading(page: Path) -> None:
+    links = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    for link in (link for link in links if "://" not in link):
         file, _, heading = link.partition("#")
-        target = place / file if file else place / page
+        target = page.parent / file if file else page
         assert target.is_file(), link
         assert not heading or heading in headings(target), link
+
+
+def test_the_benchmarks_lead_to_every_page_of_their_folder() -> None:
+    text = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
+    assert [page.name for page in (ROOT / "benchmarks").glob("*.md") if f"](benchmarks/{page.name})" not in text] == []
 
 
 @pytest.mark.parametrize("page", TEXTS)

@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from dynatui.attach.events import Answer, Asked, Drafting, Event, Figures, Gap, Opening, Reading, Server, Wasted
+from dynatui.attach.events import Answer, Drafting, Event, Figures, Gap, Opening, Reading, RequestSent, Server, Wasted
 
 OPENING = Opening(version="0.1.0", started_at="2026-01-02T03:04:05Z", url="http://host:8000", interval_s=1.0)
 SERVER = Server(t=0.0, kind="vllm", url="http://host:8000/metrics", models=["meta-llama/Llama-3.1-8B-Instruct"])
@@ -36,7 +36,7 @@ def reading(t: float, accepted: int = 170, *, restarted: bool = False) -> Readin
 WASTED = Wasted(since=1.0, drafts=4880, drafted=14640, accepted=439, tokens_per_round=1.09, acceptance_rate=439 / 14640)
 DRAFTING = Drafting(steps=5, draft_tokens=6, cap_length=4.4, block_accept_length=3.6)
 FIRST = Reading(t=0.0, interval=Figures(seconds=0.0), session=Figures(seconds=0.0))
-ASKED = Asked(t=1.5, prompt="The door opened", max_new_tokens=8)
+ASKED = RequestSent(t=1.5, prompt="The door opened", max_new_tokens=8)
 ANSWER = Answer(
     t=2.0,
     seconds=0.5,

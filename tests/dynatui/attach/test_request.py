@@ -94,7 +94,7 @@ def test_what_is_no_completion_is_one_line(text: str) -> None:
 
 def test_an_answer_is_an_event_of_a_recording() -> None:
     assert decode_line(encode(told(metrics=VLLM)), 1) == told(metrics=VLLM)
-    huge = Request("x" * 2**21, 2**80).asked()
+    huge = Request("x" * 2**21, 2**80).event()
     assert decode_line(encode(huge), 1) == huge
 
 

@@ -7,7 +7,7 @@ from dynatui.attach.events import Reading
 from dynatui.attach.exposition import lines_of
 from dynatui.attach.history import History
 from dynatui.attach.servers import KINDS
-from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW, Judgement, judged, told
+from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW, Judgement, as_event, judged
 from tests.dynatui.attach.page_server import page
 
 VLLM = KINDS["vllm"]
@@ -32,7 +32,7 @@ def is_wasted(*accepted_a_round: float) -> bool:
 
 
 def test_many_rounds_of_which_next_to_nothing_was_accepted_are_told_since_they_began() -> None:
-    found = told(VLLM, after(lot(ALIVE), lot(DEAD), lot(DEAD)))
+    found = as_event(VLLM, after(lot(ALIVE), lot(DEAD), lot(DEAD)))
     assert found is not None
     assert (found.since, found.drafts, found.drafted, found.accepted) == (SECONDS, 2 * ROUNDS, 4 * ROUNDS, 6)
     assert (found.tokens_per_round, found.acceptance_rate) == pytest.approx((1.03, 0.015))
