@@ -59,7 +59,7 @@ class EventReader:
             elif isinstance(record, Knob) and record.source == "user":
                 self._pin(clean_line(record.method))
             self.viewpoint.take(record)
-            self.session_log = self.session_log.apply(record, self.viewpoint.work.state.race)
+            self.session_log = self.session_log.apply(record, self.viewpoint.work.state)
             if self.knob_editor:
                 self.knob_editor.take(record)
             if isinstance(record, Summary):

@@ -1,20 +1,19 @@
 """Totals of all that a monitor has shown, small enough for days: its runs and prompts, and what each setting yielded.
 
-Pure folds of the same records as the screen's. Figures come from `decoder.analysis.metrics`. A replay that goes back
+Pure folds of the screen's records and of the state after each. Figures come from that state. A replay that goes back
 repeats the events of a run, which count once.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from decoder.analysis.metrics import Race, times
+from decoder.analysis.metrics import times
 from decoder.analysis.stalls import Stalls, Times, left_out_from
 from decoder.events import End, Figures, Knob, Knobs, Round, Run, Start, Summary
 from decoder.knobs import KNOB_DIGITS, KnobName
 from decoder.sampling.settings import Sampling
 from dynatui.clean import clean_line
-from dynatui.state.lane import begun
-from dynatui.state.run_state import Prompt, Record, RunState
+from dynatui.state.run_state import Record, RunState
 
 FEWEST_ROUNDS = 20
 """Fewer say nothing about a setting."""
@@ -88,22 +87,15 @@ class Tried:
 class SessionLog:
     """Totals of everything that was shown."""
 
-    race: Race = field(default_factory=Race)
-    """The run in progress."""
-    summary: Mapping[str, Figures] | None = None
+    state: RunState = field(default_factory=RunState)
+    """The run in progress, after its newest event."""
     peak_bytes_by_rank: tuple[int, ...] = ()
-    """Most memory of each process, in the newest run of several processes that has ended."""
-    number: int = 1
-    """Which prompt it is of."""
-    upcoming: int = 1
-    """Which prompt the next run is of."""
+    """Peak memory of each process in bytes, of the newest run of several processes that has ended."""
     runs: tuple[Line, ...] = ()
     """Runs before it, the newest last."""
     dropped: int = 0
     """How many more there were."""
     tried: Mapping[Setting, Tried] = field(default_factory=dict)
-    knobs: Mapping[KnobName, float] = field(default_factory=dict)
-    """As the run began, and as the user turned them."""
     setting: Setting | None = None
     """The setting that rounds are counted for; None from a turn to the first round that obeys it."""
     counted: int = 0
@@ -112,19 +104,15 @@ class SessionLog:
     @property
     def watched(self) -> str:
         """The first method of the run in progress."""
-        return next(iter(self.race.tallies), "")
+        return next(iter(self.state.lanes), "")
 
-    def apply(self, record: Record, race: Race) -> "SessionLog":
-        """The log after one more record; `race` is the fold of the run's events, this one included."""
+    def apply(self, record: Record, state: RunState) -> "SessionLog":
+        """The log after one more record; `state` is the fold of all records, this one included."""
         match record:
-            case Prompt(number=number):
-                return replace(self, upcoming=number)
             case Run():
-                return self._begin(record, race)
-            case Summary():
-                return replace(self, summary=record.methods, peak_bytes_by_rank=tuple(record.peak_bytes_by_rank))
-            case Start() | Round() | Knob() | End() if record.method in (self.watched, "ar"):
-                return self._advance(record, race)
+                return self._begin(state)
+            case Start() | Round() | Knob() | End() | Summary():
+                return replace(self._advance(record, state), state=state)
             case _:
                 return self
 
@@ -141,48 +129,52 @@ class SessionLog:
         """The settings with at least `FEWEST_ROUNDS` rounds."""
         return [(setting, tried) for setting, tried in self.tried.items() if tried.rounds >= FEWEST_ROUNDS]
 
-    def _begin(self, run: Run, race: Race) -> "SessionLog":
-        runs, method = self.all_runs(), next(iter(run.methods), "")
+    def _begin(self, state: RunState) -> "SessionLog":
+        runs = self.all_runs()
         fresh = SessionLog(
-            race=race,
-            number=self.upcoming,
-            upcoming=self.upcoming,
+            state=state,
+            peak_bytes_by_rank=self.peak_bytes_by_rank,
             runs=runs[-_MOST_LINES:],
             dropped=self.dropped + len(runs[:-_MOST_LINES]),
             tried=self.tried,
-            peak_bytes_by_rank=self.peak_bytes_by_rank,
-            knobs=begun(method, run).settings,
         )
         empty = fresh._line(rounds=0)
         return replace(fresh, counted=max((line.counted for line in runs if empty and line.tells(empty)), default=0))
 
     def _line(self, rounds: int = 1) -> Line | None:
         """The line of the run in progress; None before it has so many rounds."""
-        run, tally = self.race.run, self.race.tallies.get(self.watched)
+        state, watched = self.state, self.watched
+        run, tally = state.run, state.race.tallies.get(watched)
         if run is None or tally is None or tally.rounds < rounds:
             return None
-        figures = (self.summary or {}).get(self.watched) or self.race.figures()[self.watched]
-        counted = max(self.counted, tally.rounds)
-        return Line(run.started_at, self.number, opening_of(run.prompt), clean_line(self.watched), figures, counted)
+        figures = state.figures().get(watched) or state.race.figures()[watched]
+        number = state.prompt.number if state.prompt else 1
+        return Line(run.started_at, number, opening_of(run.prompt), watched, figures, max(self.counted, tally.rounds))
 
-    def _advance(self, event: Start | Round | Knob | End, race: Race) -> "SessionLog":
-        after = self
-        if event.method == self.watched and isinstance(event, Knob) and event.source == "user":
-            after = replace(self, knobs={**self.knobs, event.name: event.new}, setting=None)
-        elif event.method == self.watched and isinstance(event, Round) and self.knobs.keys() - _SHARED:
-            after = self._count(event, event.knobs, event.t - self.race.tallies[event.method].decode_s)
-        return replace(after, race=race)
+    def _advance(self, event: Start | Round | Knob | End | Summary, state: RunState) -> "SessionLog":
+        if isinstance(event, Summary):
+            return replace(self, peak_bytes_by_rank=state.peak_bytes_by_rank)
+        if clean_line(event.method) != self.watched:
+            return self
+        match event:
+            case Knob(source="user"):
+                return replace(self, setting=None)
+            case Round() if state.lanes[self.watched].settings.keys() - _SHARED:
+                return self._count(event, state.lanes[self.watched].settings)
+            case _:
+                return self
 
-    def _count(self, event: Round, in_force: Knobs | None, seconds: float) -> "SessionLog":
+    def _count(self, event: Round, settings: Mapping[KnobName, float]) -> "SessionLog":
         """Adds a round to the totals of its setting."""
-        setting = self.setting or Setting(clean_line(self.watched), _rounded(self.knobs, in_force))
+        setting = self.setting or Setting(self.watched, _rounded(settings, event.knobs))
         if event.round < self.counted:
             return replace(self, setting=setting)
-        before, took = self.tried.get(setting, Tried()), times(event, seconds)
+        before = self.tried.get(setting, Tried())
+        round_times = times(event, event.t - self.state.race.tallies[self.watched].decode_s)
         after = Tried(
             before.tokens + len(event.committed),
-            before.times.plus(took),
-            before.stalls.with_round(event.stalled_s, took) if event.stalled_s else before.stalls,
+            before.times.plus(round_times),
+            before.stalls.with_round(event.stalled_s, round_times) if event.stalled_s else before.stalls,
         )
         others = {known: tried for known, tried in self.tried.items() if known != setting}
         if len(others) >= _MOST_SETTINGS:

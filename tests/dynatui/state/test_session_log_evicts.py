@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from decoder.analysis.metrics import Race
 from decoder.events import Event, Knob
 from dynatui.state import session_log
+from dynatui.state.run_state import RunState, apply
 from dynatui.state.session_log import SessionLog
 from tests.dynatui.scripted_runs import run, tree_round
 
@@ -24,10 +24,10 @@ def told(rounds: Iterable[tuple[int, int]]) -> list[Event]:
 
 def tried(events: Sequence[Event]) -> dict[int, int]:
     """Rounds that are known of each N_max."""
-    log, race = SessionLog(), Race()
+    state, log = RunState(), SessionLog()
     for event in events:
-        race = race.apply(event)
-        log = log.apply(event, race)
+        state = apply(state, event)
+        log = log.apply(event, state)
     return {round(dict(setting.knobs)["n_max"]): found.rounds for setting, found in log.tried.items()}
 
 
