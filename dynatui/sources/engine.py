@@ -11,7 +11,6 @@ from pathlib import Path
 
 from msgspec import structs
 
-from decoder.analysis.metrics import Race
 from decoder.config import RunConfig
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
@@ -85,8 +84,6 @@ class EngineSource:
         """The parameters with all turns."""
         embedded = session.models.embedded
         self._measuring = session.view.speed is None and embedded
-        self._measured = Race()
-        """Rounds from which the machine's speed is measured."""
         first = _FIRST_SPEED if embedded else 1.0
         self._steering = Steering(speed=bounded_speed(session.view.speed or first))
         self._lock = threading.RLock()
@@ -99,7 +96,7 @@ class EngineSource:
         self._began = 0.0
         self._loading = Loading("starting")
         self._known = RunState()
-        """After the run's events so far, while any condition is on."""
+        """The fold of the run's events so far, while any condition is on or the machine's speed is measured."""
         self._thread = threading.Thread(target=self._work, name="dynatui-engine", daemon=True)
 
     @property
@@ -273,7 +270,7 @@ class EngineSource:
         with self._lock:
             self.records.append(event)
             recorder = self._recorder
-            if self.conditions.on:
+            if self.conditions.on or self._measuring:
                 before, self._known = self._known, apply(self._known, event)
                 if reason := met(self.conditions, before, self._known, event):
                     self.broke = reason
@@ -296,12 +293,9 @@ class EngineSource:
 
     def _frame_rate(self, event: Event) -> None:
         """Chooses a readable speed once the machine's own is known."""
-        if not self._measuring:
-            return
-        self._measured = self._measured.apply(event)
-        if not (isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
+        if not (self._measuring and isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
             return
         with self._lock:
-            rate, methods = self._measured.figures()[event.method].tokens_per_second, max(1, len(self.config.methods))
-            self._steering.speed = readable_speed((rate or 0.0) / methods)
+            rate = self._known.figures()[event.method].tokens_per_second or 0.0
+            self._steering.speed = readable_speed(rate / max(1, len(self.config.methods)))
             self._measuring = False
