@@ -8,19 +8,16 @@ one stationary series whose memory is shorter than a block. That A and B are dif
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoder.analysis.interval import students_t
-from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.analysis.stalls import Stalls, Times, left_out_from, level_of
-from decoder.events import Knobs, Round
-from decoder.tree import share_of_depth
+from decoder.events import Knobs
 from dynatui.number_format import short
-from dynatui.state.lane import Change, Curves, LaneState
+from dynatui.state.lane import Change, Curves, LaneState, Sample
 from dynatui.state.run_state import RunState
 
 Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_per_second"]
@@ -38,21 +35,6 @@ LABELS: dict[Compared, str] = {
 }
 _MOST = 500
 """Rounds of a side, the newest: keeps the work bounded."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The figures of one round that are compared."""
-
-    tokens: int
-    drafted: int
-    depth: int
-    """Drafted levels."""
-    depth_acceptance: float
-    round_s: float
-    timed_tokens: int
-    """Its tokens, unless no decode time was counted for them."""
-    stalled_s: float = 0.0
 
 
 Samples: TypeAlias = tuple[Sample, ...]
@@ -136,14 +118,8 @@ def _started(state: RunState) -> str | None:
 
 def samples_of(lane: LaneState, *, since: int = 0, until: int | None = None) -> Samples:
     """The newest rounds of a method, from round `since` on, those before round `until`."""
-    end = len(lane.past) if until is None else min(until, len(lane.past))
-    first = max(since, end - _MOST)
-    before_s = lane.past[first - 1].t if 0 < first <= len(lane.past) else 0.0
-    samples = []
-    for event in lane.past[first:end]:
-        samples.append(_sample(event, max(0.0, event.t - before_s)))
-        before_s = event.t
-    return tuple(samples)
+    end = len(lane.samples) if until is None else min(until, len(lane.samples))
+    return lane.samples[max(since, end - _MOST) : end]
 
 
 def compared(a: Samples, b: Samples, least: int = LEAST) -> tuple[Difference, ...] | None:
@@ -165,7 +141,7 @@ def _rated(a: Samples, b: Samples) -> tuple[Samples, Samples]:
 
     def kept(each: Sample) -> Sample:
         left_out = each.stalled_s and level_of(each.stalled_s) >= level
-        return replace(each, round_s=0.0, timed_tokens=0) if left_out else each
+        return replace(each, round_s=0.0) if left_out else each
 
     return tuple(map(kept, a)), tuple(map(kept, b))
 
@@ -190,38 +166,6 @@ def signed(value: float, digits: int) -> str:
     if not any(digit in written for digit in "123456789"):
         return "0"
     return f"{'+' if value > 0 else '-'}{written}"
-
-
-class _Same:
-    """A round as a key: it equals itself alone, so that finding it costs nothing."""
-
-    def __init__(self, event: Round) -> None:
-        self.event = event
-
-    def __hash__(self) -> int:
-        return id(self.event)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.event is self.event
-
-
-@lru_cache(maxsize=2 * _MOST)
-def _levels(key: _Same) -> int:
-    """Drafted levels; the screen asks for the same rounds again and again, and trees are large."""
-    return len(by_depth(key.event))
-
-
-def _sample(event: Round, round_s: float) -> Sample:
-    levels = _levels(_Same(event))
-    return Sample(
-        tokens=len(event.committed),
-        drafted=drafted_nodes(event),
-        depth=levels,
-        depth_acceptance=share_of_depth(event.accepted, levels),
-        round_s=round_s,
-        timed_tokens=len(event.committed) if round_s > 0 else 0,
-        stalled_s=event.stalled_s or 0.0,
-    )
 
 
 _PARTS: dict[Compared, tuple[Callable[[Sample], float], Callable[[Sample], float]]] = {

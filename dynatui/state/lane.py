@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from decoder.analysis.losslessness import AtDepth, Evidence, by_draft_depth, weighed
-from decoder.analysis.metrics import Tally, by_depth
+from decoder.analysis.metrics import Tally, by_depth, drafted_nodes
 from decoder.append_only import SharedList
 from decoder.events import Knob, Knobs, Limit, Round, Run
 from decoder.knobs import KnobName
@@ -31,6 +31,28 @@ _MOST_TURNS = 200
 _MOST_CHANGES = 200
 _LARGEST = 1e6
 _LONGEST_WINDOW = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Figures of one round, for means and comparisons over several."""
+
+    tokens: int
+    """Committed tokens."""
+    drafted: int
+    """Drafted nodes."""
+    depth: int
+    """Drafted levels."""
+    depth_acceptance: float
+    round_s: float
+    """Decode time of the round in seconds; 0 where it is not counted."""
+    stalled_s: float = 0.0
+    """Seconds of it that were lost while threads waited for a processor or the process was stopped."""
+
+    @property
+    def timed_tokens(self) -> int:
+        """Committed tokens, or 0 where no decode time is counted."""
+        return self.tokens if self.round_s > 0 else 0
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -108,6 +130,8 @@ class LaneState(msgspec.Struct, frozen=True):
     """The generated text."""
     past: SharedList[Round] = msgspec.field(default_factory=SharedList)
     """Its rounds, the oldest first."""
+    samples: SharedList[Sample] = msgspec.field(default_factory=SharedList)
+    """Figures of each of these rounds."""
     curves: Curves = Curves()
     turns: tuple[Change, ...] = ()
     """The user's turns, the newest last."""
@@ -115,10 +139,6 @@ class LaneState(msgspec.Struct, frozen=True):
     """The first round under the present values of the user's."""
     changes: tuple[Change, ...] = ()
     """The turns by the user and by history, the newest last."""
-    recent: tuple[int, ...] = ()
-    """Committed tokens of the rounds in the window."""
-    depths: tuple[int, ...] = ()
-    """Drafted levels of these rounds."""
     shares: tuple[float, ...] = ()
     """Depth acceptance of the newest rounds that drafted, a window of them."""
     ruled: tuple[float, ...] = ()
@@ -202,16 +222,22 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
     ruled = event.accepted, levels
     if event.origins:
         ruled = ruled_part(event.accepted, depths(event.parents), event.origins)
-    round_s = max(0.0, event.t - (lane.newest.t if lane.newest else 0.0))
+    sample = Sample(
+        tokens=len(event.committed),
+        drafted=drafted_nodes(event),
+        depth=levels,
+        depth_acceptance=share_of_depth(event.accepted, levels),
+        round_s=max(0.0, event.t - (lane.newest.t if lane.newest else 0.0)),
+        stalled_s=event.stalled_s or 0.0,
+    )
     whole = "".join(event.pieces)
     harmless = clean_line(whole) == whole  # as nearly always, and cheap to check
     shown = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     after = structs.replace(
         lane,
         past=lane.past.plus([shown]),
-        tokens=lane.tokens.plus(tokens_of(event, round_s)),
-        recent=(*lane.recent, len(event.committed))[-window:],
-        depths=(*lane.depths, levels)[-window:],
+        samples=lane.samples.plus([sample]),
+        tokens=lane.tokens.plus(tokens_of(event, sample.round_s)),
         shares=_with_share(lane.shares, event.accepted, levels, window),
         ruled=_with_share(lane.ruled, *ruled, window),
         knobs=event.knobs or lane.knobs,
@@ -264,14 +290,14 @@ def _with(turns: tuple[Change, ...], turn: Change) -> tuple[Change, ...]:
 
 def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
     """The curves after a round; where it drafted nothing, acceptance stays where it was."""
-    curves, end = lane.curves, lane.committed
+    curves, end, recent = lane.curves, lane.committed, lane.samples[-lane.window :]
     return Curves(
         acceptance=curves.acceptance.add(lane.acceptance or 0.0, end),
-        tokens=curves.tokens.add(sum(lane.recent) / len(lane.recent), end),
+        tokens=curves.tokens.add(sum(sample.tokens for sample in recent) / len(recent), end),
         d0=curves.d0.add(event.knobs.d0, end) if event.knobs else curves.d0,
         tau_h=curves.tau_h.add(event.knobs.tau_h, end) if event.knobs else curves.tau_h,
         tau_l=curves.tau_l.add(event.knobs.tau_l, end) if event.knobs else curves.tau_l,
-        depth=curves.depth.add(sum(lane.depths) / len(lane.depths), end),
+        depth=curves.depth.add(sum(sample.depth for sample in recent) / len(recent), end),
         rate=curves.rate.add(tally.rated.tokens_per_second or 0.0, end),
         draft_ms=curves.draft_ms.add(1000 * (event.draft_s or 0.0), end),
         verify_ms=curves.verify_ms.add(1000 * (event.verify_s or 0.0), end),
