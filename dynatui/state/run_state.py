@@ -13,6 +13,7 @@ from msgspec import structs
 
 from decoder.analysis.metrics import Race
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
+from decoder.models.names import LOOKUP
 from dynatui.clean import clean, clean_line
 from dynatui.state.lane import LaneState, begun, decoded, turned
 
@@ -101,6 +102,12 @@ class RunState(msgspec.Struct, frozen=True):
     def done(self) -> bool:
         """Whether all methods are through with the prompt."""
         return self.summary is not None
+
+    def with_origins(self, event: Round) -> Round:
+        """The round with the origins of its nodes; without a draft model every node but the root is looked up."""
+        if event.origins or self.run is None or self.run.draft != LOOKUP:
+            return event
+        return structs.replace(event, origins=["root", *["lookup"] * (len(event.tokens) - 1)])
 
     def figures(self) -> Mapping[str, Figures]:
         """Every figure of every method: the engine's own once it has summed up."""
