@@ -13,7 +13,7 @@ from textual.containers import Container
 
 from decoder.errors import DecoderError
 from dynatui.render import server as panels
-from dynatui.render import server_answer, server_draft, status
+from dynatui.render import server_answer, status
 from dynatui.render.ink import Rows
 from dynatui.render.server import Look, Size
 from dynatui.screen.pages.help import server_help
@@ -34,14 +34,6 @@ DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
     """Totals; with a request of ours, its answer."""
     return server_answer.answer(state, size) if state.asked or state.answer else panels.totals(state, size)
-
-
-def _positions(state: ServerState, _look: Look, size: Size) -> Rows:
-    """Acceptance by position; for a server that reports only its drafting, that."""
-    reading = state.reading
-    if reading is not None and reading.drafting is not None and not reading.session.acceptance_by_position:
-        return server_draft.drafting(reading.drafting, size)
-    return panels.positions(state, size)
 
 
 class ServerApp(PanelApp):
@@ -68,7 +60,7 @@ class ServerApp(PanelApp):
             yield self._sized("lengths", panels.lengths)
             yield self._sized("speeds", panels.speeds)
         with Container(id="below"):
-            yield self._sized("positions", _positions)
+            yield self._sized("positions", lambda state, _, size: panels.positions(state, size))
             yield self._sized("totals", _totals)
         yield Canvas(status.footer, panel="footer")
 
