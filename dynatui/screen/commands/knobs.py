@@ -124,12 +124,12 @@ def slider_to(screen: Screen, place: int) -> None:
 
 def nudge(screen: Screen, steps: int) -> None:
     """Turns the chosen slider."""
-    _nudge(screen, steps * info(screen.scene.slider).step)
+    _move(screen, screen.scene.slider, steps * info(screen.scene.slider).step)
 
 
 def nudge_far(screen: Screen, steps: int) -> None:
     """Turns the chosen slider in large steps."""
-    _nudge(screen, steps * info(screen.scene.slider).coarse)
+    _move(screen, screen.scene.slider, steps * info(screen.scene.slider).coarse)
 
 
 def type_digit(screen: Screen, digit: str) -> None:
@@ -238,10 +238,6 @@ def pin(screen: Screen) -> None:
 
 def _key(screen: Screen, action: str) -> str:
     return screen.scene.keys.cap(action)
-
-
-def _nudge(screen: Screen, distance: float) -> None:
-    _move(screen, screen.scene.slider, distance)
 
 
 def _editor(screen: Screen) -> KnobEditor | None:

@@ -5,8 +5,7 @@ from contextlib import suppress
 
 from decoder.errors import RecordingError
 from dynatui.clean import clean_line
-from dynatui.screen.commands.listing import narrow
-from dynatui.screen.commands.view import look_at_token
+from dynatui.screen.commands.view import filter_prompts, look_at_token
 from dynatui.screen.pages.input import SearchScreen
 from dynatui.screen.protocol import Screen
 from dynatui.sources.source import Playback
@@ -19,7 +18,7 @@ def search(screen: Screen) -> None:
     Where the list of prompts is chosen, filters the list.
     """
     if screen.scene.panel == "prompts":
-        narrow(screen)
+        filter_prompts(screen)
         return
 
     def run(typed: str | None) -> None:

@@ -4,7 +4,7 @@ import sys
 
 from dynatui.keymap import CURSOR
 from dynatui.render import log
-from dynatui.screen.commands import listing
+from dynatui.screen.commands import view
 from dynatui.screen.pages.breakpoints import BreakScreen
 from dynatui.screen.protocol import Screen
 
@@ -94,7 +94,7 @@ def scroll(screen: Screen, lines: int) -> None:
     if screen.scene.panel == "log":
         _scroll_log(screen, screen.scene.log_end - lines)
     elif screen.scene.panel == "prompts":
-        listing.move(screen, lines)
+        view.move_prompt(screen, lines)
     else:
         scrub(screen, lines)
 
@@ -104,7 +104,7 @@ def first(screen: Screen) -> None:
     if screen.scene.panel == "log":
         _scroll_log(screen, sys.maxsize)
     elif screen.scene.panel == "prompts":
-        listing.move(screen, -sys.maxsize)
+        view.move_prompt(screen, -sys.maxsize)
     else:
         scrub_to(screen, 0)
 
@@ -112,7 +112,7 @@ def first(screen: Screen) -> None:
 def last(screen: Screen) -> None:
     """Goes to the newest round, or a recording's end; in the log to the newest line, in the list to the last prompt."""
     if screen.scene.panel == "prompts":
-        listing.move(screen, sys.maxsize)
+        view.move_prompt(screen, sys.maxsize)
         return
     if screen.scene.panel == "log":
         _scroll_log(screen, 0)

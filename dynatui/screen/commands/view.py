@@ -1,13 +1,15 @@
-"""The view: cursor in the text, panels, colours and symbols."""
+"""The view: cursor in the text and in the list of prompts, panels, colours and symbols."""
 
 import sys
 from typing import Any
 
 from dynatui.keymap import CURSOR, PANELS, PanelName
+from dynatui.render.prompts import chosen, listed
 from dynatui.render.rounds import round_number
 from dynatui.render.scene import HEATS
 from dynatui.render.words import WHY_ALONE, is_alone
 from dynatui.screen.pages.help import HelpScreen
+from dynatui.screen.pages.input import SearchScreen
 from dynatui.screen.protocol import Screen
 from dynatui.state.tokens import entry_of
 
@@ -80,6 +82,26 @@ def difference(screen: Screen) -> None:
         screen.show_note("the text is that of ar so far" if same else none)
         return
     look_at_token(screen, entry, mode="inspect", panel="text")
+
+
+def move_prompt(screen: Screen, lines: int) -> None:
+    """Moves the cursor in the list of prompts, within the list."""
+    numbers = listed(screen.scene)
+    if (number := chosen(screen.scene, numbers)) is not None:
+        place = numbers.index(number) + lines
+        screen.change_view(chosen_prompt=numbers[min(max(0, place), len(numbers) - 1)])
+
+
+def filter_prompts(screen: Screen) -> None:
+    """Opens the line for words, and lists only the prompts that contain them; without words, all."""
+
+    def run(typed: str | None) -> None:
+        if typed is not None:
+            screen.change_view(prompt_filter=typed.strip())
+
+    screen.push_screen(
+        SearchScreen(screen.scene.prompt_filter, "words of a prompt; enter lists those that hold them"), run
+    )
 
 
 def heat(screen: Screen) -> None:
