@@ -143,7 +143,7 @@ def _places(scene: Scene, width: int) -> list[_Place]:
         low, high = (0.0, 1.0) if knob.kind == "probability" else bounds(rules, knob.name)
         before = len(label) + len(keys)
         track = Track(number * each + before, max(0, each - 2 - before - _FIGURE), low, high)
-        places.append(_Place(knob, _value(scene.state.lane, knob.name), label, keys, track, each))
+        places.append(_Place(knob, scene.state.lane.in_force.get(knob.name, 0.0), label, keys, track, each))
     return places
 
 
@@ -172,12 +172,6 @@ def _sliders(scene: Scene, width: int) -> Row:
         (f"{scene.keys.cap('history')} ", "key"),
         (f"{pending}{'on' if history else 'off'}", ink),
     )
-
-
-def _value(lane: LaneState, name: KnobName) -> float:
-    """The value in force; where rounds record it, theirs."""
-    exact = getattr(lane.knobs, name, None) if lane.knobs is not None else None
-    return float(lane.settings.get(name, 0.0) if exact is None else exact)
 
 
 def _written(knob: KnobInfo, value: float) -> str:

@@ -159,6 +159,11 @@ class LaneState(msgspec.Struct, frozen=True):
         return min(_LONGEST_WINDOW, max(1, int(self.parameter("window", WINDOW))))
 
     @property
+    def in_force(self) -> Mapping[KnobName, float]:
+        """Every knob's value as it is in force now: as it was set last, or exact where rounds record it."""
+        return self.settings if self.knobs is None else {**self.settings, **structs.asdict(self.knobs)}
+
+    @property
     def marks(self) -> tuple[Change, ...]:
         """The turns that changed the value."""
         return tuple(turn for turn in self.turns if turn.old != turn.new)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from decoder.analysis.metrics import times
 from decoder.analysis.stalls import Stalls, Times, left_out_from
-from decoder.events import End, Figures, Knob, Knobs, Round, Run, Start, Summary
+from decoder.events import End, Figures, Knob, Round, Run, Start, Summary
 from decoder.knobs import KNOB_DIGITS, KnobName
 from decoder.sampling.settings import Sampling
 from dynatui.clean import clean_line
@@ -160,13 +160,13 @@ class SessionLog:
             case Knob(source="user"):
                 return replace(self, setting=None)
             case Round() if state.lanes[self.watched].settings.keys() - _SHARED:
-                return self._count(event, state.lanes[self.watched].settings)
+                return self._count(event, state.lanes[self.watched].in_force)
             case _:
                 return self
 
-    def _count(self, event: Round, settings: Mapping[KnobName, float]) -> "SessionLog":
+    def _count(self, event: Round, in_force: Mapping[KnobName, float]) -> "SessionLog":
         """Adds a round to the totals of its setting."""
-        setting = self.setting or Setting(self.watched, _rounded(settings, event.knobs))
+        setting = self.setting or Setting(self.watched, _rounded(in_force))
         if event.round < self.counted:
             return replace(self, setting=setting)
         before = self.tried.get(setting, Tried())
@@ -197,8 +197,5 @@ def opening_of(prompt: str) -> str:
     return clean_line(" ".join(prompt[: 4 * OPENING].split()))[:OPENING]
 
 
-def _rounded(knobs: Mapping[KnobName, float], in_force: Knobs | None) -> tuple[tuple[KnobName, float], ...]:
-    exact: dict[KnobName, float] = {}
-    if in_force is not None:
-        exact = {"tau_h": in_force.tau_h, "tau_l": in_force.tau_l, "d0": in_force.d0}
-    return tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in {**knobs, **exact}.items()))
+def _rounded(knobs: Mapping[KnobName, float]) -> tuple[tuple[KnobName, float], ...]:
+    return tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in knobs.items()))
