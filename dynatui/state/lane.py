@@ -23,9 +23,9 @@ from dynatui.clean import clean_line
 from dynatui.state.tokens import Token, tokens_of
 
 WINDOW = 10
-"""Rounds that curves are averaged over where the run names no window of its own."""
+"""Rounds of the moving average of curves for a method without a `window` parameter."""
 IN_A_ROW = 10
-"""A turn that follows one of the same knob after fewer rounds continues it: so few tell nothing of a value."""
+"""Turns of one knob fewer rounds apart are joined: so few rounds say nothing about a value."""
 _MOST_POINTS = 512
 _MOST_TURNS = 200
 _MOST_CHANGES = 200
@@ -56,17 +56,18 @@ class Sample:
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A series over a text that never grows beyond a bound: when it is full, neighbours are averaged."""
+    """A series over the rounds of a text with a bounded number of points: when full, neighbours are averaged."""
 
     points: SharedList[float] = msgspec.field(default_factory=SharedList)
     ends: SharedList[int] = msgspec.field(default_factory=SharedList)
     """Tokens of the text at the end of each point's last round."""
     stride: int = 1
-    """Rounds that one point stands for."""
+    """Rounds per point."""
     waiting: tuple[float, ...] = ()
+    """Values of the rounds since the last point."""
 
     def add(self, value: float, end: int) -> "Curve":
-        """The curve after one more round, which ends at so many tokens."""
+        """The curve after one more round; `end` is the length of the text in tokens after it."""
         waiting = (*self.waiting, value)
         if len(waiting) < self.stride:
             return Curve(self.points, self.ends, self.stride, waiting)
@@ -79,7 +80,7 @@ class Curve(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Change:
-    """A turn of a knob as log and curves show it; turns of one knob by the user, one soon after another, are one."""
+    """A turn of a knob as log and curves show it; the user's turns of one knob in quick succession are joined."""
 
     round: int
     """The first round under the new value."""
@@ -87,25 +88,25 @@ class Change:
     old: float
     new: float
     by_user: bool
-    """Else history turned it."""
+    """True: turned by the user; False: by history."""
     token: int
-    """Tokens of the text before that round."""
+    """Length of the text before that round, in tokens."""
     first: int
-    """The first round under the first of its turns."""
+    """The first round under the first of the joined turns."""
     presses: int = 1
-    """How many turns it is."""
+    """Number of joined turns."""
     acceptance: float | None = None
-    """Mean depth acceptance over the window, by which history turned it."""
+    """Mean depth acceptance over the window at a turn by history; None for a turn by the user."""
 
     def joined(self, later: "Change") -> "Change | None":
-        """Both as one, from the value before the earlier one, where the later one continues it."""
+        """Both turns joined; None where they are of different knobs or too many rounds apart."""
         if later.name != self.name or later.round - self.round >= IN_A_ROW:
             return None
         return replace(later, old=self.old, first=self.first, presses=self.presses + later.presses)
 
 
 class Curves(msgspec.Struct, frozen=True):
-    """The series of the charts; acceptance, tokens and drafted depth are means over the window."""
+    """The series of the charts; acceptance, tokens and drafted depth are moving averages over the window."""
 
     acceptance: Curve = Curve()
     tokens: Curve = Curve()
@@ -113,54 +114,55 @@ class Curves(msgspec.Struct, frozen=True):
     tau_h: Curve = Curve()
     tau_l: Curve = Curve()
     depth: Curve = Curve()
-    """Levels that were drafted."""
+    """Drafted levels."""
     rate: Curve = Curve()
-    """Tokens a second so far."""
+    """Tokens a second from the beginning of the text to each round."""
     draft_ms: Curve = Curve()
     verify_ms: Curve = Curve()
     commit_ms: Curve = Curve()
 
 
 class LaneState(msgspec.Struct, frozen=True):
-    """Everything that the screen shows about one method."""
+    """All data of one method that the screen shows."""
 
     parameters: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    """As the run began; a recording may claim anything."""
+    """Parameters at the start of the run; of a recording, unchecked."""
     tokens: SharedList[Token] = msgspec.field(default_factory=SharedList)
     """The generated text."""
     past: SharedList[Round] = msgspec.field(default_factory=SharedList)
-    """Its rounds, the oldest first."""
+    """Rounds, the oldest first."""
     samples: SharedList[Sample] = msgspec.field(default_factory=SharedList)
     """Figures of each of these rounds."""
     curves: Curves = Curves()
     turns: tuple[Change, ...] = ()
     """The user's turns, the newest last."""
     last_turn: int = 0
-    """The first round under the present values of the user's."""
+    """The first round after the user's last turn."""
     changes: tuple[Change, ...] = ()
     """The turns by the user and by history, the newest last."""
     shares: tuple[float, ...] = ()
-    """Depth acceptance of the newest rounds that drafted, a window of them."""
+    """Depth acceptance of the newest rounds with a draft, at most a window of them."""
     ruled: tuple[float, ...] = ()
-    """The same without looked-up nodes: history goes by it."""
+    """Depth acceptance of the same rounds without looked-up nodes, which is the input of history."""
     settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
-    """Every knob as it was set last; of `knobs`, the exact values are there."""
+    """Every knob as it was set last, by the user or by history."""
     knobs: Knobs | None = None
+    """Exact values of the knobs that rounds record; None for a method without these knobs."""
     evidence: Evidence = Evidence()
     """Test statistics of losslessness over the sampled rounds of the run."""
     draft_depths: tuple[AtDepth, ...] = ()
-    """How draft and target agree at each depth of drawn trees, since the user's last turn."""
+    """Agreement of draft and target at each depth of sampled trees, since the user's last turn."""
     history: bool | None = None
     """Whether history moves the knobs; None for a method without knobs."""
 
     @property
     def window(self) -> int:
-        """Rounds that the curves are averaged over."""
+        """Rounds of the moving average of curves."""
         return min(_LONGEST_WINDOW, max(1, int(self.parameter("window", WINDOW))))
 
     @property
     def in_force(self) -> Mapping[KnobName, float]:
-        """Every knob's value as it is in force now: as it was set last, or exact where rounds record it."""
+        """Present value of every knob: the exact value where rounds record it, else the value set last."""
         return self.settings if self.knobs is None else {**self.settings, **structs.asdict(self.knobs)}
 
     @property
@@ -170,12 +172,12 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def newest(self) -> Round | None:
-        """The last round."""
+        """The last round; None before the first."""
         return self.past[-1] if self.past else None
 
     @property
     def committed(self) -> int:
-        """Tokens of the text so far."""
+        """Length of the text so far, in tokens."""
         newest = self.newest
         return newest.position + len(newest.committed) if newest else 0
 
@@ -186,27 +188,27 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def ruled_acceptance(self) -> float | None:
-        """The same as history sees it."""
+        """Mean depth acceptance over the window without looked-up nodes; None before the first draft."""
         return _mean(self.ruled)
 
     @property
     def limits(self) -> tuple[Limit | None, ...]:
-        """The limit of each tree in the window; None where a round does not name one."""
+        """The limit of growth of each tree in the window; None where a round names none."""
         return tuple(event.limited_by for event in self.past[-self.window :])
 
     def setting(self, name: KnobName, number: int) -> float | None:
-        """A knob's value in a round, as the user had set it."""
+        """A knob's value as it was set in round `number`; None for a knob that the method lacks."""
         later = next((change for change in self.changes if change.name == name and change.round > number), None)
         return later.old if later else self.settings.get(name)
 
     def parameter(self, name: str, default: float) -> float:
-        """A number among the parameters."""
+        """A numeric parameter, or the default where it is missing or no finite number."""
         value = self.parameters.get(name)
         return float(value) if value is not None and is_sane(value) else default
 
 
 def begun(method: str, run: Run) -> LaneState:
-    """A method that has decoded nothing of a run yet."""
+    """The state of a method at the start of a run."""
     parameters = run.methods.get(method, {})
     history = parameters.get("history")
     return LaneState(
@@ -217,12 +219,12 @@ def begun(method: str, run: Run) -> LaneState:
 
 
 def sampling_of(run: Run) -> dict[KnobName, float]:
-    """The knobs that all methods share, as a run began."""
+    """Values of the knobs that all methods share, at the start of a run."""
     return {knob.name: float(getattr(run, knob.name)) for knob in Sampling.knobs}
 
 
 def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
-    """The state after one more round; `tally` counts it already."""
+    """The state after one more round; `tally` includes that round."""
     window, levels = lane.window, len(by_depth(event))
     ruled = event.accepted, levels
     if event.origins:
@@ -253,7 +255,7 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
 
 
 def _with_share(shares: tuple[float, ...], accepted: Sequence[int], levels: int, window: int) -> tuple[float, ...]:
-    """The newest shares, after one more round if it drafted."""
+    """The newest shares, with one more round if it has a draft."""
     return (*shares, share_of_depth(accepted, levels))[-window:] if levels else shares
 
 
@@ -262,7 +264,7 @@ def _mean(shares: tuple[float, ...]) -> float | None:
 
 
 def turned(lane: LaneState, event: Knob) -> LaneState:
-    """The state after a knob got a new value."""
+    """The state after a turn of a knob."""
     by_user = event.source == "user"
     lane = structs.replace(lane, settings={**lane.settings, event.name: event.new})
     if event.name == "history":
@@ -294,7 +296,7 @@ def _with(turns: tuple[Change, ...], turn: Change) -> tuple[Change, ...]:
 
 
 def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
-    """The curves after a round; where it drafted nothing, acceptance stays where it was."""
+    """The curves after a round; without a draft the acceptance stays unchanged."""
     curves, end, recent = lane.curves, lane.committed, lane.samples[-lane.window :]
     return Curves(
         acceptance=curves.acceptance.add(lane.acceptance or 0.0, end),
@@ -311,7 +313,7 @@ def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
 
 
 def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, float]:
-    """The knobs among a method's parameters; of an unknown method, parameters named as a known knob."""
+    """The knobs among a method's parameters; for an unknown method, all parameters with the name of a known knob."""
     rules = METHODS[method].rules if method in METHODS else None
     known = METHODS[rules].knobs if rules else tuple(all_knobs().values())
     values = {knob.name: knob.value_of(parameters.get(knob.parameter)) for knob in known}
@@ -319,5 +321,5 @@ def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, floa
 
 
 def is_sane(value: object) -> bool:
-    """Whether a recording's number is one that can be drawn and counted with."""
+    """Whether a recorded value is a finite number, below 10^6 in absolute value."""
     return isinstance(value, int | float) and math.isfinite(value) and abs(value) < _LARGEST

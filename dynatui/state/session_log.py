@@ -1,7 +1,7 @@
-"""Totals of all that a monitor has shown, small enough for days: its runs and prompts, and what each setting yielded.
+"""Totals of a session of the monitor: its runs and prompts, and tokens and times under each setting.
 
-Pure folds of the screen's records and of the state after each. Figures come from that state. A replay that goes back
-repeats the events of a run, which count once.
+Pure folds of the screen's records and of the state after each record, which has the figures. Bounded in size, for a
+session may last for days. Events that a replay repeats after going back count once.
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ from dynatui.clean import clean_line
 from dynatui.state.run_state import Record, RunState
 
 FEWEST_ROUNDS = 20
-"""Fewer say nothing about a setting."""
+"""Fewest rounds for a judgement of a setting."""
 OPENING = 60
-"""Characters of a prompt that stand for it."""
+"""Characters of the beginning of a prompt by which it is listed."""
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
 _SHARED = frozenset(knob.name for knob in Sampling.knobs)
@@ -28,39 +28,42 @@ Results = Mapping[int, "Result"]
 
 @dataclass(frozen=True)
 class Setting:
-    """The knobs of a method as the user left them, until they are turned again; history may move some meanwhile."""
+    """Knobs of a method between two turns by the user; history may move some of them meanwhile."""
 
     method: str
     knobs: tuple[tuple[KnobName, float], ...]
+    """Values at the first round after the turn, rounded."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One run: the newest look at its watched method."""
+    """One run: the newest figures of its watched method."""
 
     started_at: str
     number: int
+    """Number of the prompt, from 1."""
     opening: str
+    """Beginning of the prompt, cleaned."""
     method: str
     figures: Figures
     counted: int
-    """Its rounds that count for a setting."""
+    """Rounds that are included in the totals of settings."""
 
     def tells(self, other: "Line") -> bool:
-        """Whether both are of one run, which a replay may show several times."""
+        """Whether both lines are about the same run, which a replay may show several times."""
         return (self.started_at, self.opening) == (other.started_at, other.opening)
 
 
 @dataclass(frozen=True)
 class Result:
-    """One prompt and the watched method's figures on it."""
+    """Figures of the watched method on one prompt."""
 
     opening: str
-    """How the prompt begins, cleaned."""
+    """Beginning of the prompt, cleaned."""
     method: str
     figures: Figures
     done: bool
-    """Whether all methods went through to the end."""
+    """Whether all methods have finished the text."""
 
 
 @dataclass(frozen=True)
@@ -73,33 +76,34 @@ class Tried:
 
     @property
     def rounds(self) -> int:
-        """How many."""
+        """Number of rounds."""
         return self.times.rounds
 
     @property
     def rate(self) -> float:
-        """Tokens a second."""
+        """Tokens a second, without the stalled rounds that rates leave out."""
         left_out = self.stalls.from_level(left_out_from([self.stalls], self.rounds))
         return self.times.without(left_out).tokens_per_second or 0.0
 
 
 @dataclass(frozen=True)
 class SessionLog:
-    """Totals of everything that was shown."""
+    """Totals of a session."""
 
     state: RunState = field(default_factory=RunState)
-    """The run in progress, after its newest event."""
+    """State of the run in progress after its newest event."""
     peak_bytes_by_rank: tuple[int, ...] = ()
-    """Peak memory of each process in bytes, of the newest run of several processes that has ended."""
+    """Peak memory of each process in bytes, in the last run that has ended; empty for a single process."""
     runs: tuple[Line, ...] = ()
-    """Runs before it, the newest last."""
+    """Earlier runs, the newest last."""
     dropped: int = 0
-    """How many more there were."""
+    """Number of still earlier runs, which are no longer in `runs`."""
     tried: Mapping[Setting, Tried] = field(default_factory=dict)
+    """Totals of each setting."""
     setting: Setting | None = None
-    """The setting that rounds are counted for; None from a turn to the first round that obeys it."""
+    """The present setting; None between a turn and the first round under it."""
     counted: int = 0
-    """Rounds of this run that were counted before."""
+    """Rounds of this run that are included in the totals from an earlier showing."""
 
     @property
     def watched(self) -> str:
@@ -107,7 +111,7 @@ class SessionLog:
         return next(iter(self.state.lanes), "")
 
     def apply(self, record: Record, state: RunState) -> "SessionLog":
-        """The log after one more record; `state` is the fold of all records, this one included."""
+        """The log after one more record; `state` is the fold of all records, including this one."""
         match record:
             case Run():
                 return self._begin(state)
@@ -117,12 +121,12 @@ class SessionLog:
                 return self
 
     def all_runs(self) -> tuple[Line, ...]:
-        """The newest runs, the one in progress included once it has a round."""
+        """The newest runs, including the one in progress once it has a round."""
         line = self._line()
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
     def best(self) -> tuple[Setting, Tried] | None:
-        """The setting with most tokens a second, among the settings with enough rounds."""
+        """The setting with most tokens a second among the judged ones; None without any."""
         return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
 
     def judged(self) -> list[tuple[Setting, Tried]]:
@@ -142,7 +146,7 @@ class SessionLog:
         return replace(fresh, counted=max((line.counted for line in runs if empty and line.tells(empty)), default=0))
 
     def _line(self, rounds: int = 1) -> Line | None:
-        """The line of the run in progress; None before it has so many rounds."""
+        """The line of the run in progress; None while the watched method has fewer than `rounds` rounds."""
         state, watched = self.state, self.watched
         run, tally = state.run, state.race.tallies.get(watched)
         if run is None or tally is None or tally.rounds < rounds:
@@ -183,7 +187,7 @@ class SessionLog:
 
 
 def noted(results: Results, state: RunState) -> Results:
-    """The results after a look at a run, finished or not."""
+    """The results including the present figures of a run, finished or not."""
     figures = state.figures().get(state.watched)
     if state.prompt is None or figures is None or not figures.rounds:
         return results
@@ -193,7 +197,7 @@ def noted(results: Results, state: RunState) -> Results:
 
 
 def opening_of(prompt: str) -> str:
-    """The characters of a prompt that stand for it, on one line and cleaned."""
+    """The beginning of a prompt, on one line and cleaned."""
     return clean_line(" ".join(prompt[: 4 * OPENING].split()))[:OPENING]
 
 
