@@ -36,10 +36,10 @@ def answer(state: ServerState, size: Size) -> Rows:
 
 def _waiting(state: ServerState, width: int) -> Rows:
     """The unanswered request, and the seconds since then."""
-    if state.asked is None:
+    if state.request is None:
         return []
-    told = wrapped([(f"no answer for {time_text(state.t - state.asked.t)} to:", "strong")], width)
-    return [*told, *wrapped([(clean_line(state.asked.prompt), "dim")], width)]
+    told = wrapped([(f"no answer for {time_text(state.t - state.request.t)} to:", "strong")], width)
+    return [*told, *wrapped([(clean_line(state.request.prompt), "dim")], width)]
 
 
 def _summary(answered: Answer) -> str:

@@ -33,7 +33,7 @@ DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 
 def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
     """Totals; with a request of ours, its answer."""
-    return server_answer.answer(state, size) if state.asked or state.answer else panels.totals(state, size)
+    return server_answer.answer(state, size) if state.request or state.answer else panels.totals(state, size)
 
 
 class ServerApp(PanelApp):

@@ -39,7 +39,7 @@ class ServerState:
     """Time of the last restart, in seconds of the session."""
     replaced_at: float | None = None
     """Time at which a server of another kind answered, in seconds of the session."""
-    asked: Asked | None = None
+    request: Asked | None = None
     """Our newest request."""
     answer: Answer | None = None
     """The answer to our request; None until it arrives."""
@@ -99,7 +99,7 @@ def applied(state: ServerState, event: Event) -> ServerState:
                 gaps=state.gaps + begins,
             )
         case Asked():
-            return replace(state, asked=event, answer=None)
+            return replace(state, request=event, answer=None)
         case Answer():
             return replace(state, answer=event)
         case _:

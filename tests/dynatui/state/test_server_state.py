@@ -64,7 +64,7 @@ def test_another_kind_of_server_is_told_for_a_while_and_other_models_are_not() -
 
 def test_a_request_is_waited_for_until_its_answer() -> None:
     waiting = fold([*session(3), ASKED])
-    assert (waiting.asked, waiting.answer) == (ASKED, None)
+    assert (waiting.request, waiting.answer) == (ASKED, None)
     answered = fold([ANSWER], waiting)
     assert answered.answer == ANSWER
     assert fold([ASKED], answered).answer is None
