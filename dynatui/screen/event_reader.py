@@ -1,6 +1,7 @@
-"""Reads new records of the source and hands each, once, to viewpoint, knob editor, results, pins and session log.
+"""Reads new records of the source and passes each to viewpoint, session log, knob editor, pins and results.
 
-Runs that are over are dropped, for a monitor may be left on for days; what they added up to stays. Knows no widget.
+The viewpoint folds a record into the state of the run; session log, pins and results read that state. Records of
+earlier runs are dropped, since a monitor may run for days; their totals stay. Knows no widget.
 """
 
 from dataclasses import dataclass
@@ -20,17 +21,18 @@ _FORESEEN = 200
 
 @dataclass(frozen=True)
 class News:
-    """News for the app itself."""
+    """Kinds of records among the new ones."""
 
     failed: bool = False
-    """An error that the user must see."""
+    """Whether there is an error to show."""
     any: bool = False
+    """Whether there are any records."""
     important: bool = False
-    """Events other than rounds and turned knobs."""
+    """Whether there are records other than rounds and turns of knobs."""
 
 
 class EventReader:
-    """Reads a source's records behind a cursor of its own."""
+    """Reads a source's records, each once, and folds them."""
 
     def __init__(self, source: Source) -> None:
         self.viewpoint = Viewpoint()
@@ -38,12 +40,12 @@ class EventReader:
         self.session_log = SessionLog()
         self.results: Results = {}
         self.pins: dict[str, Pin] = {}
-        """A of each method that has one."""
+        """Side A of the A/B comparison, by method."""
         self._source = source
         self._cursor = 0
 
     def read(self) -> News:
-        """Folds the records that are new."""
+        """Folds the new records."""
         records, any_new, failed, important = self._source.records, False, False, False
         while self._cursor < len(records):
             record = records[self._cursor]
@@ -69,7 +71,7 @@ class EventReader:
         return News(failed, any_new, important)
 
     def _pin(self, method: str) -> None:
-        """Pins the settings until a turned knob as A; B begins with the turn."""
+        """Pins the settings before a turn of a knob as A; B begins with the turn."""
         before = self.viewpoint.work.state
         pin = self.pins.get(method)
         self.pins[method] = pin.after_turn(before) if pin else Pin.of(before, method)

@@ -1,7 +1,7 @@
 """The app that watches a server: folds new events on a timer and draws its panels.
 
-An app of its own: it has no engine, nothing to steer and one mode. `dynatui.sources.server` asks the server, and
-`dynatui.render.server` draws it.
+A separate app, without an engine, without controls of one and with a single mode. `dynatui.sources.server` polls the
+server, and `dynatui.render.server` draws it.
 """
 
 from collections.abc import Callable
@@ -24,20 +24,20 @@ from dynatui.sources.server import ServerSource
 from dynatui.state.server_state import ServerState, fold
 
 _LOW = 16
-"""Height below which notes and cards have a line each, and nothing is below the curves."""
+"""Height of the terminal below which note and cards have one line each, and the panels under the curves are hidden."""
 _NARROW = 60
-"""Width below which there is one chart, and one panel below it."""
+"""Width of the terminal below which one chart and one panel under it are shown."""
 
 DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 
 
 def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
-    """Totals; with a request of ours, its answer."""
+    """The totals of the server, or the answer to our request if there is one."""
     return server_answer.answer(state, size) if state.request or state.answer else panels.totals(state, size)
 
 
 class ServerApp(PanelApp):
-    """A server, or a recording of one."""
+    """The app of a server, or of a recording of one."""
 
     CSS_PATH = style_sheets("server.tcss")
 
@@ -71,7 +71,7 @@ class ServerApp(PanelApp):
 
     @property
     def look(self) -> Look:
-        """The user's view."""
+        """The user's view of the server."""
         return Look(
             paused=self.held is not None,
             recording=self.source.recording,
@@ -85,7 +85,7 @@ class ServerApp(PanelApp):
         self.source.start()
 
     def advance(self, now: float) -> None:
-        """Folds the events that are new; ends the app where the work has failed."""
+        """Folds the new events; ends the app after an error of the source."""
         del now
         try:
             self.state = fold(self.source.take(), self.state)
@@ -94,12 +94,12 @@ class ServerApp(PanelApp):
             self.leave(error.exit_code)
 
     def leave(self, code: int) -> None:
-        """Ends work and app."""
+        """Ends the source and the app."""
         self.source.stop()
         super().leave(code)
 
     def action_pause(self) -> None:
-        """Holds the view, or goes on; a recording stands still meanwhile."""
+        """Pauses or resumes the view, and the playback of a recording."""
         self.held = self.state if self.held is None else None
         self.source.paused = self.held is not None
 
@@ -115,7 +115,7 @@ class ServerApp(PanelApp):
         return Canvas(lambda _, width, height: drawn(self.shown, self.look, (width, height)), panel=panel)
 
     def arrange(self) -> None:
-        """Shows the panels that there is room for."""
+        """Hides the panels without room."""
         width, height = self.size
         screen = self.screen_stack[0]
         screen.set_class(height < _LOW, "low")

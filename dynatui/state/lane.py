@@ -238,7 +238,7 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
         stalled_s=event.stalled_s or 0.0,
     )
     whole = "".join(event.pieces)
-    harmless = clean_line(whole) == whole  # as nearly always, and cheap to check
+    harmless = clean_line(whole) == whole  # the usual case, and a cheap check
     shown = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     after = structs.replace(
         lane,
