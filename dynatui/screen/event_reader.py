@@ -1,18 +1,18 @@
-"""Reads new records of the source and passes each to viewpoint, session log, knob editor, pins and results.
+"""Reads new records of the source and passes each to viewpoint, session log, knob editor and pins.
 
-The viewpoint folds a record into the state of the run; session log, pins and results read that state. Records of
-earlier runs are dropped, since a monitor may run for days; their totals stay. Knows no widget.
+The viewpoint folds a record into the state of the run; session log and pins read that state. Records of earlier runs
+are dropped, since a monitor may run for days; their totals stay. Knows no widget.
 """
 
 from dataclasses import dataclass
 
-from decoder.events import Knob, Round, Run, Summary
+from decoder.events import Knob, Round, Run
 from dynatui.clean import clean_line
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.sources.source import Source
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import Failure, Prompt
-from dynatui.state.session_log import Results, SessionLog, noted
+from dynatui.state.session_log import SessionLog
 from dynatui.state.timeline import Viewpoint
 
 _FORESEEN = 200
@@ -38,7 +38,6 @@ class EventReader:
         self.viewpoint = Viewpoint()
         self.knob_editor = KnobEditor(source.controls) if source.controls else None
         self.session_log = SessionLog()
-        self.results: Results = {}
         self.pins: dict[str, Pin] = {}
         """Side A of the A/B comparison, by method."""
         self._source = source
@@ -53,9 +52,7 @@ class EventReader:
             any_new = True
             important |= not isinstance(record, Round | Knob)
             failed = isinstance(record, Failure) or (failed and not isinstance(record, Run))
-            if isinstance(record, Prompt):
-                self._note_result()
-            elif isinstance(record, Run):
+            if isinstance(record, Run):
                 del records[: self._cursor - 1]
                 self._cursor = 1
             elif isinstance(record, Knob) and record.source == "user":
@@ -64,8 +61,6 @@ class EventReader:
             self.session_log = self.session_log.apply(record, self.viewpoint.work.state)
             if self.knob_editor:
                 self.knob_editor.take(record)
-            if isinstance(record, Summary):
-                self._note_result()
         if playback := self._source.playback:
             self.viewpoint.foresee(playback.events, Prompt(playback.number + 1, playback.count), _FORESEEN)
         return News(failed, any_new, important)
@@ -75,6 +70,3 @@ class EventReader:
         before = self.viewpoint.work.state
         pin = self.pins.get(method)
         self.pins[method] = pin.after_turn(before) if pin else Pin.of(before, method)
-
-    def _note_result(self) -> None:
-        self.results = noted(self.results, self.viewpoint.work.state)

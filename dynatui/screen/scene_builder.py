@@ -65,7 +65,7 @@ class SceneBuilder:
             stage=_stage(controls, state) if controls and viewpoint.live else None,
             broke=controls.broke if controls else "",
             pinned=None if pin is not None and pin.follows(state) else pin,
-            results=self._event_reader.results,
+            results=self._event_reader.session_log.results,
             gpus=self._gpus(now // _GPU_S),
             whatif=self._estimate(now // _WHATIF_S) if "whatif" in visible else None,
             openings=self._openings() if "prompts" in visible else (),

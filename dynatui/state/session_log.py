@@ -13,7 +13,7 @@ from decoder.events import End, Figures, Knob, Round, Run, Start, Summary
 from decoder.knobs import KNOB_DIGITS, KnobName
 from decoder.sampling.settings import Sampling
 from dynatui.clean import clean_line
-from dynatui.state.run_state import Record, RunState
+from dynatui.state.run_state import Prompt, Record, RunState
 
 FEWEST_ROUNDS = 20
 """Fewest rounds for a judgement of a setting."""
@@ -100,6 +100,7 @@ class SessionLog:
     """Number of still earlier runs, which are no longer in `runs`."""
     tried: Mapping[Setting, Tried] = field(default_factory=dict)
     """Totals of each setting."""
+    results: Results = field(default_factory=dict)
     setting: Setting | None = None
     """The present setting; None between a turn and the first round under it."""
     counted: int = 0
@@ -113,6 +114,8 @@ class SessionLog:
     def apply(self, record: Record, state: RunState) -> "SessionLog":
         """The log after one more record; `state` is the fold of all records, including this one."""
         match record:
+            case Prompt():
+                return replace(self, results=noted(self.results, self.state))
             case Run():
                 return self._begin(state)
             case Start() | Round() | Knob() | End() | Summary():
@@ -141,6 +144,7 @@ class SessionLog:
             runs=runs[-_MOST_LINES:],
             dropped=self.dropped + len(runs[:-_MOST_LINES]),
             tried=self.tried,
+            results=self.results,
         )
         empty = fresh._line(rounds=0)
         return replace(fresh, counted=max((line.counted for line in runs if empty and line.tells(empty)), default=0))
@@ -157,7 +161,7 @@ class SessionLog:
 
     def _advance(self, event: Start | Round | Knob | End | Summary, state: RunState) -> "SessionLog":
         if isinstance(event, Summary):
-            return replace(self, peak_bytes_by_rank=state.peak_bytes_by_rank)
+            return replace(self, peak_bytes_by_rank=state.peak_bytes_by_rank, results=noted(self.results, state))
         if clean_line(event.method) != self.watched:
             return self
         match event:
