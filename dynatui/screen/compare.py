@@ -109,10 +109,6 @@ class CompareApp(PanelApp):
         self.chosen = name
         self.rearrange()
 
-    def action_symbols(self) -> None:
-        """The next set of symbols."""
-        self.scene = replace(self.scene, symbols=self.scene.next_symbols)
-
     def action_help(self) -> None:
         """Opens the page of keys."""
         self.push_screen(compare_help(self.scene.keys))

@@ -194,6 +194,10 @@ class PanelApp(App[None], inherit_bindings=False):
         """Quits."""
         self.leave(0)
 
+    def action_symbols(self) -> None:
+        """Draws with the next set of symbols."""
+        self.scene = replace(self.scene, symbols=self.scene.next_symbols)
+
     def action_redraw(self) -> None:
         """Draws every panel again and sends every cell."""
         for canvas in self.screen_stack[0].query(Canvas):

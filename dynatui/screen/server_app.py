@@ -5,7 +5,6 @@ server, and `dynatui.render.server` draws it.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeAlias, Unpack
 
 from textual.app import ComposeResult
@@ -102,10 +101,6 @@ class ServerApp(PanelApp):
         """Pauses or resumes the view, and the playback of a recording."""
         self.held = self.state if self.held is None else None
         self.source.paused = self.held is not None
-
-    def action_symbols(self) -> None:
-        """The next set of symbols."""
-        self.scene = replace(self.scene, symbols=self.scene.next_symbols)
 
     def action_help(self) -> None:
         """Opens the page of keys."""
