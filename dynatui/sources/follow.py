@@ -34,7 +34,7 @@ class Tail:
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self.runs = 0
-        """Number of runs in the file up to the last taken event."""
+        """Number of runs in the file up to the last returned event."""
         self._clock = clock
         self._file = _opened(path)
         self._checker = Checker()
