@@ -3,8 +3,7 @@
 Each knob's name, meaning and bounds are declared by its method, in `decoder.methods`.
 """
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from decoder.errors import ConfigError
 from decoder.events import OTHER_LIMITS, Limit
@@ -83,14 +82,11 @@ def rules_in_force(state: RunState) -> TunableParameters | None:
 
     Impossible values in a recording give None; missing ones get their defaults.
     """
-    lane, rules = state.lane, rules_of(state.watched)
+    rules = rules_of(state.watched)
     own = METHODS[rules].own if rules else None
     if own is None:
         return None
-    values: Mapping[KnobName, Any] = lane.settings
-    if lane.knobs is not None:
-        values = {**values, "tau_h": lane.knobs.tau_h, "tau_l": lane.knobs.tau_l, "d0": lane.knobs.d0}
     try:
-        return type(own)().with_knobs(values)
+        return type(own)().with_knobs(state.lane.in_force)
     except (ConfigError, ValueError):
         return None

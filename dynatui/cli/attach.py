@@ -27,7 +27,7 @@ from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
 from dynatui.render.server_words import wasted
 from dynatui.session import View
-from dynatui.sources.server import LiveServer, RecordedServer, ServerSource, asked
+from dynatui.sources.server import LiveServer, RecordedServer, ServerSource, polled
 from dynatui.state.server_state import ServerState, applied, remark
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import handled
@@ -101,7 +101,7 @@ def attach(
         streams.say(f"the token goes to {where.shown} unencrypted; with https:// nobody on the way could read it")
     request_of_ours = None if prompt is None else Request(from_text(prompt), max_new_tokens)
     recorder = Recorder(record, form=SERVERS) if record else None
-    source = LiveServer(asked(Plan(where, interval, polls), secret, request_of_ours), recorder)
+    source = LiveServer(polled(Plan(where, interval, polls), secret, request_of_ours), recorder)
     return _shown(source, shown) if on_screen else _printed(source)
 
 

@@ -104,7 +104,7 @@ def _outcome(scene: Scene) -> list[_Card]:
 def _policy(scene: Scene) -> list[_Card]:
     """Depth of the trees with its limit, and the thresholds, where the method has these knobs."""
     lane, most = scene.state.lane, deepest(scene)
-    drafted = lane.depths[-1] if lane.depths else 0
+    drafted = lane.samples[-1].depth if lane.samples else 0
     limits = limited(lane) or ("",)
     if lane.knobs is None:
         depth = _Card(12, ("depth drafted",), f"{drafted}" if lane.past else "-", limits, "third", lane.curves.depth)

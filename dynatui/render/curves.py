@@ -41,10 +41,10 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
     curves = scene.state.lane.curves
     left = Line(curves.acceptance, 0.0, 1.0, "first")
     right = Line(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
-    behind = _behind(scene, acceptance=left, tokens=right)
+    ghosts = _ghosts(scene, acceptance=left, tokens=right)
     wordings = (("Depth acceptance", "L-bar"), recent(scene)), (("Depth acc.", "L-bar"), _last(scene))
     title = _title(scene, width, (left, right), wordings)
-    return _framed(scene, title, (left, right, *behind), (width, height), labelled=False)
+    return _framed(scene, title, (left, right, *ghosts), (width, height), labelled=False)
 
 
 def depth(scene: Scene, width: int, height: int) -> Rows:
@@ -52,21 +52,21 @@ def depth(scene: Scene, width: int, height: int) -> Rows:
     curves, most = scene.state.lane.curves, scale_of(scene).deepest
     drafted = Line(curves.depth, 0.0, most, "third", "dashed", digits=0)
     if not curves.d0.points:
-        behind = _behind(scene, depth=drafted)
+        ghosts = _ghosts(scene, depth=drafted)
         title = _title(scene, width, (drafted,), ((("Depth drafted",), recent(scene)), (("Depth",), _last(scene))))
         empty = Line(Curve(), 0.0, most, "third", digits=0)
-        return _framed(scene, title, (drafted, empty, *behind), (width, height), labelled=True)
+        return _framed(scene, title, (drafted, empty, *ghosts), (width, height), labelled=True)
     left = Line(curves.d0, 0.0, most, "first", digits=0)
     right = Line(curves.tau_h, 0.0, 1.0, "second", "dotted")
     low = Line(curves.tau_l, 0.0, 1.0, "plain", "dashed")
-    behind = _behind(scene, d0=left, tau_h=right, tau_l=low, depth=drafted)
+    ghosts = _ghosts(scene, d0=left, tau_h=right, tau_l=low, depth=drafted)
     note = "▲ your turns"
     wordings = (
         (("D0 base depth", "τh sure from", "τl unsure below", "depth drafted"), note),
         (("D0", "τh", "τl", "drafted"), note),
     )
     title = _title(scene, width, (left, right, low, drafted), wordings)
-    return _framed(scene, title, (left, right, *behind, low, drafted), (width, height), labelled=True)
+    return _framed(scene, title, (left, right, *ghosts, low, drafted), (width, height), labelled=True)
 
 
 def trends(scene: Scene, width: int, _height: int) -> Rows:
@@ -116,7 +116,7 @@ def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, 
     return frame(title, chart(left, right, others, axis, inside(size), scene.symbols), size)
 
 
-def _behind(scene: Scene, **lines: Line) -> list[Line]:
+def _ghosts(scene: Scene, **lines: Line) -> list[Line]:
     """For each line, by the name of its curve: A's curve, and the part after the shown round."""
     of_a = _curves_of_a(scene)
     ghosts = [Line(getattr(of_a, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items()]

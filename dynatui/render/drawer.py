@@ -53,8 +53,8 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     place += _first(scene, names, listed)
     ends = next(bounds for rules in _sets(scene.state) if names[place] in (bounds := rules.ends()))
     track = _track(names[place], ends, inner)
-    asked = track.asked(x - left, info(names[place])) if 0 <= x - left < inner else None
-    return None if asked is None else (names[place], asked)
+    value = track.value_at(x - left, info(names[place])) if 0 <= x - left < inner else None
+    return None if value is None else (names[place], value)
 
 
 def shown(state: RunState) -> tuple[KnobName, ...]:

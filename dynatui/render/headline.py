@@ -42,8 +42,8 @@ def compared(state: RunState) -> tuple[Row, ...]:
         return _inked("dim", ALONE) if is_alone(state, state.watched) else ()
     if not ar.committed:
         return ()
-    behind = ar.committed < entry.committed and "ar" not in state.ends
-    return _inked("good", "same text so far" if behind else "same text")
+    ar_lags = ar.committed < entry.committed and "ar" not in state.ends
+    return _inked("good", "same text so far" if ar_lags else "same text")
 
 
 def is_warm(state: RunState, method: str) -> bool:

@@ -262,9 +262,9 @@ def _cost(event: Round, token: Token) -> list[Row]:
     parts = {"draft": event.draft_s, "verify": event.verify_s, "commit": event.commit_s}
     known = {name: part for name, part in parts.items() if part is not None}
     split = " ".join(f"{name} {_ms(part)}" for name, part in known.items())
-    took = f"{_ms(token.spent_s * max(1, len(event.committed)))} ms"
+    duration = f"{_ms(token.spent_s * max(1, len(event.committed)))} ms"
     stalled = [_said(f"{_ms(event.stalled_s)} ms without a processor")] if event.stalled_s else []
-    return [_said(f"{took}: {split}" if split else took), *stalled]
+    return [_said(f"{duration}: {split}" if split else duration), *stalled]
 
 
 def _use(event: Round) -> list[Row]:

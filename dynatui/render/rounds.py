@@ -15,7 +15,6 @@ from decoder.methods import root_is_drafted
 from dynatui.clean import clean_line
 from dynatui.render.ink import share
 from dynatui.render.scene import Scene
-from dynatui.state.origins import with_origins
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import FARTHEST, Token
 
@@ -31,7 +30,7 @@ def shown_round(scene: Scene) -> Round | None:
     event = stage.event if stage else scene.state.lane.newest
     if event is not None and stage:
         event = structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
-    return event and with_origins(scene.state.run, event)
+    return event and scene.state.with_origins(event)
 
 
 def earlier(scene: Scene, most: int) -> list[Round]:
@@ -43,7 +42,7 @@ def earlier(scene: Scene, most: int) -> list[Round]:
         state, is_past = scene.state, stage is None or stage.name == "committed"
         end = len(state.lane.past) - is_past
     past = state.lane.past[max(0, end - most) : end]
-    return [with_origins(state.run, event) for event in reversed(past)]
+    return [state.with_origins(event) for event in reversed(past)]
 
 
 def round_number(state: RunState, token: Token) -> int:
@@ -54,7 +53,7 @@ def round_number(state: RunState, token: Token) -> int:
 def round_of(state: RunState, token: Token) -> Round | None:
     """The round that committed a token."""
     place = _place_of(state, token)
-    return with_origins(state.run, state.lane.past[place]) if place >= 0 else None
+    return state.with_origins(state.lane.past[place]) if place >= 0 else None
 
 
 def _place_of(state: RunState, token: Token) -> int:

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import TypeAlias
 
 from decoder.append_only import SharedList
-from dynatui.attach.events import Figures, Gap
+from dynatui.attach.events import Drafting, Figures, Gap
 from dynatui.clean import clean_line
 from dynatui.number_format import count, percent, short
 from dynatui.render.chart import Axis, Line, chart, legend
@@ -42,6 +42,9 @@ _LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
 """Least upper ends of the scales: tokens a round, tokens a second."""
 _LONGEST_BAR, _LONGEST_NAME = 40, 64
 _CARD_ROWS = 3
+_DRAFTS: Row = (("Drafts", "title"), (" ─ as they are now", "dim"))
+_LONGEST_DRAFT_NAME, _LONGEST_VALUE = 32, 10
+_WITH_OWN = "the target's own token is counted in all but the steps; acceptance by position is not told"
 _TOTAL_NAME = len("generated tokens")
 _STAGES = (1, 2, 5)
 """Sizes of the window, in fifths of the largest: small for a young session, and seldom changed."""
@@ -211,11 +214,16 @@ def _top(values: Sequence[float], least: float) -> float:
 
 
 def positions(state: ServerState, size: Size) -> Rows:
-    """Acceptance by position: for each position of the draft, the share of rounds that accepted its token, as a bar."""
+    """Acceptance by position: for each position of the draft, the share of rounds that accepted its token, as a bar.
+
+    Of a server that reports only the size of its drafts, that size.
+    """
     title: Row = (("Acceptance by position", "title"), (" ─ share of rounds", "dim"))
     width, room = inside(size)
     reading = state.reading
     whole = reading.session.acceptance_by_position if reading else []
+    if reading is not None and reading.drafting is not None and not whole:
+        return _drafting(reading.drafting, size)
     if reading is None or not whole:
         why = "the server does not tell it, or has drafted nothing since it is watched" if reading else "not read yet"
         hint: Row = ((why, "dim"),)
@@ -239,6 +247,24 @@ def _position(number: int, share: float | None, now: float | None, length: int) 
         (f" {percent(share):>7}", "strong"),
         (f" {percent(now):>6}", "dim"),
     )
+
+
+def _drafting(drafts: Drafting, size: Size) -> Rows:
+    """Steps and tokens of a round; where only some tokens are verified, their number and the length for all."""
+    width = max(1, inside(size)[0])
+    told = (
+        (drafts.steps, count(drafts.steps), ("steps of the draft in a round", "steps")),
+        (drafts.draft_tokens, count(drafts.draft_tokens), ("tokens that a round may verify", "tokens")),
+        (drafts.cap_length, short(drafts.cap_length), ("tokens that it verifies, mean", "verified")),
+        (drafts.block_accept_length, short(drafts.block_accept_length), ("acceptance length if all were", "uncapped")),
+    )
+    room = max(1, min(_LONGEST_DRAFT_NAME, width - _LONGEST_VALUE))
+    rows: Rows = [
+        ((column(best(room, *names), room), "plain"), (f"{value:>{_LONGEST_VALUE}}", "strong"))
+        for figure, value, names in told
+        if figure is not None
+    ]
+    return frame(_DRAFTS, [*rows, *wrapped([(_WITH_OWN, "dim")], width)], size)
 
 
 def totals(state: ServerState, size: Size) -> Rows:

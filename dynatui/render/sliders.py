@@ -39,7 +39,7 @@ class Track:
         """The cell of a value, counted from the first of the track."""
         return round(share(value - self.low, self.high - self.low) * (self.cells - 1))
 
-    def asked(self, x: int, info: KnobInfo) -> float | None:
+    def value_at(self, x: int, info: KnobInfo) -> float | None:
         """The value under a click at column `x`, in whole steps of its knob; None beside the track."""
         if not self.x <= x < self.x + self.cells:
             return None
@@ -116,9 +116,9 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     if y != top or not places or not 0 <= x - left < inner:
         return None
     for place in places:
-        asked = place.track.asked(x - left, place.knob)
-        if asked is not None:
-            return place.knob.name, asked
+        value = place.track.value_at(x - left, place.knob)
+        if value is not None:
+            return place.knob.name, value
     history = scene.wanted.get("history", scene.state.lane.history)
     at_tail = x - left >= sum(place.width for place in places)
     return ("history", 0.0 if history else 1.0) if at_tail and history is not None else None
@@ -143,7 +143,7 @@ def _places(scene: Scene, width: int) -> list[_Place]:
         low, high = (0.0, 1.0) if knob.kind == "probability" else bounds(rules, knob.name)
         before = len(label) + len(keys)
         track = Track(number * each + before, max(0, each - 2 - before - _FIGURE), low, high)
-        places.append(_Place(knob, _value(scene.state.lane, knob.name), label, keys, track, each))
+        places.append(_Place(knob, scene.state.lane.in_force.get(knob.name, 0.0), label, keys, track, each))
     return places
 
 
@@ -172,12 +172,6 @@ def _sliders(scene: Scene, width: int) -> Row:
         (f"{scene.keys.cap('history')} ", "key"),
         (f"{pending}{'on' if history else 'off'}", ink),
     )
-
-
-def _value(lane: LaneState, name: KnobName) -> float:
-    """The value in force; where rounds record it, theirs."""
-    exact = getattr(lane.knobs, name, None) if lane.knobs is not None else None
-    return float(lane.settings.get(name, 0.0) if exact is None else exact)
 
 
 def _written(knob: KnobInfo, value: float) -> str:

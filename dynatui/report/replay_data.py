@@ -18,7 +18,6 @@ from dynatui.clean import clean, clean_line
 from dynatui.knobs import info, limit_name
 from dynatui.report.keys import KEYS, Key
 from dynatui.state.lane import Change, Curve, LaneState
-from dynatui.state.origins import with_origins
 from dynatui.state.run_state import RunState
 
 Text: TypeAlias = int
@@ -154,7 +153,7 @@ def _lane(name: str, lane: LaneState, state: RunState, texts: Texts) -> Lane:
         ends=[event.position + len(event.committed) for event in rounds],
         texts=[[texts.number(token.text) for token in group] for group in tokens],
         kept=[sum(token.origin == "accepted" for token in group) for group in tokens],
-        trees=[_tree(with_origins(state.run, event), texts) for event in rounds],
+        trees=[_tree(state.with_origins(event), texts) for event in rounds],
         ms=[(_ms(event.draft_s), _ms(event.verify_s), _ms(event.commit_s)) for event in rounds],
         limits=[limit_name(event.limited_by) if event.limited_by else None for event in rounds],
         curves={key: _line(curve) for key in _CURVES if (curve := getattr(lane.curves, key)).points},

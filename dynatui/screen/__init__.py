@@ -1,1 +1,1 @@
-"""The Textual apps: their panels, what keys and clicks do, and the summary at the end."""
+"""The Textual apps: panels, commands of keys and clicks, and the summary at the end."""

@@ -1,7 +1,7 @@
 """The monitor: folds new records on a timer, hands each panel its scene, and turns keys into commands.
 
 All drawing is in `dynatui.render`, all decoding in `dynatui.sources`, the keys' commands in `dynatui.screen.commands`.
-Time passes in `tick` alone, so a test that calls it needs no clock.
+Only `tick` reads the time, so that tests need no clock.
 """
 
 from collections.abc import Callable, Iterable
@@ -149,7 +149,7 @@ class DynaApp(PanelApp):
         self.paint(lambda _: self.scene, now, everything=everything or stepped)
 
     def _guide(self, tour: Tour, now: float) -> None:
-        """Advances the tour; where one panel is shown at a time, shows the tree until the tour is over."""
+        """Advances the tour; in layouts with one panel at a time, shows the tree until the tour is over."""
         state = self.viewpoint.work.state
         if state.failure:
             tour.end()
@@ -170,7 +170,7 @@ class DynaApp(PanelApp):
         self.draw(everything=True)
 
     def watch_method(self, method: str) -> None:
-        """Shows text, tree and curves of a method, and lets the knob keys turn its knobs."""
+        """Shows text, tree and curves of a method, and makes the knob keys turn its knobs."""
         self.viewpoint.choose(method)
         if self.source.controls is not None:
             self.source.controls.watch(method)
@@ -185,7 +185,7 @@ class DynaApp(PanelApp):
         self.change_view(note=clean_line(note))
 
     def screenplay(self) -> Screenplay:
-        """The panels of the main screen, with their places and their scene."""
+        """The panels of the main screen with their places, and the scene."""
         canvases = self.screen_stack[0].query(Canvas)
         return Screenplay([each.still() for each in canvases if each.region.area], self.size, self.scene)
 
@@ -209,7 +209,7 @@ class DynaApp(PanelApp):
         self.push_screen(ThemeScreen(sorted(self.available_themes), before, self.set_theme), keep)
 
     async def act(self, action: str | None) -> None:
-        """Runs the action of a key, which most draw themselves; any key ends a tour that is held."""
+        """Runs the action of a key; during a pause of the tour, any key but `leave` ends the tour."""
         if self._tour and self.scene.held and action != "leave":
             self._tour.end()
             return
@@ -220,7 +220,7 @@ class DynaApp(PanelApp):
             await self.run_action(action)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The key map, for the command palette."""
+        """The commands of the key map, for the command palette."""
         del screen
         for title, action, key in self.scene.keys.commands:
             yield SystemCommand(title, key.help, self._command(action))
@@ -231,20 +231,20 @@ class DynaApp(PanelApp):
             self.push_screen(Palette())
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """A click on a slider, the time line, the text, a lane of the race, a title or a tab."""
+        """Handles a click on a slider, the time line, the text, a lane of the race, a title or a tab."""
         self._point(event, mouse.click)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """A slider that is dragged."""
+        """Handles the drag of a slider."""
         if event.button:
             self._point(event, mouse.drag)
 
     def on_mouse_scroll_up(self) -> None:
-        """The wheel moves the cursor in the text."""
+        """Moves the cursor in the text up."""
         mouse.wheel(self, -1)
 
     def on_mouse_scroll_down(self) -> None:
-        """The same downwards."""
+        """Moves the cursor in the text down."""
         mouse.wheel(self, 1)
 
     def _point(self, event: events.MouseEvent, act: Callable[["DynaApp", mouse.Press], None]) -> None:

@@ -1,4 +1,4 @@
-"""Long work, one piece at a time, in its own thread, so that the screen never waits for it.
+"""Background work, one job at a time, in a thread of its own, so that the screen never waits.
 
 Knows neither the work nor the screen.
 """
@@ -10,10 +10,10 @@ from typing import Any
 
 
 class Aside:
-    """Does one piece of work at a time; the program may end before it is done.
+    """Runs one job at a time; the program may end before the job.
 
     Args:
-        call_later: Calls a function with arguments in the app's own thread; may be called by any.
+        call_later: Schedules a function with arguments in the app's thread; callable from any thread.
     """
 
     def __init__(self, call_later: Callable[..., Any]) -> None:
@@ -22,16 +22,16 @@ class Aside:
 
     @property
     def busy(self) -> bool:
-        """Whether work is under way."""
+        """Whether a job is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
-        """Begins work; at its end, `done` is called in the app's thread with its error, if any."""
+        """Starts a job; at its end, `done` is called in the app's thread with the error or None."""
         self._thread = threading.Thread(target=self._do, args=(work, done), daemon=True)
         self._thread.start()
 
     def wait(self, timeout_s: float) -> None:
-        """Waits for the end of the work, for at most so many seconds."""
+        """Waits at most `timeout_s` seconds for the end of the job."""
         if self._thread is not None:
             self._thread.join(timeout_s)
 
@@ -39,7 +39,7 @@ class Aside:
         fault: Exception | None = None
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - `done` raises in the app what is no error of the user's
+        except Exception as error:  # noqa: BLE001 - `done` receives it and raises it in the app unless it is a user's error
             fault = error
         with suppress(RuntimeError):  # the app is over
             self._call_later(done, fault)

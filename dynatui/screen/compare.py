@@ -1,6 +1,7 @@
 """Two recordings side by side, played in lockstep: the same panels for both, and a table of their figures.
 
-An app of its own: it has no engine, nothing to steer and one mode. `Lockstep` plays, `dynatui.render` draws.
+A separate app, without an engine, without controls of one and with a single mode. `Lockstep` plays, `dynatui.render`
+draws.
 """
 
 from dataclasses import replace
@@ -23,11 +24,11 @@ from dynatui.sources.playback import Lockstep
 from dynatui.state.timeline import Place
 
 _TALL, _TALLEST = 30, 50
-"""Heights from which two panels, or all three, are stacked."""
+"""Least heights of the terminal for two and for three stacked panels."""
 _FLAT = 16
-"""Height below which the table has no frame."""
+"""Height of the terminal below which the table has no frame."""
 _WIDE = 166
-"""Width from which both columns have whole cards."""
+"""Least width of the terminal for whole cards in both columns."""
 
 
 def panels(height: int, chosen: PanelName) -> tuple[PanelName, ...]:
@@ -65,11 +66,11 @@ class CompareApp(PanelApp):
         yield Canvas(status.footer, panel="footer")
 
     def advance(self, now: float) -> None:
-        """Plays on."""
+        """Advances the playback."""
         self.lockstep.advance(now)
 
     def draw(self, *, everything: bool = False) -> None:
-        """Hands each panel the scene of its recording."""
+        """Draws each panel from the scene of its recording."""
         self._states = self.lockstep.states()
         left, right = (curves.scale_of(Scene(state)) for state in self._states)
         scenes = [self._scene(side, left.joined(right)) for side in range(len(versus.LETTERS))]
@@ -80,7 +81,7 @@ class CompareApp(PanelApp):
         self.paint(scene_of, self._clock(), everything=everything)
 
     def action_pause(self) -> None:
-        """Pauses or plays; from the end it begins again."""
+        """Pauses or plays; at the end, plays from the beginning."""
         if self.lockstep.ended and not self.lockstep.paused:
             self.lockstep.seek(0.0)
         else:
@@ -91,26 +92,22 @@ class CompareApp(PanelApp):
         self.lockstep.set_speed(self.lockstep.speed * 2.0**direction)
 
     def action_step(self, rounds: int) -> None:
-        """Goes `rounds` rounds on, or back, and pauses."""
+        """Moves on by `rounds` rounds, or back, and pauses."""
         self.lockstep.paused = True
         self.lockstep.step(rounds)
 
     def action_seek(self, share: float) -> None:
-        """Goes to a share of the run."""
+        """Moves to a share of the run's decode time, from 0 to 1."""
         self.lockstep.seek(share * self.lockstep.seconds)
 
     def action_go(self, step: int) -> None:
-        """Goes to another pair of runs."""
+        """Moves to another pair of runs."""
         self.lockstep.go(step)
 
     def action_panel(self, name: PanelName) -> None:
         """Chooses the panel of both columns."""
         self.chosen = name
         self.rearrange()
-
-    def action_symbols(self) -> None:
-        """The next set of symbols."""
-        self.scene = replace(self.scene, symbols=self.scene.next_symbols)
 
     def action_help(self) -> None:
         """Opens the page of keys."""
@@ -139,7 +136,7 @@ class CompareApp(PanelApp):
         return [versus.heading(side, self.lockstep.sides[side].name, scene.state, width)]
 
     def arrange(self) -> None:
-        """Shows the panels that there is room for."""
+        """Hides the panels without room."""
         width, height = self.size
         screen = self.screen_stack[0]
         screen.set_class(width >= _WIDE, "wide")

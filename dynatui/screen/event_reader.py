@@ -1,17 +1,18 @@
-"""Reads new records of the source and hands each, once, to viewpoint, knob editor, results, pins and session log.
+"""Reads new records of the source and passes each to viewpoint, session log, knob editor and pins.
 
-Runs that are over are dropped, for a monitor may be left on for days; what they added up to stays. Knows no widget.
+The viewpoint folds a record into the state of the run; session log and pins read that state. Records of earlier runs
+are dropped, since a monitor may run for days; their totals stay. Knows no widget.
 """
 
 from dataclasses import dataclass
 
-from decoder.events import Knob, Round, Run, Summary
+from decoder.events import Knob, Round, Run
 from dynatui.clean import clean_line
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.sources.source import Source
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import Failure, Prompt
-from dynatui.state.session_log import Results, SessionLog, noted
+from dynatui.state.session_log import SessionLog
 from dynatui.state.timeline import Viewpoint
 
 _FORESEEN = 200
@@ -20,30 +21,30 @@ _FORESEEN = 200
 
 @dataclass(frozen=True)
 class News:
-    """News for the app itself."""
+    """Kinds of records among the new ones."""
 
     failed: bool = False
-    """An error that the user must see."""
+    """Whether there is an error to show."""
     any: bool = False
+    """Whether there are any records."""
     important: bool = False
-    """Events other than rounds and turned knobs."""
+    """Whether there are records other than rounds and turns of knobs."""
 
 
 class EventReader:
-    """Reads a source's records behind a cursor of its own."""
+    """Reads a source's records, each once, and folds them."""
 
     def __init__(self, source: Source) -> None:
         self.viewpoint = Viewpoint()
         self.knob_editor = KnobEditor(source.controls) if source.controls else None
         self.session_log = SessionLog()
-        self.results: Results = {}
         self.pins: dict[str, Pin] = {}
-        """A of each method that has one."""
+        """Side A of the A/B comparison, by method."""
         self._source = source
         self._cursor = 0
 
     def read(self) -> News:
-        """Folds the records that are new."""
+        """Folds the new records."""
         records, any_new, failed, important = self._source.records, False, False, False
         while self._cursor < len(records):
             record = records[self._cursor]
@@ -51,28 +52,21 @@ class EventReader:
             any_new = True
             important |= not isinstance(record, Round | Knob)
             failed = isinstance(record, Failure) or (failed and not isinstance(record, Run))
-            if isinstance(record, Prompt):
-                self._note_result()
-            elif isinstance(record, Run):
+            if isinstance(record, Run):
                 del records[: self._cursor - 1]
                 self._cursor = 1
             elif isinstance(record, Knob) and record.source == "user":
                 self._pin(clean_line(record.method))
             self.viewpoint.take(record)
-            self.session_log = self.session_log.apply(record, self.viewpoint.work.state.race)
+            self.session_log = self.session_log.apply(record, self.viewpoint.work.state)
             if self.knob_editor:
                 self.knob_editor.take(record)
-            if isinstance(record, Summary):
-                self._note_result()
         if playback := self._source.playback:
             self.viewpoint.foresee(playback.events, Prompt(playback.number + 1, playback.count), _FORESEEN)
         return News(failed, any_new, important)
 
     def _pin(self, method: str) -> None:
-        """Pins the settings until a turned knob as A; B begins with the turn."""
+        """Pins the settings before a turn of a knob as A; B begins with the turn."""
         before = self.viewpoint.work.state
         pin = self.pins.get(method)
         self.pins[method] = pin.after_turn(before) if pin else Pin.of(before, method)
-
-    def _note_result(self) -> None:
-        self.results = noted(self.results, self.viewpoint.work.state)

@@ -1,7 +1,7 @@
-"""The summary after the app has ended: results, the best knobs, and the command line that repeats them.
+"""The summary after the end of the app: results, the best knobs, and the command line of these settings.
 
-Text from a session's totals, cleaned; no line is longer than the width of the terminal, except those to copy. Prints
-nothing itself.
+Text from a session's totals, cleaned. No line is longer than the width of the terminal, except paths and the command.
+Prints nothing itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _LEAST_NAME = 10
 
 
 def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", width: int = 80) -> list[str]:
-    """Lines of the summary: `written` are the written files and folders, `command` the command line of the settings.
+    """Lines of the summary, from the log, the paths of written files, and the command line of the settings.
 
     Only a path and the command may be longer than `width`, so that they can be copied.
     """
@@ -90,11 +90,11 @@ def _best(log: SessionLog) -> Iterator[str]:
 
 
 def options(setting: Setting) -> str:
-    """Command-line options of a setting; a recording may hold an impossible one."""
+    """Command-line options of a setting; values of a recording that are out of bounds are clipped."""
     config, of = RunConfig(), rules_of(setting.method)
     if of is None:
         return ""
-    for name, value in (*setting.knobs, *setting.knobs):  # twice, since a knob may stand in the way of an earlier one
+    for name, value in (*setting.knobs, *setting.knobs):  # twice, since the bounds of a knob depend on later ones
         if config.rules(owner(name, of)).has(name):
             config = config.turned(name, value, owner(name, of))
     return " ".join(rule_options(config)) or f"those that {setting.method} has without options"

@@ -1,7 +1,7 @@
-"""An asciicast of a run: the panels of the present screen, drawn for all its rounds.
+"""An asciicast of a run: the panels of the present screen, drawn for all rounds.
 
-The app's thread notes the panels and their scene, another thread draws them: by the functions of the canvases, with
-which it shares nothing. Knows no app.
+The app's thread notes the panels and the scene; another thread draws them by the drawing functions of the canvases, and
+shares no state with these. Knows no app.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,11 +28,11 @@ class Screenplay:
     stills: Sequence[Still]
     size: tuple[int, int]
     scene: Scene
-    """The present scene: chosen panels, symbols and keys."""
+    """The present scene, with chosen panels, symbols and keys."""
 
 
 def film(play: Screenplay, events: Sequence[Event]) -> Iterator[bytes]:
-    """The asciicast of a run, at the shown speed, at most that of the run."""
+    """The asciicast of a run, at the present speed, but no faster than the run."""
     scene = play.scene
     before = RunState(chosen=scene.state.watched, prompt=scene.state.prompt)
     run = next(event for event in events if isinstance(event, Run))
@@ -45,7 +45,7 @@ def film(play: Screenplay, events: Sequence[Event]) -> Iterator[bytes]:
 
 
 def scene_at(scene: Scene, state: RunState, rounds: int) -> Scene:
-    """The scene of a live view at a state of a run with `rounds` rounds in all."""
+    """The scene of a live view of a state; `rounds` is the number of rounds of the whole run."""
     newest = state.lane.newest
     place = replace(
         scene.place, round=state.rounds, rounds=rounds, seconds=newest.t if newest else 0.0, live=True, played=None
@@ -81,7 +81,7 @@ class _Panel:
     """A panel of the film: sends the changes since its last frame."""
 
     def __init__(self, still: Still, size: tuple[int, int]) -> None:
-        # The one panel that remembers what it drew; the app's own is the app's.
+        # TextPanel keeps its last picture, so the film needs an instance of its own.
         self._draw = TextPanel() if isinstance(still.draw, TextPanel) else still.draw
         self._still = still
         self._visible = still.region.intersection(Region(0, 0, *size))

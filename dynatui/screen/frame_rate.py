@@ -1,6 +1,6 @@
-"""The time of the next frame, and the cost of the screen; a pure function of time and readings.
+"""Adaptive frame rate and meters of the screen's cost; a pure function of times and readings.
 
-A frame waits until the one before is sent; when frames have to wait, the rate is halved, and doubled again after the
+A frame waits until the frame before it is sent. After late frames the rate is halved; it is doubled again once the
 terminal has kept up for a while. Only drawing waits; events are read at every tick.
 """
 
@@ -12,14 +12,14 @@ _MOST_SKIPPED = 16
 _LATE_FRAMES = 2
 """Successive late frames after which the rate is halved."""
 _RECOVERY_S, _LONGEST_RECOVERY_S = 3.0, 30.0
-"""Time without a late frame after which the rate is doubled; grows with each failed attempt."""
+"""Seconds without a late frame before the rate is doubled; the wait grows with each failed attempt."""
 _WINDOW_S = 5.0
 _NEWS_S = 1.0
-"""Least time between changes of the meters, which have a cost of their own."""
+"""Least seconds between updates of the meters, since drawing them has a cost."""
 
 
 class FrameRate:
-    """Frames at the wanted rate, or as fast as the terminal takes them."""
+    """Frames at the configured rate, or as fast as the terminal takes them."""
 
     def __init__(self, fps: float) -> None:
         self._tick_s = 1 / fps
@@ -31,12 +31,12 @@ class FrameRate:
         self._kept_up_since: float | None = None
         self._recovery_s = _RECOVERY_S
         self._readings: deque[tuple[float, float, int]] = deque()
-        """Time, CPU seconds of the thread until then, bytes sent until then."""
+        """Time of the reading, CPU seconds of the thread so far, bytes sent so far."""
         self._meters = Meters(fps)
-        self._told = float("-inf")
+        self._metered_at = float("-inf")
 
     def due(self, now: float, *, busy: bool) -> bool:
-        """Whether to draw a frame at this tick; `busy`: the last one is still being sent."""
+        """Whether to draw a frame at this tick; `busy`: the last frame is still being sent."""
         if self._kept_up_since is None:
             self._kept_up_since = now
         if now - self._drawn < (self._skip - 0.5) * self._tick_s:
@@ -51,13 +51,13 @@ class FrameRate:
         return True
 
     def meters(self, now: float, *, cpu_s: float, sent_bytes: int) -> Meters:
-        """Cost of the screen, means over the last seconds, from its thread's CPU time and all bytes so far."""
+        """Cost of the screen as means over the last seconds, from the CPU time and bytes sent since the start."""
         readings = self._readings
         readings.append((now, cpu_s, sent_bytes))
         while now - readings[0][0] > _WINDOW_S:
             readings.popleft()
-        if now - self._told >= _NEWS_S:
-            self._told = now
+        if now - self._metered_at >= _NEWS_S:
+            self._metered_at = now
             first_s, first_cpu_s, first_bytes = readings[0]
             passed_s = now - first_s
             costs = ((cpu_s - first_cpu_s) / passed_s, (sent_bytes - first_bytes) / passed_s) if passed_s > 0 else ()

@@ -1,8 +1,7 @@
-"""Turning knobs: what the user turned, what is not in force yet, and undo; knows neither keys nor widgets.
+"""Turns of knobs: steps and values, pending turns, and undo; knows neither keys nor widgets.
 
-Turns act on the parameter set of the watched method; before the models are loaded, on that of the first. A value starts
-from what is in force, which history may have moved. Temperature and top-p are turned for all methods, whichever
-is watched.
+Turns act on the parameter set of the watched method, or of the first method before the models are loaded. Steps start
+from the value in force, which history may have moved. Temperature and top-p are turned for all methods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,18 +29,18 @@ class KnobEditor:
         self._controls = controls
         self._first = controls.config
         self._pending: list[Turn] = []
-        """Turns of the methods' knobs in this run that no method has put in force yet."""
+        """Turns of the methods' knobs in this run that are not in force yet."""
         self._undoing: list[list[Turn]] = []
-        """For each key press the turns back to the values before, which are made from the last to the first."""
+        """For each key press the turns to the values before it, to be applied from the last to the first."""
         self._presets = {
             of: list(METHODS[of].presets.values()).index(rules) if rules in METHODS[of].presets.values() else -1
             for of, rules in controls.config.parameters.items()
             if of in METHODS
         }
-        """The preset that each parameter set was turned to last; -1 for none."""
+        """Index of the last chosen preset of each parameter set; -1 for none."""
 
     def take(self, record: Record) -> None:
-        """Drops turns that have come into force; a run begins with all earlier ones."""
+        """Drops turns that are in force now; a new run begins with all earlier turns in force."""
         if isinstance(record, Run):
             self._pending.clear()
         elif isinstance(record, Knob) and record.turn:
@@ -53,16 +52,16 @@ class KnobEditor:
         return state.watched or self._controls.config.methods[0]
 
     def of(self, state: RunState) -> RulesName | None:
-        """The parameter set that is turned; None where the watched method has no knobs."""
+        """The parameter set of the watched method; None for a method without knobs."""
         return rules_of(self.watched(state))
 
     @property
     def sampling(self) -> Sampling:
-        """How tokens are chosen that no method has come to yet."""
+        """Sampling settings including all turns."""
         return self._controls.config.sampling
 
     def wanted(self, state: RunState) -> Mapping[KnobName, float]:
-        """Knobs of the watched method that were turned and are not in force yet; `state` is the newest.
+        """Values of the watched method's pending turns, by knob; `state` is the newest.
 
         Several turns of temperature or top-p may come into force as one, so these are compared by value.
         """
@@ -72,12 +71,12 @@ class KnobEditor:
         return own | {name: value for name, value in shared.items() if state.lane.settings.get(name, value) != value}
 
     def rules(self, state: RunState) -> TunableParameters | None:
-        """The watched method's rules as they are about to be in force."""
+        """The watched method's parameters including pending turns; None for a method without knobs."""
         of = self.of(state)
         return self._rules(of, state) if of else None
 
     def move(self, name: KnobName, distance: float, state: RunState) -> bool:
-        """Turns a knob from where it is, or from where it is about to be; whether it had another value."""
+        """Turns a knob by `distance` from its value, including pending turns; returns whether the value changes."""
         of = owner(name, self.of(state))
         rules = self._rules(of, state) if of else None
         if rules is None or not rules.has(name):
@@ -85,15 +84,15 @@ class KnobEditor:
         return self.set({name: rules.knob(name) + distance}, state)
 
     def set(self, values: Mapping[KnobName, float], state: RunState) -> bool:
-        """Turns knobs of one parameter set to these values, or the nearest of their grids and bounds, as one step.
+        """Turns knobs of one parameter set to the nearest values of their grids and bounds, as one step of undo.
 
-        Returns whether any had another value.
+        Returns whether any value changes.
         """
         of = owner(next(iter(values)), self.of(state))
         return of is not None and self._step(of, [(self._settled(of, values, state), False)], state)
 
     def history(self, state: RunState) -> None:
-        """History on, or off: then what it moves stays where it is."""
+        """Switches history on, or off: then the knobs that it moves keep their present values."""
         rules = self.rules(state)
         if isinstance(rules, AdaptiveTree) and not rules.history:
             self.set({"history": 1.0}, state)
@@ -101,9 +100,9 @@ class KnobEditor:
             self.hold({}, state)
 
     def hold(self, values: Mapping[KnobName, float], state: RunState) -> None:
-        """History off, and what it moves at these values, or else where it is.
+        """Switches history off, and sets the knobs that it moves to `values` or else to their present values.
 
-        History may move on before it is off, so the values are set although they are in force now.
+        History may move them before it is off, so the values are set even where they are in force now.
         """
         of, rules = self.of(state), self.rules(state)
         if of is not None and isinstance(rules, AdaptiveTree):
@@ -111,9 +110,9 @@ class KnobEditor:
             self._step(of, [({"history": 0.0}, False), (self._settled(of, held, state), True)], state)
 
     def undo(self, state: RunState) -> list[Turn]:
-        """Takes back the last key press; the turns back, none where there was no press."""
+        """Undoes the last key press; returns the turns that do so, none without a press."""
         turns = self._undoing.pop() if self._undoing else []
-        # Rounds may have moved them since the state was drawn.
+        # History may have moved these knobs since the state was drawn.
         moved = MOVED if any(turn.name == "history" and not turn.value for turn in turns) else ()
         for turn in reversed(turns):
             of = turn.of or SAMPLING
@@ -122,12 +121,12 @@ class KnobEditor:
         return turns
 
     def defaults(self, state: RunState) -> bool:
-        """Turns everything of the watched method, and what it shares, back to what the program was started with."""
+        """Turns the watched method's and the shared knobs back to their values at the start; whether any changes."""
         of = self.of(state) or SAMPLING
         return self._turn_to(of, (self._first.rules(of), self._first.sampling), state)
 
     def next_preset(self, state: RunState) -> str | None:
-        """Turns all knobs to those of the next preset; its name, or None where the watched method has no presets."""
+        """Turns all knobs to the next preset; returns its name, or None for a method without presets."""
         of = self.of(state)
         if of is None or not METHODS[of].presets:
             return None
@@ -142,7 +141,7 @@ class KnobEditor:
         lane = state.lane if rules_of(state.watched) == of else state.lanes.get(of)
         if isinstance(rules, AdaptiveTree) and lane is not None and lane.knobs is not None:
             knobs = lane.knobs
-            with suppress(ConfigError):  # a round under knobs that a turn has made impossible since
+            with suppress(ConfigError):  # the round's knobs may be out of the bounds that a later turn has set
                 rules = replace(rules, tau_h=knobs.tau_h, tau_l=knobs.tau_l, d0=knobs.d0)
         for turn in self._pending:
             if turn.of == of:
@@ -150,12 +149,12 @@ class KnobEditor:
         return rules
 
     def _turn_to(self, of: RulesName, sets: Sequence[TunableParameters], state: RunState) -> bool:
-        """Twice over, since a knob may stand in the way of one that comes before it."""
+        """Turns all knobs of parameter sets, twice over, since the bounds of a knob depend on later ones."""
         values = {name: rules.knob(name) for rules in sets for name in rules.ends()}
         return self._step(of, [(values, False), (values, False)], state)
 
     def _step(self, of: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState) -> bool:
-        """Turns knobs to values in this order, those of a group that says so even where they have them already."""
+        """Turns groups of knobs in order, a group with True even to values in force; whether any turn was made."""
         undoing: list[Turn] = []
         for values, always in turns:
             for name, value in values.items():
@@ -163,9 +162,9 @@ class KnobEditor:
                 rules = self._rules(own, state)
                 old, new = rules.knob(name), rules.turned(name, value).knob(name)
                 if name == "history" and new > old:
-                    undoing += [Turn(moved, self._told(of, moved, rules), of) for moved in MOVED]
+                    undoing += [Turn(moved, self._restorable(of, moved, rules), of) for moved in MOVED]
                 if always or old != new:
-                    undoing.append(Turn(name, self._told(own, name, rules), own))
+                    undoing.append(Turn(name, self._restorable(own, name, rules), own))
                     self._turn(name, new, own)
         if undoing:
             self._undoing.append(undoing)
@@ -174,11 +173,11 @@ class KnobEditor:
     def _settled(self, of: RulesName, values: Mapping[KnobName, float], state: RunState) -> dict[KnobName, float]:
         return {name: self._rules(owner(name, of), state).settled(name, value) for name, value in values.items()}
 
-    def _told(self, of: RulesName, name: KnobName, rules: TunableParameters) -> float:
-        """A knob's value as it was given, or on its grid where history moved it."""
+    def _restorable(self, of: RulesName, name: KnobName, rules: TunableParameters) -> float:
+        """A knob's value as it was configured, or the nearest of its grid where history has moved it."""
         value = rules.knob(name)
-        given = value == self._controls.config.rules(of).knob(name)
-        return value if given else rules.settled(name, value)
+        configured = value == self._controls.config.rules(of).knob(name)
+        return value if configured else rules.settled(name, value)
 
     def _turn(self, name: KnobName, value: float, of: RulesName) -> None:
         self._pending.append(self._controls.turn(name, value, of))

@@ -1,4 +1,4 @@
-"""Actions of clicks and drags by panel; keys can do all of them too."""
+"""Actions of clicks and drags by panel; each has a key too."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,26 +20,27 @@ _PANELS: dict[str, PanelName] = {
     **dict.fromkeys(("acceptance", "depth"), "curves"),
     "side": "work",
 }
-"""The panel that a click chooses, by the name of the widget."""
+"""The panel chosen by a click, by the name of the widget."""
 _DRAGGED = frozenset(("knobs", "drawer", "timeline", "text"))
-"""Widgets on which a drag follows the pointer; elsewhere it would undo the click."""
+"""Widgets that follow a drag; on others, repeating the click along a drag would undo it."""
 
 
 @dataclass(frozen=True)
 class Press:
-    """A clicked cell of a panel, or one under a drag."""
+    """A cell of a panel under a click or a drag."""
 
     panel: str
-    """The name of its widget."""
+    """Name of the panel's widget."""
     at: tuple[int, int]
-    """Column and row in it."""
+    """Column and row of the cell in the panel, from 0."""
     size: tuple[int, int]
+    """Columns and rows of the panel."""
     top: Row
     """The shown first row of the panel."""
 
     @property
     def on_title(self) -> bool:
-        """Whether it is on the title of a framed panel."""
+        """Whether the cell is on the title of a framed panel."""
         return self.panel in _PANELS and self.at[1] == 0 and inside(self.size) != self.size
 
 
@@ -47,7 +48,7 @@ def press_at(screen: TextualScreen[Any], event: MouseEvent) -> Press | None:
     """The cell under the pointer; None outside of panels."""
     try:
         widget, region = screen.get_widget_at(event.screen_x, event.screen_y)
-    except NoWidget:  # the terminal has become smaller since
+    except NoWidget:  # the terminal has shrunk since the event
         return None
     if not isinstance(widget, Canvas):
         return None
@@ -56,13 +57,13 @@ def press_at(screen: TextualScreen[Any], event: MouseEvent) -> Press | None:
 
 
 def drag(screen: Screen, press: Press) -> None:
-    """The pointer moves over a cell while its button is down."""
+    """Handles a move of the pointer over a cell with its button down."""
     if press.panel in _DRAGGED and not press.on_title:
         click(screen, press)
 
 
 def click(screen: Screen, press: Press) -> None:
-    """What a press on a cell does."""
+    """Handles a click on a cell."""
     (x, y), size = press.at, press.size
     if press.on_title:
         view.panel(screen, status.named_at(press.top, x) or _PANELS[press.panel])
@@ -87,7 +88,7 @@ def click(screen: Screen, press: Press) -> None:
 
 
 def wheel(screen: Screen, lines: int) -> None:
-    """The cursor in the text, three lines at a time."""
+    """Moves the cursor in the text by three lines a turn of the wheel."""
     if screen.scene.mode in CURSOR:
         view.cursor_line(screen, 3 * lines)
     elif lines < 0:

@@ -1,7 +1,7 @@
-"""The app under the monitor, the comparison of recordings and the watch of a server: canvases, ticks, keys, its end.
+"""Base of the monitor, the comparison of recordings and the watch of a server: canvases, ticks, keys, exit.
 
 A subclass composes its canvases, reads new events (`advance`), hides the canvases without room (`arrange`) and gives
-each canvas its scene (`draw`). Uncovered canvases are patched past Textual's compositor; the others are left to it.
+each canvas its scene (`draw`). Uncovered canvases are patched past Textual's compositor; it composes the others.
 Knows no panel by name.
 """
 
@@ -33,17 +33,17 @@ from dynatui.terminal.shutdown import Shutdown
 
 FPS, FPS_OVER_SSH = 10, 5
 TOGETHER_S = 0.3
-"""Least time between two pictures of all panels: each costs bytes on a slow line."""
+"""Least seconds between two drawings of all panels: each costs bytes on a slow line."""
 HUNG_UP = 128 + signal.SIGHUP
 """Exit code after the terminal was closed."""
 _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
 
 
 class Surroundings(TypedDict, total=False):
-    """Keyword arguments that every app hands on to `PanelApp`."""
+    """Keyword arguments of every app for `PanelApp`."""
 
     ticking: bool
-    """Whether the app ticks by itself; a test calls `tick`."""
+    """Whether the app ticks by itself; tests call `tick` instead."""
     clock: Callable[[], float]
     """Seconds, monotonic."""
     output: Output | None
@@ -51,15 +51,15 @@ class Surroundings(TypedDict, total=False):
 
 
 def style_sheets(own: str) -> list[str | PurePath]:
-    """Paths of the style sheet that all apps share and of an app's own."""
+    """Paths of the shared style sheet and of an app's own."""
     return [Path(__file__).with_name(name) for name in ("panels.tcss", own)]
 
 
 class PanelApp(App[None], inherit_bindings=False):
-    """Draws its canvases, and none while the output is busy.
+    """An app of canvases; draws nothing while the output is busy.
 
     All canvases with figures are drawn from one scene at one time, so that no two panels ever show different rounds;
-    only text flows from frame to frame.
+    only text is drawn at every frame.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -94,25 +94,25 @@ class PanelApp(App[None], inherit_bindings=False):
         self._ticking = ticking
         self._clock = clock
         self._all_due = False
-        """Whether all canvases are to be drawn at the next frame, due or not."""
+        """Whether the next frame draws all canvases, due or not."""
         self._inks: Mapping[Ink, Style] = {}
         self._canvases: list[Canvas] = []
-        """Canvases of the main screen, which never change."""
+        """Canvases of the main screen; the set never changes."""
         self._drawn = float("-inf")
-        """Time of the last picture of all canvases."""
+        """Time of the last drawing of all canvases."""
 
     def advance(self, now: float) -> None:
         """Reads new events, at `now` seconds of the clock."""
 
     def arrange(self) -> None:
-        """Shows the canvases that there is room for."""
+        """Hides the canvases without room."""
 
     def draw(self, *, everything: bool = False) -> None:
         """Draws the canvases that are due, or all of them."""
         self.paint(lambda _: self.scene, self._clock(), everything=everything)
 
     def on_mount(self) -> None:
-        """Takes the inks, draws, and lets the app tick and be asked to leave, unless a test does both."""
+        """Reads the inks and draws; unless in a test, starts the ticks and accepts signals to leave."""
         self._take_inks()
         self.theme_changed_signal.subscribe(self, self._take_inks)
         self.rearrange()
@@ -123,31 +123,31 @@ class PanelApp(App[None], inherit_bindings=False):
         self.tick()
 
     def on_resize(self) -> None:
-        """Shows the canvases that there is room for now, once the app knows its new size: it hears of it after this."""
-        self.screen.refresh()  # after a suspension, which ends in this event too, all of it is gone
+        """Rearranges after this event, since the app's size is updated only then."""
+        self.screen.refresh()  # a suspension, which ends in this event too, has cleared the screen
         self.call_later(self.rearrange)
 
     def rearrange(self) -> None:
-        """Shows the canvases that there is room for, and draws all of them."""
+        """Hides the canvases without room, and draws all others."""
         self.arrange()
         self.call_after_refresh(self.draw, everything=True)
 
     def tick(self) -> None:
-        """Takes in what is new, and draws the canvases that are due."""
+        """Reads new events, and draws the canvases that are due."""
         self.advance(self._clock())
         self.draw()
 
     async def _run_ticks(self) -> None:
-        """A tick every so often; a timer of Textual's would cost as much as half a frame."""
+        """Ticks at the frame rate; a timer of Textual's would cost as much as half a frame."""
         now, tick_s = asyncio.get_running_loop().time, 1 / self._fps
         due = now()
         while True:
-            due = max(due + tick_s, now() + tick_s / 2)  # the work's own time is part of the tick; keys get the rest
+            due = max(due + tick_s, now() + tick_s / 2)  # the tick includes its work; the rest is left for keys
             await asyncio.sleep(due - now())
             self._timed_tick()
 
     def _timed_tick(self) -> None:
-        """A tick at the terminal's pace: everything is taken in, and drawn when the last frame is out."""
+        """A tick that reads all events, but draws only once the last frame is sent."""
         now = self._clock()
         if self.output.lost:
             self.leave(HUNG_UP)
@@ -159,18 +159,18 @@ class PanelApp(App[None], inherit_bindings=False):
             self.draw()
 
     async def action_press(self, cap: str) -> None:
-        """Does what the key map says of a key; nothing once the program ends."""
+        """Runs the action of a key in the key map, unless the program is ending."""
         if not self.shutdown.begun:
             await self.act(self.scene.keys.action_for(cap, self.scene.mode))
 
     async def act(self, action: str | None) -> None:
-        """Runs the action of a key, and shows it; None of a key that does nothing."""
+        """Runs the action of a key, and draws; None for a key without an action."""
         if action:
             await self.run_action(action)
             self.draw(everything=True)
 
     def set_theme(self, theme: str | None) -> None:
-        """Gives the app its theme; without colours there is only one.
+        """Sets the theme of the app, None for the default one; without colours there is only one.
 
         Raises:
             ConfigError: There is no theme of that name.
@@ -182,7 +182,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.theme = (theme or THEME.name) if self._color else "ansi-dark"
 
     def _take_inks(self, _theme: object = None) -> None:
-        """Takes the inks from the theme of the app, once the style sheet is that theme's."""
+        """Reads the inks from the theme of the app, once its style sheet is loaded."""
         self._inks = palette(self.theme_variables, color=self._color)
 
     def leave(self, code: int) -> None:
@@ -194,14 +194,18 @@ class PanelApp(App[None], inherit_bindings=False):
         """Quits."""
         self.leave(0)
 
+    def action_symbols(self) -> None:
+        """Draws with the next set of symbols."""
+        self.scene = replace(self.scene, symbols=self.scene.next_symbols)
+
     def action_redraw(self) -> None:
-        """Draws every panel anew and sends every cell."""
+        """Draws every panel again and sends every cell."""
         for canvas in self.screen_stack[0].query(Canvas):
             canvas.redraw()
         self.screen.refresh()
 
     def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
-        """Hands the canvases their scenes: all of them when due, none while the output is busy."""
+        """Draws the canvases from their scenes: all of them when due, none while the output is busy."""
         self._all_due |= everything or now - self._drawn >= TOGETHER_S
         if self.output.busy:
             return
@@ -216,5 +220,5 @@ class PanelApp(App[None], inherit_bindings=False):
                     canvas.patch(scene_of(canvas), self._inks, places[canvas], frame)
                 else:
                     canvas.show(scene_of(canvas), self._inks)
-        if (changes := frame.text()) and self._driver is not None:  # past the compositor, all at once where possible
+        if (changes := frame.text()) and self._driver is not None:  # past the compositor, as one synchronised update
             self._driver.write(f"{SYNC_START}{changes}{SYNC_END}" if self._sync_available else changes)

@@ -1,4 +1,4 @@
-"""The part of the monitor that commands and clicks use."""
+"""The part of the monitor's app that commands and clicks use."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,20 +25,20 @@ class Screen(Protocol):
     scene: Scene
     viewpoint: Viewpoint
     knob_editor: KnobEditor | None
-    """The knobs; None of a recording."""
+    """The editor of knobs; None for a recording."""
     pins: dict[str, Pin]
-    """The pinned A of each method that has one."""
+    """Side A of the A/B comparison, by method."""
     text_panel: TextPanel
     aside: Aside
-    """Runs long work in its own thread."""
+    """Background work."""
     command_line: Callable[[], str]
-    """Command line of the present settings; empty where not all are known."""
+    """Command line of the present settings; empty where some are unknown."""
 
     def change_view(self, **changes: Any) -> None:
         """Changes fields of the scene, and draws it."""
 
     def show_note(self, note: str) -> None:
-        """Shows one line for a few seconds."""
+        """Shows a note of one line for a few seconds."""
 
     def read_events(self) -> None:
         """Folds the source's new records."""
@@ -47,19 +47,19 @@ class Screen(Protocol):
         """Draws the panels that are due, or all of them."""
 
     def watch_method(self, method: str) -> None:
-        """Shows another method."""
+        """Watches another method."""
 
     def remember_file(self, path: Path | None) -> None:
-        """Remembers a file that was written."""
+        """Remembers a written file for the summary at the end."""
 
     def push_screen(self, screen: ModalScreen[T], callback: Callable[[T | None], None] | None = None) -> object:
-        """Opens a page over the main screen; the callback takes its result."""
+        """Opens a page over the main screen; the callback receives its result."""
 
     def export_screenshot(self, *, title: str | None = None) -> str:
-        """The picture as SVG."""
+        """The screen as SVG."""
 
     def screenplay(self) -> Screenplay:
-        """The panels, with their places and their scene."""
+        """The panels with their places, and the scene."""
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Sends a text to the terminal's clipboard."""
+        """Copies a text to the clipboard through the terminal."""

@@ -62,7 +62,7 @@ def replay(runs: Runs, view: View) -> int:
 
 
 def follow(path: Path, view: View) -> int:
-    """Watches a recording that another process writes; the exit code."""
+    """Shows a recording that another process is writing; the exit code."""
     return _show(FollowSource(path), view)
 
 
@@ -93,7 +93,7 @@ def compare(left: Recording, right: Recording, view: View) -> int:
 
 
 def attach(source: ServerSource, view: View) -> int:
-    """Watches a server, or plays a recording of one; the exit code, or the DecoderError that ended the work."""
+    """Watches a server, or plays a recording of one; the exit code. Raises the DecoderError that ended the work."""
     with _ran(partial(ServerApp, source, view), view, mouse=False) as (app, code, log, gone):
         source.close(_WAIT_S)
         if gone:
@@ -102,16 +102,16 @@ def attach(source: ServerSource, view: View) -> int:
             streams.say(f"it stopped because of a fault of its own; please report what {log} says")
         if app.failure is not None:
             raise app.failure
-        if (told := summary(app.state)) and code != _FAULT:
+        if (line := summary(app.state)) and code != _FAULT:
             out, _ = streams.for_printing()
             with suppress(OSError):  # a closed terminal takes no summary
-                out.write(f"{told}\n")
+                out.write(f"{line}\n")
                 out.flush()
         return code
 
 
 def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -> int:
-    """Runs the monitor on a source; afterwards the terminal is as it was, and the work is over or left behind."""
+    """Runs the monitor on a source, restores the terminal and ends the work; the exit code."""
     make = partial(DynaApp, source, view, command_line=command)
     with _ran(make, view, mouse=view.mouse) as (app, code, log, gone):
         return _finish(app, code, log, command, gone=gone)
@@ -119,10 +119,10 @@ def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -
 
 @contextmanager
 def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A, int, Path, bool]]:
-    """The app after its run, its exit code, the log file, and whether the terminal is closed; the deadline is set."""
+    """Runs an app and starts the deadline of the exit; the app, exit code, log, and whether the terminal is closed."""
     guard.check_variables()
     if not view.color:
-        os.environ["NO_COLOR"] = "1"  # where Textual looks for it
+        os.environ["NO_COLOR"] = "1"  # read by Textual
     log = guard.log_path(view.log)
     logging.basicConfig(filename=log)
     with ExitStack() as until_finished:
@@ -130,7 +130,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
             shutdown = Shutdown(output)
             until_finished.enter_context(shutdown.watched())
             app = make(output=output, shutdown=shutdown)
-            gc.freeze()  # what is imported by now stays; collecting it would delay a frame
+            gc.freeze()  # imported objects stay; scanning them in a collection would delay a frame
             app.run(mouse=mouse)
             gone = output.lost
         code = app.return_code or (HUNG_UP if gone else 0)
@@ -150,8 +150,8 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, g
             sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
         else:
             width, (out, _) = shutil.get_terminal_size().columns, streams.for_printing()
-            told = lines(app.event_reader.session_log, command=command(), written=app.written_paths, width=width)
-            out.writelines(f"{line}\n" for line in told)
+            report = lines(app.event_reader.session_log, command=command(), written=app.written_paths, width=width)
+            out.writelines(f"{line}\n" for line in report)
             out.flush()
     if app.aside.busy:
         streams.say("an export was still being written and lacks files; wait for its note before you quit")

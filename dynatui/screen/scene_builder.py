@@ -1,6 +1,6 @@
 """Builds the scene of the panels: state, viewpoint, knobs, pause, estimates.
 
-The load of GPUs and the what-if estimate are expensive and cached for a while. Knows no widget.
+The load of GPUs and the what-if estimate are expensive, so they are cached for a second or less. Knows no widget.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,9 +23,9 @@ from dynatui.state.tokens import hits
 _GPU_S, _WHATIF_S = 1.0, 0.5
 """Seconds between two readings of the GPUs, and between two what-if estimates."""
 _LOOKED_UP = 100
-"""Prompts of a recording that are read for one scene: bounds the time of a frame."""
+"""Most prompts of a recording read per scene: bounds the time of a frame."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
-"""Knobs whose values every round records, and history, which changes them."""
+"""Knobs with their value recorded in every round, and history, which changes them."""
 
 
 class SceneBuilder:
@@ -38,12 +38,12 @@ class SceneBuilder:
         self._meters: Callable[[], Mapping[int, GpuLoad]] | None = None
         self._gpus = lru_cache(maxsize=1)(lambda _period: self._read_gpus())
         self._recorded = list[str]()
-        """Beginnings of the prompts of a recording's runs, as far as read."""
+        """Beginnings of the prompts of a recording's runs, as far as they were read."""
         self._opened = lru_cache(maxsize=1)(lambda prompts: tuple(map(opening_of, prompts)))
         self._estimate = lru_cache(maxsize=1)(lambda _period: self._what_if())
 
     def scene(self, before: Scene, now: float, *, visible: Collection[str]) -> Scene:
-        """The present scene; expensive parts only where visible panels show them."""
+        """The present scene, with its expensive parts only where a visible panel shows them."""
         source, viewpoint, editor = self._source, self._event_reader.viewpoint, self._event_reader.knob_editor
         controls, playback, state, whole = source.controls, source.playback, viewpoint.state, viewpoint.whole
         pin = self._event_reader.pins.get(state.watched)
@@ -65,14 +65,14 @@ class SceneBuilder:
             stage=_stage(controls, state) if controls and viewpoint.live else None,
             broke=controls.broke if controls else "",
             pinned=None if pin is not None and pin.follows(state) else pin,
-            results=self._event_reader.results,
+            results=self._event_reader.session_log.results,
             gpus=self._gpus(now // _GPU_S),
             whatif=self._estimate(now // _WHATIF_S) if "whatif" in visible else None,
             openings=self._openings() if "prompts" in visible else (),
         )
 
     def _openings(self) -> Sequence[str]:
-        """Beginnings of an engine's prompts; of a recording's, a few more at each call."""
+        """Beginnings of all prompts of an engine; of a recording, of at most 100 more at each call."""
         if controls := self._source.controls:
             return self._opened(controls.session.prompts)
         if playback := self._source.playback:
@@ -93,14 +93,14 @@ class SceneBuilder:
         rules = rules_in_force(state)
         if not isinstance(rules, AdaptiveTree):
             return None
-        # What a round lacks can be told apart only under the rules that it obeyed.
+        # The estimate holds only for rounds under the present rules.
         changes = state.lane.changes
         turned = [one.round for one in changes if one.by_user and one.name not in _IN_ROUNDS]
         return what_if(state.lane.past[max(turned, default=0) :], rules)
 
 
 def _stage(controls: Controls, state: RunState) -> Stage | None:
-    """The stage at which decoding is held, according to the folded records; the engine may be further."""
+    """The stage at which decoding is paused, if it fits the folded records; the engine may be ahead of these."""
     stage = controls.stage
     if stage is None or stage.event.method != state.watched:
         return None

@@ -1,11 +1,10 @@
 """The app that watches a server: folds new events on a timer and draws its panels.
 
-An app of its own: it has no engine, nothing to steer and one mode. `dynatui.sources.server` asks the server, and
-`dynatui.render.server` draws it.
+A separate app, without an engine, without controls of one and with a single mode. `dynatui.sources.server` polls the
+server, and `dynatui.render.server` draws it.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeAlias, Unpack
 
 from textual.app import ComposeResult
@@ -13,7 +12,7 @@ from textual.containers import Container
 
 from decoder.errors import DecoderError
 from dynatui.render import server as panels
-from dynatui.render import server_answer, server_draft, status
+from dynatui.render import server_answer, status
 from dynatui.render.ink import Rows
 from dynatui.render.server import Look, Size
 from dynatui.screen.pages.help import server_help
@@ -24,28 +23,20 @@ from dynatui.sources.server import ServerSource
 from dynatui.state.server_state import ServerState, fold
 
 _LOW = 16
-"""Height below which notes and cards have a line each, and nothing is below the curves."""
+"""Height of the terminal below which note and cards have one line each, and the panels under the curves are hidden."""
 _NARROW = 60
-"""Width below which there is one chart, and one panel below it."""
+"""Width of the terminal below which one chart and one panel under it are shown."""
 
 DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 
 
 def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
-    """Totals; with a request of ours, its answer."""
+    """The totals of the server, or the answer to our request if there is one."""
     return server_answer.answer(state, size) if state.request or state.answer else panels.totals(state, size)
 
 
-def _positions(state: ServerState, _look: Look, size: Size) -> Rows:
-    """Acceptance by position; for a server that reports only its drafting, that."""
-    reading = state.reading
-    if reading is not None and reading.drafting is not None and not reading.session.acceptance_by_position:
-        return server_draft.drafting(reading.drafting, size)
-    return panels.positions(state, size)
-
-
 class ServerApp(PanelApp):
-    """A server, or a recording of one."""
+    """The app of a server, or of a recording of one."""
 
     CSS_PATH = style_sheets("server.tcss")
 
@@ -68,7 +59,7 @@ class ServerApp(PanelApp):
             yield self._sized("lengths", panels.lengths)
             yield self._sized("speeds", panels.speeds)
         with Container(id="below"):
-            yield self._sized("positions", _positions)
+            yield self._sized("positions", lambda state, _, size: panels.positions(state, size))
             yield self._sized("totals", _totals)
         yield Canvas(status.footer, panel="footer")
 
@@ -79,7 +70,7 @@ class ServerApp(PanelApp):
 
     @property
     def look(self) -> Look:
-        """The user's view."""
+        """The user's view of the server."""
         return Look(
             paused=self.held is not None,
             recording=self.source.recording,
@@ -93,7 +84,7 @@ class ServerApp(PanelApp):
         self.source.start()
 
     def advance(self, now: float) -> None:
-        """Folds the events that are new; ends the app where the work has failed."""
+        """Folds the new events; ends the app after an error of the source."""
         del now
         try:
             self.state = fold(self.source.take(), self.state)
@@ -102,18 +93,14 @@ class ServerApp(PanelApp):
             self.leave(error.exit_code)
 
     def leave(self, code: int) -> None:
-        """Ends work and app."""
+        """Ends the source and the app."""
         self.source.stop()
         super().leave(code)
 
     def action_pause(self) -> None:
-        """Holds the view, or goes on; a recording stands still meanwhile."""
+        """Pauses or resumes the view, and the playback of a recording."""
         self.held = self.state if self.held is None else None
         self.source.paused = self.held is not None
-
-    def action_symbols(self) -> None:
-        """The next set of symbols."""
-        self.scene = replace(self.scene, symbols=self.scene.next_symbols)
 
     def action_help(self) -> None:
         """Opens the page of keys."""
@@ -123,7 +110,7 @@ class ServerApp(PanelApp):
         return Canvas(lambda _, width, height: drawn(self.shown, self.look, (width, height)), panel=panel)
 
     def arrange(self) -> None:
-        """Shows the panels that there is room for."""
+        """Hides the panels without room."""
         width, height = self.size
         screen = self.screen_stack[0]
         screen.set_class(height < _LOW, "low")

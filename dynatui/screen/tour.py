@@ -1,7 +1,7 @@
-"""A round in slow motion, once: decoding is held at each of its stages, as in step mode, and then let go.
+"""The tour: one round in slow motion, with a pause at each of its stages as in step mode.
 
-It is the second round of the watched method, so that the first brings text without delay. Knows the controls of a
-source and the clock, and nothing of how a stage is shown.
+It is the second round of the watched method, so that the first tokens appear without delay. Knows the controls of a
+source and the time, and no panel.
 """
 
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from decoder.session.steering import StageName
 from dynatui.sources.source import Controls, Source
 
 HELD_S: Mapping[StageName, float] = {"drafted": 1.0, "verified": 1.0, "committed": 1.2}
-"""Seconds at each stage; under four in all."""
+"""Seconds at each stage; less than four in total."""
 _UNTIL_HELD = len(HELD_S) + 1
 """Steps from before the first round to the first stage of the second."""
 
 
 class Tour:
-    """Holds decoding from its second round on."""
+    """Pauses decoding at the stages of the second round."""
 
     def __init__(self, source: Source, controls: Controls) -> None:
         self.running = True
@@ -28,7 +28,7 @@ class Tour:
             controls.step()
 
     def tick(self, now: float) -> None:
-        """Goes on to the next stage when it is due."""
+        """Permits the next stage when it is due."""
         if not self.running:
             return
         if not self._source.paused:
@@ -46,7 +46,7 @@ class Tour:
                 self._controls.step()
 
     def end(self) -> None:
-        """Lets decoding go on."""
+        """Ends the tour, and resumes decoding."""
         if self.running:
             self.running = False
             self._source.set_paused(paused=False)

@@ -1,1 +1,1 @@
-"""Where records come from: an engine, a recording, or a recording that another process writes."""
+"""Sources of records: an engine, a recording, a recording that another process writes, a server."""

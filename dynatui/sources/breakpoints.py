@@ -1,6 +1,6 @@
-"""Conditions that stop the decoder for the user: pure functions of the states before and after an event.
+"""Break conditions, at which decoding pauses: pure functions of the states before and after an event.
 
-Knows neither threads nor the screen; who asks decides what stopping means.
+Knows neither threads nor the screen; the caller pauses.
 """
 
 import math
@@ -34,38 +34,38 @@ EXPLANATIONS: Mapping[Break, str] = {
     "difference": "the watched text and that of ar differ for the first time",
 }
 LIMIT = 0.3
-"""Default of x in the label."""
+"""Default threshold of the condition "under", the x of its label."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """The break conditions that are on."""
+    """The active break conditions."""
 
     on: frozenset[Break] = frozenset()
     limit: float = LIMIT
-    """The x of the label with one."""
+    """Threshold of the condition "under", from 0 to 1."""
 
     def toggled(self, name: Break) -> "Conditions":
-        """The conditions with one of them switched."""
+        """The conditions with one of them switched on or off."""
         return replace(self, on=self.on ^ {name})
 
     def moved(self, distance: float) -> "Conditions":
-        """The conditions with the limit moved, within 0 to 1."""
+        """The conditions with the threshold moved by `distance`, clipped to 0 to 1."""
         return replace(self, limit=min(1.0, max(0.0, round(self.limit + distance, 2))))
 
     def label(self, name: Break) -> str:
-        """A condition in few words, its limit included."""
+        """The label of a condition, with its threshold."""
         return LABELS[name].replace("x", f"{self.limit:.2f}".removeprefix("0")) if name == "under" else LABELS[name]
 
 
 def met(conditions: Conditions, before: RunState, after: RunState, event: Event) -> str | None:
-    """Why to stop after an event, in words, by the states around it; None to go on."""
+    """The reason for a pause after an event, by the states before and after it; None for no pause."""
     if not conditions.on or not isinstance(event, Round):
         return None
     reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]
-    told = "; ".join(reason for reason in reasons if reason)
+    joined = "; ".join(reason for reason in reasons if reason)
     whose = "" if event.method == after.watched else f" of {event.method}"
-    return f"{told}, round {nth(event.round)}{whose}" if told else None
+    return f"{joined}, round {nth(event.round)}{whose}" if joined else None
 
 
 def _reason(name: Break, conditions: Conditions, before: RunState, after: RunState, event: Round) -> str | None:
@@ -96,7 +96,7 @@ def _reason(name: Break, conditions: Conditions, before: RunState, after: RunSta
 
 
 def _difference(state: RunState) -> int | None:
-    """The first token of the watched method's text that must be ar's and differs from it."""
+    """Index of the first token of the watched method that must equal ar's and does not; None without one."""
     run, tallies = state.run, state.race.tallies
     if run is None or "ar" not in tallies:
         return None
@@ -106,7 +106,7 @@ def _difference(state: RunState) -> int | None:
 
 
 def _bound(lane: LaneState) -> int | None:
-    """The used base depth of the newest round where history can move it no further one way, else None."""
+    """The used base depth of the newest round where it is at a bound of history, else None."""
     knobs, d_max = lane.newest.knobs if lane.newest else None, lane.settings.get("d_max")
     if knobs is None or d_max is None or not is_sane(knobs.d0):
         return None
@@ -115,7 +115,7 @@ def _bound(lane: LaneState) -> int | None:
 
 
 def _window(lane: LaneState) -> int:
-    """Rounds that history looks back at; the parameter of that name is something else where there is no history."""
+    """Window of history in rounds; methods without history have another meaning of that parameter."""
     return lane.window if lane.history is not None else AdaptiveTree.window
 
 

@@ -1,4 +1,4 @@
-"""Records from an engine that decodes prompt after prompt in a thread of its own; torch is imported there only."""
+"""Source of an engine that decodes prompt after prompt in a thread of its own, the only one that imports torch."""
 
 import gc
 import logging
@@ -11,7 +11,6 @@ from pathlib import Path
 
 from msgspec import structs
 
-from decoder.analysis.metrics import Race
 from decoder.config import RunConfig
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
@@ -32,14 +31,14 @@ _ROUNDS_TO_MEASURE = 12
 _NAP_S = 0.1
 
 Decode = Callable[[str, RunConfig, Steering], Iterator[Event]]
-"""Decodes one prompt."""
+"""Decodes one prompt under parameters, and obeys the steering."""
 Report = Callable[[str], None]
 Load = Callable[[Report, Report], Decode]
-"""Loads the models; calls the first argument with the name of each step, the second with its progress."""
+"""Loads the models; its arguments receive the name of each step, and the progress of a step."""
 
 
 def load_engine(session: Session) -> Load:
-    """The real engine for a session; calling it imports torch."""
+    """The loader of a session's models; its call imports torch."""
 
     def load(report: Report, progress: Report) -> Decode:
         try:
@@ -82,11 +81,9 @@ class EngineSource:
         self._recorder = recorder
         self._exporter = exporter
         self.config = session.config
-        """The parameters with all turns."""
+        """The parameters including all turns of knobs."""
         embedded = session.models.embedded
         self._measuring = session.view.speed is None and embedded
-        self._measured = Race()
-        """Rounds from which the machine's speed is measured."""
         first = _FIRST_SPEED if embedded else 1.0
         self._steering = Steering(speed=bounded_speed(session.view.speed or first))
         self._lock = threading.RLock()
@@ -94,12 +91,12 @@ class EngineSource:
         self._wake = threading.Event()
         self._stopped = False
         self._step: int | None = None
-        """The command for after the prompt in progress."""
+        """Number of prompts to move by after the prompt in progress; None: to the next one."""
         self._place = 0
         self._began = 0.0
         self._loading = Loading("starting")
         self._known = RunState()
-        """After the run's events so far, while any condition is on."""
+        """State of the run in progress, while a break condition is active or the machine's speed is measured."""
         self._thread = threading.Thread(target=self._work, name="dynatui-engine", daemon=True)
 
     @property
@@ -109,17 +106,17 @@ class EngineSource:
 
     @property
     def speed(self) -> float:
-        """How fast the show runs."""
+        """Speed of the show; 1 is that of the machine."""
         return self._steering.speed
 
     @property
     def paused(self) -> bool:
-        """Whether decoding is held."""
+        """Whether decoding is paused."""
         return self._steering.paused
 
     @property
     def stage(self) -> Stage | None:
-        """Where in a round decoding is held."""
+        """The stage of the round at which decoding is paused; None while it runs."""
         return self._steering.stage
 
     @property
@@ -136,19 +133,19 @@ class EngineSource:
         """Nothing: the thread appends."""
 
     def set_speed(self, speed: float) -> None:
-        """Changes the speed of the show; the source no longer chooses it."""
+        """Sets the speed of the show and ends its automatic choice."""
         with self._lock:
             self._measuring = False
             self._steering.speed = bounded_speed(speed)
 
     def set_paused(self, *, paused: bool) -> None:
-        """Holds decoding, or goes on."""
+        """Pauses or resumes decoding."""
         with self._lock:
             self.broke = ""
             self._steering.paused = paused
 
     def step(self) -> None:
-        """Goes on to the next stage."""
+        """Permits the next stage while paused."""
         with self._lock:
             self.broke = ""
             self._steering.step()
@@ -161,13 +158,13 @@ class EngineSource:
             self.conditions = conditions
 
     def turn(self, name: KnobName, value: float, of: RulesName) -> Turn:
-        """Turns a knob now; the following prompts begin with it."""
+        """Turns a knob from the next round on and for all later prompts."""
         with self._lock:
             self.config = self.config.turned(name, value, of)
             return self._steering.turn(name, value, of)
 
     def watch(self, method: str) -> None:
-        """Chooses the method that is stepped and may pause decoding."""
+        """Chooses the method for steps and break conditions."""
         with self._lock:
             self._steering.watched = method
             self._known = structs.replace(self._known, chosen=method)
@@ -180,7 +177,7 @@ class EngineSource:
             self.go(0)
 
     def record(self, path: Path | None) -> None:
-        """Begins a recording with the run's events so far, or ends it."""
+        """Begins a recording, with the run's events so far; None ends it."""
         with self._lock:
             before, self._recorder = self._recorder, None
             if path is not None:
@@ -189,7 +186,7 @@ class EngineSource:
             before.close()
 
     def go(self, step: int) -> None:
-        """Ends the prompt in progress and goes `step` places on."""
+        """Ends the prompt in progress and begins the one `step` places further."""
         with self._lock:
             self._step = step
             self._steering.stopped = True
@@ -203,7 +200,7 @@ class EngineSource:
         self._wake.set()
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording, then waits for the thread."""
+        """Closes the recording, then waits for the thread; whether it has ended."""
         self.stop()
         self.record(None)
         if self._thread.ident is not None:
@@ -217,7 +214,7 @@ class EngineSource:
                 if decode is None:
                     self._report("importing torch")
                     decode = self._load(self._report, self._progress)
-                    gc.freeze()  # what libraries and models hold stays: not to be looked through again and again
+                    gc.freeze()  # objects of libraries and models stay: no collection need scan them
                 if self._stopped:
                     return
                 self._decode(decode)
@@ -233,21 +230,21 @@ class EngineSource:
         self._loading = Loading(step, at_s=time.monotonic() - self._began)
         self.records.append(self._loading)
 
-    def _progress(self, told: str) -> None:
-        self.records.append(replace(self._loading, progress=told))
+    def _progress(self, progress: str) -> None:
+        self.records.append(replace(self._loading, progress=progress))
 
     def _fail(self, message: str, exit_code: int) -> None:
         self.records.append(Failure(message, exit_code))
         self._wake.wait()
 
     def _rest(self) -> None:
-        """Waits after a prompt, while its result is shown, and while the user pauses."""
+        """Waits after a prompt, for its result to be read, and while paused."""
         self._wake.wait(self._rest_s)
         while self.paused and not self._wake.wait(_NAP_S):
             pass
 
     def _go_on(self) -> None:
-        """Goes to the user's chosen prompt, else to the next."""
+        """Moves on to the user's chosen prompt, else to the next."""
         with self._lock:
             self._wake.clear()
             if self._stopped:
@@ -273,7 +270,7 @@ class EngineSource:
         with self._lock:
             self.records.append(event)
             recorder = self._recorder
-            if self.conditions.on:
+            if self.conditions.on or self._measuring:
                 before, self._known = self._known, apply(self._known, event)
                 if reason := met(self.conditions, before, self._known, event):
                     self.broke = reason
@@ -284,7 +281,7 @@ class EngineSource:
             self._write(recorder, event)
 
     def _write(self, recorder: Recorder, event: Event) -> None:
-        """Adds to the recording; after an error it is closed, and decoding goes on without it."""
+        """Adds an event to the recording; after an error the recording is closed, and decoding continues."""
         try:
             recorder.write(event)
         except RecordingError:
@@ -295,13 +292,10 @@ class EngineSource:
             raise
 
     def _frame_rate(self, event: Event) -> None:
-        """Chooses a readable speed once the machine's own is known."""
-        if not self._measuring:
-            return
-        self._measured = self._measured.apply(event)
-        if not (isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
+        """Chooses a readable speed once the machine's speed is measured."""
+        if not (self._measuring and isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
             return
         with self._lock:
-            rate, methods = self._measured.figures()[event.method].tokens_per_second, max(1, len(self.config.methods))
-            self._steering.speed = readable_speed((rate or 0.0) / methods)
+            rate = self._known.figures()[event.method].tokens_per_second or 0.0
+            self._steering.speed = readable_speed(rate / max(1, len(self.config.methods)))
             self._measuring = False

@@ -1,6 +1,6 @@
-"""A recording that another process is still writing, watched as it grows: the third source of records.
+"""Source of a recording that another process is still writing.
 
-A late viewer sees the newest run. A last line without its end is waited for: its writer may be in the middle of it. No
+Reading begins at the newest run. An incomplete last line is not read yet: its writer may be in the middle of it. No
 threads, and no call takes much longer than its time budget.
 """
 
@@ -20,33 +20,33 @@ from dynatui.record.recording import LONGEST_LINE
 from dynatui.state.run_state import Failure, Loading, Prompt, Record
 
 RUN = b'{"type":"run",'
-"""Beginning of the line of a run."""
+"""Beginning of a line with a `Run`."""
 _CHUNK = 2**20
 _LINES_AT_ONCE = 1000
 _BUDGET_S = 0.03
-"""Seconds of a frame for reading; the rest is for drawing."""
+"""Seconds for reading in each frame; the rest is for drawing."""
 _POLL_S = 0.1
 
 
 class Tail:
-    """Reads a growing file from its newest run on; raises a RecordingError if it is none, cut off or replaced."""
+    """Reader of a growing recording from its newest run on; raises a RecordingError if it is invalid or replaced."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self.runs = 0
-        """Number of runs in the file up to the last taken event."""
+        """Number of runs in the file up to the last returned event."""
         self._clock = clock
         self._file = _opened(path)
         self._checker = Checker()
         self._newest: tuple[int, int, int] | None = (0, 0, 0)
-        """The newest run so far: where it begins, the lines and runs before it; None once reading has begun there."""
+        """Newest run so far: byte offset, and lines and runs before it; None once reading has begun there."""
         self._offset = self._lines = 0
         """Offset of the next line, and number of lines before it."""
         self._fault: RecordingError | None = None
-        """An error, raised after the events before it were taken."""
+        """An error, raised after all events before it were returned."""
 
     def take(self, seconds: float) -> list[Event]:
-        """Events added since the last call, as many as can be read in this time."""
+        """Events added since the last call, as many as can be read in `seconds`."""
         until = self._clock() + seconds
         taken = list[Event]()
         if self._fault is None:
@@ -90,7 +90,7 @@ class Tail:
             raise RecordingError("the file was cut off while it was followed; follow it again")
 
     def _look_ahead(self, newest: tuple[int, int, int]) -> tuple[int, int, int] | None:
-        """The newest run in many more lines; None after the last line, where reading begins at that run."""
+        """Scans more lines for the newest run; None after the last line: then reading starts at that run."""
         for _ in range(_LINES_AT_ONCE):
             begin, before = self._offset, self._lines
             line = self._next_line()
@@ -121,7 +121,7 @@ class Tail:
 
 
 class FollowSource:
-    """Shows the newest run of a growing recording, and those that follow it."""
+    """The newest run of a growing recording, and the runs after it."""
 
     controls = None
     playback = None
@@ -138,7 +138,7 @@ class FollowSource:
         """Nothing: `advance` does the work."""
 
     def advance(self, now: float) -> None:
-        """Appends new events, as many as there is time for."""
+        """Appends new events, as many as can be read in the time budget."""
         del now
         if self._tail is None or self.paused:
             return
@@ -155,10 +155,10 @@ class FollowSource:
             self.records.append(event)
 
     def set_speed(self, speed: float) -> None:
-        """Nothing: the speed is that of the writer."""
+        """Nothing: the writer determines the speed."""
 
     def set_paused(self, *, paused: bool) -> None:
-        """Holds the view, or catches up."""
+        """Stops reading, or catches up."""
         self.paused = paused
 
     def go(self, step: int) -> None:
@@ -187,9 +187,9 @@ class FollowSource:
 
 
 def events(path: Path, stop: threading.Event) -> Iterator[Event]:
-    """The events of a growing recording, from its newest run on, as they are written; raises as `Tail` does.
+    """The events of a growing recording, from its newest run on, as they are written; errors as in `Tail`.
 
-    Nobody can know that a file will grow no more, so this ends only when `stop` is set or its reader leaves.
+    A file may grow at any time, so the iterator ends only when `stop` is set or it is closed.
     """
     with closing(Tail(path)) as tail:
         while not stop.is_set():
@@ -200,7 +200,7 @@ def events(path: Path, stop: threading.Event) -> Iterator[Event]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """The open file; refuses pipes and devices, which could block or never end."""
+    """The open file; no pipe and no device, which could block or never end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

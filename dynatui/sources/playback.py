@@ -1,8 +1,8 @@
-"""A recording, shown as if it happened now, or two side by side.
+"""Playback of a recording, or of two side by side.
 
-Knows no models and needs no thread: due records are appended when the screen asks. One run of a recording is in memory
-at a time. Records can only be appended, so a step back appends the run again from its beginning. Two recordings are
-shown at equal decode time of their watched methods, so the one with more text is the faster one.
+Knows no models and needs no thread: due records are appended at each frame. One run of a recording is in memory at a
+time. Records can only be appended, so a step back appends the run again from its beginning. Two recordings are shown
+at equal decode times of their watched methods, so the one with more text is the faster one.
 """
 
 from bisect import bisect_left, bisect_right
@@ -23,11 +23,11 @@ from dynatui.state.timeline import Timeline
 
 @dataclass(frozen=True)
 class IndexedRun:
-    """The events of one run, with their times and rounds."""
+    """The events of one run, indexed by time and by round."""
 
     events: Sequence[Event]
     due_s: Sequence[float]
-    """Time of each event, in seconds since the first: rounds by their wall time, others with the event before."""
+    """Time of each event, in seconds since the first: wall time of rounds; other events follow the one before."""
     rounds: Mapping[str, tuple[int, ...]]
     """Indices of the rounds of each method."""
 
@@ -38,7 +38,7 @@ class IndexedRun:
 
 
 def indexed(events: Sequence[Event]) -> IndexedRun:
-    """A run with its index."""
+    """The index of a run's events."""
     places = defaultdict[str, list[int]](list)
     for place, event in enumerate(events):
         if isinstance(event, Round):
@@ -56,7 +56,7 @@ class TraceSource:
         speed: float | None = None,
         prompt_of: Callable[[int], str] | None = None,
     ) -> None:
-        """Takes the runs, and, where there is one, a function that reads the prompt of a run alone."""
+        """Plays `runs` at `speed`, None for a readable one; `prompt_of` reads the prompt of a run alone."""
         self.records: list[Record] = []
         self.controls = None
         self.playback = self
@@ -77,19 +77,19 @@ class TraceSource:
         return self._run.events
 
     def opening(self, number: int) -> str:
-        """Beginning of the prompt of a run."""
-        with suppress(RecordingError):  # it is told as a failure when the run is shown
+        """The beginning of a run's prompt, cleaned; empty where the run cannot be read."""
+        with suppress(RecordingError):  # reported as a failure when the run is shown
             return opening_of(self._prompt_of(number))
         return ""
 
     def text(self, method: str, number: int) -> str:
-        """Text of a method in a run; cleaned."""
+        """The text of a method in a run, cleaned; raises a RecordingError where the run cannot be read."""
         events = self._run.events if number == self.number else self._runs[number]
         rounds = (event for event in events if isinstance(event, Round) and clean_line(event.method) == method)
         return clean("".join(event.text for event in rounds))
 
     def length(self, method: str) -> tuple[int, float]:
-        """Rounds of a method in the present run, and their decode time in seconds."""
+        """Number of rounds of a method in the present run, and their decode time in seconds."""
         rounds = self._run.rounds.get(method, ())
         last = self._run.events[rounds[-1]] if rounds else None
         return len(rounds), last.t if isinstance(last, Round) else 0.0
@@ -110,7 +110,7 @@ class TraceSource:
             self.play(passed * self.speed)
 
     def play(self, seconds: float) -> None:
-        """Appends the events of the next `seconds` of the recording; an ended run stays for a while."""
+        """Appends the events of the next `seconds` of the recording; an ended run stays for `REST_S` seconds."""
         self._played_s += seconds
         self._append_due()
         while self._over and (ahead_s := self._played_s - self._run.seconds - REST_S) >= 0:
@@ -119,14 +119,14 @@ class TraceSource:
             self._append_due()
 
     def seek(self, seconds: float) -> None:
-        """Goes to a time within the present run, forward or back, and plays on from there."""
+        """Moves to a time within the present run, forward or back."""
         self._played_s = min(max(0.0, seconds), self._run.seconds)
         if self._next > 0 and self._run.due_s[self._next - 1] > self._played_s:
             self._next = 0
         self._append_due()
 
     def seek_round(self, method: str, rounds: int) -> None:
-        """Goes to the place in the present run after so many rounds of a method; 0 is its beginning."""
+        """Moves to the end of round number `rounds` of a method in the present run; 0 is the beginning."""
         places = self._run.rounds.get(method, ())
         if rounds > 0 and places:
             self._show_until(places[min(rounds, len(places)) - 1] + 1)
@@ -138,11 +138,11 @@ class TraceSource:
         self.speed = bounded_speed(speed)
 
     def set_paused(self, *, paused: bool) -> None:
-        """Holds the show, or goes on."""
+        """Pauses or resumes the show."""
         self.paused = paused
 
     def go(self, step: int) -> None:
-        """Goes to the beginning of another run; after the last comes the first."""
+        """Moves to the beginning of the run `step` places further; the first follows the last."""
         self._open((self.number + step) % self.count)
         self._append_due()
 
@@ -156,7 +156,7 @@ class TraceSource:
 
     @property
     def _over(self) -> bool:
-        """Whether the whole run has been shown, and another follows; where one cannot be read, the show stays."""
+        """Whether the whole run has been shown and another follows; False for a run that cannot be read."""
         return 0 < len(self._run.events) == self._next and self.number + 1 < self.count
 
     def _open(self, number: int) -> None:
@@ -173,7 +173,7 @@ class TraceSource:
             self._append()
 
     def _show_until(self, place: int) -> None:
-        """Appends all events before `place`, once more from the beginning of the run where it lies behind."""
+        """Appends all events before `place`; a place already passed starts the run again."""
         if place < self._next:
             self._next = 0
         while self._next < place:
@@ -223,7 +223,7 @@ class Side:
             self._timeline.take(Failure(str(error), error.exit_code))
 
     def at(self, seconds: float) -> RunState:
-        """The opened run after so much decode time; after all of it, with its end and its summary."""
+        """State of the opened run after `seconds` of decode time; after all of it, including end and summary."""
         rounds = bisect_right(self.times, seconds)
         over = rounds == self.rounds
         end = len(self._run.events) if over else self._places[rounds]
@@ -240,13 +240,13 @@ class Side:
         self._places = opened.rounds.get(clean_line(watched), ())
         rounds = [opened.events[place] for place in self._places]
         self.times = list(accumulate((event.t for event in rounds if isinstance(event, Round)), max))
-        """Times of the ends of the watched method's rounds."""
+        """Decode time at the end of each of the watched method's rounds."""
         self._timeline = Timeline()
         self._timeline.take(Prompt(number + 1, self.runs))
 
 
 class Lockstep:
-    """Plays the first runs of both, then the second ones, as far as both have them."""
+    """Plays the runs of two recordings in pairs: the first ones, then the second ones, as far as both have them."""
 
     def __init__(self, left: Side, right: Side, speed: float | None = None) -> None:
         self.sides = (left, right)
@@ -275,7 +275,7 @@ class Lockstep:
         return left.at(self.played_s), right.at(self.played_s)
 
     def advance(self, now: float) -> None:
-        """Plays on to `now`, in seconds; a pair that is through stays for a while and gives way to the next."""
+        """Plays up to `now`, in seconds; the next pair follows `REST_S` seconds after the end of one."""
         passed = 0.0 if self._last is None else now - self._last
         self._last = now
         if self.paused:
@@ -288,7 +288,7 @@ class Lockstep:
                 self.go(1)
 
     def seek(self, seconds: float) -> None:
-        """Goes to a time in both."""
+        """Moves both to a decode time in seconds."""
         self.played_s = min(max(0.0, seconds), self.seconds)
         self._rested_s = 0.0
 
@@ -297,14 +297,14 @@ class Lockstep:
         self.speed = bounded_speed(speed)
 
     def step(self, rounds: int) -> None:
-        """Goes on by so many rounds of either, or back when negative."""
+        """Moves on by `rounds` ends of rounds of either recording, or back if negative."""
         times = sorted({0.0, *self.sides[0].times, *self.sides[1].times})
         find = bisect_right if rounds > 0 else bisect_left
         place = find(times, self.played_s) + rounds - (rounds > 0)
         self.seek(times[min(max(0, place), len(times) - 1)])
 
     def go(self, step: int) -> None:
-        """Goes to another pair of runs; after the last comes the first."""
+        """Moves to the pair of runs `step` places further; the first follows the last."""
         self.number = (self.number + step) % self.pairs
         for side in self.sides:
             side.open(self.number)

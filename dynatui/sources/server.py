@@ -1,6 +1,6 @@
 """Sources of a server's events: the server itself, polled by a thread, or a recording.
 
-Both return the new events at each call, without blocking the caller.
+Both return the new events at each call without blocking.
 """
 
 import threading
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AT_ONCE = 10_000
-"""Events of a recording that are taken in one go: a frame must not wait for a day of them."""
+"""Most events of a recording per call: bounds the time of a frame."""
 
 
 Pause: TypeAlias = Callable[[float], bool]
-"""Waits so many seconds; returns whether to stop."""
+"""Waits for the given seconds; returns whether to stop."""
 
 
-def asked(plan: "Plan", secret: str | None, request: "Request | None" = None) -> Callable[[Pause], Generator[Event]]:
-    """What makes the events of a server, in the thread that calls it; a request is answered in one of its own."""
+def polled(plan: "Plan", secret: str | None, request: "Request | None" = None) -> Callable[[Pause], Generator[Event]]:
+    """Generator function of a server's events, which polls in the calling thread; a request has a thread of its own."""
 
     def events(pause: Pause) -> Generator[Event]:
         from dynatui.attach.client import Client  # noqa: PLC0415 - an HTTP client, which recordings need not
@@ -36,13 +36,13 @@ def asked(plan: "Plan", secret: str | None, request: "Request | None" = None) ->
 
         answers: SimpleQueue[RequestSent | Answer] = SimpleQueue()
         arguments = (plan, secret, request, answers.put)
-        asking = threading.Thread(target=_request, args=arguments, name="request", daemon=True)
+        sender = threading.Thread(target=_request, args=arguments, name="request", daemon=True)
 
         def waiting() -> bool:
-            return asking.is_alive() or not answers.empty()
+            return sender.is_alive() or not answers.empty()
 
         with Client(secret) as client:
-            asking.start()
+            sender.start()
             yield from watch(plan, client.page, pause, time.monotonic, lambda: _drained(answers), waiting)
 
     return events
@@ -51,7 +51,7 @@ def asked(plan: "Plan", secret: str | None, request: "Request | None" = None) ->
 def _request(
     plan: "Plan", secret: str | None, request: "Request | None", put: Callable[[RequestSent | Answer], None]
 ) -> None:
-    """Sends a request, if there is one, once it is known what the server is, or cannot be."""
+    """Sends a request, if there is one, once the kind of the server is known or cannot be determined."""
     if request is None:
         return
     from dynatui.attach.client import Client  # noqa: PLC0415 - as above
@@ -77,29 +77,31 @@ class ServerSource(Protocol):
     """A source of server events, for runs with and without a screen."""
 
     paused: bool
-    """Whether the show of a recording stands still; who asks a server asks on."""
+    """Whether the playback of a recording is paused; a live server is polled regardless."""
     recording: bool
+    """Whether events are written to a file."""
     live: bool
+    """Whether the events come from a server; else from a recording."""
 
     def start(self) -> None:
-        """Begins."""
+        """Starts the work."""
 
     def take(self) -> list[Event]:
-        """New events since the last call; raises the error that ended the work, after all events before it."""
+        """Events since the last call; raises the error that ended the work, after all events before it."""
 
     @property
     def ended(self) -> bool:
         """Whether there will be no more events."""
 
     def stop(self) -> None:
-        """Asks the work to end."""
+        """Requests the end of the work."""
 
     def close(self, timeout_s: float) -> bool:
-        """Ends the recording and waits for the work; whether that has ended."""
+        """Closes the recording and waits for the end of the work; whether it has ended."""
 
 
 class LiveServer:
-    """Asks a server in a thread, and records every event before it is handed out."""
+    """Polls a server in a thread, and records every event before it is returned."""
 
     live = True
 
@@ -118,7 +120,7 @@ class LiveServer:
         self._thread.start()
 
     def take(self) -> list[Event]:
-        """New events; raises the error that ended the thread, after all events before it."""
+        """Events since the last call; raises the error that ended the thread, after all events before it."""
         fault, taken = self._fault, _drained(self._events)
         if fault is not None and not taken:
             raise fault
@@ -130,11 +132,11 @@ class LiveServer:
         return not self._thread.is_alive() and self._events.empty()
 
     def stop(self) -> None:
-        """Asks the thread to end; while it waits for an answer, this takes some seconds."""
+        """Requests the end of the thread, which takes some seconds while it waits for an answer."""
         self._stop.set()
 
     def close(self, timeout_s: float) -> bool:
-        """Ends the recording and waits for the thread."""
+        """Closes the recording and waits for the thread; whether it has ended."""
         self.stop()
         if self._recorder is not None:
             self._recorder.close()
@@ -146,7 +148,7 @@ class LiveServer:
         try:
             with closing(self._watch(self._stop.wait)) as events:
                 self._take_in(events)
-        except Exception as error:  # noqa: BLE001 - `take` raises it to whoever reads
+        except Exception as error:  # noqa: BLE001 - `take` raises it in the reading thread
             self._fault = error
 
     def _take_in(self, events: Iterable[Event]) -> None:
@@ -159,7 +161,7 @@ class LiveServer:
 
 
 class RecordedServer:
-    """Plays a recording as fast as it was made, times `speed`; one session follows another at once."""
+    """Plays a recording at its own pace times `speed`; sessions follow each other without a pause."""
 
     live = False
     recording = False
@@ -171,9 +173,9 @@ class RecordedServer:
         self._events = iter(events)
         self._speed = speed
         self._clock = clock
-        self._asked = clock()
+        self._advanced_at = clock()
         self._played = 0.0
-        """Seconds of the present session that were played."""
+        """Played seconds of the present session."""
         self._next: Event | None = None
         self._ended = False
 
@@ -181,10 +183,10 @@ class RecordedServer:
         """Nothing: `take` does the work."""
 
     def take(self) -> list[Event]:
-        """Events up to now, at the recording's pace; raises a RecordingError at a wrong line."""
+        """Events due by now; raises a RecordingError at an invalid line."""
         now = self._clock()
-        self._played += 0.0 if self.paused else (now - self._asked) * self._speed
-        self._asked, taken = now, list[Event]()
+        self._played += 0.0 if self.paused else (now - self._advanced_at) * self._speed
+        self._advanced_at, taken = now, list[Event]()
         while not self.paused and len(taken) < _AT_ONCE and (event := self._upcoming()) is not None:
             if isinstance(event, Opening):
                 self._played = 0.0
@@ -196,7 +198,7 @@ class RecordedServer:
 
     @property
     def ended(self) -> bool:
-        """Whether all was played."""
+        """Whether all events were played."""
         return self._ended
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
 """The protocol of the sources of records, and the initial speed of the show.
 
-A source appends records to one list; the screen reads it behind a cursor of its own and drops only what it has taken
-in, so nothing is lost and neither side waits. Commands go the other way.
+A source appends records to one list. The screen reads them up to a cursor of its own and drops only records that it has
+read, so nothing is lost and neither side waits. Commands go from the screen to the source.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from dynatui.sources.breakpoints import Conditions
 from dynatui.state.run_state import Record
 
 SHOWN_PER_SECOND = 15.0
-"""Tokens a second at which the text can be read, and history be seen at work."""
+"""Tokens a second at which the text can be read and the effect of history followed."""
 REST_S = 4.0
 """Seconds for which a finished prompt stays on the screen."""
 _SLOWEST = 1 / 64
@@ -28,21 +28,21 @@ class KnobControls(Protocol):
     """The knobs of an engine."""
 
     config: RunConfig
-    """The parameters with all turned knobs, with which the next prompt begins."""
+    """The parameters including all turned knobs, with which the next prompt begins."""
 
     def turn(self, name: KnobName, value: float, of: RulesName) -> Turn:
-        """Turns a knob of a parameter set, for this prompt and those that follow; the turn with its number."""
+        """Turns a knob of a parameter set for this prompt and all later ones; returns the numbered turn."""
 
 
 class Controls(KnobControls, Protocol):
     """Controls of an engine."""
 
     session: Session
-    """The session of the program, with edited prompts."""
+    """Settings of the program, including edited prompts."""
     broke: str
-    """The condition that paused decoding; empty for none."""
+    """The break condition that paused decoding, in words; empty for none."""
     conditions: Conditions
-    """The conditions at which decoding pauses."""
+    """The break conditions."""
 
     @property
     def prompt(self) -> str:
@@ -50,22 +50,22 @@ class Controls(KnobControls, Protocol):
 
     @property
     def stage(self) -> Stage | None:
-        """The stage at which decoding is held."""
+        """The stage of the round at which decoding is paused; None while it runs."""
 
     def watch(self, method: str) -> None:
-        """From now on this method is the one that is stepped, and whose rounds may pause decoding."""
+        """Chooses the method for steps and break conditions."""
 
     def step(self) -> None:
-        """While paused: goes on to the watched method's next stage."""
+        """Permits the watched method's next stage while paused."""
 
     def break_on(self, conditions: Conditions) -> None:
-        """Sets the conditions at which decoding pauses."""
+        """Sets the break conditions."""
 
     def edit(self, prompt: str) -> None:
         """Replaces the prompt in progress, and begins it."""
 
     def record(self, path: Path | None) -> None:
-        """Writes this run and all that follows to a file, None ends that; raises a RecordingError if it cannot be."""
+        """Records this run and all later ones to a file, None ends it; raises a RecordingError if unwritable."""
 
 
 class Playback(Protocol):
@@ -78,19 +78,19 @@ class Playback(Protocol):
 
     @property
     def events(self) -> Sequence[Event]:
-        """All of the run that is shown, played or not."""
+        """All events of the shown run, played or not."""
 
     def opening(self, number: int) -> str:
-        """How the prompt of a run begins, cleaned; empty where it cannot be read."""
+        """The beginning of a run's prompt, cleaned; empty where the run cannot be read."""
 
     def text(self, method: str, number: int) -> str:
-        """What a method wrote in a run, cleaned; raises a RecordingError if the run cannot be read."""
+        """The text of a method in a run, cleaned; raises a RecordingError where the run cannot be read."""
 
     def length(self, method: str) -> tuple[int, float]:
-        """Rounds of a method in the present run, and their decode time in seconds."""
+        """Number of rounds of a method in the present run, and their decode time in seconds."""
 
     def seek_round(self, method: str, rounds: int) -> None:
-        """Goes to where a method has so many rounds; backward, the run is appended again from its beginning."""
+        """Moves to the end of round number `rounds` of a method; backward, the run is appended again from its start."""
 
 
 class Source(Protocol):
@@ -100,15 +100,15 @@ class Source(Protocol):
 
     @property
     def controls(self) -> Controls | None:
-        """For an engine: the ways to steer it."""
+        """The controls of an engine; None for a recording."""
 
     @property
     def playback(self) -> Playback | None:
-        """For a recording: the ways to move in it."""
+        """The controls of a recording; None for an engine and a growing recording."""
 
     @property
     def speed(self) -> float:
-        """How fast the show runs; 1 is as fast as the machine, or as it was recorded."""
+        """Speed of the show; 1 is that of the machine or of the recorded run."""
 
     @property
     def paused(self) -> bool:
@@ -128,25 +128,25 @@ class Source(Protocol):
         """Changes the speed of the show."""
 
     def set_paused(self, *, paused: bool) -> None:
-        """Holds or goes on."""
+        """Pauses or resumes."""
 
     def go(self, step: int) -> None:
-        """Leaves the prompt in progress for the one `step` places further; 0 begins it again."""
+        """Begins the prompt `step` places further; 0 begins the present one again."""
 
     def stop(self) -> None:
-        """Asks the work to end soon."""
+        """Requests the end of the work."""
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording, then waits for the end of the work; whether it came."""
+        """Closes the recording, then waits for the end of the work; whether it has ended."""
 
 
 def bounded_speed(speed: float) -> float:
-    """The nearest speed that the show may run at."""
+    """The nearest speed within the bounds."""
     return min(_FASTEST, max(_SLOWEST, speed))
 
 
 def readable_speed(tokens_per_second: float) -> float:
-    """The highest power of two, at most 1, at which the text can be followed."""
+    """The highest power of two, at most 1, at which the text can be read."""
     speed = 1.0
     while speed > _SLOWEST and tokens_per_second * speed > SHOWN_PER_SECOND * 4 / 3:
         speed /= 2

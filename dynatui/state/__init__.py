@@ -1,1 +1,1 @@
-"""What is known: pure folds of records into frozen values; no Textual, no thread."""
+"""State of the program: pure folds of records into frozen values; no Textual, no thread."""

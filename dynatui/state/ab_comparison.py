@@ -1,58 +1,41 @@
-"""A/B comparison: a method under the settings that were pinned, A, and under those in force since the last turn, B.
+"""A/B comparison: a method under the pinned settings, A, and under the settings since the last turn of a knob, B.
 
-Rounds are not independent, as history looks back: variances are those of overlapping batch means (the moving-block
-bootstrap in analytic form), blocks of about the root of the number of rounds, with Student's t. Assumed: each side is
-one stationary series whose memory is shorter than a block. That A and B are different text, no interval knows.
+Rounds are autocorrelated, since history looks back. So variances come from overlapping batch means (the moving-block
+bootstrap in closed form) with blocks of about the square root of the number of rounds, and intervals from Student's t.
+Assumption: each side is one stationary series whose memory is shorter than a block. The intervals do not account for
+the difference between the texts of A and B.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoder.analysis.interval import students_t
-from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.analysis.stalls import Stalls, Times, left_out_from, level_of
-from decoder.events import Knobs, Round
-from decoder.tree import share_of_depth
+from decoder.events import Knobs
 from dynatui.number_format import short
-from dynatui.state.lane import Change, Curves, LaneState
+from dynatui.state.lane import Change, Curves, LaneState, Sample
 from dynatui.state.run_state import RunState
 
 Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_per_second"]
 
 LEAST = 10
-"""Rounds that both sides need before they are compared."""
+"""Fewest rounds of each side for a comparison."""
 ASSUMPTION = "95 % interval; rounds in blocks, as neighbours resemble each other; A and B are different text"
-"""The assumption behind the intervals, as the help names it."""
+"""The assumption behind the intervals, in the words of the help."""
 _NOISE = 1e-9
-"""Means of the same values differ by this share at most, for they are summed in other blocks."""
+"""Largest relative rounding error between means of the same values that were summed in different blocks."""
 LABELS: dict[Compared, str] = {
     "tokens_per_round": "L-bar",
     "tokens_per_second": "tokens/s",
     "depth_acceptance": "depth acceptance",
 }
 _MOST = 500
-"""Rounds of a side, the newest: keeps the work bounded."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The figures of one round that are compared."""
-
-    tokens: int
-    drafted: int
-    depth: int
-    """Drafted levels."""
-    depth_acceptance: float
-    round_s: float
-    timed_tokens: int
-    """Its tokens, unless no decode time was counted for them."""
-    stalled_s: float = 0.0
+"""Most rounds of a side, the newest ones: bounds the work of a comparison."""
 
 
 Samples: TypeAlias = tuple[Sample, ...]
@@ -75,54 +58,56 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves out zero, and what rounding makes of it."""
+        """Whether the interval excludes zero by more than rounding errors."""
         noise = _NOISE * max(abs(self.a), abs(self.b))
         return self.low > noise or self.high < -noise
 
 
 @dataclass(frozen=True)
 class Pin:
-    """Side A: a method's rounds and curves as they were when it was pinned."""
+    """Side A: rounds and curves of a method at the time of the pin."""
 
     method: str
     samples: Samples
     rounds: int
-    """Rounds of the run when it was pinned."""
+    """Number of the method's rounds at the time of the pin."""
     curves: Curves
-    """The ghost: the curves as they were then."""
+    """The ghost of the charts: the curves at the time of the pin."""
     knobs: Knobs | None
+    """Knobs in force at the time of the pin; None where rounds record none."""
     started_at: str | None
+    """Start time of the run, which identifies it."""
     by_hand: bool = False
-    """Whether the user pinned it; else a turn of a knob did, and a later one may pin anew."""
+    """True: pinned by the user. False: pinned by a turn of a knob; a later turn may replace the pin."""
     turns: tuple[Change, ...] = ()
-    """The user's turns with which its settings began; none where they are those of the start."""
+    """The user's turns that led to the pinned settings; empty for the settings of the start."""
 
     @classmethod
     def of(cls, state: RunState, method: str, *, by_hand: bool = False) -> "Pin":
-        """Freezes a method as it is now."""
+        """A pin of a method's present settings."""
         lane = state.lanes.get(method, LaneState())
         samples = samples_of(lane, since=lane.last_turn)
         turns = tuple(turn for turn in lane.turns if turn.round == lane.last_turn)
         return cls(method, samples, len(lane.past), lane.curves, lane.knobs, _started(state), by_hand, turns)
 
     def of_run(self, state: RunState) -> bool:
-        """Whether it was pinned in the run that is shown."""
+        """Whether the pin is from the shown run."""
         return _started(state) == self.started_at
 
     def since(self, state: RunState) -> Samples:
-        """Rounds of B: after the pin and after the user's last turn, in this run or in another."""
+        """Rounds of B: those after the pin and after the user's last turn, in the pin's run or in a later one."""
         lane = state.lanes.get(self.method, LaneState())
         return samples_of(lane, since=max(self.rounds if self.of_run(state) else 0, lane.last_turn))
 
     def follows(self, state: RunState) -> bool:
-        """Whether a turn pinned it, later in the run than the round that is shown."""
+        """Whether a turn of a knob made this pin later in the run than the shown round."""
         shown = len(state.lanes.get(self.method, LaneState()).past)
         return not self.by_hand and self.of_run(state) and self.rounds > shown
 
     def after_turn(self, state: RunState) -> "Pin":
-        """The pin once another knob was turned; `state` is what was known before.
+        """The pin after another turn of a knob; `state` is the state before that turn.
 
-        What was in force until then becomes A, unless it had too few rounds, as between two turns in a row.
+        The settings until the turn become A, unless they had too few rounds, as between two turns in a row.
         """
         if self.by_hand:
             return self
@@ -135,37 +120,31 @@ def _started(state: RunState) -> str | None:
 
 
 def samples_of(lane: LaneState, *, since: int = 0, until: int | None = None) -> Samples:
-    """The newest rounds of a method, from round `since` on, those before round `until`."""
-    end = len(lane.past) if until is None else min(until, len(lane.past))
-    first = max(since, end - _MOST)
-    before_s = lane.past[first - 1].t if 0 < first <= len(lane.past) else 0.0
-    samples = []
-    for event in lane.past[first:end]:
-        samples.append(_sample(event, max(0.0, event.t - before_s)))
-        before_s = event.t
-    return tuple(samples)
+    """Samples of a method's rounds from `since` (inclusive) to `until` (exclusive), at most the newest 500."""
+    end = len(lane.samples) if until is None else min(until, len(lane.samples))
+    return lane.samples[max(since, end - _MOST) : end]
 
 
 def compared(a: Samples, b: Samples, least: int = LEAST) -> tuple[Difference, ...] | None:
-    """B - A of each figure with its interval; None until both have at least so many rounds, 3 or more.
+    """B - A of each figure with its interval; None while a side has fewer than `least` rounds, which is 3 or more.
 
-    A figure whose values cannot be known, such as a rate without time, is left out.
+    A figure with unknown values, such as a rate without decode time, is left out.
     """
     if min(len(a), len(b)) < least:
         return None
     a, b = _rated(a, b)
-    found = (_difference(figure, a, b) for figure in LABELS)
-    return tuple(difference for difference in found if difference)
+    differences = (_difference(figure, a, b) for figure in LABELS)
+    return tuple(difference for difference in differences if difference)
 
 
 def _rated(a: Samples, b: Samples) -> tuple[Samples, Samples]:
-    """Both without the times of stalled rounds that rates leave out, and without the tokens of these."""
+    """Both sides without the times and tokens of those stalled rounds that rates leave out."""
     stalls = [Stalls().with_round(each.stalled_s, Times(1)) for each in (*a, *b) if each.stalled_s]
     level = left_out_from(stalls, len(a) + len(b))
 
     def kept(each: Sample) -> Sample:
         left_out = each.stalled_s and level_of(each.stalled_s) >= level
-        return replace(each, round_s=0.0, timed_tokens=0) if left_out else each
+        return replace(each, round_s=0.0) if left_out else each
 
     return tuple(map(kept, a)), tuple(map(kept, b))
 
@@ -178,50 +157,18 @@ def sentence(difference: Difference) -> str:
 
 
 def verdict(difference: Difference) -> str:
-    """The conclusion that the interval allows."""
+    """The verdict of the interval: which side is higher, or no clear difference."""
     if not difference.clear:
         return "no clear difference"
     return "B is higher" if difference.difference > 0 else "A is higher"
 
 
 def signed(value: float, digits: int) -> str:
-    """A difference as people write it: +.31, -1.20, 0."""
+    """A difference with its sign, without a leading zero: +.31, -1.20, 0."""
     written = short(abs(value), digits)
     if not any(digit in written for digit in "123456789"):
         return "0"
     return f"{'+' if value > 0 else '-'}{written}"
-
-
-class _Same:
-    """A round as a key: it equals itself alone, so that finding it costs nothing."""
-
-    def __init__(self, event: Round) -> None:
-        self.event = event
-
-    def __hash__(self) -> int:
-        return id(self.event)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.event is self.event
-
-
-@lru_cache(maxsize=2 * _MOST)
-def _levels(key: _Same) -> int:
-    """Drafted levels; the screen asks for the same rounds again and again, and trees are large."""
-    return len(by_depth(key.event))
-
-
-def _sample(event: Round, round_s: float) -> Sample:
-    levels = _levels(_Same(event))
-    return Sample(
-        tokens=len(event.committed),
-        drafted=drafted_nodes(event),
-        depth=levels,
-        depth_acceptance=share_of_depth(event.accepted, levels),
-        round_s=round_s,
-        timed_tokens=len(event.committed) if round_s > 0 else 0,
-        stalled_s=event.stalled_s or 0.0,
-    )
 
 
 _PARTS: dict[Compared, tuple[Callable[[Sample], float], Callable[[Sample], float]]] = {
@@ -229,7 +176,7 @@ _PARTS: dict[Compared, tuple[Callable[[Sample], float], Callable[[Sample], float
     "depth_acceptance": (lambda sample: sample.depth_acceptance, lambda _: 1.0),
     "tokens_per_second": (lambda sample: sample.timed_tokens, lambda sample: sample.round_s),
 }
-"""Each figure is a sum over a sum."""
+"""Numerator and denominator of each figure, summed over the rounds of a side."""
 
 
 def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:

@@ -1,7 +1,8 @@
-"""The effect of the user's last turn of knobs: the rounds before and after it, as a function of one lane.
+"""The effect of the user's last turn of knobs: the rounds before and after it.
 
-So every place of a recording has its own. Turns that follow one another after few rounds are one, from the values
-before the first to the last. Knows neither rules of trees nor keys.
+A pure function of one method's state, so that every round of a recording shows the effect at that round. Turns within
+a few rounds of each other count as one, from the values before the first to the values after the last. Knows neither
+growth rules nor keys.
 """
 
 from collections.abc import Sequence
@@ -14,20 +15,20 @@ from dynatui.state.ab_comparison import Difference, Samples, compared, samples_o
 from dynatui.state.lane import IN_A_ROW, Change, LaneState
 
 ROUNDS = IN_A_ROW
-"""Rounds on each side. A turn that is fewer rounds before another is a part of it, so none is among these."""
+"""Rounds on each side. Turns fewer rounds apart are joined, so no other turn lies within them."""
 _FEWEST_BEFORE = 3
-"""Fewer rounds before the turn have no interval."""
+"""Fewest rounds before the turn for an interval."""
 _FEWEST_AFTER = 5
-"""From so many rounds after the turn on there is an interval, which narrows until all are there."""
+"""Fewest rounds after the turn for an interval, which narrows until all `ROUNDS` are decoded."""
 _compared = lru_cache(maxsize=8)(compared)
 
 
 @dataclass(frozen=True)
 class Consequence:
-    """The turned knobs, and the rounds before and after."""
+    """The turned knobs and the rounds before and after the turn."""
 
     marks: tuple[Change, ...]
-    """One for each knob that has another value than before."""
+    """One turn for each knob whose value differs from before."""
     before: Samples
     after: Samples
     rounds: tuple[Round, ...]
@@ -35,7 +36,7 @@ class Consequence:
 
     @property
     def complete(self) -> bool:
-        """Whether all rounds after the turn are there."""
+        """Whether all `ROUNDS` rounds after the turn are decoded."""
         return len(self.after) == ROUNDS
 
     @property
@@ -48,13 +49,13 @@ class Consequence:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """After - before of each figure with its interval; nothing until the rounds suffice."""
+        """After - before of each figure with its interval; empty while there are too few rounds."""
         enough = len(self.after) >= _FEWEST_AFTER
         return (_compared(self.before, self.after, _FEWEST_BEFORE) if enough else None) or ()
 
 
 def consequence(lane: LaneState) -> Consequence | None:
-    """The effect of the last turn; None without a turn, with no round before it, and where it was taken back."""
+    """The effect of the last turn; None without a turn, without a round before it, and for a turn that was undone."""
     turns = [change for change in lane.changes if change.by_user]
     if not turns:
         return None
@@ -68,7 +69,7 @@ def consequence(lane: LaneState) -> Consequence | None:
 
 
 def _first_in_a_row(turns: Sequence[Change]) -> int:
-    """The place of the turn that the last ones continue."""
+    """Index of the first of the last turns that are joined into one."""
     first = len(turns) - 1
     while first and turns[first].round - turns[first - 1].round < IN_A_ROW:
         first -= 1
@@ -76,7 +77,7 @@ def _first_in_a_row(turns: Sequence[Change]) -> int:
 
 
 def _joined(turns: Sequence[Change]) -> tuple[Change, ...]:
-    """Turns as one for each knob, without those that came back to their first value, and without history's switch."""
+    """One turn for each knob, without knobs back at their first value and without the switch of history."""
     marks = dict[str, Change]()
     for turn in turns:
         begun = marks.get(turn.name, replace(turn, presses=0))

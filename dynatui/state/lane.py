@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from decoder.analysis.losslessness import AtDepth, Evidence, by_draft_depth, weighed
-from decoder.analysis.metrics import Tally, by_depth
+from decoder.analysis.metrics import Tally, by_depth, drafted_nodes
 from decoder.append_only import SharedList
 from decoder.events import Knob, Knobs, Limit, Round, Run
 from decoder.knobs import KnobName
@@ -23,9 +23,9 @@ from dynatui.clean import clean_line
 from dynatui.state.tokens import Token, tokens_of
 
 WINDOW = 10
-"""Rounds that curves are averaged over where the run names no window of its own."""
+"""Rounds of the moving average of curves for a method without a `window` parameter."""
 IN_A_ROW = 10
-"""A turn that follows one of the same knob after fewer rounds continues it: so few tell nothing of a value."""
+"""Turns of one knob fewer rounds apart are joined: so few rounds say nothing about a value."""
 _MOST_POINTS = 512
 _MOST_TURNS = 200
 _MOST_CHANGES = 200
@@ -33,18 +33,41 @@ _LARGEST = 1e6
 _LONGEST_WINDOW = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Figures of one round, for means and comparisons over several."""
+
+    tokens: int
+    """Committed tokens."""
+    drafted: int
+    """Drafted nodes."""
+    depth: int
+    """Drafted levels."""
+    depth_acceptance: float
+    round_s: float
+    """Decode time of the round in seconds; 0 where it is not counted."""
+    stalled_s: float = 0.0
+    """Seconds of it that were lost while threads waited for a processor or the process was stopped."""
+
+    @property
+    def timed_tokens(self) -> int:
+        """Committed tokens, or 0 where no decode time is counted."""
+        return self.tokens if self.round_s > 0 else 0
+
+
 class Curve(msgspec.Struct, frozen=True):
-    """A series over a text that never grows beyond a bound: when it is full, neighbours are averaged."""
+    """A series over the rounds of a text with a bounded number of points: when full, neighbours are averaged."""
 
     points: SharedList[float] = msgspec.field(default_factory=SharedList)
     ends: SharedList[int] = msgspec.field(default_factory=SharedList)
     """Tokens of the text at the end of each point's last round."""
     stride: int = 1
-    """Rounds that one point stands for."""
+    """Rounds per point."""
     waiting: tuple[float, ...] = ()
+    """Values of the rounds since the last point."""
 
     def add(self, value: float, end: int) -> "Curve":
-        """The curve after one more round, which ends at so many tokens."""
+        """The curve after one more round; `end` is the length of the text in tokens after it."""
         waiting = (*self.waiting, value)
         if len(waiting) < self.stride:
             return Curve(self.points, self.ends, self.stride, waiting)
@@ -57,7 +80,7 @@ class Curve(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Change:
-    """A turn of a knob as log and curves show it; turns of one knob by the user, one soon after another, are one."""
+    """A turn of a knob as log and curves show it; the user's turns of one knob in quick succession are joined."""
 
     round: int
     """The first round under the new value."""
@@ -65,25 +88,25 @@ class Change:
     old: float
     new: float
     by_user: bool
-    """Else history turned it."""
+    """True: turned by the user; False: by history."""
     token: int
-    """Tokens of the text before that round."""
+    """Length of the text before that round, in tokens."""
     first: int
-    """The first round under the first of its turns."""
+    """The first round under the first of the joined turns."""
     presses: int = 1
-    """How many turns it is."""
+    """Number of joined turns."""
     acceptance: float | None = None
-    """Mean depth acceptance over the window, by which history turned it."""
+    """Mean depth acceptance over the window at a turn by history; None for a turn by the user."""
 
     def joined(self, later: "Change") -> "Change | None":
-        """Both as one, from the value before the earlier one, where the later one continues it."""
+        """Both turns joined; None where they are of different knobs or too many rounds apart."""
         if later.name != self.name or later.round - self.round >= IN_A_ROW:
             return None
         return replace(later, old=self.old, first=self.first, presses=self.presses + later.presses)
 
 
 class Curves(msgspec.Struct, frozen=True):
-    """The series of the charts; acceptance, tokens and drafted depth are means over the window."""
+    """The series of the charts; acceptance, tokens and drafted depth are moving averages over the window."""
 
     acceptance: Curve = Curve()
     tokens: Curve = Curve()
@@ -91,52 +114,56 @@ class Curves(msgspec.Struct, frozen=True):
     tau_h: Curve = Curve()
     tau_l: Curve = Curve()
     depth: Curve = Curve()
-    """Levels that were drafted."""
+    """Drafted levels."""
     rate: Curve = Curve()
-    """Tokens a second so far."""
+    """Tokens a second from the beginning of the text to each round."""
     draft_ms: Curve = Curve()
     verify_ms: Curve = Curve()
     commit_ms: Curve = Curve()
 
 
 class LaneState(msgspec.Struct, frozen=True):
-    """Everything that the screen shows about one method."""
+    """All data of one method that the screen shows."""
 
     parameters: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    """As the run began; a recording may claim anything."""
+    """Parameters at the start of the run; of a recording, unchecked."""
     tokens: SharedList[Token] = msgspec.field(default_factory=SharedList)
     """The generated text."""
     past: SharedList[Round] = msgspec.field(default_factory=SharedList)
-    """Its rounds, the oldest first."""
+    """Rounds, the oldest first."""
+    samples: SharedList[Sample] = msgspec.field(default_factory=SharedList)
+    """Figures of each of these rounds."""
     curves: Curves = Curves()
     turns: tuple[Change, ...] = ()
     """The user's turns, the newest last."""
     last_turn: int = 0
-    """The first round under the present values of the user's."""
+    """The first round after the user's last turn."""
     changes: tuple[Change, ...] = ()
     """The turns by the user and by history, the newest last."""
-    recent: tuple[int, ...] = ()
-    """Committed tokens of the rounds in the window."""
-    depths: tuple[int, ...] = ()
-    """Drafted levels of these rounds."""
     shares: tuple[float, ...] = ()
-    """Depth acceptance of the newest rounds that drafted, a window of them."""
+    """Depth acceptance of the newest rounds with a draft, at most a window of them."""
     ruled: tuple[float, ...] = ()
-    """The same without looked-up nodes: history goes by it."""
+    """Depth acceptance of the same rounds without looked-up nodes, which is the input of history."""
     settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
-    """Every knob as it was set last; of `knobs`, the exact values are there."""
+    """Every knob as it was set last, by the user or by history."""
     knobs: Knobs | None = None
+    """Exact values of the knobs that rounds record; None for a method without these knobs."""
     evidence: Evidence = Evidence()
     """Test statistics of losslessness over the sampled rounds of the run."""
     draft_depths: tuple[AtDepth, ...] = ()
-    """How draft and target agree at each depth of drawn trees, since the user's last turn."""
+    """Agreement of draft and target at each depth of sampled trees, since the user's last turn."""
     history: bool | None = None
     """Whether history moves the knobs; None for a method without knobs."""
 
     @property
     def window(self) -> int:
-        """Rounds that the curves are averaged over."""
+        """Rounds of the moving average of curves."""
         return min(_LONGEST_WINDOW, max(1, int(self.parameter("window", WINDOW))))
+
+    @property
+    def in_force(self) -> Mapping[KnobName, float]:
+        """Present value of every knob: the exact value where rounds record it, else the value set last."""
+        return self.settings if self.knobs is None else {**self.settings, **structs.asdict(self.knobs)}
 
     @property
     def marks(self) -> tuple[Change, ...]:
@@ -145,12 +172,12 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def newest(self) -> Round | None:
-        """The last round."""
+        """The last round; None before the first."""
         return self.past[-1] if self.past else None
 
     @property
     def committed(self) -> int:
-        """Tokens of the text so far."""
+        """Length of the text so far, in tokens."""
         newest = self.newest
         return newest.position + len(newest.committed) if newest else 0
 
@@ -161,27 +188,27 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def ruled_acceptance(self) -> float | None:
-        """The same as history sees it."""
+        """Mean depth acceptance over the window without looked-up nodes; None before the first draft."""
         return _mean(self.ruled)
 
     @property
     def limits(self) -> tuple[Limit | None, ...]:
-        """The limit of each tree in the window; None where a round does not name one."""
+        """The limit of growth of each tree in the window; None where a round names none."""
         return tuple(event.limited_by for event in self.past[-self.window :])
 
     def setting(self, name: KnobName, number: int) -> float | None:
-        """A knob's value in a round, as the user had set it."""
+        """A knob's value as it was set in round `number`; None for a knob that the method lacks."""
         later = next((change for change in self.changes if change.name == name and change.round > number), None)
         return later.old if later else self.settings.get(name)
 
     def parameter(self, name: str, default: float) -> float:
-        """A number among the parameters."""
+        """A numeric parameter, or the default where it is missing or no finite number."""
         value = self.parameters.get(name)
         return float(value) if value is not None and is_sane(value) else default
 
 
 def begun(method: str, run: Run) -> LaneState:
-    """A method that has decoded nothing of a run yet."""
+    """The state of a method at the start of a run."""
     parameters = run.methods.get(method, {})
     history = parameters.get("history")
     return LaneState(
@@ -192,26 +219,32 @@ def begun(method: str, run: Run) -> LaneState:
 
 
 def sampling_of(run: Run) -> dict[KnobName, float]:
-    """The knobs that all methods share, as a run began."""
+    """Values of the knobs that all methods share, at the start of a run."""
     return {knob.name: float(getattr(run, knob.name)) for knob in Sampling.knobs}
 
 
 def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
-    """The state after one more round; `tally` counts it already."""
+    """The state after one more round; `tally` includes that round."""
     window, levels = lane.window, len(by_depth(event))
     ruled = event.accepted, levels
     if event.origins:
         ruled = ruled_part(event.accepted, depths(event.parents), event.origins)
-    round_s = max(0.0, event.t - (lane.newest.t if lane.newest else 0.0))
+    sample = Sample(
+        tokens=len(event.committed),
+        drafted=drafted_nodes(event),
+        depth=levels,
+        depth_acceptance=share_of_depth(event.accepted, levels),
+        round_s=max(0.0, event.t - (lane.newest.t if lane.newest else 0.0)),
+        stalled_s=event.stalled_s or 0.0,
+    )
     whole = "".join(event.pieces)
-    harmless = clean_line(whole) == whole  # as nearly always, and cheap to check
+    harmless = clean_line(whole) == whole  # the usual case, and a cheap check
     shown = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     after = structs.replace(
         lane,
         past=lane.past.plus([shown]),
-        tokens=lane.tokens.plus(tokens_of(event, round_s)),
-        recent=(*lane.recent, len(event.committed))[-window:],
-        depths=(*lane.depths, levels)[-window:],
+        samples=lane.samples.plus([sample]),
+        tokens=lane.tokens.plus(tokens_of(event, sample.round_s)),
         shares=_with_share(lane.shares, event.accepted, levels, window),
         ruled=_with_share(lane.ruled, *ruled, window),
         knobs=event.knobs or lane.knobs,
@@ -222,7 +255,7 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
 
 
 def _with_share(shares: tuple[float, ...], accepted: Sequence[int], levels: int, window: int) -> tuple[float, ...]:
-    """The newest shares, after one more round if it drafted."""
+    """The newest shares, with one more round if it has a draft."""
     return (*shares, share_of_depth(accepted, levels))[-window:] if levels else shares
 
 
@@ -231,7 +264,7 @@ def _mean(shares: tuple[float, ...]) -> float | None:
 
 
 def turned(lane: LaneState, event: Knob) -> LaneState:
-    """The state after a knob got a new value."""
+    """The state after a turn of a knob."""
     by_user = event.source == "user"
     lane = structs.replace(lane, settings={**lane.settings, event.name: event.new})
     if event.name == "history":
@@ -263,15 +296,15 @@ def _with(turns: tuple[Change, ...], turn: Change) -> tuple[Change, ...]:
 
 
 def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
-    """The curves after a round; where it drafted nothing, acceptance stays where it was."""
-    curves, end = lane.curves, lane.committed
+    """The curves after a round; without a draft the acceptance stays unchanged."""
+    curves, end, recent = lane.curves, lane.committed, lane.samples[-lane.window :]
     return Curves(
         acceptance=curves.acceptance.add(lane.acceptance or 0.0, end),
-        tokens=curves.tokens.add(sum(lane.recent) / len(lane.recent), end),
+        tokens=curves.tokens.add(sum(sample.tokens for sample in recent) / len(recent), end),
         d0=curves.d0.add(event.knobs.d0, end) if event.knobs else curves.d0,
         tau_h=curves.tau_h.add(event.knobs.tau_h, end) if event.knobs else curves.tau_h,
         tau_l=curves.tau_l.add(event.knobs.tau_l, end) if event.knobs else curves.tau_l,
-        depth=curves.depth.add(sum(lane.depths) / len(lane.depths), end),
+        depth=curves.depth.add(sum(sample.depth for sample in recent) / len(recent), end),
         rate=curves.rate.add(tally.rated.tokens_per_second or 0.0, end),
         draft_ms=curves.draft_ms.add(1000 * (event.draft_s or 0.0), end),
         verify_ms=curves.verify_ms.add(1000 * (event.verify_s or 0.0), end),
@@ -280,7 +313,7 @@ def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
 
 
 def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, float]:
-    """The knobs among a method's parameters; of an unknown method, parameters named as a known knob."""
+    """The knobs among a method's parameters; for an unknown method, all parameters with the name of a known knob."""
     rules = METHODS[method].rules if method in METHODS else None
     known = METHODS[rules].knobs if rules else tuple(all_knobs().values())
     values = {knob.name: knob.value_of(parameters.get(knob.parameter)) for knob in known}
@@ -288,5 +321,5 @@ def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, floa
 
 
 def is_sane(value: object) -> bool:
-    """Whether a recording's number is one that can be drawn and counted with."""
+    """Whether a recorded value is a finite number, below 10^6 in absolute value."""
     return isinstance(value, int | float) and math.isfinite(value) and abs(value) < _LARGEST

@@ -1,7 +1,7 @@
-"""What the screen knows: a pure fold of records into one frozen value.
+"""State of the run on the screen: a pure fold of records into one frozen value.
 
-Records are the engine's events and three of the source's own: what is loading, which prompt begins, what failed. Each
-is cleaned on its way in. Figures come from `decoder.analysis.metrics`. Knows no widget, clock or thread.
+Records are the engine's events and three kinds of the source: a step of loading, the start of a prompt, a failure. The
+fold cleans foreign text. Figures come from `decoder.analysis.metrics`. Knows no widget, clock or thread.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from msgspec import structs
 
 from decoder.analysis.metrics import Race
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
+from decoder.models.names import LOOKUP
 from dynatui.clean import clean, clean_line
 from dynatui.state.lane import LaneState, begun, decoded, turned
 
@@ -28,20 +29,22 @@ class Loading:
     step: str
     progress: str = ""
     at_s: float = 0.0
-    """Since the start."""
+    """Time since the start of the source, in seconds."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """Which prompt begins, counted from 1."""
+    """The start of a prompt."""
 
     number: int
+    """Number of the prompt, from 1."""
     total: int
+    """Number of prompts."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An error and its remedy, for the user."""
+    """An error that ended the work, with its remedy."""
 
     message: str
     exit_code: int
@@ -51,7 +54,7 @@ Record: TypeAlias = Event | Loading | Prompt | Failure
 
 
 class RunState(msgspec.Struct, frozen=True):
-    """Everything that the screen shows about the work."""
+    """All data of a run that the screen shows."""
 
     race: Race = msgspec.field(default_factory=Race)
     lanes: Mapping[str, LaneState] = msgspec.field(default_factory=dict)
@@ -59,26 +62,26 @@ class RunState(msgspec.Struct, frozen=True):
     chosen: str = ""
     summary: Mapping[str, Figures] | None = None
     peak_bytes_by_rank: tuple[int, ...] = ()
-    """Most memory that each process of the target had in use, once that was told."""
+    """Peak memory of each process of the target in bytes; empty before the summary and for a single process."""
     ends: Mapping[str, End] = msgspec.field(default_factory=dict)
     prompt: Prompt | None = None
     loading: tuple[Loading, ...] = ()
-    """The steps so far, the last one under way."""
+    """The steps of loading so far; the last one is in progress."""
     failure: Failure | None = None
 
     @property
     def run(self) -> Run | None:
-        """The run that is shown."""
+        """The present run; None before the first."""
         return self.race.run
 
     @property
     def watched(self) -> str:
-        """The method whose text, tree and curves are shown: the one that was chosen, else the first of the run."""
+        """The method whose text, tree and curves are shown: the chosen one, else the first of the run."""
         return self.chosen if self.chosen in self.lanes else next(iter(self.lanes), "")
 
     @property
     def lane(self) -> LaneState:
-        """All about that method."""
+        """The state of the watched method."""
         return self.lanes.get(self.watched, _NO_LANE)
 
     @property
@@ -93,17 +96,23 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def under_way(self) -> str:
-        """The step before the first run, and how far it has come."""
+        """The present step of loading and its progress."""
         step = self.loading[-1] if self.loading else Loading("starting")
         return f"{step.step}, {step.progress}" if step.progress else step.step
 
     @property
     def done(self) -> bool:
-        """Whether all methods are through with the prompt."""
+        """Whether all methods have finished the prompt."""
         return self.summary is not None
 
+    def with_origins(self, event: Round) -> Round:
+        """The round with the origins of its nodes; without a draft model every node but the root is looked up."""
+        if event.origins or self.run is None or self.run.draft != LOOKUP:
+            return event
+        return structs.replace(event, origins=["root", *["lookup"] * (len(event.tokens) - 1)])
+
     def figures(self) -> Mapping[str, Figures]:
-        """Every figure of every method: the engine's own once it has summed up."""
+        """Figures of every method: those of the engine's summary once there is one."""
         return self.race.figures() if self.summary is None else self.summary
 
 
@@ -126,23 +135,23 @@ def apply(state: RunState, record: Record) -> RunState:
             named = record if name == record.method else structs.replace(record, method=name)
             return _advance(structs.replace(state, race=state.race.apply(named)), named)
         case Summary():
-            told = {clean_line(name): figures for name, figures in record.methods.items()}
-            return structs.replace(state, summary=told, peak_bytes_by_rank=tuple(record.peak_bytes_by_rank))
+            summary = {clean_line(name): figures for name, figures in record.methods.items()}
+            return structs.replace(state, summary=summary, peak_bytes_by_rank=tuple(record.peak_bytes_by_rank))
 
 
-def _with_step(steps: tuple[Loading, ...], told: Loading) -> tuple[Loading, ...]:
-    """The steps with one more, or with news of the last one."""
-    step = replace(told, step=clean_line(told.step), progress=clean_line(told.progress))
+def _with_step(steps: tuple[Loading, ...], record: Loading) -> tuple[Loading, ...]:
+    """The steps with one more, or with new progress of the last one."""
+    step = replace(record, step=clean_line(record.step), progress=clean_line(record.progress))
     if steps and steps[-1].step == step.step:
         return (*steps[:-1], replace(steps[-1], progress=step.progress))
     return (*steps, step)[-_MOST_LOADING:]
 
 
-def _begin(state: RunState, told: Run) -> RunState:
-    methods = {clean_line(name): parameters for name, parameters in told.methods.items()}
-    lines = {name: clean_line(getattr(told, name)) for name in _LINES}
-    ranks = [clean_line(device) for device in told.ranks]
-    run = structs.replace(told, prompt=clean(told.prompt), methods=methods, ranks=ranks, **lines)
+def _begin(state: RunState, record: Run) -> RunState:
+    methods = {clean_line(name): parameters for name, parameters in record.methods.items()}
+    lines = {name: clean_line(getattr(record, name)) for name in _LINES}
+    ranks = [clean_line(device) for device in record.ranks]
+    run = structs.replace(record, prompt=clean(record.prompt), methods=methods, ranks=ranks, **lines)
     lanes = {name: begun(name, run) for name in methods}
     return RunState(
         race=Race().apply(run), lanes=lanes, chosen=state.chosen, prompt=state.prompt, loading=state.loading

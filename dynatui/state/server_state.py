@@ -1,4 +1,4 @@
-"""What is known of a server that is watched: a pure fold of its events, of bounded size however long it is watched."""
+"""State of a watched server: a pure fold of its events, of bounded size for sessions of any length."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -9,63 +9,65 @@ from dynatui.attach.events import Answer, Event, Figures, Gap, Opening, Reading,
 from dynatui.attach.servers import KINDS, Kind
 
 KEPT = 600
-"""The newest polls that curves are drawn from."""
+"""Polls kept for the curves, the newest ones."""
 _RECENT_S = 10.0
-"""For so long it is told that a server has begun anew, or is another one."""
+"""Seconds for which the restart or replacement of a server is reported."""
 
 Poll: TypeAlias = Reading | Gap
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """Everything that the screen shows of a server."""
+    """All data of a server that the screen shows."""
 
     opening: Opening | None = None
     server: Server | None = None
     past: tuple[Poll, ...] = ()
     """The newest polls, the oldest first."""
     reading: Reading | None = None
-    """The newest page that was read."""
+    """The newest page with metrics; None before the first."""
     missing_since: float | None = None
-    """When pages began to be missing; None while they come."""
+    """Start of the present gap, in seconds of the session; None while polls succeed."""
     readings: int = 0
+    """Polls that succeeded."""
     missed: int = 0
-    """Polls that brought nothing."""
+    """Polls that failed."""
     gaps: int = 0
-    """Stretches of such polls."""
+    """Runs of successive failed polls."""
     restarts: int = 0
     restarted_at: float | None = None
+    """Time of the last restart, in seconds of the session."""
     replaced_at: float | None = None
-    """When a server of another kind answered."""
+    """Time at which a server of another kind answered, in seconds of the session."""
     request: RequestSent | None = None
-    """Newest request of the user."""
+    """Our newest request."""
     answer: Answer | None = None
-    """To that; None while it is waited for."""
+    """The answer to our request; None until it arrives."""
 
     @property
     def t(self) -> float:
-        """Seconds of the session."""
+        """Time of the newest poll, in seconds of the session."""
         return self.past[-1].t if self.past else 0.0
 
     @property
     def gap(self) -> Gap | None:
-        """Why nothing comes at the moment."""
+        """The newest poll if it failed, with the reason; else None."""
         newest = self.past[-1] if self.past else None
         return newest if isinstance(newest, Gap) else None
 
     @property
     def wasted(self) -> Wasted | None:
-        """That next to nothing of the drafts is accepted, as far as was read."""
+        """The warning that hardly any draft tokens are accepted, as of the newest page; else None."""
         return self.reading.wasted if self.reading else None
 
     @property
     def began_anew(self) -> bool:
-        """Whether the newest page is the first of a server that has restarted or is another one."""
+        """Whether the newest page is the first after a restart or a replacement of the server."""
         return self.reading is not None and (self.reading.restarted or self.replaced_at == self.reading.t)
 
     @property
     def kind(self) -> Kind | None:
-        """What the server is, where this program knows it."""
+        """The kind of the server; None for one that this program does not know."""
         return KINDS.get(self.server.kind) if self.server else None
 
 
@@ -110,7 +112,7 @@ def fold(events: Iterable[Event], state: ServerState | None = None) -> ServerSta
 
 
 def remark(state: ServerState) -> str:
-    """Why nothing comes, or what to know of the figures; foreign text, not cleaned."""
+    """The reason of a gap, or a remark on the figures; empty for none. May hold foreign text, not cleaned."""
     kind, reading = state.kind, state.reading
     if state.gap is not None:
         return f"{state.gap.reason}; it is asked again"
@@ -135,6 +137,6 @@ def _is_recent(state: ServerState, t: float | None) -> bool:
 
 
 def tells_of_drafts(figures: Figures) -> bool:
-    """Whether a server tells anything of drafts."""
+    """Whether a server reports any figure of speculative decoding."""
     counts = (figures.drafts, figures.drafted, figures.accepted, figures.tokens_per_round, figures.acceptance_rate)
     return any(count is not None for count in counts)

@@ -1,25 +1,24 @@
-"""Totals of all that a monitor has shown, small enough for days: its runs and prompts, and what each setting yielded.
+"""Totals of a session of the monitor: its runs and prompts, and tokens and times under each setting.
 
-Pure folds of the same records as the screen's. Figures come from `decoder.analysis.metrics`. A replay that goes back
-repeats the events of a run, which count once.
+Pure folds of the screen's records and of the state after each record, which has the figures. Bounded in size, for a
+session may last for days. Events that a replay repeats after going back count once.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from decoder.analysis.metrics import Race, times
+from decoder.analysis.metrics import times
 from decoder.analysis.stalls import Stalls, Times, left_out_from
-from decoder.events import End, Figures, Knob, Knobs, Round, Run, Start, Summary
+from decoder.events import End, Figures, Knob, Round, Run, Start, Summary
 from decoder.knobs import KNOB_DIGITS, KnobName
 from decoder.sampling.settings import Sampling
 from dynatui.clean import clean_line
-from dynatui.state.lane import begun
 from dynatui.state.run_state import Prompt, Record, RunState
 
 FEWEST_ROUNDS = 20
-"""Fewer say nothing about a setting."""
+"""Fewest rounds for a judgement of a setting."""
 OPENING = 60
-"""Characters of a prompt that stand for it."""
+"""Characters of the beginning of a prompt by which it is listed."""
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
 _SHARED = frozenset(knob.name for knob in Sampling.knobs)
@@ -29,39 +28,42 @@ Results = Mapping[int, "Result"]
 
 @dataclass(frozen=True)
 class Setting:
-    """The knobs of a method as the user left them, until they are turned again; history may move some meanwhile."""
+    """Knobs of a method between two turns by the user; history may move some of them meanwhile."""
 
     method: str
     knobs: tuple[tuple[KnobName, float], ...]
+    """Values at the first round after the turn, rounded."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One run: the newest look at its watched method."""
+    """One run: the newest figures of its watched method."""
 
     started_at: str
     number: int
+    """Number of the prompt, from 1."""
     opening: str
+    """Beginning of the prompt, cleaned."""
     method: str
     figures: Figures
     counted: int
-    """Its rounds that count for a setting."""
+    """Rounds that are included in the totals of settings."""
 
     def tells(self, other: "Line") -> bool:
-        """Whether both are of one run, which a replay may show several times."""
+        """Whether both lines are about the same run, which a replay may show several times."""
         return (self.started_at, self.opening) == (other.started_at, other.opening)
 
 
 @dataclass(frozen=True)
 class Result:
-    """One prompt and the watched method's figures on it."""
+    """Figures of the watched method on one prompt."""
 
     opening: str
-    """How the prompt begins, cleaned."""
+    """Beginning of the prompt, cleaned."""
     method: str
     figures: Figures
     done: bool
-    """Whether all methods went through to the end."""
+    """Whether all methods have finished the text."""
 
 
 @dataclass(frozen=True)
@@ -74,115 +76,113 @@ class Tried:
 
     @property
     def rounds(self) -> int:
-        """How many."""
+        """Number of rounds."""
         return self.times.rounds
 
     @property
     def rate(self) -> float:
-        """Tokens a second."""
+        """Tokens a second, without the stalled rounds that rates leave out."""
         left_out = self.stalls.from_level(left_out_from([self.stalls], self.rounds))
         return self.times.without(left_out).tokens_per_second or 0.0
 
 
 @dataclass(frozen=True)
 class SessionLog:
-    """Totals of everything that was shown."""
+    """Totals of a session."""
 
-    race: Race = field(default_factory=Race)
-    """The run in progress."""
-    summary: Mapping[str, Figures] | None = None
+    state: RunState = field(default_factory=RunState)
+    """State of the run in progress after its newest event."""
     peak_bytes_by_rank: tuple[int, ...] = ()
-    """Most memory of each process, in the newest run of several processes that has ended."""
-    number: int = 1
-    """Which prompt it is of."""
-    upcoming: int = 1
-    """Which prompt the next run is of."""
+    """Peak memory of each process in bytes, in the last run that has ended; empty for a single process."""
     runs: tuple[Line, ...] = ()
-    """Runs before it, the newest last."""
+    """Earlier runs, the newest last."""
     dropped: int = 0
-    """How many more there were."""
+    """Number of still earlier runs, which are no longer in `runs`."""
     tried: Mapping[Setting, Tried] = field(default_factory=dict)
-    knobs: Mapping[KnobName, float] = field(default_factory=dict)
-    """As the run began, and as the user turned them."""
+    """Totals of each setting."""
+    results: Results = field(default_factory=dict)
     setting: Setting | None = None
-    """The setting that rounds are counted for; None from a turn to the first round that obeys it."""
+    """The present setting; None between a turn and the first round under it."""
     counted: int = 0
-    """Rounds of this run that were counted before."""
+    """Rounds of this run that are included in the totals from an earlier showing."""
 
     @property
     def watched(self) -> str:
         """The first method of the run in progress."""
-        return next(iter(self.race.tallies), "")
+        return next(iter(self.state.lanes), "")
 
-    def apply(self, record: Record, race: Race) -> "SessionLog":
-        """The log after one more record; `race` is the fold of the run's events, this one included."""
+    def apply(self, record: Record, state: RunState) -> "SessionLog":
+        """The log after one more record; `state` is the fold of all records, including this one."""
         match record:
-            case Prompt(number=number):
-                return replace(self, upcoming=number)
+            case Prompt():
+                return replace(self, results=noted(self.results, self.state))
             case Run():
-                return self._begin(record, race)
-            case Summary():
-                return replace(self, summary=record.methods, peak_bytes_by_rank=tuple(record.peak_bytes_by_rank))
-            case Start() | Round() | Knob() | End() if record.method in (self.watched, "ar"):
-                return self._advance(record, race)
+                return self._begin(state)
+            case Start() | Round() | Knob() | End() | Summary():
+                return replace(self._advance(record, state), state=state)
             case _:
                 return self
 
     def all_runs(self) -> tuple[Line, ...]:
-        """The newest runs, the one in progress included once it has a round."""
+        """The newest runs, including the one in progress once it has a round."""
         line = self._line()
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
     def best(self) -> tuple[Setting, Tried] | None:
-        """The setting with most tokens a second, among the settings with enough rounds."""
+        """The setting with most tokens a second among the judged ones; None without any."""
         return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
 
     def judged(self) -> list[tuple[Setting, Tried]]:
         """The settings with at least `FEWEST_ROUNDS` rounds."""
         return [(setting, tried) for setting, tried in self.tried.items() if tried.rounds >= FEWEST_ROUNDS]
 
-    def _begin(self, run: Run, race: Race) -> "SessionLog":
-        runs, method = self.all_runs(), next(iter(run.methods), "")
+    def _begin(self, state: RunState) -> "SessionLog":
+        runs = self.all_runs()
         fresh = SessionLog(
-            race=race,
-            number=self.upcoming,
-            upcoming=self.upcoming,
+            state=state,
+            peak_bytes_by_rank=self.peak_bytes_by_rank,
             runs=runs[-_MOST_LINES:],
             dropped=self.dropped + len(runs[:-_MOST_LINES]),
             tried=self.tried,
-            peak_bytes_by_rank=self.peak_bytes_by_rank,
-            knobs=begun(method, run).settings,
+            results=self.results,
         )
         empty = fresh._line(rounds=0)
         return replace(fresh, counted=max((line.counted for line in runs if empty and line.tells(empty)), default=0))
 
     def _line(self, rounds: int = 1) -> Line | None:
-        """The line of the run in progress; None before it has so many rounds."""
-        run, tally = self.race.run, self.race.tallies.get(self.watched)
+        """The line of the run in progress; None while the watched method has fewer than `rounds` rounds."""
+        state, watched = self.state, self.watched
+        run, tally = state.run, state.race.tallies.get(watched)
         if run is None or tally is None or tally.rounds < rounds:
             return None
-        figures = (self.summary or {}).get(self.watched) or self.race.figures()[self.watched]
-        counted = max(self.counted, tally.rounds)
-        return Line(run.started_at, self.number, opening_of(run.prompt), clean_line(self.watched), figures, counted)
+        figures = state.figures().get(watched) or state.race.figures()[watched]
+        number = state.prompt.number if state.prompt else 1
+        return Line(run.started_at, number, opening_of(run.prompt), watched, figures, max(self.counted, tally.rounds))
 
-    def _advance(self, event: Start | Round | Knob | End, race: Race) -> "SessionLog":
-        after = self
-        if event.method == self.watched and isinstance(event, Knob) and event.source == "user":
-            after = replace(self, knobs={**self.knobs, event.name: event.new}, setting=None)
-        elif event.method == self.watched and isinstance(event, Round) and self.knobs.keys() - _SHARED:
-            after = self._count(event, event.knobs, event.t - self.race.tallies[event.method].decode_s)
-        return replace(after, race=race)
+    def _advance(self, event: Start | Round | Knob | End | Summary, state: RunState) -> "SessionLog":
+        if isinstance(event, Summary):
+            return replace(self, peak_bytes_by_rank=state.peak_bytes_by_rank, results=noted(self.results, state))
+        if clean_line(event.method) != self.watched:
+            return self
+        match event:
+            case Knob(source="user"):
+                return replace(self, setting=None)
+            case Round() if state.lanes[self.watched].settings.keys() - _SHARED:
+                return self._count(event, state.lanes[self.watched].in_force)
+            case _:
+                return self
 
-    def _count(self, event: Round, in_force: Knobs | None, seconds: float) -> "SessionLog":
+    def _count(self, event: Round, in_force: Mapping[KnobName, float]) -> "SessionLog":
         """Adds a round to the totals of its setting."""
-        setting = self.setting or Setting(clean_line(self.watched), _rounded(self.knobs, in_force))
+        setting = self.setting or Setting(self.watched, _rounded(in_force))
         if event.round < self.counted:
             return replace(self, setting=setting)
-        before, took = self.tried.get(setting, Tried()), times(event, seconds)
+        before = self.tried.get(setting, Tried())
+        round_times = times(event, event.t - self.state.race.tallies[self.watched].decode_s)
         after = Tried(
             before.tokens + len(event.committed),
-            before.times.plus(took),
-            before.stalls.with_round(event.stalled_s, took) if event.stalled_s else before.stalls,
+            before.times.plus(round_times),
+            before.stalls.with_round(event.stalled_s, round_times) if event.stalled_s else before.stalls,
         )
         others = {known: tried for known, tried in self.tried.items() if known != setting}
         if len(others) >= _MOST_SETTINGS:
@@ -191,7 +191,7 @@ class SessionLog:
 
 
 def noted(results: Results, state: RunState) -> Results:
-    """The results after a look at a run, finished or not."""
+    """The results including the present figures of a run, finished or not."""
     figures = state.figures().get(state.watched)
     if state.prompt is None or figures is None or not figures.rounds:
         return results
@@ -201,12 +201,9 @@ def noted(results: Results, state: RunState) -> Results:
 
 
 def opening_of(prompt: str) -> str:
-    """The characters of a prompt that stand for it, on one line and cleaned."""
+    """The beginning of a prompt, on one line and cleaned."""
     return clean_line(" ".join(prompt[: 4 * OPENING].split()))[:OPENING]
 
 
-def _rounded(knobs: Mapping[KnobName, float], in_force: Knobs | None) -> tuple[tuple[KnobName, float], ...]:
-    exact: dict[KnobName, float] = {}
-    if in_force is not None:
-        exact = {"tau_h": in_force.tau_h, "tau_l": in_force.tau_l, "d0": in_force.d0}
-    return tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in {**knobs, **exact}.items()))
+def _rounded(knobs: Mapping[KnobName, float]) -> tuple[tuple[KnobName, float], ...]:
+    return tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in knobs.items()))

@@ -1,7 +1,7 @@
-"""A run at any of its rounds, and what the user looks at: the watched method, and the newest round or an earlier one.
+"""The state of a run at any of its rounds, and the user's viewpoint: the watched method and the shown round.
 
-The screen can go back without the engine knowing: states share their parts, so every so many records one is kept, and
-a place in between is folded anew from there. Knows no widget and no source.
+The screen can go back without involving the engine. The state after every 64th record is kept, at little cost since
+states share their parts; a state in between is folded again from the kept one before it. Knows no widget and no source.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ class Timeline:
 
     def __init__(self, before: RunState | None = None) -> None:
         self.state = before or RunState()
-        """After all records."""
+        """The state after all records."""
         self._records: list[Record] = []
         self._kept = [self.state]
-        """The state after every 64th record, the first after none."""
+        """The states before the first record and after every 64th one."""
         self._ends: dict[str, list[int]] = {}
-        """By method: how many records there were before its first round, and after each round."""
+        """By method: number of records before its first round, and up to each of its rounds."""
 
     def __len__(self) -> int:
-        """How many records there are."""
+        """Number of records."""
         return len(self._records)
 
     @property
@@ -38,7 +38,7 @@ class Timeline:
         return run_so_far(self._records)
 
     def rounds(self, method: str) -> int:
-        """Rounds of a method."""
+        """Number of rounds of a method."""
         return len(self._ends.get(method, (0,))) - 1
 
     def take(self, record: Record) -> None:
@@ -52,7 +52,7 @@ class Timeline:
             self._kept.append(self.state)
 
     def at(self, method: str, rounds: int) -> RunState:
-        """The state right after so many rounds of a method."""
+        """The state right after round number `rounds` of a method; 0 is the state before its first round."""
         ends = self._ends.get(method, [len(self._records)])
         count = ends[min(max(0, rounds), len(ends) - 1)]
         if count == len(self._records):
@@ -71,17 +71,18 @@ def run_so_far(records: Sequence[object]) -> list[Event]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the run the picture is."""
+    """The shown place in a run."""
 
     round: int = 0
-    """Rounds of the watched method that are shown."""
+    """Number of rounds of the watched method up to this place."""
     rounds: int = 0
-    """Rounds that there are; of a recording, all that it holds."""
+    """Number of all its known rounds; of a recording, of all recorded ones."""
     seconds: float = 0.0
-    """Own decode time at that round."""
+    """Decode time of the watched method up to this place."""
     live: bool = True
+    """Whether the picture follows the work."""
     played: int | None = None
-    """Rounds that the work has come to; of a recording, those that were played. None: those that there are."""
+    """Number of decoded or played rounds; None: all known rounds."""
 
     @property
     def ahead(self) -> bool:
@@ -90,20 +91,20 @@ class Place:
 
 
 class Viewpoint:
-    """The run at work, the run that is shown, which stays when the next begins, the place in it, the watched method."""
+    """The run in progress, the shown run, which stays when the next begins, the place in it, and the watched method."""
 
     def __init__(self) -> None:
         self.work = Timeline()
         self._chosen = ""
         self._shown = self.work
         self._recorded: Sequence[Event] = ()
-        """All events of the recorded run that is played."""
+        """All events of the recorded run in play; empty for an engine."""
         self._foreseen = Timeline()
-        """The part of them that was read so far."""
+        """The fold of these events as far as they were read ahead."""
         self._held: RunState | None = None
         """The shown state while the view does not follow the work."""
         self._known: RunState | None = None
-        """All that was known when the view stopped following; None of a recording, which is known anyway."""
+        """The newest state at the moment when the view stopped following; None for a recording."""
 
     @property
     def live(self) -> bool:
@@ -117,23 +118,23 @@ class Viewpoint:
 
     @property
     def whole(self) -> RunState:
-        """The last known state of the shown run, later than the shown place where there is more."""
+        """The newest known state of the shown run, which may be later than the shown place."""
         if self._held is None:
             return self._watched(self._longest.state)
         return self._watched(self._known or self._shown.state)
 
     @property
     def newest(self) -> RunState:
-        """The work as it is now, whatever is shown."""
+        """The present state of the run in progress, whichever is shown."""
         return self._watched(self.work.state)
 
     @property
     def shown(self) -> Timeline:
-        """The run that is shown."""
+        """The shown run."""
         return self.work if self._held is None else self._shown
 
     def foresee(self, run: Sequence[Event], prompt: Prompt, most: int) -> None:
-        """Reads so many more events of the recorded run that is played, and at least as far as it was played."""
+        """Folds `most` more events of the recorded run in play, and at least those already played."""
         if run is not self._recorded:
             self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt))
         self._read_on(max(len(self._foreseen) + most, len(self.work)))
@@ -145,11 +146,11 @@ class Viewpoint:
         self.work.take(record)
 
     def choose(self, method: str) -> None:
-        """Watches a method, at the place that is shown."""
+        """Watches a method at the shown place."""
         self._chosen = method
 
     def place(self, known_rounds: int = 0) -> Place:
-        """Where the picture is; a recording may know of more rounds than were played."""
+        """The shown place; `known_rounds` are the rounds of a recording, played or not."""
         state, newest = self.state, self.state.lane.newest
         rounds = max(self.shown.rounds(state.watched), known_rounds, state.rounds)
         own = self.live or self._shown in (self.work, self._foreseen)
@@ -167,7 +168,7 @@ class Viewpoint:
         self._held = None
 
     def look_at(self, rounds: int) -> None:
-        """Stops after so many rounds of the watched method in the run that is shown, played or not."""
+        """Holds the view after round number `rounds` of the watched method in the shown run, played or not."""
         self.hold()
         if self._shown is self._foreseen and rounds > self._shown.rounds(self.state.watched):
             self._read_on(len(self._recorded))
@@ -177,7 +178,7 @@ class Viewpoint:
 
     @property
     def _longest(self) -> Timeline:
-        """The present run as far as it is known: a recording may be known further than it was played."""
+        """The present run as far as it is known: a recording may have been read further than it was played."""
         return self._foreseen if self._recorded else self.work
 
     def _read_on(self, end: int) -> None:

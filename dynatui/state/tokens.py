@@ -1,7 +1,7 @@
-"""A text in its tokens: where each came from, where words stand among them, and how much of the text repeats.
+"""The tokens of a text: the origin of each, search for words among them, and repetition within the text.
 
-A token may be half a character, so the pieces of a tree need not add up to the text; what they leave over belongs to
-the round's last token. Knows no screen.
+A token may be half a character, so the pieces of a tree need not add up to the text; the rest belongs to the round's
+last token. Knows no screen.
 """
 
 import math
@@ -18,7 +18,7 @@ from dynatui.clean import clean
 
 Origin: TypeAlias = Literal["prompt", "accepted", "bonus", "plain"]
 FARTHEST = 1 << 15
-"""Tokens of the text, the newest, that are searched for repetitions: keeps the time for a picture bounded."""
+"""Newest tokens of the text in the search for repetitions: bounds the time of a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ class Token:
     origin: Origin
     round: int
     depth: int
-    """Which token of its round, from 1; for an accepted one its depth in the tree."""
+    """Place within its round, from 1; for an accepted token its depth in the tree."""
     node: int | None = None
-    """Its node in the round's tree; None for the target's own."""
+    """Node in the round's tree; None for the target's own token."""
     probability: float | None = None
-    """The draft's probability after its parent; None where it was not drafted."""
+    """The draft's probability of the token after its parent; None for a token that was not drafted."""
     spent_s: float = 0.0
-    """Its share of the round's decode time."""
+    """Share of the round's decode time in seconds."""
 
 
 def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
-    """The tokens that a round committed; of a method that does not show its draft, one for each burst."""
+    """The committed tokens of a round; for a method that does not show its draft, one entry for the whole round."""
     count = max(1, len(event.committed))
     spent_s = round_s / count
     if event.draft_forwards is None:
@@ -62,7 +62,7 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
 
 
 def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) -> int | None:
-    """Where among `tokens` the generated token number `position` is; bursts count as one entry."""
+    """Index among `tokens` of the generated token number `position`, or of its round where that is one entry."""
     event = next(
         (event for event in rounds if event.position <= position < event.position + len(event.committed)), None
     )
@@ -73,9 +73,9 @@ def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) ->
 
 
 def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
-    """The tokens of each place where the words stand, from the beginning on, without overlap; none for blanks alone.
+    """Ranges of the tokens of each match of a query, in order and without overlap; none for a blank query.
 
-    A blank stands for any run of blanks and line ends. Without a capital letter, capitals do not matter.
+    A blank matches any run of white space. Without a capital letter the search ignores case.
     """
     words = query.split()
     if not words:
@@ -91,7 +91,7 @@ def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
 def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
     """Tokens of the longest suffix of `text` and `path` together that occurs within `text`; 0 where none does."""
     code: dict[int, str] = {}
-    # Strings are searched in linear time; a character a token, whatever numbers a recording claims.
+    # Strings are searched in linear time, so each distinct token becomes one character, whatever its number.
     whole = "".join(code.setdefault(token, chr(len(code))) for token in (*text[-FARTHEST:], *path))
     searched = whole[: len(whole) - len(path)]
     lengths = range(1, len(searched) + 1)
@@ -99,7 +99,7 @@ def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
 
 
 def _divided(text: str, pieces: list[str], count: int) -> list[str]:
-    """The text in `count` parts: each piece as far as it agrees, the last part takes the rest."""
+    """The text in `count` parts: each piece as far as it agrees with the text; the last part is the rest."""
     parts = list[str]()
     for piece in [*pieces, ""][: count - 1]:
         cut = len(commonprefix((text, piece)))

@@ -87,7 +87,7 @@ def test_what_is_printed_in_the_end_says_so() -> None:
     state, found = RunState(), SessionLog()
     for event in OTHER:
         state = apply(state, event)
-        found = found.apply(event, state.race)
+        found = found.apply(event, state)
     told = exit_lines(found)
     assert told[1].endswith(BY_DESIGN)
     assert told[2] == f"streaming: {WHY_BY_DESIGN}"

@@ -153,7 +153,7 @@ def log_of(events: Iterable[Event]) -> SessionLog:
     state, log = RunState(), SessionLog()
     for event in events:
         state = apply(state, event)
-        log = log.apply(event, state.race)
+        log = log.apply(event, state)
     return log
 
 

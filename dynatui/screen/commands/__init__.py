@@ -1,6 +1,6 @@
 """Commands of the keys: one short function each, with the screen as its first argument.
 
-`find` turns an action of the key map, such as `turn('tau_h',-1)`, into a call, after which the screen is drawn.
+`find` turns an action of the key map, such as `turn('tau_h',-1)`, into a function that acts and draws the screen.
 """
 
 import ast

@@ -20,7 +20,7 @@ _FEW = 4
 
 
 def turn(screen: Screen, cap: str) -> None:
-    """Turns the knob of a key: one of the watched method, or one that all methods share."""
+    """Turns the knob of a key by one step: a knob of the watched method, or one that all methods share."""
     if not (editor := _editor(screen)):
         return
     method = editor.watched(screen.viewpoint.newest)
@@ -35,7 +35,7 @@ def turn(screen: Screen, cap: str) -> None:
 
 
 def cycle(screen: Screen, name: KnobName) -> None:
-    """Turns a knob to its next named value that fits the present trees; after the last, to the first."""
+    """Turns a knob to its next named value that is possible for the present trees; the first follows the last."""
     if not (editor := _editor(screen)):
         return
     state = screen.viewpoint.newest
@@ -70,7 +70,7 @@ def _whose(screen: Screen, name: KnobName, method: str) -> str:
 
 
 def history(screen: Screen) -> None:
-    """History on or off."""
+    """Switches history on or off."""
     if editor := _editor(screen):
         if isinstance(editor.rules(screen.viewpoint.newest), AdaptiveTree):
             editor.history(screen.viewpoint.newest)
@@ -80,7 +80,7 @@ def history(screen: Screen) -> None:
 
 
 def hold(screen: Screen) -> None:
-    """Holds the knob that history has moved back."""
+    """Switches history off, and sets the knob that history has moved back."""
     if editor := _editor(screen):
         moved = moved_back(screen.viewpoint.newest.lane)
         if moved is None:
@@ -92,7 +92,7 @@ def hold(screen: Screen) -> None:
 
 
 def watch(screen: Screen, step: int) -> None:
-    """The next method, or the one before: its text, tree and curves; knob keys act on it."""
+    """Watches the next or the previous method: shows its text, tree and curves, and knob keys act on it."""
     names = list(screen.viewpoint.state.lanes)
     if not names:
         screen.show_note("methods can be watched once the models are loaded")
@@ -103,12 +103,12 @@ def watch(screen: Screen, step: int) -> None:
 
 
 def drawer(screen: Screen) -> None:
-    """Opens the sliders of all knobs, or closes them; those of a recording cannot be turned."""
+    """Opens or closes the drawer with the sliders of all knobs; those of a recording cannot be turned."""
     screen.change_view(mode="watch" if screen.scene.mode == "knobs" else "knobs", typed="")
 
 
 def slider(screen: Screen, step: int) -> None:
-    """The next slider, or the one before."""
+    """Chooses the next or the previous slider."""
     names = shown(screen.viewpoint.state)
     if names:
         place = names.index(screen.scene.slider) if screen.scene.slider in names else 0
@@ -116,7 +116,7 @@ def slider(screen: Screen, step: int) -> None:
 
 
 def slider_to(screen: Screen, place: int) -> None:
-    """The first slider, or the last."""
+    """Chooses a slider by its place; -1 is the last."""
     names = shown(screen.viewpoint.state)
     if names:
         screen.change_view(slider=names[place], typed="")
@@ -124,45 +124,45 @@ def slider_to(screen: Screen, place: int) -> None:
 
 def nudge(screen: Screen, steps: int) -> None:
     """Turns the chosen slider."""
-    _nudge(screen, steps * info(screen.scene.slider).step)
+    _move(screen, screen.scene.slider, steps * info(screen.scene.slider).step)
 
 
 def nudge_far(screen: Screen, steps: int) -> None:
     """Turns the chosen slider in large steps."""
-    _nudge(screen, steps * info(screen.scene.slider).coarse)
+    _move(screen, screen.scene.slider, steps * info(screen.scene.slider).coarse)
 
 
 def type_digit(screen: Screen, digit: str) -> None:
-    """One more character of a value."""
+    """Appends a character to the typed value."""
     typed = screen.scene.typed + digit
     if len(typed) <= _LONGEST_VALUE and typed.count(".") <= 1:
         screen.change_view(typed=typed)
 
 
 def rub_out(screen: Screen) -> None:
-    """One character less."""
+    """Removes the last character of the typed value."""
     screen.change_view(typed=screen.scene.typed[:-1])
 
 
 def set_typed(screen: Screen) -> None:
     """Turns the chosen slider to the typed value."""
-    with suppress(ValueError):  # nothing was typed, or only a point
+    with suppress(ValueError):  # the typed value is empty, or only a point
         turn_to(screen, screen.scene.slider, float(screen.scene.typed))
     screen.change_view(typed="")
 
 
 def turn_to(screen: Screen, name: KnobName, value: float) -> None:
-    """Turns a knob to a value, or the nearest that its bounds allow."""
+    """Turns a knob to a value, or to the nearest one within its bounds."""
     _turn(screen, name, lambda editor, state: editor.set({name: value}, state))
 
 
 def _move(screen: Screen, name: KnobName, distance: float) -> None:
-    """Turns a knob by steps from its value, or from its pending value."""
+    """Turns a knob by a distance from its value, or from its pending value."""
     _turn(screen, name, lambda editor, state: editor.move(name, distance, state))
 
 
 def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], bool]) -> None:
-    """Turns a knob; for one that all methods share, shows the new value and the token from which it is in force."""
+    """Turns a knob; for a shared one, also shows the new value and the token from which it is in force."""
     if not (editor := _editor(screen)):
         return
     state = screen.viewpoint.newest
@@ -179,7 +179,7 @@ def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], 
 
 
 def _from_where(state: RunState) -> str:
-    """Words for the token from which a turn of temperature or top-p is in force: one that no method has reached yet."""
+    """Words for the first token under a turn of temperature or top-p, which no method has reached yet."""
     if state.run is None:
         return "from the first token on"
     alone = [name for name in state.lanes if draws_alone(name)]
@@ -223,7 +223,7 @@ def preset(screen: Screen) -> None:
 
 
 def pin(screen: Screen) -> None:
-    """Pins the measurement so far as A, or gives A up."""
+    """Pins the rounds so far as side A of the A/B comparison, or removes the user's pin."""
     state = screen.viewpoint.newest
     before = screen.pins.get(state.watched)
     if before is not None and before.by_hand:
@@ -240,12 +240,8 @@ def _key(screen: Screen, action: str) -> str:
     return screen.scene.keys.cap(action)
 
 
-def _nudge(screen: Screen, distance: float) -> None:
-    _move(screen, screen.scene.slider, distance)
-
-
 def _editor(screen: Screen) -> KnobEditor | None:
-    """The knob editor; None, after a note on the screen, for a recording."""
+    """The knob editor; for a recording None, after a note on the screen."""
     if screen.knob_editor is None:
         screen.show_note("what was recorded cannot be turned")
     return screen.knob_editor

@@ -1,4 +1,4 @@
-"""Another prompt: leaving a run that is not recorded needs the same key twice."""
+"""Change of the prompt: leaving a run that is not recorded needs the same key twice."""
 
 from dynatui.render.prompts import chosen, listed
 from dynatui.screen.commands import view
@@ -8,13 +8,13 @@ from dynatui.screen.protocol import Screen
 
 
 def prompt(screen: Screen, step: int) -> None:
-    """Goes `step` prompts on; 0 restarts this one."""
+    """Begins the prompt `step` places further; 0 restarts the present one."""
     if _agreed(screen, f"{screen.scene.keys.cap(f'prompt({step})')} again leaves this run"):
         _leave(screen, step)
 
 
 def enter(screen: Screen) -> None:
-    """In the list of prompts goes to the chosen one; elsewhere shows the panel alone, or all panels again."""
+    """In the list of prompts, begins the chosen one; elsewhere maximises the panel, or shows all panels again."""
     if screen.scene.panel != "prompts":
         view.maximise(screen)
         return
@@ -30,7 +30,7 @@ def enter(screen: Screen) -> None:
 
 
 def edit(screen: Screen) -> None:
-    """Opens the prompt for editing; the page warns of a run that would be lost."""
+    """Opens the editor of the prompt, with a warning where the run would be lost."""
     controls = screen.source.controls
     if controls is None:
         screen.show_note("what was recorded cannot be edited")
@@ -45,14 +45,14 @@ def edit(screen: Screen) -> None:
 
 
 def _leave(screen: Screen, step: int) -> None:
-    """Begins the prompt `step` places on, and removes an answered question."""
+    """Begins the prompt `step` places further, and removes the answered question."""
     screen.change_view(note="")
     live(screen)
     screen.source.go(step)
 
 
 def _agreed(screen: Screen, how: str) -> bool:
-    """Whether the run may be left: it is recorded, or the user has answered the shown question."""
+    """Whether the run may be left: it is recorded, or this key answers the shown question; else asks it."""
     question = f"not recorded: {how}, {screen.scene.keys.cap('record')} records it"
     if not _would_be_lost(screen) or screen.scene.note == question:
         return True

@@ -15,7 +15,7 @@ from dynatui.screen.protocol import Screen
 
 
 def record(screen: Screen) -> None:
-    """Begins a recording, or ends it."""
+    """Starts or ends a recording."""
     controls = screen.source.controls
     if controls is None:
         screen.show_note("this is a recording already")
@@ -47,7 +47,7 @@ def _fill(screen: Screen, folder: Path, files: Mapping[str, Make]) -> None:
 
 
 def _tell(screen: Screen, folder: Path, files: Mapping[str, Make], fault: Exception | None) -> None:
-    """Shows the path of an export, or its error."""
+    """Shows the path of an export, or its error; raises an error that is no user's."""
     if fault is not None and not isinstance(fault, DecoderError):
         raise fault
     screen.show_note(str(fault) if fault else f"exported {len(files)} files to {folder}: {', '.join(files)}")
@@ -64,7 +64,7 @@ def command(screen: Screen) -> None:
 
 
 def copy_text(screen: Screen) -> None:
-    """Copies prompt and text as they are shown."""
+    """Copies the shown prompt and text."""
     state = screen.viewpoint.state
     screen.copy_to_clipboard(state.prompt_text + "".join(token.text for token in state.lane.tokens))
     screen.show_note("the text is copied, if your terminal allows it")

@@ -1,12 +1,11 @@
-"""Search in the watched method's text; of a recording, also in its unplayed part and its other runs."""
+"""Search in the watched method's text; in a recording also in the unplayed part and in other runs."""
 
 import sys
 from contextlib import suppress
 
 from decoder.errors import RecordingError
 from dynatui.clean import clean_line
-from dynatui.screen.commands.listing import narrow
-from dynatui.screen.commands.view import look_at_token
+from dynatui.screen.commands.view import filter_prompts, look_at_token
 from dynatui.screen.pages.input import SearchScreen
 from dynatui.screen.protocol import Screen
 from dynatui.sources.source import Playback
@@ -14,12 +13,12 @@ from dynatui.state.tokens import hits
 
 
 def search(screen: Screen) -> None:
-    """Asks for words, and goes to their first hit; without words, those of the last search count.
+    """Opens the line for words and moves to their first hit; an empty line repeats the last search.
 
-    Where the list of prompts is chosen, filters the list.
+    With the list of prompts as chosen panel, filters the list.
     """
     if screen.scene.panel == "prompts":
-        narrow(screen)
+        filter_prompts(screen)
         return
 
     def run(typed: str | None) -> None:
@@ -31,7 +30,7 @@ def search(screen: Screen) -> None:
 
 
 def hit(screen: Screen, step: int) -> None:
-    """Goes to the next or previous hit; after the last one of a recording's run, to its next run."""
+    """Moves to the next or previous hit; after the last one of a recording's run, to the next run with a hit."""
     places, cursor = screen.scene.hits, screen.scene.cursor or 0
     ahead = [each for each in places if (each.start > cursor if step > 0 else each.stop <= cursor)]
     if ahead:
@@ -44,7 +43,7 @@ def hit(screen: Screen, step: int) -> None:
 
 
 def _find(screen: Screen, query: str) -> None:
-    """Shows all of the text, with the cursor on the first hit at or after its place."""
+    """Moves the cursor to the first hit at or after its place, in this run or the next run with a hit."""
     playback, watched = screen.source.playback, screen.viewpoint.state.watched
     known = [token.text for token in screen.viewpoint.whole.lane.tokens]
     here = [playback.text(watched, playback.number)] if playback else known
@@ -58,24 +57,24 @@ def _find(screen: Screen, query: str) -> None:
 
 
 def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int | None:
-    """Distance to the nearest other run with a hit; None without one."""
+    """Distance in runs to the nearest other run with a hit; None without one."""
     watched = screen.viewpoint.state.watched
     for away in range(1, playback.count):
         number = (playback.number + step * away) % playback.count
-        with suppress(RecordingError):  # it is told as a failure when it is shown
+        with suppress(RecordingError):  # reported as a failure when the run is shown
             if hits(query, [playback.text(watched, number)]):
                 return step * away
     return None
 
 
 def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
-    """Puts the cursor on a hit at or after its place; of a recording, in the run `away` runs further."""
+    """Moves the cursor to a hit at or after its place; in a recording, in the run `away` runs further."""
     if away:
         screen.source.go(away)
         screen.read_events()
         screen.viewpoint.follow()
     if screen.source.playback:
-        screen.viewpoint.look_at(sys.maxsize)  # so that all of the text is known
+        screen.viewpoint.look_at(sys.maxsize)  # reads the whole text
     places = hits(query, [token.text for token in screen.viewpoint.whole.lane.tokens])
     cursor = screen.scene.cursor if screen.scene.mode == "inspect" else None
     ahead = [each for each in places if cursor is not None and each.stop > cursor] or places

@@ -1,16 +1,16 @@
-"""Moving in time: freeze, pause, step, look back."""
+"""Movement in time: freeze, pause, step, scrub."""
 
 import sys
 
 from dynatui.keymap import CURSOR
 from dynatui.render import log
-from dynatui.screen.commands import listing
+from dynatui.screen.commands import view
 from dynatui.screen.pages.breakpoints import BreakScreen
 from dynatui.screen.protocol import Screen
 
 
 def freeze(screen: Screen) -> None:
-    """Holds the picture, or goes back to now; a recording plays or stands."""
+    """Freezes the view, or returns to the present; pauses or resumes a recording."""
     if screen.source.playback:
         pause(screen)
     elif screen.viewpoint.live:
@@ -20,7 +20,7 @@ def freeze(screen: Screen) -> None:
 
 
 def pause(screen: Screen) -> None:
-    """Pauses decoding, or goes on; a recording goes on from the shown round."""
+    """Pauses or resumes decoding; a recording resumes from the shown round."""
     playback, watched = screen.source.playback, screen.viewpoint.state.watched
     if playback and screen.source.paused:
         if not screen.viewpoint.live and screen.scene.place.round != screen.viewpoint.work.rounds(watched):
@@ -31,7 +31,7 @@ def pause(screen: Screen) -> None:
 
 
 def step(screen: Screen) -> None:
-    """One stage on, or in a recording one round; the first press pauses."""
+    """Steps by one stage, or in a recording by one round; the first press pauses."""
     if screen.source.playback:
         scrub(screen, 1)
         return
@@ -51,7 +51,7 @@ def _scroll_log(screen: Screen, below: int) -> None:
 
 
 def _note_whose_round(screen: Screen) -> None:
-    """After the end of the watched method, shows which method a step belongs to."""
+    """After the end of the watched method, shows a note on the methods that a step belongs to."""
     state = screen.viewpoint.newest
     if state.watched in state.ends:
         left = [name for name in state.lanes if name not in state.ends]
@@ -64,7 +64,7 @@ def _note_whose_round(screen: Screen) -> None:
 
 
 def breaks(screen: Screen) -> None:
-    """Asks when to pause."""
+    """Opens the page of break conditions."""
     if controls := screen.source.controls:
         screen.push_screen(BreakScreen(screen.scene.keys, controls))
     else:
@@ -72,17 +72,17 @@ def breaks(screen: Screen) -> None:
 
 
 def speed(screen: Screen, direction: int) -> None:
-    """Half or double the speed of the playback."""
+    """Halves or doubles the speed of the show."""
     screen.source.set_speed(screen.source.speed * 2.0**direction)
 
 
 def scrub(screen: Screen, rounds: int) -> None:
-    """Some rounds back or on."""
+    """Moves by some rounds, back if negative."""
     scrub_to(screen, screen.scene.place.round + rounds)
 
 
 def scrub_to(screen: Screen, rounds: int) -> None:
-    """Goes to the state after so many rounds; pauses a recording."""
+    """Moves to the end of round number `rounds`; pauses a recording."""
     if screen.source.playback:
         screen.source.set_paused(paused=True)
     screen.viewpoint.look_at(max(0, rounds))
@@ -90,29 +90,29 @@ def scrub_to(screen: Screen, rounds: int) -> None:
 
 
 def scroll(screen: Screen, lines: int) -> None:
-    """Goes a round back or on; in the log a line, in the list a prompt."""
+    """Moves by rounds, or by lines in the log, or by prompts in the list of prompts."""
     if screen.scene.panel == "log":
         _scroll_log(screen, screen.scene.log_end - lines)
     elif screen.scene.panel == "prompts":
-        listing.move(screen, lines)
+        view.move_prompt(screen, lines)
     else:
         scrub(screen, lines)
 
 
 def first(screen: Screen) -> None:
-    """Goes before the first round; in the log to the first line, in the list to the first prompt."""
+    """Moves before the first round; in the log to the first line, in the list to the first prompt."""
     if screen.scene.panel == "log":
         _scroll_log(screen, sys.maxsize)
     elif screen.scene.panel == "prompts":
-        listing.move(screen, -sys.maxsize)
+        view.move_prompt(screen, -sys.maxsize)
     else:
         scrub_to(screen, 0)
 
 
 def last(screen: Screen) -> None:
-    """Goes to the newest round, or a recording's end; in the log to the newest line, in the list to the last prompt."""
+    """Moves to the newest round or a recording's end; in the log to the last line, in the list to the last prompt."""
     if screen.scene.panel == "prompts":
-        listing.move(screen, sys.maxsize)
+        view.move_prompt(screen, sys.maxsize)
         return
     if screen.scene.panel == "log":
         _scroll_log(screen, 0)
@@ -123,12 +123,12 @@ def last(screen: Screen) -> None:
 
 
 def live(screen: Screen) -> None:
-    """Back to now."""
+    """Returns to the present."""
     screen.viewpoint.follow()
     _leave_text(screen)
 
 
 def _leave_text(screen: Screen) -> None:
-    """Removes the cursor, since its round is not shown any more."""
+    """Removes the cursor in the text, since its round is no longer shown."""
     if screen.scene.mode in CURSOR:
         screen.change_view(mode="watch", cursor=None)

@@ -1,13 +1,15 @@
-"""The view: cursor in the text, panels, colours and symbols."""
+"""The view: cursor in the text and in the list of prompts, panels, colours and symbols."""
 
 import sys
 from typing import Any
 
 from dynatui.keymap import CURSOR, PANELS, PanelName
+from dynatui.render.prompts import chosen, listed
 from dynatui.render.rounds import round_number
 from dynatui.render.scene import HEATS
 from dynatui.render.words import WHY_ALONE, is_alone
 from dynatui.screen.pages.help import HelpScreen
+from dynatui.screen.pages.input import SearchScreen
 from dynatui.screen.protocol import Screen
 from dynatui.state.tokens import entry_of
 
@@ -20,7 +22,7 @@ _HEAT_NAMES = {
 
 
 def inspect(screen: Screen) -> None:
-    """Puts the cursor on the newest token, or removes it."""
+    """Places the cursor on the newest token, or removes it."""
     if screen.scene.mode in CURSOR:
         back(screen)
         return
@@ -33,7 +35,7 @@ def inspect(screen: Screen) -> None:
 
 
 def look_at_token(screen: Screen, place: int, **changes: Any) -> None:
-    """Puts the cursor on a token, or the nearest existing one; every panel shows its round."""
+    """Places the cursor on a token, or the nearest existing one; every panel shows the token's round."""
     tokens = screen.viewpoint.whole.lane.tokens
     place = min(max(0, place), len(tokens) - 1)
     if screen.source.playback:
@@ -43,22 +45,22 @@ def look_at_token(screen: Screen, place: int, **changes: Any) -> None:
 
 
 def cursor(screen: Screen, step: int) -> None:
-    """The token before or after."""
+    """Moves the cursor by `step` tokens."""
     look_at_token(screen, (screen.scene.cursor or 0) + step)
 
 
 def cursor_to(screen: Screen, place: int) -> None:
-    """A token by its place; -1 is the last."""
+    """Moves the cursor to a token by its index; -1 is the last."""
     look_at_token(screen, place if place >= 0 else sys.maxsize)
 
 
 def cursor_line(screen: Screen, lines: int) -> None:
-    """The token above or below."""
+    """Moves the cursor by `lines` lines."""
     look_at_token(screen, screen.text_panel.moved(screen.scene.cursor or 0, lines))
 
 
 def cursor_round(screen: Screen, rounds: int) -> None:
-    """The first token of the round before or after."""
+    """Moves the cursor to the first token of the round `rounds` rounds further."""
     tokens, inspected = screen.viewpoint.whole.lane.tokens, screen.scene.inspected
     if inspected is None:
         return
@@ -68,7 +70,7 @@ def cursor_round(screen: Screen, rounds: int) -> None:
 
 
 def difference(screen: Screen) -> None:
-    """Goes to the first token that differs from ar's."""
+    """Moves the cursor to the first token that differs from ar's."""
     state = screen.viewpoint.whole
     figures = state.figures().get(state.watched)
     place = figures.first_difference if figures else None
@@ -82,8 +84,28 @@ def difference(screen: Screen) -> None:
     look_at_token(screen, entry, mode="inspect", panel="text")
 
 
+def move_prompt(screen: Screen, lines: int) -> None:
+    """Moves the cursor in the list of prompts, within the list."""
+    numbers = listed(screen.scene)
+    if (number := chosen(screen.scene, numbers)) is not None:
+        place = numbers.index(number) + lines
+        screen.change_view(chosen_prompt=numbers[min(max(0, place), len(numbers) - 1)])
+
+
+def filter_prompts(screen: Screen) -> None:
+    """Opens the line for words, and lists only the prompts that contain them; without words, all."""
+
+    def run(typed: str | None) -> None:
+        if typed is not None:
+            screen.change_view(prompt_filter=typed.strip())
+
+    screen.push_screen(
+        SearchScreen(screen.scene.prompt_filter, "words of a prompt; enter lists those that hold them"), run
+    )
+
+
 def heat(screen: Screen) -> None:
-    """Colours the text by the next property."""
+    """Colours the text by the next property of tokens."""
     name = HEATS[(HEATS.index(screen.scene.heat) + 1) % len(HEATS)]
     screen.change_view(heat=name)
     screen.show_note(f"colours of the text: {_HEAT_NAMES[name]}")
@@ -100,17 +122,17 @@ def panel(screen: Screen, name: PanelName) -> None:
 
 
 def next_panel(screen: Screen, step: int) -> None:
-    """The next panel, or the one before."""
+    """Chooses the next or the previous panel."""
     screen.change_view(panel=PANELS[(PANELS.index(screen.scene.panel) + step) % len(PANELS)])
 
 
 def maximise(screen: Screen) -> None:
-    """The chosen panel alone, or all of them."""
+    """Shows the chosen panel alone, or all panels again."""
     screen.change_view(maximised=not screen.scene.maximised)
 
 
 def back(screen: Screen) -> None:
-    """Leaves, one a press: the sliders, the cursor, the choice among prompts, the single panel, the look back."""
+    """Leaves one of these a press: drawer, cursor, choice among prompts, maximised panel, earlier round."""
     scene = screen.scene
     if scene.mode == "knobs":
         screen.change_view(mode="watch", typed="")

@@ -1,4 +1,4 @@
-"""When decoding shall pause by itself: a list of conditions, switched by their numbers."""
+"""The page of break conditions, at which decoding pauses by itself; their numbers switch them."""
 
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ _STEP = 0.05
 
 
 class BreakScreen(Page):
-    """Conditions take effect at once; closing the page only closes it."""
+    """A list of break conditions; changes take effect at once."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,minus", "limit(-1)", "x down", show=False),
@@ -27,12 +27,12 @@ class BreakScreen(Page):
         self._controls = controls
 
     def action_switch(self, number: int) -> None:
-        """Switches a condition."""
+        """Switches a condition on or off, by its number from 1."""
         self._controls.break_on(self._controls.conditions.toggled(BREAKS[number - 1]))
         self.show()
 
     def action_limit(self, steps: int) -> None:
-        """Moves the x of "under x"."""
+        """Moves the threshold of the condition "under" by some steps."""
         self._controls.break_on(self._controls.conditions.moved(steps * _STEP))
         self.show()
 

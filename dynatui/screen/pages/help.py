@@ -1,4 +1,4 @@
-"""Every key, what the panels mean and every figure with its formula, on a page over the main screen."""
+"""The help page: every key, the meaning of the panels, and every figure with its formula."""
 
 from collections.abc import Iterable
 from typing import ClassVar
@@ -23,9 +23,9 @@ from dynatui.screen.pages.page import Page, holds
 from dynatui.terminal.driver import cap_of
 
 _KEYS = 15
-"""Cells for the keys of a line."""
+"""Width of the column of keys, in cells."""
 _TERMS = 16
-"""Cells for what is explained."""
+"""Width of the column of terms, in cells."""
 _STRONG, _FAINT, _HEADING = Style(bold=True), Style(dim=True), Style(bold=True, underline=True)
 _DOING: dict[Mode, str] = {
     "watch": "watching",
@@ -48,7 +48,7 @@ _ATTACHED = (
 
 
 class HelpScreen(Page):
-    """The whole help, or the lines of it that hold some words."""
+    """The help page, whole or filtered by words."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "back", show=False)]
 
@@ -57,13 +57,13 @@ class HelpScreen(Page):
         self._words = ""
 
     def on_key(self, event: events.Key) -> None:
-        """The key that finds words in the text finds them here too; Textual asks the page itself afterwards."""
+        """Opens the filter with the key of the search in the text; Textual calls `Page.on_key` afterwards."""
         if self.keys.action_for(cap_of(event), "watch") == "search":
             event.stop()
             self.app.push_screen(SearchScreen(self._words, "words of the help; enter lists their lines"), self._find)
 
     def action_back(self) -> None:
-        """All lines again; once these are shown, the page closes."""
+        """Removes the filter, or without one closes the page."""
         if self._words:
             self._find("")
         else:
@@ -77,17 +77,17 @@ class HelpScreen(Page):
 
 
 def compare_help(keys: Keymap) -> Page:
-    """The keys of two recordings side by side, and what is compared."""
+    """The help of the comparison of two recordings: keys, and an explanation of the comparison."""
     return Page(keys, "help", lambda: Lines(keys_of(keys.side_by_side), Text(f"\n{_COMPARED}")), "compare")
 
 
 def server_help(keys: Keymap) -> Page:
-    """The keys where a server is watched, and what its figures are."""
+    """The help of a watched server: keys, and an explanation of its figures."""
     return Page(keys, "help", lambda: Lines(keys_of(keys.attached), Text(f"\n{_ATTACHED} {_wasted()}")), "attach")
 
 
 def _wasted() -> str:
-    """When a server's drafts are said to be wasted."""
+    """The conditions of the warning that a server's drafts are wasted."""
     from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW  # noqa: PLC0415 - imports a parser
 
     return (
@@ -98,7 +98,7 @@ def _wasted() -> str:
 
 
 def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
-    """Keys, terms, figures and the run, each under its heading; of lines, those that hold all of the words."""
+    """Keys, terms, figures and the run, each under its heading; only lines that contain all of `words`."""
     figures = "Every figure: its formula, its name in JSON, and what other engines call it"
     sections = [
         *((group.title, _key_lines(group), _KEYS) for group in keys.groups),
@@ -122,28 +122,28 @@ def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
 
 
 def _about(run: Run) -> list[tuple[Text, Text]]:
-    """How its rounds are decoded."""
-    told = {
+    """Models, device and decoding path of a run."""
+    facts = {
         "target": run.target,
         "draft": run.draft,
         "device": f"{run.place} {run.arithmetic}",
         "path": ", ".join(part for part in (run.path, run.path_reason) if part),
     }
-    return [(Text(name, _STRONG), Text(clean_line(words))) for name, words in told.items() if words]
+    return [(Text(name, _STRONG), Text(clean_line(words))) for name, words in facts.items() if words]
 
 
 def _head(keys: Keymap, words: str, count: int) -> Text:
-    """How to go on from here."""
+    """Title of the page with hints on its keys, or the filter with the number of its lines."""
     find = keys.cap("search")
     if words:
-        told = f"   {count or 'no'} line{'s' * (count != 1)}   esc shows all, {find} finds other words"
-        return Text.assemble((f'"{shortened(clean_line(words))}"', _STRONG), (told, _FAINT))
+        hint = f"   {count or 'no'} line{'s' * (count != 1)}   esc shows all, {find} finds other words"
+        return Text.assemble((f'"{shortened(clean_line(words))}"', _STRONG), (hint, _FAINT))
     closes = f"   {keys.cap('help')} or esc goes back; {find} finds words; arrow keys, j k g G scroll"
     return Text.assemble(("Keys", _STRONG), (closes, _FAINT))
 
 
 def keys_of(group: Group) -> Table:
-    """The keys of a group with what they do."""
+    """The keys of a group with their actions."""
     return hanging(_key_lines(group), _KEYS, justify="right")
 
 
@@ -152,7 +152,7 @@ def _key_lines(group: Group) -> list[tuple[Text, Text]]:
 
 
 def hanging(lines: Iterable[tuple[Text, Text]], width: int, justify: JustifyMethod = "left") -> Table:
-    """Lines of two columns, the first of a fixed width: a long meaning goes on beneath its own beginning."""
+    """A table of two columns, the first of a fixed width, so that long explanations wrap within the second."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=width, justify=justify)
     table.add_column()
@@ -172,6 +172,6 @@ def _meaning(figure: Figure) -> Text:
 
 
 def _does(key: Key) -> Text:
-    """What a key does, and the modes in which it means this, where these are few."""
+    """The action of a key, with its modes unless it works in the usual ones."""
     where = "" if FIRST_MODES.intersection(key.modes) else " or ".join(_DOING[mode] for mode in key.modes)
     return Text.assemble(key.help, (f"  (while {where})" if where else "", _FAINT))

@@ -1,4 +1,4 @@
-"""What the user types: the prompt in progress, to be changed and run again, and words to be found."""
+"""Pages for typed text: the editor of the prompt, and the line for words to search."""
 
 from typing import ClassVar
 
@@ -13,7 +13,10 @@ from dynatui.screen.pages.page import Modal
 
 
 class EditScreen(Modal[str | None]):
-    """Gives back the new prompt, cleaned as it was shown, or None: control characters cannot be shown or typed."""
+    """The editor of the prompt; returns the new prompt, or None if cancelled.
+
+    The prompt is cleaned, since control characters can be neither shown nor typed.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
@@ -22,7 +25,7 @@ class EditScreen(Modal[str | None]):
     ]
 
     def __init__(self, prompt: str, *, losing: bool = False) -> None:
-        """Takes the prompt as it is, and whether the run in progress is lost when another is run."""
+        """Edits `prompt`; `losing` adds a warning that the run in progress is not recorded."""
         super().__init__()
         self._prompt = prompt
         self._losing = losing
@@ -31,7 +34,7 @@ class EditScreen(Modal[str | None]):
         self._area.cursor_blink = False
 
     def compose(self) -> ComposeResult:
-        """A line of help over the text."""
+        """A line of help above the text."""
         loses = " and ends this run, which is not recorded" if self._losing else ""
         does = f"ctrl+r runs it{loses}, esc leaves it as it was"
         help_line = Text.assemble(("Edit the prompt   ", "bold"), (does, "dim"))
@@ -40,40 +43,40 @@ class EditScreen(Modal[str | None]):
             yield self._area
 
     def on_mount(self) -> None:
-        """The cursor stands where one goes on writing."""
+        """Places the cursor at the end of the text."""
         self._area.move_cursor(self._area.document.end)
         self._area.focus()
 
     def action_run(self) -> None:
-        """Gives back the text; unchanged, the prompt as it was before cleaning."""
+        """Returns the text; if it is unchanged, the prompt as it was before cleaning."""
         text = self._area.text
         self.dismiss(self._prompt if text == self._shown else text)
 
 
 class SearchScreen(Modal[str | None]):
-    """One line at the foot of the screen; gives back the words, or None."""
+    """One line at the bottom of the screen; returns the typed words, or None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
         Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
     ]
 
-    def __init__(self, before: str, asked: str) -> None:
-        """Takes what the line begins with, and what is shown in it while it is empty."""
+    def __init__(self, before: str, placeholder: str) -> None:
+        """Starts with the text `before`; shows `placeholder` while the line is empty."""
         super().__init__()
-        self._input = Input(before, placeholder=f"{asked}, esc goes back", compact=True)
+        self._input = Input(before, placeholder=f"{placeholder}, esc goes back", compact=True)
         self._input.cursor_blink = False
 
     def compose(self) -> ComposeResult:
-        """The sign that opened it, and the line."""
+        """A slash and the line."""
         with Horizontal(id="search"):
             yield Static("/", markup=False)
             yield self._input
 
     def on_mount(self) -> None:
-        """What is typed goes into the line."""
+        """Focuses the line."""
         self._input.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Gives back what was typed."""
+        """Returns the typed words."""
         self.dismiss(event.value)

@@ -1,6 +1,6 @@
-"""Pages over the main screen; those to read scroll by the keys of vim and less, and close by the usual ones.
+"""Pages over the main screen, with the usual keys to close and those of vim and less to scroll.
 
-Of the key map, uses only the key that opened the page and those that quit.
+From the key map uses only the key that opened the page and those that quit.
 """
 
 from collections.abc import Callable
@@ -25,16 +25,16 @@ T = TypeVar("T")
 
 
 def holds(text: str, words: str) -> bool:
-    """Whether a text contains each of some words, in any case."""
+    """Whether a text contains each of the words, ignoring case."""
     folded = text.casefold()
     return all(word in folded for word in words.casefold().split())
 
 
 class Modal(ModalScreen[T]):
-    """A page that closes itself, never another page, however many keys are waiting."""
+    """A page that can dismiss only itself, however many keys are queued."""
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
-        """See Textual's; nothing when another page is in front, or this one is closed already."""
+        """As in Textual, but without effect while another page is in front or after this one is closed."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
 
 
@@ -51,7 +51,7 @@ class Page(Modal[None]):
     ]
 
     def __init__(self, keys: Keymap, opened_by: str, page: Callable[[], RenderableType], mode: Mode = "watch") -> None:
-        """Takes the action whose key opens it, and the function that makes its content whenever it is shown."""
+        """Shows the content that `page` makes; the key of the action `opened_by` closes it again."""
         super().__init__()
         self.keys = keys
         self._page = page
@@ -60,20 +60,20 @@ class Page(Modal[None]):
         self._static = Static(markup=False)
 
     def compose(self) -> ComposeResult:
-        """One page."""
+        """The content in a scrolling container."""
         with VerticalScroll(classes="page"):
             yield self._static
 
     def on_mount(self) -> None:
-        """Fills the page."""
+        """Shows the content."""
         self.show()
 
     def show(self) -> None:
-        """Makes the content anew."""
+        """Makes and shows the content again."""
         self._static.update(self._page())
 
     def on_key(self, event: events.Key) -> None:
-        """The key that opened the page closes it; the key that quits, quits."""
+        """Closes the page with the key that opened it, and the program with a key that quits."""
         action = self.keys.action_for(cap_of(event), self._mode)
         if action == _QUITS:
             event.stop()
@@ -83,11 +83,11 @@ class Page(Modal[None]):
             self.dismiss()
 
     def action_scroll(self, lines: int) -> None:
-        """Some lines down."""
+        """Scrolls down by `lines` lines."""
         self._scroller.scroll_relative(y=lines, animate=False)
 
     def action_scroll_to(self, share: int) -> None:
-        """The beginning, or the end."""
+        """Scrolls to the beginning (0) or the end (1)."""
         self._scroller.scroll_to(y=share * self._scroller.max_scroll_y, animate=False)
 
     @property
@@ -96,7 +96,7 @@ class Page(Modal[None]):
 
 
 class TextPage(Page):
-    """A title and a text."""
+    """A page of a title and a text."""
 
     def __init__(self, keys: Keymap, opened_by: str, title: str, text: str) -> None:
         page = Text.assemble((f"{title}\n\n", "bold"), clean(text), ("\n\nesc goes back", "dim"))

@@ -1,6 +1,6 @@
-"""Textual's command palette: finds every key of the map by its name, its help and other words, and shows the key.
+"""Textual's command palette: search of the key map's actions by name, help and synonyms, with their keys.
 
-Made safe for a terminal that shrinks and for keys that close it while it opens.
+Made safe against a shrinking terminal and against keys that close it while it opens.
 """
 
 from typing import Any, cast
@@ -18,11 +18,11 @@ from dynatui.screen.pages.page import Modal, holds
 from dynatui.screen.protocol import Screen
 
 _BY_MEANING = 2.0
-"""Score of a letter in help or search words: below letters in sequence in the title, above scattered ones."""
+"""Score per letter of a match in help or synonyms: below a contiguous match in the title, above a scattered one."""
 
 
 class KeyCommands(Provider):
-    """The commands of the app, each with its key."""
+    """The commands of the app with their keys."""
 
     async def discover(self) -> Hits:
         """All commands."""
@@ -42,7 +42,7 @@ class KeyCommands(Provider):
                 yield Hit(score, _with_key(matcher.highlight(title), shown), callback, text=title, help=does)
 
     def _line(self, title: str) -> tuple[Key, str]:
-        """The key map's line of a command, and its keys as text."""
+        """The key map's entry of a command, and its keys as text."""
         commands = cast("Screen", self.app).scene.keys.commands
         return next((key, key.shown_for(action)) for name, action, key in commands if name == title)
 
@@ -52,10 +52,10 @@ def _with_key(title: Content, shown: str) -> Content:
 
 
 class Commands(CommandList):
-    """Textual's list, safe against a click on a row that is gone."""
+    """Textual's list, safe against a click on a row that no longer exists."""
 
     def on_click(self, event: events.Click) -> None:
-        """Handles clicks on existing rows only."""
+        """Ignores clicks on rows that no longer exist."""
         if event.style.meta.get("option", -1) >= self.option_count:
             event.prevent_default()
 
@@ -64,12 +64,12 @@ class Palette(CommandPalette, Modal[None]):
     """Textual's palette; a click beside it closes it."""
 
     def compose(self) -> ComposeResult:
-        """See Textual's, with a list of our own."""
+        """As in Textual, but with the class `Commands` for the list."""
         for widget in super().compose():
             yield Commands() if isinstance(widget, CommandList) else widget
 
     def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
-        """The widget there; the palette itself where there is none any more."""
+        """The widget at a place; the palette itself where there is none any more."""
         try:
             return super().get_widget_at(x, y)
         except NoWidget:
@@ -77,6 +77,6 @@ class Palette(CommandPalette, Modal[None]):
 
     @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)  # noqa: SLF001 - cancelled by this name
     async def _gather_commands(self, search_value: str) -> None:
-        """See Textual's; nothing where the palette is closed already."""
+        """As in Textual, but without effect after the palette is closed."""
         if self.query(CommandList):
             await cast("Any", CommandPalette._gather_commands).__wrapped__(self, search_value)  # noqa: SLF001

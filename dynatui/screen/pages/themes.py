@@ -1,6 +1,6 @@
-"""All themes, in a list at the side: the one under the cursor is seen on the screen at once, and kept by enter.
+"""A list of all themes at the side of the screen: shows the theme under the cursor, and keeps it on enter.
 
-Knows the names of themes only; the function that shows one is given.
+Knows only names of themes, and a function that shows one.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from dynatui.screen.pages.page import Modal
 
 
 class ThemeScreen(Modal[str | None]):
-    """Returns the chosen theme; None: the previous theme comes back."""
+    """The list of themes; returns the name of the chosen theme, or None to restore the previous one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "leave it", show=False, priority=True),
@@ -26,24 +26,24 @@ class ThemeScreen(Modal[str | None]):
     ]
 
     def __init__(self, names: Sequence[str], current: str, show: Callable[[str], None]) -> None:
-        """Takes the names of all themes, the one in use, and the function that shows a theme."""
+        """Lists `names` with the cursor on `current`; `show` applies a theme by its name."""
         super().__init__()
         self._names, self._current, self._show = names, current, show
         self._list = OptionList(*names, markup=False, compact=True)
 
     def compose(self) -> ComposeResult:
-        """A line of help over the list."""
+        """A line of help above the list."""
         with Vertical(classes="page themes"):
             yield Static(Text.assemble(("Theme\n", "bold"), ("enter keeps it, esc goes back", "dim")), markup=False)
             yield self._list
 
     def on_mount(self) -> None:
-        """The cursor stands on the theme in use."""
+        """Places the cursor on the current theme."""
         self._list.highlighted = self._names.index(self._current)
         self._list.focus()
 
     def action_move(self, step: int) -> None:
-        """Moves the cursor, by vim's keys."""
+        """Moves the cursor down or up."""
         if step > 0:
             self._list.action_cursor_down()
         else:
@@ -55,5 +55,5 @@ class ThemeScreen(Modal[str | None]):
             self._show(self._names[event.option_index])
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Keeps it."""
+        """Returns the chosen theme."""
         self.dismiss(self._names[event.option_index])

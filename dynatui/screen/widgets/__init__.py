@@ -1,1 +1,1 @@
-"""Thin Textual widgets that put rows on the screen."""
+"""The Textual widget of a panel, and the escape sequences that update it."""

@@ -1,7 +1,7 @@
-"""One panel: asks a pure function for its rows and sends those that changed.
+"""The widget of a panel: draws its rows by a pure function and sends the changed ones.
 
-While nothing lies over it, the app writes its changed cells to the terminal (`patch`); otherwise, and after every
-change of size, layout or theme, Textual composes it from `render_lines`. Either may follow the other at any time.
+While nothing covers it, the app writes its changed cells to the terminal (`patch`); otherwise, and after every change
+of size, layout or theme, Textual composes it from `render_lines`. Both may alternate at any time.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
 
 @dataclass(frozen=True)
 class Still:
-    """A panel with its place on the screen, to draw it elsewhere."""
+    """A panel's drawing function, place and styles, for drawing outside the app."""
 
     draw: DrawPanel
     region: Region
@@ -37,41 +37,41 @@ class Still:
 
 
 _WORTH_SCROLLING = 4
-"""Changed rows from which scrolling is tried; fewer are written."""
+"""Least number of changed rows for an attempt to scroll; fewer are written."""
 
 
 class Canvas(Widget):
-    """Shows the newest scene by its drawing function; knows nothing of the content, and has no border."""
+    """A widget that shows the newest scene by its drawing function; without a border."""
 
     def __init__(self, draw_panel: DrawPanel, *, panel: str, flowing: bool = False, classes: str | None = None) -> None:
         super().__init__(id=panel, classes=classes)
         self.flowing = flowing
-        """Whether it is drawn at every frame; all others are drawn together, less often."""
+        """Whether it is drawn at every frame; all other canvases are drawn together, less often."""
         self._draw_panel = draw_panel
         self._scene = Scene()
         self._drawn: Rows = []
         """The last drawn rows, before they were fitted."""
         self._rows: list[Cells] = []
         self._drawn_size: Size | None = None
-        """Size of these rows; None: draw them again. Textual may compose a new size before its event."""
+        """Size of `_rows`; None: draw again. Textual may compose in a new size before the resize event."""
         self._inks: Mapping[Ink, Style] = {}
         self._styles: dict[Ink, Style] = {}
         """The inks on this panel's background, after the app's filters."""
         self._looks: dict[Ink, Look] = {}
-        """The inks as the terminal's looks."""
+        """The inks as looks of the terminal."""
 
     @property
     def top(self) -> Row:
-        """The shown first row."""
+        """The first shown row."""
         return self._rows[0].row if self._rows else ()
 
     def show(self, scene: Scene, inks: Mapping[Ink, Style]) -> None:
-        """Takes a new scene; Textual sends the rows that differ."""
+        """Draws a new scene; Textual sends the changed rows."""
         for y, _, _ in self._changes(scene, inks):
             self.refresh(Region(0, y, self.size.width, 1))
 
     def patch(self, scene: Scene, inks: Mapping[Ink, Style], place: Offset, frame: Frame) -> None:
-        """Takes a new scene; while nothing covers this panel at `place`, the frame gets the cells that differ."""
+        """Draws a new scene and adds the changed cells to the frame; for a panel that nothing covers, at `place`."""
         changes = list(self._changes(scene, inks))
         if len(changes) >= _WORTH_SCROLLING and self.size.width == self.screen.size.width:
             changes = self._scroll(changes, place, frame)
@@ -79,7 +79,7 @@ class Canvas(Widget):
             frame.patch(self._looks_of_inks(), before, after, place.x, place.y + y)
 
     def still(self) -> Still:
-        """The panel with its place, in all colours: a player may have more than this terminal."""
+        """The panel with its place, in true colour: a player may have more colours than this terminal."""
         looks = {ink: look(self._style(ink), ColorSystem.TRUECOLOR) for ink in self._inks}
         return Still(self._draw_panel, self.region, looks)
 
@@ -93,24 +93,24 @@ class Canvas(Widget):
         self.redraw()
 
     def notify_style_update(self) -> None:
-        """The background may be another."""
+        """Draws again, since the background may have changed."""
         super().notify_style_update()
         self._forget()
 
     def render_line(self, y: int) -> Strip:
-        """One row as Textual wants it."""
+        """One row for Textual's compositor."""
         if self._drawn_size != self.size:
             self._draw()
         row: Row = self._rows[y].row if y < len(self._rows) else ((" " * self.size.width, "plain"),)
         return Strip([Segment(text, self._style(ink)) for text, ink in row if text], self.size.width)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Rows as Textual wants them, without its cache, which does not know of patches."""
+        """Rows for Textual's compositor, without its cache, which does not know of patches."""
         left, right = crop.column_span
         return [self.render_line(y).crop(left, right) for y in crop.line_range]
 
     def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[Change]:
-        """Draws, and yields the changed rows; after a change of size, Textual sends all."""
+        """Draws, and yields the changed rows; after a change of size none, since Textual sends all rows."""
         if inks is not self._inks or scene.symbols != self._scene.symbols:
             self._inks = inks
             self._forget()
@@ -136,7 +136,7 @@ class Canvas(Widget):
         ]
 
     def _scroll(self, changes: list[Change], place: Offset, frame: Frame) -> list[Change]:
-        """Scrolls rows that only moved up; returns the changes after that."""
+        """Scrolls rows that have only moved up; returns the remaining changes."""
         top, bottom = changes[0][0], changes[-1][0]
         after = self._rows[top : bottom + 1]
         before = [*after]
@@ -150,7 +150,7 @@ class Canvas(Widget):
         return [(top + y, old, new) for y, (old, new) in enumerate(zip(moved, after, strict=True))]
 
     def _forget(self) -> None:
-        """Makes the next picture a whole one."""
+        """Invalidates rows and styles, so that the next drawing is complete."""
         self._drawn_size, self._styles, self._looks = None, {}, {}
 
     def _style(self, ink: Ink) -> Style:
@@ -177,8 +177,8 @@ def fitted(row: Row, width: int, scene: Scene) -> Cells:
 
 
 def uncovered(screen: Screen[Any]) -> dict[Widget, Offset]:
-    """The uncovered canvases of a screen, with their places: only these may be patched."""
-    shown = screen._compositor.visible_widgets  # noqa: SLF001 - only Textual's compositor knows what covers what
+    """The canvases of a screen that nothing covers, with their places: only these may be patched."""
+    shown = screen._compositor.visible_widgets  # noqa: SLF001 - only Textual's compositor knows which widgets overlap
     canvases = [widget for widget in shown if isinstance(widget, Canvas)]
     around = {ancestor for canvas in canvases for ancestor in canvas.ancestors}
     areas = {widget: region.intersection(clip) for widget, (region, clip) in shown.items() if widget not in around}

@@ -1,7 +1,7 @@
-"""Changes of rows in as few bytes as possible; knows neither widgets nor their places.
+"""Updates of rows in as few bytes as possible; knows neither widgets nor their places.
 
-Textual sends whole regions again and opens and closes the style of every span, several times as much. Widths are those
-of `rich.cells`; a row whose signs are not all one cell wide is sent whole.
+Textual sends whole regions and opens and closes the style of every span, which takes several times the bytes. Widths
+are those of `rich.cells`; a row with characters wider than one cell is sent whole.
 """
 
 import re
@@ -22,20 +22,20 @@ _ONE_CELL_WIDE = re.compile(
     "[ -~\xa0-\xac\xae-\u02ff\u0370-\u0482\u2010-\u2027\u2190-\u22ff\u23ce\u2400-\u2426\u2500-\u25fc\u2800-\u28ff]*"
 )
 SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
-"""Synchronised output: terminals that support it show everything between these at once."""
+"""Synchronised output: terminals that support it show all output between these at once."""
 _NEAR = 4
-"""Unchanged cells that are sent again instead of a move to the right, which costs as many bytes."""
+"""Most unchanged cells that are sent again in place of a move to the right, which takes as many bytes."""
 _WORTH_SCROLLING = 3
 """Least number of rows saved by scrolling."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
-"""The code that ends each attribute; bold and dim share one."""
+"""The SGR code that ends each attribute; bold and dim share one."""
 _REVERSE = 7
 _SHOWN_ON_BLANKS = frozenset({4, _REVERSE, 9})
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """A style of a terminal; one object for each, so that comparison is fast."""
+    """A style of a terminal; equal looks are one object, so that comparison is fast."""
 
     attributes: frozenset[int]
     foreground: str
@@ -43,7 +43,7 @@ class Look:
 
     @property
     def of_blanks(self) -> tuple[object, ...]:
-        """The part of the style that a blank shows."""
+        """The part of the style that is visible on a blank."""
         front = self.foreground if _REVERSE in self.attributes else ""
         return front, self.background, self.attributes & _SHOWN_ON_BLANKS
 
@@ -75,7 +75,7 @@ def look(style: Style, colors: ColorSystem) -> Look:
 
 @cache
 def turn(before: Look, after: Look) -> tuple[str, bool]:
-    """The codes of the differences alone, and whether these show on blanks."""
+    """The SGR codes of the differences, and whether these are visible on blanks."""
     ends = {_OFF[code] for code in before.attributes - after.attributes}
     kept = {code for code in before.attributes if _OFF[code] not in ends}
     codes = [str(code) for code in (*sorted(ends), *sorted(after.attributes - kept))]
@@ -92,7 +92,7 @@ class Cells:
 
     row: Row
     cells: list[Cell] | None
-    """Sign and ink of each cell; None where a sign is not one cell wide."""
+    """Character and ink of each cell; None where a character is not one cell wide."""
 
 
 NOTHING = Cells((), None)
@@ -107,14 +107,14 @@ def cells(row: Row) -> Cells:
 
 
 class Frame:
-    """The bytes of one frame; a look stays in force from one row to the next."""
+    """The escape sequences of one frame; a look stays in force from row to row."""
 
     def __init__(self) -> None:
         self._pieces = list[str]()
         self._look = RESET
 
     def patch(self, looks: Mapping[Ink, Look], before: Cells, after: Cells, column: int, line: int) -> None:
-        """Makes a terminal row of `before` one of `after`; both fill the same width, from a place counted from 0."""
+        """Changes a row of the terminal from `before` to `after`, of equal width; column and line count from 0."""
         pieces, at = self._pieces, -1
         for start, run in changes(before, after):
             pieces.append(f"\x1b[{start - at}C" if at >= 0 else f"\x1b[{line + 1};{column + start + 1}H")
@@ -130,16 +130,16 @@ class Frame:
                 at += len(text)
 
     def scroll(self, top: int, bottom: int, rows: int) -> None:
-        """Moves whole lines of the terminal up; the contents of the last ones are undefined."""
+        """Scrolls whole lines of the terminal up; the last ones have undefined contents."""
         self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
 
     def text(self) -> str:
-        """The bytes to send; the frame is over."""
+        """The text to send; ends the frame."""
         return "".join([*self._pieces, turn(self._look, RESET)[0]])
 
 
 def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
-    """Number of rows by which a block has moved up, so that scrolling saves bytes; 0: it has not."""
+    """Number of rows by which a block has moved up, if scrolling saves bytes; else 0."""
     for rows in range(1, len(after)):
         same = sum(old.row == new.row and not _is_blank(new) for old, new in zip(before[rows:], after, strict=False))
         if same >= _WORTH_SCROLLING:
@@ -148,7 +148,7 @@ def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
 
 
 def changes(before: Cells, after: Cells) -> Iterator[tuple[int, Row]]:
-    """The parts of `after` that differ from `before`, each with the column where it begins."""
+    """The parts of `after` that differ from `before`, each with its first column."""
     old, new = before.cells, after.cells
     if old is None or new is None:
         if before.row != after.row:

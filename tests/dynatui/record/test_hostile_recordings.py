@@ -253,7 +253,7 @@ def show(events: list[Event]) -> None:
     state, log = RunState(), SessionLog()
     for event in events:
         state = apply(state, event)
-        log = log.apply(event, state.race)
+        log = log.apply(event, state)
     for size in ((40, 10), (80, 24), (200, 60)):
         drawn = [paint(Scene(state), *size) for paint in PAINTERS]
         told = "".join(text for rows in drawn for row in rows for text, _ in row)

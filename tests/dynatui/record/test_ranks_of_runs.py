@@ -43,7 +43,7 @@ def after(events: list[Event]) -> tuple[RunState, SessionLog]:
     state, log = RunState(), SessionLog()
     for event in events:
         state = apply(state, event)
-        log = log.apply(event, state.race)
+        log = log.apply(event, state)
     return state, log
 
 

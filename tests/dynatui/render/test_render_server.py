@@ -13,7 +13,6 @@ from dynatui.render import server as panels
 from dynatui.render.ink import Rows
 from dynatui.render.server import Look, series
 from dynatui.render.server_answer import answer
-from dynatui.render.server_draft import drafting
 from dynatui.render.server_words import summary, time_text, wasted
 from dynatui.state.server_state import ServerState, fold
 from tests.dynatui.attach.scripted_session import (
@@ -75,6 +74,10 @@ STORIES: dict[str, list[Event]] = {
     ],
     "hostile": [OPENING, HOSTILE, Gap(t=1.0, reason=hostile("REASON"))],
 }
+
+
+def drafting(drafts: Drafting, size: tuple[int, int]) -> Rows:
+    return panels.positions(fold([OPENING, SERVER, structs.replace(FIRST, drafting=drafts)]), size)
 
 
 def drawn(state: ServerState, look: Look, width: int, height: int) -> dict[str, Rows]:

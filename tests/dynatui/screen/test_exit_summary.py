@@ -35,7 +35,7 @@ def log_of(records: Iterable[Record]) -> SessionLog:
     state, log = RunState(), SessionLog()
     for record in records:
         state = apply(state, record)
-        log = log.apply(record, state.race)
+        log = log.apply(record, state)
     return log
 
 
@@ -197,7 +197,7 @@ def test_the_figures_are_those_of_the_screen() -> None:
     state, log = RunState(), SessionLog()
     for event in DEMO[:300]:
         state = apply(state, event)
-        log = log.apply(event, state.race)
+        log = log.apply(event, state)
     assert log.all_runs()[-1].figures == state.figures()["dynatree"]
 
 
@@ -237,7 +237,7 @@ def test_methods_without_knobs_have_no_best_knobs() -> None:
     told = lines(log_of([plain, *(plain_round("ar", number) for number in range(30))]))
     assert len(told) == 2
     assert told[0].startswith("ar on")
-    assert isinstance(log_of([plain]).race.figures()["ar"], Figures)
+    assert isinstance(log_of([plain]).state.figures()["ar"], Figures)
 
 
 def burst(number: int) -> Round:

@@ -10,13 +10,11 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from decoder.analysis.metrics import fold
-from decoder.append_only import SharedList
 from decoder.events import Event, Knob
 from dynatui.state.ab_comparison import (
     LEAST,
     Difference,
     Pin,
-    Sample,
     Samples,
     compared,
     samples_of,
@@ -24,7 +22,7 @@ from dynatui.state.ab_comparison import (
     signed,
     verdict,
 )
-from dynatui.state.lane import LaneState
+from dynatui.state.lane import Sample
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import plain_round, run, state_of, tree_round
 
@@ -44,7 +42,7 @@ def _autocorrelated(generator: np.random.Generator, count: int, memory: float, m
 def _samples(shares: Iterable[float], tokens: Iterable[int] | None = None) -> Samples:
     shares = list(shares)
     counts = [3] * len(shares) if tokens is None else list(tokens)
-    return tuple(Sample(count, 9, 3, share, 0.01, count) for share, count in zip(shares, counts, strict=True))
+    return tuple(Sample(count, 9, 3, share, 0.01) for share, count in zip(shares, counts, strict=True))
 
 
 def _by_figure(a: Samples, b: Samples) -> dict[str, Difference]:
@@ -109,15 +107,15 @@ def test_a_large_difference_is_clear_either_way() -> None:
 
 
 def test_a_rate_is_a_ratio_of_sums() -> None:
-    fast = tuple(Sample(4, 9, 3, 0.5, 0.01 if i % 2 else 0.03, 4) for i in range(20))
-    slow = tuple(Sample(4, 9, 3, 0.5, 0.04, 4) for _ in range(10))
+    fast = tuple(Sample(4, 9, 3, 0.5, 0.01 if i % 2 else 0.03) for i in range(20))
+    slow = tuple(Sample(4, 9, 3, 0.5, 0.04) for _ in range(10))
     found = _by_figure(slow, fast)["tokens_per_second"]
     assert found.a == pytest.approx(100)
     assert found.b == pytest.approx(200)
 
 
 def test_without_time_there_is_no_rate_to_compare() -> None:
-    timeless = tuple(Sample(4, 9, 3, 0.5, 0.0, 0) for _ in range(12))
+    timeless = tuple(Sample(4, 9, 3, 0.5, 0.0) for _ in range(12))
     assert "tokens_per_second" not in _by_figure(timeless, _samples([0.5] * 12))
 
 
@@ -241,7 +239,7 @@ def test_a_difference_is_one_line() -> None:
 
 
 def test_comparing_takes_little_time() -> None:
-    lane = LaneState(past=SharedList(tree_round(number) for number in range(800)))
+    lane = _decoded(apply(RunState(), run()), 800).lane
     spent_s = []
     for _ in range(5):
         start_s = time.process_time()
@@ -253,7 +251,7 @@ def test_comparing_takes_little_time() -> None:
 
 
 def test_the_same_rounds_are_no_clear_difference_however_they_are_summed() -> None:
-    lane = LaneState(past=SharedList(tree_round(number) for number in range(60)))
+    lane = _decoded(apply(RunState(), run()), 60).lane
     samples = samples_of(lane)
     for cut in range(10, 50):
         found = compared(samples[:cut], samples[cut:])

@@ -1,10 +1,10 @@
-"""The session's log keeps a bounded number of settings: what was in force longest stays."""
+"""The session's log: a bounded number of settings, of which those with most rounds stay, and a result per prompt."""
 
 from collections.abc import Iterable, Sequence
 
-from decoder.analysis.metrics import Race
 from decoder.events import Event, Knob
 from dynatui.state import session_log
+from dynatui.state.run_state import Prompt, Record, RunState, apply
 from dynatui.state.session_log import SessionLog
 from tests.dynatui.scripted_runs import run, tree_round
 
@@ -24,10 +24,10 @@ def told(rounds: Iterable[tuple[int, int]]) -> list[Event]:
 
 def tried(events: Sequence[Event]) -> dict[int, int]:
     """Rounds that are known of each N_max."""
-    log, race = SessionLog(), Race()
+    state, log = RunState(), SessionLog()
     for event in events:
-        race = race.apply(event)
-        log = log.apply(event, race)
+        state = apply(state, event)
+        log = log.apply(event, state)
     return {round(dict(setting.knobs)["n_max"]): found.rounds for setting, found in log.tried.items()}
 
 
@@ -53,3 +53,13 @@ def test_a_new_setting_is_not_the_one_that_leaves() -> None:
 def test_a_setting_that_comes_back_is_counted_on_and_makes_nothing_leave() -> None:
     rounds = [(n_max, 2) for n_max in range(1, MOST + 1)]
     assert tried(told([*rounds, (7, 3)])) == dict(rounds) | {7: 5}
+
+
+def test_a_prompt_that_failed_before_its_run_has_no_result_of_another() -> None:
+    records: list[Record] = [Prompt(1, 3), run(), tree_round(0), Prompt(2, 3), Prompt(3, 3), run(), tree_round(0)]
+    state, log = RunState(), SessionLog()
+    for record in records:
+        state = apply(state, record)
+        log = log.apply(record, state)
+    assert list(log.results) == [1]
+    assert [line.number for line in log.all_runs()] == [3]
