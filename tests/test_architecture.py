@@ -109,10 +109,10 @@ def test_no_files_import_each_other_in_a_circle(package: str) -> None:
     assert not (found := circle(imports_of(package))), found
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_arrows_between_the_parts_of_a_folder_point_one_way(folder: str) -> None:
-    found = circle(imports_of(folder.partition("/")[0]), folder)
-    assert not found, f"in {folder}/: {found}"
+def test_arrows_between_the_parts_of_a_folder_point_one_way() -> None:
+    for folder in FOLDERS:
+        found = circle(imports_of(folder.partition("/")[0]), folder)
+        assert not found, f"in {folder}/: {found}"
 
 
 @pytest.mark.parametrize("package", PACKAGES)

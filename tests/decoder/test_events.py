@@ -164,6 +164,7 @@ HOSTILE = {
     "a newer schema": written(RUN, schema=SCHEMA + 1),
     "a tree without a root": written(ROUND, tokens=[], parents=[], logprobs=[], pieces=[]),
     "a node without a probability": written(ROUND, logprobs=[0.0]),
+    "a node without the draft's probability": written(ROUND, draft_logprobs=[0.0]),
     "a root with a parent": written(ROUND, parents=[0, 0, 1]),
     "a node that is its own parent": written(ROUND, parents=[-1, 1, 1]),
     "a parent that comes later": written(ROUND, parents=[-1, 2, 0]),

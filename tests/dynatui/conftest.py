@@ -1,8 +1,13 @@
-"""What the user who runs the tests has set up for himself has no part in them."""
+"""No settings of the user who runs the tests, and programs in pseudo-terminals."""
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.dynatui.pty_terminal import Start, terminals, written
+from tests.dynatui.scripted_runs import story
 
 
 @pytest.fixture(autouse=True)
@@ -14,3 +19,16 @@ def _nobodys_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setenv("DYNATUI_CONFIG", os.devnull)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts Python with arguments in a pseudo-terminal."""
+    with terminals(tmp_path) as begin:
+        yield begin
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> str:
+    """The path of a recording that takes about a second to play."""
+    return written(tmp_path / "run.jsonl", story(10))

@@ -88,32 +88,32 @@ YIELDING: dict[Limit, dict[str, Any]] = {
 """Values under which a rule refuses no node of these trees."""
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_no_rule_but_the_named_one_can_let_the_leaf_grow(seed: int) -> None:
-    luck = random.Random(seed)
-    tree = chain(*(luck.choice([-0.05, -0.7, -2.0]) for _ in range(luck.randint(1, 4))))
-    d_max = luck.randint(2, 4)
-    rules = DynaTree(
-        d0=luck.randint(1, d_max - 1),
-        d_max=d_max,
-        rho_stop=luck.choice([0.0, 0.1, 0.4]),
-        rho_deep=luck.choice([0.4, 0.9]),
-        tau=luck.choice([0.0, 0.05, 0.5]),
-    )
-    named, depth, chance = limited_by(rules, tree, FAR), tree.depths[-1], tree.path_probability(len(tree) - 1)
-    if named == "n_max":
-        assert chance >= least_probability(rules.rule().growth, depth)
-        return
-    others: dict[str, Any] = {}
-    for other, values in YIELDING.items():
-        others |= values if other != named else {}
-    if named == "rho_stop":  # which rho_deep is never under
-        others["rho_deep"] = rules.rho_stop
-    if named == "d0":  # which that is part of
-        others["rho_deep"] = rules.rho_deep
-    yielded = replace(rules, **others)
-    assert not chance >= least_probability(yielded.rule().growth, depth)
-    assert chance >= least_probability(replace(yielded, **YIELDING[named]).rule().growth, depth)
+def test_no_rule_but_the_named_one_can_let_the_leaf_grow() -> None:
+    for seed in range(60):
+        luck = random.Random(seed)
+        tree = chain(*(luck.choice([-0.05, -0.7, -2.0]) for _ in range(luck.randint(1, 4))))
+        d_max = luck.randint(2, 4)
+        rules = DynaTree(
+            d0=luck.randint(1, d_max - 1),
+            d_max=d_max,
+            rho_stop=luck.choice([0.0, 0.1, 0.4]),
+            rho_deep=luck.choice([0.4, 0.9]),
+            tau=luck.choice([0.0, 0.05, 0.5]),
+        )
+        named, depth, chance = limited_by(rules, tree, FAR), tree.depths[-1], tree.path_probability(len(tree) - 1)
+        if named == "n_max":
+            assert chance >= least_probability(rules.rule().growth, depth)
+            continue
+        others: dict[str, Any] = {}
+        for other, values in YIELDING.items():
+            others |= values if other != named else {}
+        if named == "rho_stop":  # which rho_deep is never under
+            others["rho_deep"] = rules.rho_stop
+        if named == "d0":  # which that is part of
+            others["rho_deep"] = rules.rho_deep
+        yielded = replace(rules, **others)
+        assert not chance >= least_probability(yielded.rule().growth, depth)
+        assert chance >= least_probability(replace(yielded, **YIELDING[named]).rule().growth, depth)
 
 
 def test_every_round_of_a_method_with_a_tree_says_what_limited_it(tiny_models: TinyModels) -> None:

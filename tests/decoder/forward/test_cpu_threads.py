@@ -173,37 +173,16 @@ def test_every_text_begins_with_as_many_threads_as_are_free(
     assert settled == [pair, pair]
 
 
-def test_after_a_sleep_threads_are_woken_before_the_round(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("awake_s", "woken"), [(0.0, 4), (60.0, 0)], ids=["after a sleep", "right after another"])
+def test_threads_are_woken_before_a_round_after_a_sleep_alone(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, awake_s: float, woken: int
 ) -> None:
     """Else the round would pay for it, and look slower than it is."""
-    told: list[str] = []
-    monkeypatch.setattr("decoder.forward.cpu_threads.warm_threads", lambda _: told.append("roused"))
-    monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", 0.0)
-    list(
-        decode(
-            tiny_models.loaded(tiny_models.pair("neox"), "float32"),
-            "a b c",
-            RunConfig(methods=("ar",), max_new_tokens=4),
-        )
-    )
-    assert told == ["roused"] * 4
-
-
-def test_a_round_right_after_another_finds_threads_awake(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-    monkeypatch.setattr("decoder.forward.cpu_threads.warm_threads", lambda _: told.append("roused"))
-    monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", 60.0)
-    list(
-        decode(
-            tiny_models.loaded(tiny_models.pair("neox"), "float32"),
-            "a b c",
-            RunConfig(methods=("ar",), max_new_tokens=4),
-        )
-    )
-    assert told == []
+    wakes: list[int] = []
+    monkeypatch.setattr("decoder.forward.cpu_threads.warm_threads", wakes.append)
+    monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", awake_s)
+    list(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), "a b c", RunConfig(("ar",), 4)))
+    assert len(wakes) == woken
 
 
 def test_threads_switch_quickly_while_a_gpu_decodes_and_as_before_afterwards() -> None:

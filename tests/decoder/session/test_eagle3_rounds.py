@@ -82,7 +82,7 @@ def test_every_layout_grows_the_reference_s_trees(tiny_models: TinyModels) -> No
     assert score.rounds > 60
 
 
-@examples(20)
+@examples(12)
 @given(
     layout=st.sampled_from([*LAYOUTS]),
     branching=st.sampled_from([(1, 1, 1), (1, 2, 3), (2, 3, 4), (4, 4, 4)]),
@@ -109,8 +109,8 @@ def test_any_tree_is_the_reference_s(tiny_models: TinyModels) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_every_method_writes_what_plain_greedy_decoding_does(tiny_models: TinyModels, family: str, dtype: str) -> None:
-    pair, config = name(family, "flat"), RunConfig(METHODS, 60, dynatree=BUSHY, bestfirst=BestFirst(12, 4))
-    expected = greedy(oracle(tiny_models, pair, dtype, config), prompt_of(tiny_models, pair), 60)
+    pair, config = name(family, "flat"), RunConfig(METHODS, 36, dynatree=BUSHY, bestfirst=BestFirst(12, 4))
+    expected = greedy(oracle(tiny_models, pair, dtype, config), prompt_of(tiny_models, pair), 36)
     played = Played(list(decode(tiny_models.loaded(tiny_models.pair(pair), dtype), PROMPT, config)))
     assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
 
@@ -121,8 +121,8 @@ def test_every_method_writes_what_plain_greedy_decoding_does(tiny_models: TinyMo
 def test_every_method_writes_what_plain_sampling_does(
     tiny_models: TinyModels, layout: str, sampling: Sampling, seed: int
 ) -> None:
-    pair, config = name("llama", layout), RunConfig(METHODS, 40, seed, parameters={SAMPLING: sampling})
-    expected = greedy(oracle(tiny_models, pair, "float32", config), prompt_of(tiny_models, pair), 40)
+    pair, config = name("llama", layout), RunConfig(METHODS, 24, seed, parameters={SAMPLING: sampling})
+    expected = greedy(oracle(tiny_models, pair, "float32", config), prompt_of(tiny_models, pair), 24)
     played = Played(list(decode(tiny_models.loaded(tiny_models.pair(pair), "float32"), PROMPT, config)))
     assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
 
@@ -135,7 +135,7 @@ def prompt_of(tiny_models: TinyModels, pair: str) -> list[int]:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_exact_passes_write_the_bits_of_ar_with_a_head_too(tiny_models: TinyModels, family: str, dtype: str) -> None:
     engine = tiny_models.loaded(tiny_models.pair(name(family, "nested")), dtype).batch_invariant()
-    played = Played(list(decode(engine, PROMPT, RunConfig(METHODS, 40, dynatree=BUSHY))))
+    played = Played(list(decode(engine, PROMPT, RunConfig(METHODS, 24, dynatree=BUSHY))))
     assert {tuple(played.tokens(method)) for method in METHODS} == {tuple(played.tokens("ar"))}
     assert played.figures("dynatree").accepted
 

@@ -97,5 +97,6 @@ def test_a_query_is_not_told() -> None:
 
 def test_an_origin_is_scheme_host_and_port() -> None:
     assert origin("http://host/a") == origin("http://host:80/b")
+    assert origin("https://host/a") == origin("https://host:443/b")
     assert origin("https://host/") != origin("http://host/")
     assert origin("http://host:1/") != origin("http://host:2/")

@@ -66,6 +66,14 @@ def test_a_leader_that_takes_longer_than_it_may_is_killed() -> None:
         assert ended(leader, 0, [signal.SIGTERM]) == -signal.SIGKILL
 
 
+def test_the_exit_code_tells_the_signal_that_ended_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(*_: object) -> tuple[subprocess.Popen[bytes], list[object]]:
+        return subprocess.Popen(["sh", "-c", "kill -KILL $$"]), []
+
+    monkeypatch.setattr(launcher, "_started", started)
+    assert launcher.launch(1, [], drawn=False) == 128 + signal.SIGKILL
+
+
 def test_a_second_signal_shortens_the_time() -> None:
     began = time.monotonic()
     with leading() as leader:

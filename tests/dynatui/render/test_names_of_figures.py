@@ -71,11 +71,11 @@ def test_no_panel_speaks_of_acceptance_without_saying_of_what() -> None:
 
 
 @pytest.mark.parametrize("painter", [curves.acceptance, curves.trends])
-@pytest.mark.parametrize("width", range(40, 200, 8))
-def test_curves_name_the_rounds_that_they_are_means_of(painter: DrawPanel, width: int) -> None:
-    state = running().state
-    for scene in (running(), replace(running(), pinned=Pin.of(state, state.watched))):
-        assert "last 3" in lines(painter(scene, width, 8))[0]
+def test_curves_name_the_rounds_that_they_are_means_of(painter: DrawPanel) -> None:
+    for width in range(40, 200, 8):
+        state = running().state
+        for scene in (running(), replace(running(), pinned=Pin.of(state, state.watched))):
+            assert "last 3" in lines(painter(scene, width, 8))[0]
 
 
 def test_what_moves_history_names_its_rounds_in_every_wording() -> None:

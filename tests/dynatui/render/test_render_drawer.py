@@ -139,11 +139,11 @@ def test_the_chosen_slider_explains_itself_even_without_a_column_for_it() -> Non
     assert "less probable paths end" in lines(drawer.drawer(Scene(raced(), slider="rho_stop"), 60, 8))[-2]
 
 
-@pytest.mark.parametrize("height", range(3, 21))
 @pytest.mark.parametrize("name", ["tau_h", "rho_stop", "selection"])
-def test_the_drawer_scrolls_to_the_chosen_slider(name: KnobName, height: int) -> None:
-    page = lines(drawer.drawer(Scene(raced(), slider=name), 80, height))
-    assert any(f"▸ {info(name).symbol} " in row for row in page)
+def test_the_drawer_scrolls_to_the_chosen_slider(name: KnobName) -> None:
+    for height in range(3, 21):
+        page = lines(drawer.drawer(Scene(raced(), slider=name), 80, height))
+        assert any(f"▸ {info(name).symbol} " in row for row in page)
 
 
 def test_in_a_narrow_terminal_the_meaning_gives_way_first_and_the_bounds_last() -> None:

@@ -50,13 +50,13 @@ def test_its_wordings_get_shorter_and_end_with_the_speed_alone() -> None:
     assert text_of(wordings[-1]) == "1.33x"
 
 
-@pytest.mark.parametrize("width", range(5, 201))
-def test_it_stands_first_at_every_width(width: int) -> None:
+def test_it_stands_first_at_every_width() -> None:
     scene = Scene(measured(1.33))
-    (line,) = lines(status(scene, width, 1))
-    assert line.startswith("1.33x")
-    assert len(line) == width
-    assert lines(essentials(scene, width, 1))[0].startswith("1.33x")
+    for width in range(5, 201):
+        (line,) = lines(status(scene, width, 1))
+        assert line.startswith("1.33x")
+        assert len(line) == width
+        assert lines(essentials(scene, width, 1))[0].startswith("1.33x")
 
 
 def test_at_80_columns_it_is_whole() -> None:

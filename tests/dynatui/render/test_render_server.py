@@ -94,15 +94,15 @@ def drawn(state: ServerState, look: Look, width: int, height: int) -> dict[str, 
     }
 
 
-@pytest.mark.parametrize("size", [(1, 1), (3, 2), (20, 5), (40, 9), (80, 24), (200, 60)], ids=str)
 @pytest.mark.parametrize("name", STORIES)
-def test_every_panel_fits_every_size(name: str, size: tuple[int, int]) -> None:
-    state, (width, height) = fold(STORIES[name]), size
-    for look in (LOOK, Look(paused=True, recording=True, replaying=True, ended=True, symbols="ascii")):
-        for panel, rows in drawn(state, look, width, height).items():
-            told = lines(rows)
-            assert all(cell_len(line) <= width for line in told), panel
-            assert len(told) <= max(height, 3 if panel == "cards" else 1), panel
+def test_every_panel_fits_every_size(name: str) -> None:
+    for size in ((1, 1), (3, 2), (20, 5), (40, 9), (80, 24), (200, 60)):
+        state, (width, height) = fold(STORIES[name]), size
+        for look in (LOOK, Look(paused=True, recording=True, replaying=True, ended=True, symbols="ascii")):
+            for panel, rows in drawn(state, look, width, height).items():
+                told = lines(rows)
+                assert all(cell_len(line) <= width for line in told), panel
+                assert len(told) <= max(height, 3 if panel == "cards" else 1), panel
 
 
 def test_foreign_text_steers_nothing() -> None:

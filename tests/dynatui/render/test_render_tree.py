@@ -4,7 +4,6 @@ import math
 import re
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -262,10 +261,10 @@ def test_an_improbable_path_that_repeats_the_prompt_says_how_many_tokens() -> No
     assert [row.count("○") for row in narrow if row.endswith("─○ -x rep. 6 │")] == [4]
 
 
-@pytest.mark.parametrize("width", range(30, 110))
-def test_at_any_width_there_is_room_to_say_so(width: int) -> None:
-    told = _told(_chain(0.2), (8, 3, 2, 11, 12, 13, 14, 9), (width, 9))
-    assert re.search(r"○ -x (repeats 6( tokens)?|rep\. 6) ", told)
+def test_at_any_width_there_is_room_to_say_so() -> None:
+    for width in range(30, 110):
+        told = _told(_chain(0.2), (8, 3, 2, 11, 12, 13, 14, 9), (width, 9))
+        assert re.search(r"○ -x (repeats 6( tokens)?|rep\. 6) ", told)
 
 
 def test_a_path_that_repeats_what_was_generated_says_so_too() -> None:

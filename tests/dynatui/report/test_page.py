@@ -91,11 +91,11 @@ def luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("one", "other", "least"), PAIRS)
-def test_colours_have_the_contrast_of_level_aa(one: str, other: str, least: float, scheme: str) -> None:
-    low, high = sorted(luminance(colours(scheme)[name]) for name in (one, other))
-    assert (high + 0.05) / (low + 0.05) >= least
+def test_colours_have_the_contrast_of_level_aa() -> None:
+    for scheme in ("light", "dark"):
+        for one, other, least in PAIRS:
+            low, high = sorted(luminance(colours(scheme)[name]) for name in (one, other))
+            assert (high + 0.05) / (low + 0.05) >= least, (scheme, one, other)
 
 
 def test_every_colour_stands_in_both_schemes() -> None:

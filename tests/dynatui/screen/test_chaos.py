@@ -3,7 +3,6 @@
 import asyncio
 import random
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from dynatui.screen.app import DynaApp
 from dynatui.session import Models, Session
 from dynatui.sources.engine import EngineSource
 from tests.dynatui.endless_engine import EndlessEngine, script
-from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, written
 from tests.dynatui.screen.random_input import LARGEST, PAGES, commands_that_stay, random_bursts, sizes
 from tests.dynatui.scripted_runs import story
 from tests.dynatui.terminal_grammar import forbidden_output
@@ -29,13 +28,6 @@ from dynatui.screen.app import DynaApp
 from tests.dynatui.screen.random_input import commands_that_stay
 DynaApp.get_system_commands = commands_that_stay
 """
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts Python with arguments in a terminal."""
-    with terminals(tmp_path) as begin:
-        yield begin
 
 
 async def test_random_keys_and_sizes_while_it_decodes_break_nothing(

@@ -5,7 +5,6 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from decoder.events import Round, Run
 from dynatui.record.reader import read
 from dynatui.record.recording import Recorder
 from tests.dynatui.endless_engine import script
-from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean
 from tests.dynatui.scripted_runs import story
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
@@ -22,13 +21,6 @@ pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo
 RECORDED = 'record = Path("run.jsonl")'
 SOON_S = 12.0
 """It takes one or two on an idle machine; what waits for a terminal that takes nothing never ends."""
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts Python with arguments in a terminal."""
-    with terminals(tmp_path) as begin:
-        yield begin
 
 
 def decoding(start: Start, before: str = RECORDED) -> Terminal:

@@ -1,6 +1,6 @@
 """Whatever keys, sizes and pages came before, the terminal holds what a fresh draw of everything would bring.
 
-`DYNATUI_DRAWS=2000` takes so many steps instead of a hundred.
+`DYNATUI_DRAWS=2000` takes so many steps instead of sixty.
 """
 
 import os
@@ -22,7 +22,7 @@ from tests.dynatui.screen.random_input import commands_that_stay, random_bursts
 from tests.dynatui.screen.shown_app import MIDWAY
 from tests.dynatui.scripted_runs import ScriptedSource
 
-STEPS = int(os.environ.get("DYNATUI_DRAWS", "100"))
+STEPS = int(os.environ.get("DYNATUI_DRAWS", "60"))
 TRACES = Path(__file__).parents[2] / "traces"
 LAYING_OUT = ("i", "d", "e", "t", "/", "?", "B", "\x10", "P", *"123456789", *(5 * ("\x1b[27u",)))
 """Keys that open, close and arrange: pages, panels, the drawer, the inspector."""

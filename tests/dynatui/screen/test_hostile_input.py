@@ -1,14 +1,11 @@
 """Whatever arrives on standard input of the screen, in a real pseudo-terminal: it goes on, and no paste is keys."""
 
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.dynatui.endless_engine import script
-from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
-from tests.dynatui.scripted_runs import story
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
@@ -35,19 +32,6 @@ PASTES = (
     b"\x1b[200~\x1b[200~q\x1b[201~",
     b"\x1b[200~\xffq\x1b[201~",
 )
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts Python with arguments in a terminal."""
-    with terminals(tmp_path) as begin:
-        yield begin
-
-
-@pytest.fixture
-def recording(tmp_path: Path) -> str:
-    """A recording that takes about a second to play."""
-    return written(tmp_path / "run.jsonl", story(10))
 
 
 def assert_goes_on(terminal: Terminal, sent: bytes) -> None:

@@ -2,14 +2,13 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.dynatui.endless_engine import script
 from tests.dynatui.hostile_text import hostile_event, renamed
-from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, written
 from tests.dynatui.scripted_runs import story
 from tests.dynatui.terminal_grammar import forbidden_output
 
@@ -25,13 +24,6 @@ TOUR = (
 PAGES = ("?", "\x10")
 """Keys that open a page over the screen, which escape closes."""
 FULL = (120, 40)
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts Python with arguments in a terminal."""
-    with terminals(tmp_path) as begin:
-        yield begin
 
 
 def toured(terminal: Terminal, keys: tuple[str, ...] = TOUR, pages: tuple[str, ...] = PAGES) -> str:

@@ -7,7 +7,6 @@ is turned, so that all steps of a turn count from one round and the screen stand
 import math
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from decoder.events import Knob, Round
 from dynatui.record.reader import read
-from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
@@ -26,13 +25,6 @@ UPPER = 0x09
 """The upper dots of a cell, where D0 of 1 is drawn: tau_l of .05 takes the lower ones."""
 WIDE = 30
 """Tokens after which a turn can be told from the next one on a chart."""
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts Python with arguments in a terminal."""
-    with terminals(tmp_path) as begin:
-        yield begin
 
 
 @dataclass

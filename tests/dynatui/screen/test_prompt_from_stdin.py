@@ -1,12 +1,10 @@
 """A prompt that comes through standard input in a terminal: it is shown, and keys come from the terminal."""
 
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.dynatui.pty_terminal import ENTER, Start, Terminal, assert_left_clean, terminals
+from tests.dynatui.pty_terminal import ENTER, Start, Terminal, assert_left_clean
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
@@ -25,13 +23,6 @@ import os, sys
 line = 'dynatui() { "$PYTHON" -c "$PROGRAM" "$@"; }; ' + sys.argv[1]
 os.execvpe("bash", ["bash", "-c", line], {**os.environ, "PYTHON": sys.executable, "PROGRAM": sys.argv[2]})
 """
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts Python with arguments in a terminal."""
-    with terminals(tmp_path) as begin:
-        yield begin
 
 
 def in_bash(start: Start, line: str) -> Terminal:

@@ -4,7 +4,6 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from tests.dynatui.pty_terminal import (
     Terminal,
     assert_left_clean,
     assert_modes_given_back,
-    terminals,
     written,
 )
 from tests.dynatui.scripted_runs import story
@@ -57,19 +55,6 @@ class Noisy(EndlessEngine):
         return self.decode
 engine = Noisy()
 """
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts Python with arguments in a terminal."""
-    with terminals(tmp_path) as begin:
-        yield begin
-
-
-@pytest.fixture
-def recording(tmp_path: Path) -> str:
-    """A recording that takes about a second to play."""
-    return written(tmp_path / "run.jsonl", story(10))
 
 
 SLOWLY = ("--speed", "0.05")

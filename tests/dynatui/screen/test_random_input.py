@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.dynatui.endless_engine import script
-from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
@@ -26,13 +26,6 @@ SEQUENCE = b"\x1b[]OPM<>?;:0123456789~uABCDHFmMRcIt"
 CODED = (b"113", b"99;", b"122;", b"112;", b"3u", b"3;", b"16;", b"16u", b"26;", b"26u")
 """How newer terminals write the same keys."""
 ESCAPE = "\x1b[27u"
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts Python with arguments in a terminal."""
-    with terminals(tmp_path) as begin:
-        yield begin
 
 
 def strings(seed: int, count: int) -> Iterator[bytes]:

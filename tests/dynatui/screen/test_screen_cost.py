@@ -4,7 +4,8 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
@@ -100,23 +101,32 @@ def test_what_was_patched_for_seconds_is_what_a_full_repaint_shows(tmp_path: Pat
         terminal.close()
 
 
-@pytest.mark.parametrize("size", [(80, 24), SIZE, (200, 60)], ids=["80x24", "120x40", "200x60"])
-def test_a_reading_of_a_watched_server_costs_a_slow_line_little(size: tuple[int, int]) -> None:
-    with serving(growing()) as server:
-        terminal = Terminal([sys.executable, "-m", "dynatui", "attach", server.url, "--interval", "0.5"], size)
-        try:
-            while b"accepted/s" not in terminal.written:
-                terminal.read(0.1)
-            terminal.read(1.0)
+def test_a_reading_of_a_watched_server_costs_a_slow_line_little() -> None:
+    with ExitStack() as ending:
+        terminals = []
+        for size in ((80, 24), SIZE, (200, 60)):
+            server = ending.enter_context(serving(growing()))
+            command = [sys.executable, "-m", "dynatui", "attach", server.url, "--interval", "0.5"]
+            terminals.append(Terminal(command, size))
+            ending.callback(terminals[-1].close)
+        while not all(b"accepted/s" in terminal.written for terminal in terminals):
+            read_all(terminals, 0.3)
+        read_all(terminals, 1.0)
+        for terminal in terminals:
             terminal.written.clear()
-            end = time.monotonic() + 4
-            while (left := end - time.monotonic()) > 0:
-                terminal.read(left)
+        read_all(terminals, 4.0)
+        for terminal in terminals:
             frames = terminal.written.count(FRAME)
             assert frames > 4
             assert len(terminal.written) / frames < READING_BYTES
-        finally:
-            terminal.close()
+
+
+def read_all(terminals: Sequence[Terminal], seconds: float) -> None:
+    """Takes what several programs write, by turns."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for terminal in terminals:
+            terminal.read(0.05)
 
 
 def growing() -> Answer:
@@ -188,13 +198,13 @@ class Picture:
 def test_a_thin_line_shows_the_present_and_the_program_ends_at_once(clock: Terminal) -> None:
     picture = Picture(clock)
     lags, began = list[float](), float("inf")
-    while time.monotonic() < began + 7:
+    while time.monotonic() < began + 5:
         clock.read(0.1, bytes_per_second=THIN_LINE)
         shown = re.findall(r"t(\d+\.\d\d)!", " ".join(picture.lines()))
         began = min(began, time.monotonic()) if shown else began
         if time.monotonic() > began + 3:
             lags.append(time.monotonic() - max(map(float, shown)))
-    assert len(lags) > 20
+    assert len(lags) > 10
     assert median(lags) < LAG_S
     pressed = time.monotonic()
     clock.press("q")

@@ -11,18 +11,12 @@ import pytest
 from decoder.events import encode
 from tests.dynatui.attach.page_server import PageServer, page, serving, text
 from tests.dynatui.attach.scripted_session import session
-from tests.dynatui.pty_terminal import Start, assert_left_clean, terminals
+from tests.dynatui.pty_terminal import Start, assert_left_clean
 from tests.dynatui.terminal_grammar import forbidden_output
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 HOSTILE = "\x1b]52;c;UFdORUQ=\x07\x9b2J\u202e"
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    with terminals(tmp_path) as begin:
-        yield begin
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from decoder.events import Round
 from dynatui.record.reader import read
 from tests.dynatui.endless_engine import script
-from tests.dynatui.pty_terminal import ENTER, Start, Terminal, assert_left_clean, terminals
+from tests.dynatui.pty_terminal import ENTER, Start, Terminal, assert_left_clean
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
@@ -34,13 +33,6 @@ keep.fill = slow
 """
 SLOW_TO_MOUNT = "dynatui.screen.app.DynaApp.compose = lambda self: time.sleep(60)\n"
 STUCK = "import dynatui.screen.commands.record as keep; keep.fill = lambda *_: time.sleep(60)\n"
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts Python with arguments in a terminal."""
-    with terminals(tmp_path) as begin:
-        yield begin
 
 
 def assert_ends_soon(terminal: Terminal, way: str | signal.Signals) -> None:

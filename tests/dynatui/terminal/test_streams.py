@@ -98,6 +98,18 @@ def test_a_pipe_gets_utf_8_whatever_the_locale(monkeypatch: pytest.MonkeyPatch) 
     out.detach()  # type: ignore[attr-defined]  # it is the wrapper above
 
 
+@pytest.mark.parametrize(("terminal", "shown"), [(True, "a\u241b[2Jb\n"), (False, "a\x1b[2Jb\n")])
+def test_text_is_cleaned_for_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool,  # noqa: FBT001 - a case
+    shown: str,
+) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: terminal)
+    streams.show("a\x1b[2Jb\n", out)
+    assert out.getvalue() == shown
+
+
 def test_what_a_broken_output_holds_goes_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "out"
     with path.open("w", encoding="utf-8") as output:

@@ -48,12 +48,12 @@ def enumerated_rate(name: str, rows: Pair, draws: int) -> float:
 
 @ALL_SOLVERS
 @ALL_KINDS
-@pytest.mark.parametrize("draws", [1, 2, 3])
-def test_the_rate_of_acceptance_is_that_of_all_draws_and_coins(name: str, kind: str, draws: int) -> None:
-    for rows in pairs(kind):
-        rate, expected = SOLVERS[name].acceptance_rate(*rows, draws), enumerated_rate(name, rows, draws)
-        assert rate == pytest.approx(expected, abs=1e-3 if name == "khisti" else 1e-9)
-        assert rate <= expected + 1e-9
+def test_the_rate_of_acceptance_is_that_of_all_draws_and_coins(name: str, kind: str) -> None:
+    for draws in (1, 2, 3):
+        for rows in pairs(kind):
+            rate, expected = SOLVERS[name].acceptance_rate(*rows, draws), enumerated_rate(name, rows, draws)
+            assert rate == pytest.approx(expected, abs=1e-3 if name == "khisti" else 1e-9)
+            assert rate <= expected + 1e-9
 
 
 @ALL_SOLVERS
@@ -82,12 +82,12 @@ def test_with_one_draw_all_but_nss_are_naive(kind: str) -> None:
 
 
 @ALL_KINDS
-@pytest.mark.parametrize("draws", [1, 2, 3, 4])
-def test_no_rate_exceeds_the_bound(kind: str, draws: int) -> None:
-    for rows in pairs(kind, 20, vocabulary=8):
-        bound = acceptance_bound(*rows, draws)
-        for name, solver in SOLVERS.items():
-            assert solver.acceptance_rate(*rows, draws) <= bound + 1e-9, name
+def test_no_rate_exceeds_the_bound(kind: str) -> None:
+    for draws in (1, 2, 3, 4):
+        for rows in pairs(kind, 20, vocabulary=8):
+            bound = acceptance_bound(*rows, draws)
+            for name, solver in SOLVERS.items():
+                assert solver.acceptance_rate(*rows, draws) <= bound + 1e-9, name
 
 
 @ALL_KINDS
