@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from decoder.config import PRESETS, Auto, Fixed, Linear, Rules, RunConfig, tree_rule
+from decoder.config import RunConfig
 from decoder.decoding_path import STATIC, decoding_path
 from decoder.device import choose_device, choose_draft_dtype, choose_dtype, has_graphs, require_compilable, set_up
 from decoder.engine import Engine
@@ -22,6 +22,10 @@ from decoder.forward.eagle3.head import Head
 from decoder.forward.eagle3.shape import HeadShape
 from decoder.forward.language_model import LanguageModel
 from decoder.methods import chosen, require_model_free
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import PRESETS
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, common_tokenizer, probe
 from decoder.models.eagle3.checkpoint import fitting_layers, load_head, sizes_of
@@ -32,6 +36,7 @@ from decoder.models.tokenizer import TextTokenizer
 from decoder.tensor_parallel.check import require_packages, require_spread, require_whole_passes
 from decoder.tensor_parallel.ranks import Ranks, ranks_of
 from decoder.tensor_parallel.target import load_over, rank_device
+from decoder.tree_rules import Rules, tree_rule
 
 if TYPE_CHECKING:
     from decoder.session.cuda_graph.static_shapes import Passes

@@ -21,10 +21,14 @@ from decoder.bench.report import Report
 from decoder.bench.samples import Samples
 from decoder.bench.statistics import Median
 from decoder.bench.summary import Difference, rows
-from decoder.config import Auto, DynaTree, Fixed, Linear, RunConfig
+from decoder.config import RunConfig
 from decoder.device import device_name
 from decoder.engine import Engine
 from decoder.errors import PromptError
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from decoder.methods.method import Method
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from decoder import RunConfig, decode, race
-from decoder.config import DynaTree
 from decoder.errors import DeviceError
 from decoder.events import Summary
 from decoder.forward import near_tie as neartie
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge, in_float32_by_layer
+from decoder.methods.dynatree import DynaTree
 from decoder.sampling.gumbel_noise import GumbelNoise
 from tests.decoder.family_models import laid_out_anew
 from tests.decoder.makers import TinyModels

@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from decoder.config import Sampling
 from decoder.forward.near_tie import Judge, _at_edge
 from decoder.sampling.gumbel_noise import GumbelNoise
-from decoder.sampling.settings import Schedule
+from decoder.sampling.settings import Sampling, Schedule
 from tests.decoder.makers import TinyModels
 
 PROMPT = "The tree grows where the draft is sure"

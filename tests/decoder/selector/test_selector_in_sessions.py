@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from decoder import RunConfig, Steering, decode
-from decoder.config import Delayed
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.drawn_drafter import DrawnDrafter, ShapeChoice
@@ -17,6 +16,7 @@ from decoder.draft.proposer import Proposal
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.events import Knob, Round
+from decoder.methods.delayed import Delayed
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector.actions import ACTIONS, ONE_PATH, number
 from decoder.selector.chooser import load

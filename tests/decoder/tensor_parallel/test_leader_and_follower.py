@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from decoder import RunConfig, decode
-from decoder.config import DynaTree, Fixed
 from decoder.errors import ConfigError, LostRankError
 from decoder.events import End, Event, Round, Run, Summary
 from decoder.methods import METHODS
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
 from decoder.tensor_parallel.messages import Pass, Peak
 from tests.decoder.makers import TinyModels
 from tests.decoder.tensor_parallel.led_engine import led

@@ -12,7 +12,6 @@ from torch import Tensor
 from transformers import BloomConfig, Gemma2Config
 
 from decoder import Fixed, Linear, RunConfig, decode, load_pair
-from decoder.config import DynaTree
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
 from decoder.events import Run, Summary
@@ -30,6 +29,7 @@ from decoder.forward.batch_invariant.pass_sizes import (
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
 from decoder.methods import METHODS
+from decoder.methods.dynatree import DynaTree
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_model
 from dynatui.prompts import load
 from tests import tiny

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.config import DynaTree
 from decoder.device import require_compilable, without_gradients
 from decoder.engine import Engine
 from decoder.errors import ConfigError
@@ -19,6 +18,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward
+from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph import compiled as contest
 from decoder.session.cuda_graph.compiled import Compile, Compiled, Pass, by_torch, compared, example
 from decoder.session.cuda_graph.slots import GraphSlots

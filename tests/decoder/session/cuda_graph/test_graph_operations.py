@@ -10,17 +10,20 @@ import torch
 from torch import Tensor
 from transformers import Qwen2Config
 
-from decoder.config import Auto, DynaTree, Linear, Rules
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward, visibility
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.capture_guard import NotCapturableError
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import beam, shape, slots
+from decoder.tree_rules import Rules
 from decoder.verify.coupled import CoupledOnDevice
 from decoder.verify.greedy import Greedy
 from tests import tiny

@@ -14,7 +14,6 @@ from decoder import RunConfig, decode, load_pair, loading
 from decoder.bench import shapes
 from decoder.bench.arithmetic import shape
 from decoder.bench.machine import read_bytes
-from decoder.config import DynaTree, Rules
 from decoder.engine import Engine
 from decoder.events import Round, Summary
 from decoder.forward.families import registry
@@ -25,10 +24,12 @@ from decoder.forward.static import static_forward as forward
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward, static_in_place
+from decoder.methods.dynatree import DynaTree
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph.self_test import Reference
 from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.tree_rules import Rules
 from tests import tiny
 from tests.decoder.live_tensors import Live
 from tests.decoder.makers import METHODS, TinyModels, graph_slots

@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.config import DynaTree, Rules
 from decoder.engine import Engine
 from decoder.forward.hf import ModuleForward
 from decoder.forward.protocol import Forward
 from decoder.forward.static.layers import NativeStatic, aligned
 from decoder.forward.static.static_forward import static_forward
+from decoder.methods.dynatree import DynaTree
+from decoder.tree_rules import Rules
 from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import TinyModels, host_session
 from tests.decoder.session.cuda_graph.matching import check
