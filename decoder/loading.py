@@ -245,7 +245,7 @@ def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokeniz
     ids = _ends(target)
     for model in models:
         # Penalties, bans and sampling settings that a checkpoint brings along are off for every method.
-        model.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
+        model.hf.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
     return Pair(
         target=target,
         draft=own,

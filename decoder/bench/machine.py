@@ -123,7 +123,7 @@ def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
 
 def read_bytes(model: LanguageModel) -> int:
     """Bytes of weights that one forward pass reads: all but the input embedding, unless that is the head as well."""
-    module = model.skeleton
+    module = model.hf.skeleton
     total: int = sum(weight.numel() * weight.element_size() for weight in module.parameters())
     embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings()
     tied = head is not None and head.weight is embedding

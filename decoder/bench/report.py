@@ -147,7 +147,7 @@ def setup(
 def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int] = ()) -> Report:
     """What samples on texts tell; `peaks` are bytes of memory by rank."""
     pair = engine.pair
-    score = Judge(pair.target, engine.gumbel_noise()) if pair.target.has_module else None
+    score = Judge(pair.target, engine.gumbel_noise()) if pair.target.hf.available else None
 
     def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict | None:  # noqa: FBT001 - a `Judge`
         prefix = [*setup.prompts[prompt], *before]
@@ -169,7 +169,7 @@ def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int
 def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] = ()) -> RoundsReport:
     """What samples on random tokens tell; `peaks` as for `of_texts`."""
     contexts = [len(prompt) for prompt in setup.prompts]
-    arithmetic = Arithmetic(shape(pair.target.skeleton), shape(pair.draft_model.skeleton))
+    arithmetic = Arithmetic(shape(pair.target.hf.skeleton), shape(pair.draft_model.hf.skeleton))
     return RoundsReport(
         setup=setup,
         load_after=load(),

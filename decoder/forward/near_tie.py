@@ -90,12 +90,12 @@ class Judge:
 
     def _module(self) -> Any:
         """The module that the model holds, or one that was loaded to where there is room for it."""
-        if self._model.held is not None:
-            return self._model.held
+        if self._model.hf.loaded is not None:
+            return self._model.hf.loaded
         if self._loaded is None:
-            needed = sum(weight.nbytes for weight in self._model.skeleton.parameters())
+            needed = sum(weight.nbytes for weight in self._model.hf.skeleton.parameters())
             fits = has_room(self._places[0], int(MARGIN * needed))
-            self._loaded = self._model.loaded(self._places[0] if fits else CPU)
+            self._loaded = self._model.hf.load(self._places[0] if fits else CPU)
         return self._loaded
 
 

@@ -56,9 +56,9 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell =
     with downloading(name, tell):
         traits = known_traits(name, device, dtype, tell)
         if traits is None:
-            return LanguageModel(_hf().load_module(name, dtype, device, tell), display_name(name), load)
+            return LanguageModel.of_module(_hf().load_module(name, dtype, device, tell), display_name(name), load)
         try:
-            model = LanguageModel(traits, display_name(name), load)
+            model = LanguageModel.of_weights(traits, display_name(name), load)
             if not model.runs_without_module:
                 _run_on_device(model)
         except torch.OutOfMemoryError as error:
@@ -100,7 +100,7 @@ def _run_on_device(model: LanguageModel) -> None:
     from decoder.forward.static.static_forward import static_in_place  # noqa: PLC0415 - not for a run on a CPU
 
     static_in_place(model)
-    if model.runs_by is None:
+    if not model.runs_without_module:
         model.run_by_module()
 
 

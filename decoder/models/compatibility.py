@@ -136,7 +136,7 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
     """
     text = _text(model, plain)
     _agree(model, _tree(model), text)
-    if model.held is not None:
+    if model.hf.loaded is not None:
         _check_ends(model)
         _check_beyond_sizes(model)
 
@@ -158,7 +158,7 @@ def _tree(model: LanguageModel) -> Tensor:
 
 def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
     """The same, read as plain text; see `probe`."""
-    return _text_of_form(plain or model) if model.held is None else _text_of_module(model)
+    return _text_of_form(plain or model) if model.hf.loaded is None else _text_of_module(model)
 
 
 def _text_of_form(model: LanguageModel) -> Tensor:
@@ -179,7 +179,7 @@ def _text_of_module(model: LanguageModel) -> Tensor:
     def as_kept_text() -> Tensor:
         hf = imported("decoder.forward.hf")
         kept = hf.appending(hf.unknown_cache(model.layers, len(TEXT)))
-        return _by_module(model, TEXT, use_cache=True, **{hf.cache_argument(model.module): kept})
+        return _by_module(model, TEXT, use_cache=True, **{hf.cache_argument(model.hf.module): kept})
 
     text = _tried(model, as_text, NO_TEXT)
     kept = _tried(model, as_kept_text, "it keeps something else than keys and values of one shape for all layers")
@@ -194,11 +194,13 @@ def _check_beyond_sizes(model: LanguageModel) -> None:
     if model.runs_without_module:
         return  # Native models hold no more of a configuration than is known.
     hf = imported("decoder.forward.hf")
-    for name, size in hf.sizes_of(model.module).items():
+    for name, size in hf.sizes_of(model.hf.module).items():
         if PASSED < size < model.context and name not in LARGEST:
-            module = hf.resized(model.module, name, PASSED)
+            module = hf.resized(model.hf.module, name, PASSED)
             if module is not None:
-                _check_beyond(LanguageModel(module, f"{model.name}, in a text longer than its {name} of {size},"))
+                _check_beyond(
+                    LanguageModel.of_module(module, f"{model.name}, in a text longer than its {name} of {size},")
+                )
 
 
 def _check_beyond(model: LanguageModel) -> None:
@@ -225,7 +227,7 @@ def _check_ends(model: LanguageModel) -> None:
 
 def _by_module(model: LanguageModel, tokens: Sequence[int], **given: Any) -> Tensor:
     """Logits after the last of these tokens, by the Hugging Face module itself; shape (V)."""
-    logits: Tensor = model.module(input_ids=torch.tensor([tokens], device=model.device), **given).logits
+    logits: Tensor = model.hf.module(input_ids=torch.tensor([tokens], device=model.device), **given).logits
     return logits[0, -1].float()
 
 

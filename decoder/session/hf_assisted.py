@@ -74,8 +74,8 @@ def as_wide_as(draft: LanguageModel, width: int) -> Any:
     Rows that are added are suppressed during generation, rows that are dropped name no token of the target.
     """
     if draft.width == width:
-        return draft.module
-    module = copy.deepcopy(draft.module)
+        return draft.hf.module
+    module = copy.deepcopy(draft.hf.module)
     module.resize_token_embeddings(width, mean_resizing=False)
     return module
 
@@ -150,7 +150,7 @@ class AssistedSession:
         unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft_model.width)))
         ids = torch.tensor([self.text], device=pair.target.device)
         try:
-            pair.target.module.generate(
+            pair.target.hf.module.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
                 assistant_model=self._assistant,

@@ -43,7 +43,7 @@ class StaticForward(Protocol):
 
 def static_forward(model: "LanguageModel") -> StaticForward:
     """The fastest form of a model beside what it runs by, if there is room for both."""
-    source = model.source
+    source = model.hf.source
     lacks = _lacks(model, source, beside=True)
     return _by_module(model, lacks) if lacks or source is None else _read(model, source)
 
@@ -55,14 +55,15 @@ def static_in_place(model: "LanguageModel") -> StaticForward:
     """
     if isinstance(model.runs_by, NativeStatic):
         return model.runs_by
-    if not model.can_load:
+    if not model.hf.reloadable:
         return static_forward(model)
-    source = model.source
-    lacks = _lacks(model, source, beside=model.held is None)
+    source = model.hf.source
+    lacks = _lacks(model, source, beside=model.hf.loaded is None)
     if lacks or source is None:
         return _by_module(model, lacks)
-    if model.held is not None:
-        module = model.release_module()
+    if model.hf.loaded is not None:
+        module = model.hf.release()
+        model.drop_forward()
         source = replace(source, done=lambda layer: empty(module.get_submodule(layer)))
     form = _read(model, source)
     model.run_by(form)
@@ -72,7 +73,7 @@ def static_in_place(model: "LanguageModel") -> StaticForward:
 def _by_module(model: "LanguageModel", lacks: str) -> StaticForward:
     from decoder.forward.static.hf import ModuleStatic  # noqa: PLC0415 - imports transformers, as modules do
 
-    return ModuleStatic(model.module, lacks)
+    return ModuleStatic(model.hf.module, lacks)
 
 
 def empty(layer: Any) -> None:
@@ -84,7 +85,7 @@ def empty(layer: Any) -> None:
 def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> str:
     """Why no native model is made here, `beside` all that is held now or instead of its module; else nothing."""
     if source is None:
-        return f"{type(model.module).__name__} has no native implementation"
+        return f"{type(model.hf.module).__name__} has no native implementation"
     arch = source.architecture
     needed = reading_bytes(arch, model.dtype) + beside * weight_bytes(arch, model.dtype)
     if not has_room(model.device, needed):

@@ -76,7 +76,7 @@ def engine(family: str) -> Engine:
     shape = tiny.FAMILIES[family](vocab_size=VOCABULARY)
     target = tiny.build(shape, likeness.seed, spread=0.5, heat=likeness.heat)
     draft = tiny.kin(target, likeness.seed + 1, noise=likeness.noise)
-    models = (LanguageModel(target, "target"), LanguageModel(draft, "draft"))
+    models = (LanguageModel.of_module(target, "target"), LanguageModel.of_module(draft, "draft"))
     no_text_is_read: Any = None
     return Engine(Pair(*models, no_text_is_read, VOCABULARY, eos=frozenset(), context=tiny.CONTEXT))
 
@@ -84,7 +84,7 @@ def engine(family: str) -> Engine:
 @cache
 def law(family: str, sampling: Sampling) -> Law:
     """The chance of every text of three tokens."""
-    module = engine(family).pair.target.module
+    module = engine(family).pair.target.hf.module
     found = {"": 1.0}
     for _ in range(TOKENS):
         after = {text: _chances(module, text, sampling) for text in found}

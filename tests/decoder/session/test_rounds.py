@@ -128,7 +128,7 @@ def test_knobs_are_written_by_methods_that_have_some(played: Played) -> None:
 def counted(model: Any) -> Iterator[list[int]]:
     """A list that grows by one entry, the number of rows, with every forward pass of the model."""
     passes: list[int] = []
-    right = model._forward
+    right = model.runs_by
 
     def forward(cache: Any, tokens: Sequence[int], *rest: Any) -> Any:
         passes.append(len(tokens))
@@ -618,7 +618,7 @@ def test_models_that_transformers_refuses_are_refused_in_one_line(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
-    monkeypatch.setattr(type(engine.pair.target.module), "_is_stateful", True)
+    monkeypatch.setattr(type(engine.pair.target.hf.module), "_is_stateful", True)
     with pytest.raises(
         ModelError, match=r"hf does not run with target and draft: .*stateful.*; leave hf out of --m"
     ) as refusal:
@@ -662,11 +662,11 @@ def test_a_near_tie_is_within_the_error_of_the_forward_pass_that_wrote_the_text(
 ) -> None:
     model = tiny_models.loaded(tiny_models.pair(name), "bfloat16").pair.target
     prefix = tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT)
-    exact = copy.deepcopy(model.module).float()(torch.tensor([prefix])).logits[0]
+    exact = copy.deepcopy(model.hf.module).float()(torch.tensor([prefix])).logits[0]
     rows = range(len(prefix))
     found = model.forward(model.new_cache(len(prefix)), prefix, rows, np.tri(len(prefix), dtype=np.bool_))
     error = float((found - exact).abs().max())
-    by_module = float((model.module(torch.tensor([prefix])).logits[0].float() - exact).abs().max())
+    by_module = float((model.hf.module(torch.tensor([prefix])).logits[0].float() - exact).abs().max())
     assert 0 < error < by_module / 4
     scores, order = exact[-1].tolist(), exact[-1].argsort().tolist()
     for rivals in [*itertools.pairwise(order), (order[0], order[-1])]:

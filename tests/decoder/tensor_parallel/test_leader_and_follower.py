@@ -113,7 +113,7 @@ def test_a_difference_from_ar_is_told_without_a_verdict(
 ) -> None:
     """Near ties are judged by the whole module, which nobody has here."""
     found = led(tiny_models, "llama")
-    assert not found.engine.pair.target.has_module
+    assert not found.engine.pair.target.hf.available
     usual = found.leader.forward
     rounds = 0
 

@@ -42,7 +42,7 @@ def with_slots(engine: Engine, *, by_module: bool = False) -> Engine:
     graph_slots = GraphSlots(graphs=False)
     if by_module:
         graph_slots._forwards = {
-            model: ModuleStatic(model.module) for model in (engine.pair.target, engine.pair.draft_model)
+            model: ModuleStatic(model.hf.module) for model in (engine.pair.target, engine.pair.draft_model)
         }
     return replace(engine, slots=graph_slots)
 

@@ -59,7 +59,7 @@ def side(name: str) -> Side:
         for parameter in module.parameters():
             if parameter.dim() == 1:
                 parameter.normal_()
-    forward = static_forward(LanguageModel(module, name))
+    forward = static_forward(LanguageModel.of_module(module, name))
     return Side(forward, forward.new_store(1500), VOCABULARY, tiny.CONTEXT)
 
 

@@ -95,10 +95,10 @@ TIED = METHODS.keys() - {"ar"}
 
 def with_head(engine: Engine, factor: float) -> Engine:
     """The engine whose draft's logits are multiplied."""
-    module = copy.deepcopy(engine.pair.draft_model.module)
+    module = copy.deepcopy(engine.pair.draft_model.hf.module)
     with torch.no_grad():
         module.get_output_embeddings().weight.mul_(factor)
-    return with_pair(engine, draft=LanguageModel(module, "of another head"))
+    return with_pair(engine, draft=LanguageModel.of_module(module, "of another head"))
 
 
 @pytest.mark.parametrize("method", sorted(TIED))

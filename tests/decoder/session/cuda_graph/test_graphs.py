@@ -281,8 +281,8 @@ def test_the_embedded_pair_is_held_once_and_decoded_by_graphs() -> None:
     before = torch.cuda.memory_allocated()
     engine = load_pair(device="cuda", dtype="float32")
     assert decoding_path(engine).name == "cuda graphs"
-    assert (engine.pair.target.held, engine.pair.draft_model.held) == (None, None)
-    models = (engine.pair.target.skeleton, engine.pair.draft_model.skeleton)
+    assert (engine.pair.target.hf.loaded, engine.pair.draft_model.hf.loaded) == (None, None)
+    models = (engine.pair.target.hf.skeleton, engine.pair.draft_model.hf.skeleton)
     weights = sum(weight.nbytes for module in models for weight in module.parameters())
     (slot,) = graph_slots(engine)._free
     stores = slot.target.store.nbytes + slot.draft.store.nbytes
