@@ -1,6 +1,6 @@
-"""Models as they lie in a folder or on the Hugging Face hub: their configuration, weights and tokenizer.
+"""Models in a folder or on the Hugging Face hub: configuration, weights and tokenizer.
 
-Those of the fast families are read without transformers, whose import takes longer than torch's; all others with it.
+Models of the fast families are read without transformers, whose import takes longer than torch's; all others with it.
 Knows nothing of pairs.
 """
 
@@ -43,10 +43,10 @@ def load_config(name: str) -> Any:
 
 
 def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell = lambda _: None) -> LanguageModel:
-    """The model of a hub id or folder in the form in which it runs fastest here; `tell` learns how far it has come.
+    """The model of a hub id or folder, in its fastest form on the device; `tell` is called with the progress.
 
     Raises:
-        ModelError: It cannot be had.
+        ModelError: It cannot be found, downloaded or read.
         DeviceError: It does not fit in the device's memory.
     """
 
@@ -69,7 +69,7 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell =
 
 
 def known_traits(name: str, device: torch.device, dtype: torch.dtype, tell: Tell) -> Traits | None:
-    """Traits of a checkpoint that is read without transformers; None where it is not understood."""
+    """Traits of a checkpoint that is read without transformers; None where any part of it is unknown."""
     arch = known_architecture(name)
     if arch is None:
         return None
@@ -96,7 +96,7 @@ def load_tokenizer(name: str) -> TextTokenizer:
 
 
 def _run_on_device(model: LanguageModel) -> None:
-    """Makes the form that graphs run by, if there is room to read it, and otherwise the module."""
+    """Runs the model by the form for CUDA graphs; by its module where there is no room to read that form."""
     from decoder.forward.static.static_forward import static_in_place  # noqa: PLC0415 - not for a run on a CPU
 
     static_in_place(model)
@@ -105,4 +105,4 @@ def _run_on_device(model: LanguageModel) -> None:
 
 
 _hf = functools.partial(imported, "decoder.models.hf_checkpoints")
-"""The module that reads all other checkpoints."""
+"""The module that reads checkpoints of all other families."""
