@@ -120,7 +120,7 @@ class RunConfig:
         """This run with one knob of one parameter set turned within its bounds.
 
         Raises:
-            ConfigError: There is no such knob, or `value` is no number.
+            ConfigError: There is no such knob, or `value` is NaN.
         """
         return self.with_rules(of, self.rules(of).turned(name, value))
 

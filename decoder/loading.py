@@ -1,7 +1,7 @@
-"""Loads a pair of models and makes it ready: checked, with as many threads as pay, exact or compiled where asked,
-rounds tried.
+"""Loads a pair of models and makes it ready to decode: checks, number of threads, batch-invariant or compiled passes,
+self-test of rounds.
 
-Stands above all that decodes, because it tries it; nothing that decodes may import it.
+Imports all decoding code, because it tests it; no decoding code may import this module.
 """
 
 import os
@@ -47,7 +47,7 @@ SPREAD_HEAD = (
     "draft model or --draft lookup, or leave out --tensor-parallel"
 )
 TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
-"""Parameters of the self-test's rounds on a device."""
+"""Parameters of the rounds in the self-test on a device; None: rounds without a draft."""
 
 
 def load_pair(
@@ -67,30 +67,30 @@ def load_pair(
 ) -> Engine:
     """Loads two models from hub ids or local folders, ready to decode; with neither, the embedded pair.
 
-    A target alone is drafted for by lookups in the text's own past.
+    For a target alone, lookups in the text's own past draft.
 
     Args:
         target: Hub id or folder.
-        draft: Hub id or folder, of a model or of an EAGLE-3 head made for the target; or lookup, with no target too:
-            that of the embedded pair.
+        draft: Hub id or folder, of a model or of an EAGLE-3 head for the target; or lookup, which without a target is
+            for the embedded one.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
-        draft_dtype: The draft's; auto: the target's. The target still decides every token.
-        exact: Whether every method must write the text of `ar` bit for bit, in half precision too; takes longer.
-        compiled: Whether torch.compile is tried on the passes of both, and kept where it is faster; for CUDA.
-        tensor_parallel: Processes that the target is spread over, this one, which leads them, among them; see
+        draft_dtype: Dtype of the draft; auto: the target's. The target still decides every token.
+        exact: Whether every method must write the text of `ar` bit for bit, in half precision too; slower.
+        compiled: Whether torch.compile is tried on the passes of both models, and used where it is faster; for CUDA.
+        tensor_parallel: Number of processes that share the target, including this one, which leads them; see
             `docs/tensor-parallel.md`.
-        run: What is going to be decoded by, where that is compiled; None: `RunConfig()`.
-        passes: What is compiled; None: what `run` decodes by.
-        report: Told in a few words what is under way.
-        progress: Told how far that has come, where it takes long.
+        run: Run whose passes are compiled; None: `RunConfig()`.
+        passes: Passes to compile; None: those of `run`.
+        report: Called with each step of loading, in a few words.
+        progress: Called with the progress of long steps.
 
     Raises:
-        ConfigError: A draft was named without a target, a method of the run needs one, device or dtype is unknown,
-            the dtype leaves no room to be exact, nothing can be compiled, or the target cannot be spread.
-        DeviceError: There is no such device.
+        ConfigError: A draft was named without a target, a method of the run needs a draft model, device or dtype is
+            unknown, `exact` is set with float64, nothing can be compiled, or the target does not run over processes.
+        DeviceError: The device does not exist, or its memory is full.
         ModelError: A model cannot be loaded.
-        PairError: The two do not fit each other, or the engine cannot run one exactly.
+        PairError: The two do not fit each other, or the engine cannot decode with one of them.
     """
     names = _named(target, draft)
     shape = head_shape(names["draft"]) if "draft" in names else None
@@ -138,7 +138,7 @@ def load_pair(
 
 
 def _check_configs(names: Mapping[str, str], configs: Mapping[str, Any], shape: HeadShape | None) -> None:
-    """Raises PairError where a model cannot be decoded, or a head was made for another target."""
+    """Raises PairError where the engine cannot decode with a model, or a head is for another target."""
     for role, found in configs.items():
         with about(role):
             check_config(display_name(names[role]), found)
@@ -147,14 +147,14 @@ def _check_configs(names: Mapping[str, str], configs: Mapping[str, Any], shape: 
 
 
 def _head_for(target: LanguageModel, name: str, shape: HeadShape, dtype: torch.dtype) -> Head:
-    """An EAGLE-3 head, and its target in a form that shows what enters its layers."""
+    """Loads an EAGLE-3 head, after setting a forward form of the target that can write layer states."""
     if target.device.type != "cpu":
         target.run_by_module()
     return load_head(name, shape, target, dtype)
 
 
 def _named(target: str | None, draft: str | None) -> dict[str, str]:
-    """Names of the models to load, by role; without a draft, lookup drafts."""
+    """Names of the models to load, by role; no draft where lookups draft."""
     if target is None and draft is None:
         return {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
     require_both(target, draft or LOOKUP)
@@ -163,11 +163,11 @@ def _named(target: str | None, draft: str | None) -> dict[str, str]:
 
 
 def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "auto", report: Report) -> Engine:
-    """The loaded target of another pair with one more draft, ready to decode; both pairs can be used.
+    """An engine with the loaded target of another engine and a new draft; both engines stay usable.
 
     Args:
-        engine: The other pair, which is not exact.
-        target: Where its target was loaded from.
+        engine: The other engine, which is not exact.
+        target: Hub id or folder of its target.
         draft: Hub id or folder.
         draft_dtype: See `load_pair`.
         report: See `load_pair`.
@@ -187,7 +187,7 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
 
 
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
-    """A pair, ready to decode with as many threads as pay, and tried on its accelerator unless it is to be exact."""
+    """Engine of a pair, with its number of threads chosen; batch-invariant, or self-tested on its accelerator."""
     slots = None
     if pair.draft and has_graphs(pair.target.device) and not pair.target.ranks:
         from decoder.session.cuda_graph.slots import GraphSlots
@@ -203,7 +203,7 @@ def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: N
 
 
 def try_rounds(engine: Engine, report: Report) -> None:
-    """Finds out whether rounds run on the pair's accelerator, if it has one that repeats work from graphs."""
+    """Tests rounds on the pair's accelerator, where it has CUDA graphs; records the reason where they fail."""
     slots = engine.slots
     if slots is None or slots.refused:
         return
@@ -221,7 +221,7 @@ def try_rounds(engine: Engine, report: Report) -> None:
 def compile_rounds(
     engine: Engine, report: Report, listed: "Passes | None" = None, run: RunConfig | None = None
 ) -> None:
-    """Compiles the passes of rounds on the device, by default those of a run, where that is faster."""
+    """Compiles the passes of rounds on the device, by default those of `run`, where that is faster."""
     if engine.slots is None or engine.slots.refused:
         return
     from decoder.session.cuda_graph.compiled import compile_pair
@@ -230,21 +230,21 @@ def compile_rounds(
 
 
 def passes_of(run: RunConfig) -> "Passes":
-    """The passes of all methods of a run."""
+    """Passes of rounds of all methods of a run."""
     from decoder.session.cuda_graph.static_shapes import passes
 
     return passes(tree_rule(run.parameters.get(name)) for name in run.methods)
 
 
 def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokenizer: TextTokenizer) -> Pair:
-    """A pair of a target and what drafts for it, if anything, after the tree probe of all whole models."""
+    """Pair of a target and its draft, if any, after the tree probe of both models."""
     own, head = (None, draft) if isinstance(draft, Head) else (draft, None)
     models = [target, own] if own else [target]
     for model in models:
         probe(model)
     ids = _ends(target)
     for model in models:
-        # Penalties, bans and sampling settings that a checkpoint brings along are off for every method.
+        # Turns off penalties, bans and sampling settings of the checkpoint, for every method.
         model.hf.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
     return Pair(
         target=target,
@@ -258,7 +258,7 @@ def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokeniz
 
 
 def _ranks(asked: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
-    """The processes that a target is spread over, if such a run can be; None: this one loads it alone."""
+    """Processes of a tensor-parallel target, after checks of the run; None for a single process."""
     require(
         asked >= 1, f"tensor_parallel is {asked}, which is no number of processes; give 1 or more", "tensor_parallel"
     )
@@ -271,7 +271,7 @@ def _ranks(asked: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks 
 
 
 def _ends(target: LanguageModel) -> list[int]:
-    """The tokens that end a text; none where the model names none."""
+    """End-of-text tokens of a model; empty where it names none."""
     named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(isinstance(token, int) for token in ids):
