@@ -101,8 +101,8 @@ def _architecture(config: Any) -> Architecture | str:
     """A model of a fast family, or the name of its class in transformers."""
     if isinstance(config, Architecture):
         return config
-    found: Architecture | str = imported("decoder.forward.hf").architecture_of(config)
-    return found
+    architecture: Architecture | str = imported("decoder.forward.hf").architecture_of(config)
+    return architecture
 
 
 def _together(kinds: Mapping[str, str]) -> str:

@@ -197,8 +197,8 @@ class Mailbox:
     def receive(self, arrival: Mark) -> NDArray[np.float64]:
         """Waits for the numbers, which are valid until the next are sent."""
         arrival.wait()
-        found: NDArray[np.float64] = self._host.numpy()
-        return found
+        numbers: NDArray[np.float64] = self._host.numpy()
+        return numbers
 
 
 class Graphs:

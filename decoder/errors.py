@@ -91,7 +91,7 @@ def quoted(value: object) -> str:
 
 def with_short_quotes(message: str) -> str:
     """Message of another library with long quotes shortened."""
-    return _LONG_QUOTE.sub(lambda found: shortened(found[0]), message)
+    return _LONG_QUOTE.sub(lambda match: shortened(match[0]), message)
 
 
 def first_line(error: BaseException) -> str:

@@ -92,7 +92,7 @@ class KnobInfo:
         bounded = min(high, max(low, value))
         steps = (round(bounded * 10**self.digits) + aside for aside in (0, -1, 1))
         on_grid = (round(step / 10**self.digits, self.digits) for step in steps)
-        return next((found for found in on_grid if low <= found <= high), bounded)
+        return next((nearest for nearest in on_grid if low <= nearest <= high), bounded)
 
     def value_of(self, parameter: Any) -> Any:
         """The knob's value for a value of its parameter, which may have any type where it is from a recording."""

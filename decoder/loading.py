@@ -99,8 +99,8 @@ def load_pair(
         require(
             not compiled, "--compile is for rounds on the device, which only two models have; leave it out", "compile"
         )
-        asked = shape or draft_dtype == "auto"
-        require(bool(asked), "--draft-dtype has no effect without a draft model; leave it out")
+        takes_dtype = shape or draft_dtype == "auto"
+        require(bool(takes_dtype), "--draft-dtype has no effect without a draft model; leave it out")
     ranks = _ranks(tensor_parallel, run or RunConfig(), exact=exact, compiled=compiled)
     require(not (ranks and shape), SPREAD_HEAD)
     chosen_device = rank_device(ranks, device) if ranks else choose_device(device)
@@ -139,9 +139,9 @@ def load_pair(
 
 def _check_configs(names: Mapping[str, str], configs: Mapping[str, Any], shape: HeadShape | None) -> None:
     """Raises PairError where the engine cannot decode with a model, or a head is for another target."""
-    for role, found in configs.items():
+    for role, config in configs.items():
         with about(role):
-            check_config(display_name(names[role]), found)
+            check_config(display_name(names[role]), config)
     if shape:
         fitting_layers(display_name(names["draft"]), shape, sizes_of(display_name(names["target"]), configs["target"]))
 
@@ -181,9 +181,9 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     set_up(loaded.device, dtype)
     tokenizer = common_tokenizer(target, draft)
     report(f"loading draft {display_name(draft)}")
-    found = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), tokenizer), report=report)
-    found.pair.draft_model.slim()
-    return found
+    added = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), tokenizer), report=report)
+    added.pair.draft_model.slim()
+    return added
 
 
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
@@ -257,17 +257,17 @@ def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokeniz
     )
 
 
-def _ranks(asked: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
+def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
     """Processes of a tensor-parallel target, after checks of the run; None for a single process."""
     require(
-        asked >= 1, f"tensor_parallel is {asked}, which is no number of processes; give 1 or more", "tensor_parallel"
+        count >= 1, f"tensor_parallel is {count}, which is no number of processes; give 1 or more", "tensor_parallel"
     )
-    if asked == 1:
+    if count == 1:
         return None
     require_packages()
     require_whole_passes(exact=exact, compiled=compiled)
     require_spread(chosen(run.methods))
-    return ranks_of(asked, os.environ)
+    return ranks_of(count, os.environ)
 
 
 def _ends(target: LanguageModel) -> list[int]:

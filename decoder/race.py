@@ -311,7 +311,7 @@ def _text(lane: Lane, outcome: Outcome) -> str:
 
 
 def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: str) -> Round:
-    told = Round(
+    event = Round(
         method=lane.name,
         round=lane.rounds,
         position=lane.generated,
@@ -338,13 +338,13 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
         limited_by=limited_by(outcome.rules, outcome.tree, outcome.room) if outcome.rules else None,
         stalled_s=outcome.stalled_s or None,
     )
-    return within(told, lane.longest - lane.generated)
+    return within(event, lane.longest - lane.generated)
 
 
 def _drawn(tree: TokenTree) -> list[int]:
     """Number of draws of each node of a drawn tree; 1 for the root."""
-    found = Counter(child for draws in (tree.draws or {}).values() for child in draws.children)
-    return [1, *(found[node] for node in range(1, len(tree)))] if tree.draws else []
+    counts = Counter(child for draws in (tree.draws or {}).values() for child in draws.children)
+    return [1, *(counts[node] for node in range(1, len(tree)))] if tree.draws else []
 
 
 def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
@@ -378,11 +378,11 @@ def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event
 def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figures]:
     """Final figures; where a text differs from ar's, with the gap of the two tokens in float32 and near tie or not."""
     final, judge = race.figures(), Judge(engine.pair.target, engine.gumbel_noise())
-    for name, found in final.items():
-        index = found.first_difference
-        if index is not None and engine.pair.target.hf.available and not differs_by_design(found):
+    for name, figures in final.items():
+        index = figures.first_difference
+        if index is not None and engine.pair.target.hf.available and not differs_by_design(figures):
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
             rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
             verdict = judge(prefix, rivals, by_module=METHODS[name].by_module)
-            final[name] = msgspec.structs.replace(found, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
+            final[name] = msgspec.structs.replace(figures, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
     return final

@@ -51,12 +51,12 @@ def _to_length(event: Round, left: int) -> Round:
     )
 
 
-def _of_nodes(found: Verification, kept: Sequence[int], levels: int) -> Verification:
+def _of_nodes(statistics: Verification, kept: Sequence[int], levels: int) -> Verification:
     """Statistics of the kept nodes only: all nodes of the first `levels` levels below the root."""
-    if not found.reach:
-        return found
-    reach = [found.reach[node] for node in kept]
-    return structs.replace(found, reach=reach, path=found.path[:levels], predicted_tokens=math.fsum(reach))
+    if not statistics.reach:
+        return statistics
+    reach = [statistics.reach[node] for node in kept]
+    return structs.replace(statistics, reach=reach, path=statistics.path[:levels], predicted_tokens=math.fsum(reach))
 
 
 def _to_end_of_text(event: Round) -> Round:
@@ -64,9 +64,9 @@ def _to_end_of_text(event: Round) -> Round:
     accepted = event.accepted[: len(event.committed) - 1]
     if not event.committed or accepted == event.accepted:
         return event
-    found = event.verification
-    told = found and structs.replace(found, path=found.path[: len(accepted)], predicted_tokens=None)
-    return structs.replace(event, accepted=accepted, verification=told)
+    statistics = event.verification
+    cut = statistics and structs.replace(statistics, path=statistics.path[: len(accepted)], predicted_tokens=None)
+    return structs.replace(event, accepted=accepted, verification=cut)
 
 
 @dataclass(frozen=True)
@@ -112,28 +112,28 @@ class TextEnds:
             case Round():
                 return self._round(event)
             case Summary():
-                told = {name: self._figures(name, own) for name, own in event.methods.items()}
-                return structs.replace(event, methods=told)
+                figures = {name: self._figures(name, own) for name, own in event.methods.items()}
+                return structs.replace(event, methods=figures)
         return event
 
     def _round(self, event: Round) -> Round:
-        told = within(event, max(1, len(event.committed), self._longest - event.position))
-        if told is not event:
+        cut = within(event, max(1, len(event.committed), self._longest - event.position))
+        if cut is not event:
             before = self._beyond.get(event.method, _Counts())
-            self._beyond[event.method] = before.plus(_Counts.of(event), _Counts.of(told))
-        return told
+            self._beyond[event.method] = before.plus(_Counts.of(event), _Counts.of(cut))
+        return cut
 
-    def _figures(self, method: str, told: Figures) -> Figures:
+    def _figures(self, method: str, recorded: Figures) -> Figures:
         beyond = self._beyond.get(method)
-        if beyond is None or not told.rounds or told.drafted is None or told.accepted is None:
-            return told
-        drafted, accepted = max(0, told.drafted - beyond.drafted), max(0, told.accepted - beyond.accepted)
-        shares = max(0.0, (told.depth_acceptance or 0.0) * told.rounds - beyond.depth_shares)
+        if beyond is None or not recorded.rounds or recorded.drafted is None or recorded.accepted is None:
+            return recorded
+        drafted, accepted = max(0, recorded.drafted - beyond.drafted), max(0, recorded.accepted - beyond.accepted)
+        shares = max(0.0, (recorded.depth_acceptance or 0.0) * recorded.rounds - beyond.depth_shares)
         return structs.replace(
-            told,
+            recorded,
             drafted=drafted,
             accepted=accepted,
-            path_length=accepted / told.rounds,
+            path_length=accepted / recorded.rounds,
             acceptance_rate=accepted / drafted if drafted else None,
-            depth_acceptance=shares / told.rounds if drafted else None,
+            depth_acceptance=shares / recorded.rounds if drafted else None,
         )

@@ -99,11 +99,11 @@ class TokenTree:
 
     def ancestors(self, node: int) -> list[int]:
         """The node and its ancestors, deepest first."""
-        found = []
+        nodes = []
         while node >= 0:
-            found.append(node)
+            nodes.append(node)
             node = self.parents[node]
-        return found
+        return nodes
 
     def visible(self) -> NDArray[np.bool_]:
         """Attention mask of the tree: each node sees itself and its ancestors. Shape (N, N), a row for each query."""
@@ -165,10 +165,10 @@ def visibility(seen: Sequence[Sequence[int]], width: int) -> NDArray[np.bool_]:
 
 def depths(parents: Sequence[int]) -> list[int]:
     """Depth of each node; the root's is 0."""
-    found = [0] * len(parents)
+    levels = [0] * len(parents)
     for node in range(1, len(parents)):
-        found[node] = found[parents[node]] + 1
-    return found
+        levels[node] = levels[parents[node]] + 1
+    return levels
 
 
 def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence[Origin]) -> tuple[list[int], int]:

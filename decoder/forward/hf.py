@@ -65,10 +65,10 @@ def appending(cache: KvCache) -> Layers:
         layers, _, known, capacity, _ = cache.store.shape
         if not known:
             cache.hold(keys.new_zeros((layers, 2, heads, capacity, width)))
-        held, end = cache.store[layer], cache.used + rows
-        held[0, :, cache.used : end] = keys
-        held[1, :, cache.used : end] = values
-        return held[0, :, :end], held[1, :, :end]
+        layer_rows, end = cache.store[layer], cache.used + rows
+        layer_rows[0, :, cache.used : end] = keys
+        layer_rows[1, :, cache.used : end] = values
+        return layer_rows[0, :, :end], layer_rows[1, :, :end]
 
     return Layers(put, cache.used)
 
@@ -102,7 +102,7 @@ def _output_of(
     positions: Int[Tensor, "N"],
     bias: Float[Tensor, "N S"],
     layers: Layers,
-    **asked: Any,
+    **options: Any,
 ) -> Any:
     return module(
         input_ids=tokens[None],
@@ -110,7 +110,7 @@ def _output_of(
         attention_mask=bias[None, None],
         use_cache=True,
         **{cache_argument(module): layers},
-        **asked,
+        **options,
     )
 
 
@@ -138,8 +138,8 @@ class ModuleForward:
         bias = torch.zeros((rows, end), dtype=self._dtype)
         bias[:, end - recent :].masked_fill_(torch.from_numpy(~visible), torch.finfo(self._dtype).min)
         given, places = (torch.tensor(ids, device=self._device) for ids in (tokens, positions))
-        asked = {"output_hidden_states": True} if self._states else {}
-        output = _output_of(self._module, given, places, bias.to(self._device), appending(cache), **asked)
+        options = {"output_hidden_states": True} if self._states else {}
+        output = _output_of(self._module, given, places, bias.to(self._device), appending(cache), **options)
         if self._states:
             self._states.put(cache.used, [output.hidden_states[layer][0] for layer in self._states.layers])
         cache.used = end
@@ -193,8 +193,8 @@ def _without_numbers(module: Any) -> Any:
 
     All in bfloat16: some operators of the meta device exist in no other dtype.
     """
-    held = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
-    return copy.deepcopy(module, {place: _shape(tensor) for place, tensor in held.items()})
+    originals = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+    return copy.deepcopy(module, {place: _shape(tensor) for place, tensor in originals.items()})
 
 
 def _shape(tensor: Tensor) -> Tensor:
@@ -218,9 +218,9 @@ def resized(module: Any, name: str, size: int) -> Any | None:
         twin.load_state_dict(module.state_dict(), assign=True)
     except Exception:  # noqa: BLE001 - each family fails in its own way at a size that it does not know
         return None
-    found = dict(twin.named_buffers())
+    buffers = dict(twin.named_buffers())
     for place, buffer in module.named_buffers():
-        if place not in found or found[place].shape != buffer.shape:
+        if place not in buffers or buffers[place].shape != buffer.shape:
             return None
         part, _, own = place.rpartition(".")
         setattr(twin.get_submodule(part), own, buffer)
@@ -277,8 +277,8 @@ def source_of(module: Any) -> Source | None:
 
 def frequencies_of(module: Any) -> Tensor | None:
     """Rotary frequencies, in radians per position, one for each pair of dimensions; None where layers differ."""
-    found = getattr(getattr(module.base_model, "rotary_emb", None), "inv_freq", None)
-    return found if isinstance(found, Tensor) else None
+    frequencies = getattr(getattr(module.base_model, "rotary_emb", None), "inv_freq", None)
+    return frequencies if isinstance(frequencies, Tensor) else None
 
 
 def _plain(module: Any) -> bool:

@@ -29,7 +29,7 @@ class LayerStates:
 
     def take(self, rows: Sequence[int]) -> Float[Tensor, "N Y"]:
         """The rows at these indices, layers concatenated; they belong to the text now, all others are dropped."""
-        held, self._held = self._held, None
-        assert held is not None, "rows are taken after a pass"  # noqa: S101 - a programmer's mistake
+        states, self._held = self._held, None
+        assert states is not None, "rows are taken after a pass"  # noqa: S101 - a programmer's mistake
         self._taken += len(rows)
-        return held[torch.tensor(rows, device=held.device)]
+        return states[torch.tensor(rows, device=states.device)]

@@ -46,11 +46,11 @@ class KeyTurn:
         wide = torch.promote_types(keys.dtype, torch.float32)
         angles = torch.tensor(by, dtype=torch.float64)[:, None, None] * self.frequencies.double()
         cosine, sine = (part.to(keys.device, wide) for part in (angles.cos(), angles.sin()))
-        found = keys[:, :, None].to(wide).repeat(1, 1, len(by), 1, 1)
-        one, other = found[..., self.first].clone(), found[..., self.second].clone()
-        found[..., self.first] = one * cosine - other * sine
-        found[..., self.second] = one * sine + other * cosine
-        return found.flatten(2, 3)
+        turned = keys[:, :, None].to(wide).repeat(1, 1, len(by), 1, 1)
+        one, other = turned[..., self.first].clone(), turned[..., self.second].clone()
+        turned[..., self.first] = one * cosine - other * sine
+        turned[..., self.second] = one * sine + other * cosine
+        return turned.flatten(2, 3)
 
 
 @torch.inference_mode()
@@ -101,26 +101,26 @@ class RollingCache(KvCache):
     @contextmanager
     def held(self) -> Iterator[KvCache]:
         """The stored rows as a plain cache, numbered by their places in the store; changes apply to this cache too."""
-        found = KvCache(self.store)
-        found.length, found.used = self.length - self.gone, self.rows
-        yield found
-        if found.store is not self.store:
-            self.hold(found.store)
-        self.length, self.used = found.length + self.gone, found.used + self.gone
+        stored = KvCache(self.store)
+        stored.length, stored.used = self.length - self.gone, self.rows
+        yield stored
+        if stored.store is not self.store:
+            self.hold(stored.store)
+        self.length, self.used = stored.length + self.gone, stored.used + self.gone
 
     def keep(self, rows: Sequence[int]) -> None:
         """See `KvCache`."""
-        with self.held() as held:
-            held.keep([row - self.gone for row in rows])
-            excess = held.length - self._sinks - self._window
+        with self.held() as stored:
+            stored.keep([row - self.gone for row in rows])
+            excess = stored.length - self._sinks - self._window
             if excess >= SLACK:
-                held.drop(self._sinks, excess)
+                stored.drop(self._sinks, excess)
                 self.gone += excess
 
     def reserve(self, capacity: int) -> None:
         """See `KvCache`."""
-        with self.held() as held:
-            held.reserve(min(capacity, self._sinks + self._window + SLACK))
+        with self.held() as stored:
+            stored.reserve(min(capacity, self._sinks + self._window + SLACK))
 
 
 @dataclass(frozen=True)
@@ -145,26 +145,26 @@ class Streaming:
             raise ValueError(f"{max(positions) - cache.length + 1} rows follow each other in a window of {self.window}")
         lost = [max(0, position + 1 - self.sinks - self.window) for position in positions]
         rolling = cast("RollingCache", cache)
-        with rolling.held() as held:
+        with rolling.held() as stored:
             if not any(lost):
-                _make_room(held, len(tokens))
-                return self.inner.forward(held, tokens, positions, visible)
+                _make_room(stored, len(tokens))
+                return self.inner.forward(stored, tokens, positions, visible)
             shifts = sorted(set(lost))
             own_sinks = np.repeat(np.equal.outer(lost, shifts), self.sinks, axis=1)
-            seen, first = self._seen(held, rolling.gone, positions, visible), held.used
+            seen, first = self._seen(stored, rolling.gone, positions, visible), stored.used
             seen = np.concatenate([seen[:, :first], own_sinks, seen[:, first:]], 1)
-            _make_room(held, own_sinks.shape[1] + len(tokens))
-            self._append_sinks(held, shifts)
-            logits = self.inner.forward(held, tokens, positions, seen)
-            held.drop(first, own_sinks.shape[1])
+            _make_room(stored, own_sinks.shape[1] + len(tokens))
+            self._append_sinks(stored, shifts)
+            logits = self.inner.forward(stored, tokens, positions, seen)
+            stored.drop(first, own_sinks.shape[1])
             return logits
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
         if cache.length + len(tokens) <= self.sinks + self.window:
-            with cast("RollingCache", cache).held() as held:
-                _make_room(held, len(tokens))
-                return self.inner.read(held, tokens)
+            with cast("RollingCache", cache).held() as stored:
+                _make_room(stored, len(tokens))
+                return self.inner.read(stored, tokens)
         count = min(len(tokens), READ_AT_ONCE, self.window)
         places = range(cache.length, cache.length + count)
         logits = self.forward(cache, tokens[:count], places, np.tri(count, dtype=np.bool_))[-1]
@@ -172,25 +172,25 @@ class Streaming:
         return self.read(cache, tokens[count:]) if count < len(tokens) else logits
 
     def _seen(
-        self, held: KvCache, gone: int, positions: Sequence[int], visible: NDArray[np.bool_]
+        self, stored: KvCache, gone: int, positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
         """Visibility mask, shape (N, S): cached and new rows that each new row attends to, without the sinks."""
-        seen = np.ones((len(positions), held.used + len(positions)), dtype=np.bool_)
+        seen = np.ones((len(positions), stored.used + len(positions)), dtype=np.bool_)
         seen[:, seen.shape[1] - visible.shape[1] :] = visible
         seen[:, : self.sinks] = False
-        places = np.arange(self.sinks, held.length) + gone
-        seen[:, self.sinks : held.length] &= places > np.array(positions)[:, None] - self.window
+        places = np.arange(self.sinks, stored.length) + gone
+        seen[:, self.sinks : stored.length] &= places > np.array(positions)[:, None] - self.window
         return seen
 
-    def _append_sinks(self, held: KvCache, shifts: Sequence[int]) -> None:
+    def _append_sinks(self, stored: KvCache, shifts: Sequence[int]) -> None:
         """Appends a copy of the sinks for each number of positions in `shifts`."""
-        sinks = held.store[..., : self.sinks, :]
-        copies = held.store.narrow(3, held.used, len(shifts) * self.sinks)
+        sinks = stored.store[..., : self.sinks, :]
+        copies = stored.store.narrow(3, stored.used, len(shifts) * self.sinks)
         copies[:, 0] = self.turn(sinks[:, 0], shifts)
         copies[:, 1] = sinks[:, 1].repeat(1, 1, len(shifts), 1)
-        held.used += copies.shape[3]
+        stored.used += copies.shape[3]
 
 
-def _make_room(held: KvCache, rows: int) -> None:
+def _make_room(stored: KvCache, rows: int) -> None:
     """Reserves `rows` more rows, rounded up to `SLACK`: growth by single rows would copy the cache for each row."""
-    held.reserve(-(-(held.used + rows) // SLACK) * SLACK)
+    stored.reserve(-(-(stored.used + rows) // SLACK) * SLACK)

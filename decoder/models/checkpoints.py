@@ -91,8 +91,8 @@ def known_traits(name: str, device: torch.device, dtype: torch.dtype, tell: Tell
 def load_tokenizer(name: str) -> TextTokenizer:
     """The tokenizer of a hub id or folder."""
     arch = known_architecture(name) if Path(name).is_dir() else None
-    found: TextTokenizer = (arch and known_tokenizer(Path(name), arch.model_type)) or _hf().load_tokenizer(name)
-    return found
+    tokenizer: TextTokenizer = (arch and known_tokenizer(Path(name), arch.model_type)) or _hf().load_tokenizer(name)
+    return tokenizer
 
 
 def _run_on_device(model: LanguageModel) -> None:

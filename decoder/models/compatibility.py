@@ -104,10 +104,10 @@ def by_layers(config: Any, field: str) -> list[Any]:
 def _check_sizes(name: str, config: Any) -> None:
     """Refuses implausible sizes, before their allocation takes hours or exceeds every memory."""
     for key, most in LARGEST.items():
-        for found in by_layers(config, key):
-            if found is not None and not (isinstance(found, int) and 1 <= found <= most):
+        for size in by_layers(config, key):
+            if size is not None and not (isinstance(size, int) and 1 <= size <= most):
                 raise PairError(
-                    f"the configuration of {name} says that {key} is {quoted(found)}, where 1 to {most} is possible; "
+                    f"the configuration of {name} says that {key} is {quoted(size)}, where 1 to {most} is possible; "
                     "download it again"
                 )
 

@@ -70,9 +70,9 @@ def known_ends(name: str) -> Ends | None:
     content = content_of(name, "generation_config.json")
     if content is None:
         return Ends(decoded(content_of(name, "config.json") or b"", Ends).eos_token_id)
-    found: Generation | None = decoded(content, Generation)
-    more = found is None or found.output_attentions or found.output_hidden_states
-    return None if found is None or more else Ends(found.eos_token_id)
+    generation: Generation | None = decoded(content, Generation)
+    more = generation is None or generation.output_attentions or generation.output_hidden_states
+    return None if generation is None or more else Ends(generation.eos_token_id)
 
 
 class Weights(Mapping[str, Tensor]):
@@ -107,11 +107,11 @@ def known_weights(
     """The weights of a hub id or folder; None unless names and shapes are exactly those of its configuration."""
     wanted = shapes(arch)
     try:
-        found = [(own, (path, there)) for path in weight_files(name) for own, there in _names(path, arch, wanted)]
+        stored = [(own, (path, there)) for path in weight_files(name) for own, there in _names(path, arch, wanted)]
     except (_UnknownError, SafetensorError, OSError):
         return None
-    places = dict(found)
-    if len(places) != len(found) or places.keys() != wanted.keys():
+    places = dict(stored)
+    if len(places) != len(stored) or places.keys() != wanted.keys():
         return None
     # A head without weights of its own is tied to the embedding.
     shared = {HEAD: places[f"{FAMILIES[arch.model_type].embedding}.weight"]}
@@ -141,8 +141,8 @@ def weight_files(name: str) -> list[Path]:
     index: Index | None = decoded(content_of(name, "model.safetensors.index.json") or b"", Index)
     if index is None or any("/" in part for part in index.weight_map.values()):
         return []
-    found = [_file(name, part) for part in sorted(set(index.weight_map.values()))]
-    return [path for path in found if path] if all(found) else []
+    files = [_file(name, part) for part in sorted(set(index.weight_map.values()))]
+    return [path for path in files if path] if all(files) else []
 
 
 def content_of(name: str, part: str) -> bytes | None:

@@ -181,8 +181,8 @@ def rotary(config: Any) -> Mapping[str, Any] | None:
     rope = {name: value for name, value in msgspec.structs.asdict(given).items() if value is not None}
     before = rope.pop("type", None)
     partly = {"partial_rotary_factor": PARTIAL if share is None else share} if isinstance(config, NeoX) else {}
-    found = {"rope_type": before or "default", "rope_theta": theta or THETA, **partly, **rope}
-    kind = found["rope_type"]
+    parameters = {"rope_type": before or "default", "rope_theta": theta or THETA, **partly, **rope}
+    kind = parameters["rope_type"]
     named = {"rope_type", "rope_theta", *partly}
-    known = before in (None, kind) and found.keys() == named | ROTARY.get(kind, frozenset({"no number"}))
-    return found if known else None
+    known = before in (None, kind) and parameters.keys() == named | ROTARY.get(kind, frozenset({"no number"}))
+    return parameters if known else None

@@ -84,16 +84,16 @@ def encode_prompts(
         ConfigError: `chat` is set, and the tokenizer has no chat template.
         PromptError: A prompt does not fit; with several prompts, the message numbers it.
     """
-    found = []
+    encoded = []
     for number, prompt in enumerate(prompts, 1):
         text = as_chat(tokenizer, prompt) if chat else without_surrogates(prompt)
         try:
-            found.append(encode_prompt(tokenizer, text, max_new_tokens, context, special=not chat))
+            encoded.append(encode_prompt(tokenizer, text, max_new_tokens, context, special=not chat))
         except PromptError as error:
             several = len(prompts) > 1
-            told = f"prompt {number} of {len(prompts)}: {error}" if several else str(error)
-            raise PromptError(told, "prompt") from None
-    return found
+            numbered = f"prompt {number} of {len(prompts)}: {error}" if several else str(error)
+            raise PromptError(numbered, "prompt") from None
+    return encoded
 
 
 def decoded(tokenizer: TextTokenizer, ids: list[int], *, special: bool = False) -> str:

@@ -112,8 +112,8 @@ def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:
     except Exception:  # noqa: BLE001 - the library has no narrower error; transformers tells what is wrong
         return None
     plain = isinstance(inner.model, BPE) and inner.truncation is None and inner.padding is None
-    found = set(map(PARTS, inner.get_added_tokens_decoder().values()))
-    known = plain and _special(settings) <= found and inner.get_vocab_size() <= MOST_WORDS
+    added = set(map(PARTS, inner.get_added_tokens_decoder().values()))
+    known = plain and _special(settings) <= added and inner.get_vocab_size() <= MOST_WORDS
     return PlainTokenizer(inner) if known else None
 
 

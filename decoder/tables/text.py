@@ -25,12 +25,12 @@ def text(table: Table) -> str:
     return "\n".join([*filter(None, [table.title]), *body, *table.notes])
 
 
-def interval(found: Interval | None, written: Callable[[float], str]) -> str:
+def interval(estimate: Interval | None, written: Callable[[float], str]) -> str:
     """A value and the ends of its interval: 1.23 1.20-1.26."""
-    if found is None:
+    if estimate is None:
         return UNKNOWN
-    ends = "" if found.low is None or found.high is None else f" {written(found.low)}-{written(found.high)}"
-    return f"{written(found.value)}{ends}"
+    ends = "" if estimate.low is None or estimate.high is None else f" {written(estimate.low)}-{written(estimate.high)}"
+    return f"{written(estimate.value)}{ends}"
 
 
 def short(value: float | None) -> str:

@@ -116,10 +116,10 @@ def _of_module(
     heads, rows = query.shape[1:3]
     kept = key.shape[1]
     scaled = query[0].double() * (query.shape[3] ** -0.5 if scaling is None else scaling)
-    found = gathered(
+    attended = gathered(
         scaled.reshape(kept, -1, query.shape[3]),
         key[0].double().transpose(1, 2),
         value[0].double(),
         attention_mask[0, 0].double().repeat(heads // kept, 1),
     )
-    return found.to(query.dtype).reshape(heads, rows, -1).transpose(0, 1)[None].contiguous(), None
+    return attended.to(query.dtype).reshape(heads, rows, -1).transpose(0, 1)[None].contiguous(), None

@@ -46,13 +46,13 @@ class Exact:
             if padding:
                 # In steps: growth by single rows would copy the cache for each row.
                 cache.reserve(-(-(first + start + size) // self.sizes[-1]) * self.sizes[-1])
-            found = self.inner.forward(
+            rows_logits = self.inner.forward(
                 cache,
                 [*tokens[rows], *[tokens[stop - 1]] * padding],
                 [*positions[rows], *[positions[stop - 1]] * padding],
                 padded(visible[rows, : before + stop], padding),
             )
-            logits.append(found[: stop - start])
+            logits.append(rows_logits[: stop - start])
             # The next rows overwrite the rows of the padding.
             cache.used = first + stop
         return torch.cat(logits) if len(logits) > 1 else logits[0]
@@ -107,9 +107,9 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     widest = CUDA_ROWS if cuda else UNPADDED_ROWS if tells else PADDED_ROWS
     while widest > 1 and trial.place_matters(widest):
         widest //= 2
-    found = trial.agreeing(widest) if tells and not cuda else (widest,)
+    agreeing = trial.agreeing(widest) if tells and not cuda else (widest,)
     # Smaller passes may have agreed by chance; passes padded to one size then still agree.
-    for sizes in dict.fromkeys((found, (widest,))):
+    for sizes in dict.fromkeys((agreeing, (widest,))):
         exact = Exact(forward, sizes)
         if Trial(exact, words).tree_agrees():
             return exact

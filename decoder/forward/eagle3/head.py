@@ -102,23 +102,23 @@ class Head:
         queries = self._turned(self._heads(rows, "q", arch.num_attention_heads), positions)
         keys = self._turned(self._heads(rows, "k", arch.num_key_value_heads), positions)
         first, end = cache.used, cache.used + len(rows)
-        held = cache.store[0]
-        held[0, :, first:end] = keys
-        held[1, :, first:end] = self._heads(rows, "v", arch.num_key_value_heads)
+        rows_kv = cache.store[0]
+        rows_kv[0, :, first:end] = keys
+        rows_kv[1, :, first:end] = self._heads(rows, "v", arch.num_key_value_heads)
         cache.used = end
-        found = functional.scaled_dot_product_attention(
+        attended = functional.scaled_dot_product_attention(
             queries[None],
-            held[0, None, :, :end],
-            held[1, None, :, :end],
+            rows_kv[0, None, :, :end],
+            rows_kv[1, None, :, :end],
             attn_mask=_seen(visible, end).to(rows.device),
             enable_gqa=True,
         )
-        return self._times(found[0].transpose(0, 1).flatten(1), f"{LAYER}.self_attn.o_proj")
+        return self._times(attended[0].transpose(0, 1).flatten(1), f"{LAYER}.self_attn.o_proj")
 
     def _heads(self, rows: Float[Tensor, "N 2X"], part: str, heads: int) -> Float[Tensor, "H N D"]:
-        found = self._times(rows, f"{LAYER}.self_attn.{part}_proj").unflatten(-1, (heads, -1)).transpose(0, 1)
+        split = self._times(rows, f"{LAYER}.self_attn.{part}_proj").unflatten(-1, (heads, -1)).transpose(0, 1)
         normed = self.shape.normed_heads and part != "v"
-        return self._normed(found, f"{LAYER}.self_attn.{part}_norm") if normed else found
+        return self._normed(split, f"{LAYER}.self_attn.{part}_norm") if normed else split
 
     def _turned(self, heads: Float[Tensor, "H N D"], positions: Sequence[int]) -> Float[Tensor, "H N D"]:
         """Heads rotated to these positions; the two halves of a head hold the pairs of dimensions."""

@@ -84,14 +84,14 @@ def shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
     }
     if shape.normed_heads:
         layer |= {"self_attn.q_norm": (arch.head_dim,), "self_attn.k_norm": (arch.head_dim,)}
-    found: dict[str, tuple[int, ...]] = {"fc.weight": (width, seen)}
+    weights: dict[str, tuple[int, ...]] = {"fc.weight": (width, seen)}
     if shape.norm_before_fc:
-        found["input_norm.weight"] = (seen,)
+        weights["input_norm.weight"] = (seen,)
     if shape.fc_norm:
-        found |= {f"fc_norm.{state}.weight": (shape.target_width,) for state in range(shape.states)}
-    found |= {f"{LAYER}.{name}.weight": size for name, size in layer.items()}
-    found |= {"norm.weight": (width,), "lm_head.weight": (shape.draft_vocabulary, width)}
-    return found | ({"d2t": (shape.draft_vocabulary,)} if shape.maps_tokens else {})
+        weights |= {f"fc_norm.{state}.weight": (shape.target_width,) for state in range(shape.states)}
+    weights |= {f"{LAYER}.{name}.weight": size for name, size in layer.items()}
+    weights |= {"norm.weight": (width,), "lm_head.weight": (shape.draft_vocabulary, width)}
+    return weights | ({"d2t": (shape.draft_vocabulary,)} if shape.maps_tokens else {})
 
 
 def optional_shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:

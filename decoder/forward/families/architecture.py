@@ -66,14 +66,14 @@ class Architecture:
     @classmethod
     def of(cls, config: Any) -> "Architecture":
         """Architecture of a configuration of a fast family."""
-        found: dict[str, Any] = {name: getattr(config, name, None) for name in cls.__dataclass_fields__}
+        fields: dict[str, Any] = {name: getattr(config, name, None) for name in cls.__dataclass_fields__}
         heads = config.num_attention_heads
         return cls(
-            **found
-            | {name: bool(found[name]) for name in FLAGS}
+            **fields
+            | {name: bool(fields[name]) for name in FLAGS}
             | {
-                "num_key_value_heads": found["num_key_value_heads"] or heads,
-                "head_dim": found["head_dim"] or config.hidden_size // heads,
+                "num_key_value_heads": fields["num_key_value_heads"] or heads,
+                "head_dim": fields["head_dim"] or config.hidden_size // heads,
                 "norm_eps": config.layer_norm_eps if hasattr(config, "layer_norm_eps") else config.rms_norm_eps,
             }
         )
@@ -117,11 +117,11 @@ class Source:
 
     def layers(self, prefix: str, read: Callable[[str], Layer]) -> list[Layer]:
         """All layers, read one by one by their names."""
-        found = []
+        loaded = []
         for number in range(self.architecture.num_hidden_layers):
-            found.append(read(f"{prefix}.{number}"))
+            loaded.append(read(f"{prefix}.{number}"))
             self.done(f"{prefix}.{number}")
-        return found
+        return loaded
 
 
 @dataclass(frozen=True)

@@ -147,13 +147,13 @@ def _gathered_by_head(
     values: Float[Tensor, "H S D"],
     bias: Float[Tensor, "GN M"] | None,
 ) -> Float[Tensor, "H GN D"]:
-    found = torch.empty_like(queries)
+    attended = torch.empty_like(queries)
     for head, (asking, key, value) in enumerate(zip(queries, keys, values, strict=True)):
         scores = times(asking, key.t())
         if bias is not None:
             scores[:, -bias.shape[1] :].add_(bias)
-        found[head] = times(torch.softmax(scores, -1), value.t())
-    return found
+        attended[head] = times(torch.softmax(scores, -1), value.t())
+    return attended
 
 
 def fused(
@@ -165,7 +165,7 @@ def fused(
     """An `Attention` in one call, in the dtype of keys and values."""
     unbiased = 0 if bias is None else keys.shape[2] - bias.shape[1]
     mask = functional.pad(bias, (unbiased, 0)) if bias is not None and unbiased else bias
-    found = functional.scaled_dot_product_attention(
+    attended = functional.scaled_dot_product_attention(
         queries.to(values.dtype)[None], keys.transpose(1, 2)[None], values[None], mask, scale=1.0
     )
-    return found[0]
+    return attended[0]

@@ -156,8 +156,8 @@ def attended(
     kept = rows.as_strided((2, heads.heads, count, head), (columns, head, width, 1), start + heads.queries)
     given.new[index].copy_(kept)
     queries = _queries(rows, start, heads)
-    found = attend(queries if heads.groups == 1 else queries.flatten(1, 2), given, index)
-    (queries if same else _queries(product, first, heads)).copy_(found.view(queries.shape))
+    result = attend(queries if heads.groups == 1 else queries.flatten(1, 2), given, index)
+    (queries if same else _queries(product, first, heads)).copy_(result.view(queries.shape))
 
 
 def _queries(product: Float[Tensor, "N Y"], first: int, heads: Heads) -> Tensor:

@@ -145,8 +145,8 @@ class Matrix:
         """A linear layer's weights, with the affine part of the norm before it folded in."""
 
         def found(part: str) -> Tensor | None:
-            held = weights.get(part)
-            return None if held is None else held.detach().to(dtype)
+            weight = weights.get(part)
+            return None if weight is None else weight.detach().to(dtype)
 
         weight, bias = weights[f"{name}.weight"].detach().to(dtype), found(f"{name}.bias")
         bias = weight.new_zeros(len(weight)) if bias is None else bias

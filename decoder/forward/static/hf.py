@@ -43,8 +43,8 @@ class ModuleStatic(ModuleForward):
 
         def put(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
             write(store, layer, slots, torch.stack((keys, values)))
-            held = store[layer, :, :, : bias.shape[1]]
-            return held[0], held[1]
+            visible = store[layer, :, :, : bias.shape[1]]
+            return visible[0], visible[1]
 
         # Positions and mask are given, so the number of cached rows is not used.
         return logits_of(self._module, tokens, rotation, bias, Layers(put, 0))

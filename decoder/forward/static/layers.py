@@ -121,8 +121,8 @@ class Fused:
         layer, activated = self.layer, self.layer.activation.formula
         product = layer.inward(layer.norm(rows))
         if isinstance(layer, Parallel):
-            found = self._attended(product[:, layer.inner :], given, index)
-            return rows + layer.outward(torch.cat((activated(product[:, : layer.inner]), found), 1))
+            attended = self._attended(product[:, layer.inner :], given, index)
+            return rows + layer.outward(torch.cat((activated(product[:, : layer.inner]), attended), 1))
         rows = rows + layer.outward(self._attended(product, given, index))
         return rows + layer.down(activated(layer.up(layer.norm(rows))))
 
@@ -132,8 +132,8 @@ class Fused:
         queries, keys, values = product.view(count, -1, heads.width).transpose(0, 1).split((asking, kept, kept))
         given.new[index].copy_(torch.stack((turned(keys, given.rotation, heads.rotated), values)))
         queries = turned(queries, given.rotation, heads.rotated).reshape(kept, -1, heads.width)
-        found = attend(queries, given, index).view(asking, count, heads.width)
-        return found.transpose(0, 1).reshape(count, -1).to(product.dtype)
+        attended = attend(queries, given, index).view(asking, count, heads.width)
+        return attended.transpose(0, 1).reshape(count, -1).to(product.dtype)
 
 
 def turned(heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], width: int) -> Float[Tensor, "H N D"]:

@@ -84,7 +84,7 @@ def fitting_layers(shown: str, shape: HeadShape, target: TargetSizes) -> tuple[i
 def _tensors(name: str, shown: str, shape: HeadShape) -> dict[str, Tensor]:
     """All weights of a head, by the names of `shapes`."""
     wanted = shapes(shape)
-    known, found = {**optional_shapes(shape), **wanted}, dict[str, Tensor]()
+    known, tensors = {**optional_shapes(shape), **wanted}, dict[str, Tensor]()
     files = weight_files(name)
     if not files:
         raise ModelError(
@@ -93,16 +93,16 @@ def _tensors(name: str, shown: str, shape: HeadShape) -> dict[str, Tensor]:
         )
     for key, tensor in chain.from_iterable(_read(path, shown) for path in files):
         _check(shown, key, tensor, known.get(key))
-        found[key] = tensor
-    if lacking := [key for key in wanted if key not in found]:
+        tensors[key] = tensor
+    if lacking := [key for key in wanted if key not in tensors]:
         key = lacking[0]
         raise ModelError(f"{shown} lacks {key}, which has shape {_written(wanted[key])}; {AGAIN}")
-    if EMBEDDING not in found and shape.layer.hidden_size != shape.target_width:
+    if EMBEDDING not in tensors and shape.layer.hidden_size != shape.target_width:
         raise ModelError(
             f"{shown} lacks {EMBEDDING}, which has shape {_written(known[EMBEDDING])}: the target's rows have width "
             f"{shape.target_width}; {AGAIN}"
         )
-    return found
+    return tensors
 
 
 def _check(shown: str, key: str, tensor: Tensor, size: tuple[int, ...] | None) -> None:

@@ -140,12 +140,12 @@ def _architecture(name: str, layer: Layer) -> Architecture:
 
 def _target_layers(name: str, fields: Fields, nested: Nested) -> tuple[int, ...] | None:
     """Layers whose inputs the head reads; `eagle_config` names them by the layer before, whose output that is."""
-    found = fields.eagle_aux_hidden_state_layer_ids
-    if not found:
-        found = [layer + 1 for layer in nested.eagle_aux_hidden_state_layer_ids or ()]
-    if any(low >= high for low, high in pairwise(found)):
+    layers = fields.eagle_aux_hidden_state_layer_ids
+    if not layers:
+        layers = [layer + 1 for layer in nested.eagle_aux_hidden_state_layer_ids or ()]
+    if any(low >= high for low, high in pairwise(layers)):
         raise ModelError(
-            f"the configuration of {name} says that eagle_aux_hidden_state_layer_ids is {quoted(found)}, which must "
+            f"the configuration of {name} says that eagle_aux_hidden_state_layer_ids is {quoted(layers)}, which must "
             "rise; download it again"
         )
-    return tuple(found) or None
+    return tuple(layers) or None

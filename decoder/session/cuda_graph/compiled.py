@@ -170,11 +170,11 @@ def _compile(
     try:
         form = Compiled(plain, compile_pass)
         _quietly(form, tried)
-        found = compared(plain, form, tried, graph_slots)
-        if found.pays:
+        result = compared(plain, form, tried, graph_slots)
+        if result.pays:
             _quietly(form, sizes)
             graph_slots.run(model, form)
-        report(f"compiled {role}: {found}")
+        report(f"compiled {role}: {result}")
     except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and none concerns the user's text
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         report(f"the {role} was not compiled: {why}")

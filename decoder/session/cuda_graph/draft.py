@@ -182,14 +182,14 @@ def best_tokens(
     logits: Float[Tensor, "W V"], layout: Layout, logprobs: Float[Tensor, "W B"], tokens: Int[Tensor, "W B"]
 ) -> None:
     """Writes each row's most probable tokens and log-probabilities, equal ones in any order; softmax in float32."""
-    found = logits.log_softmax(-1, torch.float32)
+    logarithms = logits.log_softmax(-1, torch.float32)
     count = layout.children
     if count == 1:
-        torch.max(found, -1, keepdim=True, out=(logprobs, tokens))
+        torch.max(logarithms, -1, keepdim=True, out=(logprobs, tokens))
     elif layout.parts == 1:
-        torch.topk(found, count, out=(logprobs, tokens))
+        torch.topk(logarithms, count, out=(logprobs, tokens))
     else:
-        best, ids = found.view(len(found), layout.parts, -1).topk(count, sorted=False)
+        best, ids = logarithms.view(len(logarithms), layout.parts, -1).topk(count, sorted=False)
         order = torch.topk(best.flatten(1), count, out=(logprobs, torch.empty_like(tokens))).indices
         torch.gather(ids.add_(layout.part_starts).flatten(1), 1, order, out=tokens)
 
@@ -207,8 +207,8 @@ def _add_children(
 
 
 def _add_own(logits: Float[Tensor, "W V"], tokens: Int[Tensor, "C"], own: Float[Tensor, "C"]) -> None:
-    found = logits.log_softmax(-1, torch.float32)
-    torch.gather(found, 1, tokens.view(len(logits), -1), out=own.view(len(logits), -1))
+    logarithms = logits.log_softmax(-1, torch.float32)
+    torch.gather(logarithms, 1, tokens.view(len(logits), -1), out=own.view(len(logits), -1))
 
 
 def _growing(

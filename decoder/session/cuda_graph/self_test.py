@@ -63,11 +63,11 @@ class Reference:
         """Tokens of prompt and text but the last; the logits follow each of them."""
         return [*self.prompt, *self.text[:-1]]
 
-    def tie(self, found: Sequence[int], error: float) -> bool:
+    def tie(self, text: Sequence[int], error: float) -> bool:
         """Whether the first token that differs is a near tie, for logits that may be off by `error`."""
         first, vocabulary = len(self.prompt), self.target.shape[1]
         noise = GumbelNoise(SEED, Schedule(self.sampling), vocabulary, self.target.device)
-        for position, rivals in enumerate(zip(self.text, found, strict=False), first):
+        for position, rivals in enumerate(zip(self.text, text, strict=False), first):
             if rivals[0] != rivals[1]:
                 return verdict(self.target[position - 1], rivals, error, position, noise).near_tie
         return False
@@ -146,11 +146,11 @@ def _differing(
         costs = graph_slots.costs if reference.sampling.greedy else PlanCosts()
         sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.budget.by_cost else None
         opened = pair, graph_slots, reference.prompt, TOKENS, knobs, without_draft, sizes
-        found = _text(GraphSession(*opened, Schedule(reference.sampling), SEED))
-        if found == reference.text:
+        text = _text(GraphSession(*opened, Schedule(reference.sampling), SEED))
+        if text == reference.text:
             return None
-        if not reference.tie(found, error):
-            return f"they wrote the tokens {found} instead of {reference.text}"
+        if not reference.tie(text, error):
+            return f"they wrote the tokens {text} instead of {reference.text}"
     return None
 
 
@@ -164,11 +164,11 @@ def _error(
 ) -> tuple[float, float]:
     """Largest error of logits on the device, and the largest logit of the reference."""
     form = graph_slots.forward(model)
-    found = []
+    errors = []
     for tokens in (reference.tokens for reference in right):
         side = Side(form, new_store(form, slots(len(tokens)) + BEYOND), pair.vocabulary, pair.context)
-        found.append(read(side, tokens).float())
-    worst = max(float((one - other).abs().max()) for one, other in zip(found, wanted, strict=True))
+        errors.append(read(side, tokens).float())
+    worst = max(float((one - other).abs().max()) for one, other in zip(errors, wanted, strict=True))
     return worst, max(float(logits.abs().max()) for logits in wanted)
 
 
