@@ -65,8 +65,8 @@ class Size:
 
 def sizes(tokens: int) -> Iterator[Size]:
     """What `auto` may ask for in a text of so many tokens, where the draft has read all but the last ones."""
-    from decoder.config import Auto  # noqa: PLC0415 - after the options are known to be right
     from decoder.draft.tree_size.plan import DEPTHS, SIZES  # noqa: PLC0415
+    from decoder.methods.auto import Auto  # noqa: PLC0415 - after the options are known to be right
     from decoder.session.cuda_graph.static_shapes import beam, slots  # noqa: PLC0415
 
     rule = Auto().rule()
@@ -78,8 +78,8 @@ def sizes(tokens: int) -> Iterator[Size]:
 
 def captured(engine: "Engine", tokens: int) -> list[Capture]:
     """Captures all of them, in a slot of their own."""
-    from decoder.config import Auto  # noqa: PLC0415
     from decoder.device import without_gradients  # noqa: PLC0415
+    from decoder.methods.auto import Auto  # noqa: PLC0415
     from decoder.session.cuda_graph.static_shapes import beam  # noqa: PLC0415
 
     assert engine.slots is not None  # noqa: S101 - the caller has looked
@@ -103,9 +103,10 @@ def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], o
 
     from decoder.bench.protocol import endless  # noqa: PLC0415
     from decoder.bench.shapes import random_prompt  # noqa: PLC0415
-    from decoder.config import Auto, RunConfig  # noqa: PLC0415
+    from decoder.config import RunConfig  # noqa: PLC0415
     from decoder.device import Stopwatch  # noqa: PLC0415
     from decoder.methods import METHODS  # noqa: PLC0415
+    from decoder.methods.auto import Auto  # noqa: PLC0415
 
     slots = engine.slots
     assert slots is not None  # noqa: S101 - the caller has looked

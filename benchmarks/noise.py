@@ -19,9 +19,10 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from decoder import load_pair
 from decoder.bench.statistics import estimate
-from decoder.config import PRESETS, RunConfig
+from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.events import Round
+from decoder.methods.dynatree import PRESETS
 from decoder.race import decode
 from decoder.sampling.gumbel_noise import GumbelNoise
 

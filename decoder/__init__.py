@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 from decoder.version import VERSION
 
 if TYPE_CHECKING:
-    from decoder.config import DynaTree, Fixed, Linear, RunConfig
+    from decoder.config import RunConfig
     from decoder.errors import DecoderError
     from decoder.knobs import bounds
     from decoder.loading import load_pair
+    from decoder.methods.dynatree import DynaTree
+    from decoder.methods.fixed import Fixed
+    from decoder.methods.linear import Linear
     from decoder.race import decode
     from decoder.session.steering import Stage, Steering
 
@@ -29,9 +32,9 @@ __all__ = [
 
 _HOMES = {
     "DecoderError": "decoder.errors",
-    "DynaTree": "decoder.config",
-    "Fixed": "decoder.config",
-    "Linear": "decoder.config",
+    "DynaTree": "decoder.methods.dynatree",
+    "Fixed": "decoder.methods.fixed",
+    "Linear": "decoder.methods.linear",
     "RunConfig": "decoder.config",
     "Stage": "decoder.session.steering",
     "Steering": "decoder.session.steering",

@@ -1,7 +1,7 @@
-"""Sequences that only grow, shared by all the states that hold them.
+"""Append-only sequences, shared by successive states.
 
-A fold makes a new state for every event; copying a tuple each time would cost a run the square of its length. So a
-state holds a view of one list and how much of it is its own. Knows nothing of what it holds.
+A fold makes a new state for every event; copying a tuple each time would cost a run quadratic time. So a state has a
+view of a shared list: the list and a length. Knows nothing of the items.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class SharedList(Sequence[T], Generic[T]):
-    """The first so many items of a list that others may have extended since."""
+    """A prefix of a shared list, which other views may have extended since."""
 
     __slots__ = ("_items", "_length")
 
@@ -20,7 +20,7 @@ class SharedList(Sequence[T], Generic[T]):
         self._length = len(self._items)
 
     def plus(self, more: Iterable[T]) -> "SharedList[T]":
-        """These and more; copies only where another has gone on from here already."""
+        """The sequence with more items at its end; copies only where another view has already extended this one."""
         items = self._items if len(self._items) == self._length else self._items[: self._length]
         items.extend(more)
         longer: SharedList[T] = SharedList.__new__(SharedList)
@@ -28,7 +28,7 @@ class SharedList(Sequence[T], Generic[T]):
         return longer
 
     def begins_with(self, other: "SharedList[T]") -> bool:
-        """Whether the other's items stand at the beginning; at no cost where it grew into this."""
+        """Whether the other sequence is a prefix of this one; free where both are views of one list."""
         if len(self) < len(other):
             return False
         return self.continues(other) or self[: len(other)] == other[:]
@@ -47,7 +47,7 @@ class SharedList(Sequence[T], Generic[T]):
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
         if isinstance(index, slice):
             first, last, step = index.indices(self._length)
-            quick = step > 0  # a list of its own would count a place before the first from the end
+            quick = step > 0  # a negative end would count from the end of the list
             return tuple(self._items[first:last:step] if quick else (self._items[i] for i in range(first, last, step)))
         if not -self._length <= index < self._length:
             raise IndexError(index)
@@ -67,7 +67,7 @@ class SharedList(Sequence[T], Generic[T]):
 
 
 class TokenLog:
-    """Tokens of a text, with the number of distinct runs of 8 among them: no text is counted twice."""
+    """Tokens of a text, with the number of its distinct 8-grams, counted incrementally."""
 
     __slots__ = ("_first_at", "distinct", "tokens")
 
@@ -77,11 +77,11 @@ class TokenLog:
         self.tokens: SharedList[int] = SharedList()
         self.distinct = 0
         self._first_at: dict[tuple[int, ...], int] = {}
-        """Where each run begins first, in this text or in one that went on from it."""
+        """First position of each 8-gram, in this text or in one that extends it."""
 
     @property
     def runs(self) -> int:
-        """Runs of 8 tokens, distinct or not."""
+        """Number of 8-grams, distinct or not."""
         return max(0, len(self.tokens) - self.RUN + 1)
 
     def plus(self, more: Sequence[int]) -> "TokenLog":

@@ -1,8 +1,8 @@
-"""Which way a pair's rounds are decoded, and why: for headers, reports and recordings.
+"""Path by which a pair's rounds are decoded, and its reason: for headers, reports and recordings.
 
-Decides nothing: `decoder.loading` has found it out, and `decoder.methods` goes by it. A single method may still leave
-it: where its rules outgrow the shapes of a device's graphs, where it sees only a part of the text (streaming, which the
-host drives), or where transformers decodes by itself.
+Decides nothing: `decoder.loading` finds the path, and `decoder.methods` follows it. A single method may still use
+another: where its rules outgrow the shapes of a device's graphs, where it sees only a part of the text (streaming,
+which the host drives), or where transformers decodes by itself.
 """
 
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ UNCAPTURED_HEAD = "an EAGLE-3 draft has no graphs"
 
 @dataclass(frozen=True)
 class DecodingPath:
-    """One of the ways."""
+    """Path of a pair's rounds, and its reason."""
 
     name: Literal["cuda graphs", "static module", "host"]
     """Graphs over native models; graphs over at least one Hugging Face module; rounds that the host drives."""
     reason: str
-    """Why not a faster one; where there is none, what computes."""
+    """Reason why no faster path is possible; for the fastest, the forward forms of the models."""
 
 
 def decoding_path(engine: Engine) -> DecodingPath:
@@ -75,9 +75,9 @@ def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
 def expected_path(
     configs: Mapping[str, Any], device: torch.device, *, exact: bool, dtype: torch.dtype | None = None
 ) -> DecodingPath:
-    """What models of these configurations, by role, would be decoded by, as far as weights' values do not matter.
+    """Path of models with these configurations, by role, before their weights are loaded.
 
-    Without a dtype it is that of the configurations.
+    Without a dtype, the dtype of the configurations.
     """
     archs = {role: _architecture(config) for role, config in configs.items()}
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
@@ -101,8 +101,8 @@ def _architecture(config: Any) -> Architecture | str:
     """A model of a fast family, or the name of its class in transformers."""
     if isinstance(config, Architecture):
         return config
-    found: Architecture | str = imported("decoder.forward.hf").architecture_of(config)
-    return found
+    architecture: Architecture | str = imported("decoder.forward.hf").architecture_of(config)
+    return architecture
 
 
 def _together(kinds: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Where models run and what time and memory that takes: the only module that uses torch.cuda."""
+"""Devices: choice, time, memory and CUDA graphs; no other module uses torch.cuda."""
 
 import gc
 import os
@@ -20,10 +20,10 @@ from decoder.errors import ConfigError, DeviceError, quoted, shortened
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WARM_UPS = 2
-"""Runs before a capture: libraries choose kernels and take their workspace in them."""
+"""Runs before a capture, in which libraries choose kernels and allocate their workspace."""
 NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 CUDNN_RANK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
-"""Torch's own variable for the rank of cuDNN's attention."""
+"""Environment variable of torch for the priority of cuDNN's attention."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -58,7 +58,7 @@ def choose_dtype(
 ) -> torch.dtype:
     """The dtype that `name` means: `auto` is the checkpoint's on CUDA, bfloat16 on a CPU that computes in it.
 
-    `bfloat16_pays` is asked about a CPU that computes in bfloat16: whether that is faster than float32 there.
+    `bfloat16_pays` tells whether bfloat16 is faster than float32, on a CPU that computes in it.
 
     Raises:
         ConfigError: No dtype of this name.
@@ -86,10 +86,10 @@ def choose_draft_dtype(name: str, target: torch.dtype) -> torch.dtype:
 
 
 def require_compilable(device: torch.device, *, exact: bool) -> None:
-    """Refuses exact passes, and other devices, whose rounds have no passes of fixed shape.
+    """Refuses exact passes, and devices without CUDA graphs: their rounds have no passes of fixed shape.
 
     Raises:
-        ConfigError: There is nothing to compile here.
+        ConfigError: Nothing can be compiled.
     """
     if exact:
         raise ConfigError(
@@ -105,9 +105,9 @@ def require_compilable(device: torch.device, *, exact: bool) -> None:
 def set_up(device: torch.device, dtype: torch.dtype) -> None:
     """Chooses torch's kernels for this device and dtype, for the whole process; called before models are loaded.
 
-    cuDNN's attention makes a plan for every number of rows and slots, which takes milliseconds, and has open reports of
-    wrong results under a mask. It is off unless `CUDNN_RANK` is set, with which the user decides. Sums of products stay
-    in float32, also in float16 and bfloat16.
+    cuDNN's attention makes a plan for every number of rows and slots, which takes milliseconds, and has open bug
+    reports of wrong results under a mask. It is off unless the user sets `CUDNN_RANK`. Products are summed in float32,
+    also in float16 and bfloat16.
     """
     if device.type != "cuda":
         return
@@ -122,17 +122,17 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
 
 @contextmanager
 def without_gradients() -> Iterator[None]:
-    """Neither gradients nor inference tensors.
+    """Mode without gradients and without inference tensors.
 
-    Torch before 2.11 keeps the tensors of the first capture's random numbers: if that was in inference mode, every
-    later capture outside of it fails (pytorch #166792). So whatever a graph may be captured from runs in this mode.
+    Torch before 2.11 keeps the random-number tensors of the first capture: if that was in inference mode, every later
+    capture outside of it fails (pytorch #166792). So all work that a graph may capture runs in this mode.
     """
     with torch.inference_mode(mode=False), torch.no_grad():
         yield
 
 
 def cpu_computes_bf16() -> bool:
-    """Whether this CPU multiplies bfloat16 in hardware; where that cannot be read, no."""
+    """Whether this CPU multiplies bfloat16 in hardware; False where unknown."""
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.exists():
         return False
@@ -141,7 +141,7 @@ def cpu_computes_bf16() -> bool:
 
 
 class Stopwatch:
-    """Reads the clock when the device has done all that was asked of it."""
+    """Clock that waits for the device before each reading."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -163,7 +163,7 @@ class Mark:
 
     def __init__(self, device: torch.device) -> None:
         self.host_s = time.perf_counter()
-        """Time of the request, which on a CPU is also the time of arrival."""
+        """Time at which the mark was queued; on a CPU, also the time at which it was reached."""
         self.event: Any = None
         if device.type == "cuda":
             self.event = torch.cuda.Event(enable_timing=True)
@@ -175,7 +175,7 @@ class Mark:
             self.event.synchronize()
 
     def seconds_since(self, earlier: "Mark") -> float:
-        """Time between two places, both of which the device has passed."""
+        """Seconds between two marks, both of which the device has reached."""
         if self.event is None:
             return self.host_s - earlier.host_s
         milliseconds: float = earlier.event.elapsed_time(self.event)
@@ -183,41 +183,41 @@ class Mark:
 
 
 class Mailbox:
-    """Numbers on their way from the device to the host: sent without waiting, received with one wait."""
+    """Buffer for numbers from the device to the host: sent without waiting, received with one wait."""
 
     def __init__(self, device: torch.device, size: int) -> None:
         self._device = device
         self._host = torch.zeros(size, dtype=torch.float64, pin_memory=device.type == "cuda")
 
     def send(self, numbers: Float[Tensor, "R"]) -> Mark:
-        """Asks for a copy of these numbers as they are once the work so far is done; returns where they arrive."""
+        """Queues a copy of these numbers after the work so far; returns the mark of their arrival."""
         self._host.copy_(numbers, non_blocking=True)
         return Mark(self._device)
 
     def receive(self, arrival: Mark) -> NDArray[np.float64]:
-        """Waits for the numbers; they are valid until others are sent."""
+        """Waits for the numbers, which are valid until the next are sent."""
         arrival.wait()
-        found: NDArray[np.float64] = self._host.numpy()
-        return found
+        numbers: NDArray[np.float64] = self._host.numpy()
+        return numbers
 
 
 class Graphs:
-    """Captures work on fixed addresses, so that the device repeats it without the host; elsewhere work is just done."""
+    """Captures work on fixed addresses as CUDA graphs; on devices without graphs, plain calls repeat the work."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream: Any = None
         self._pool: Any = None
-        """Memory of all graphs, which never run at the same time and leave nothing in it."""
+        """Memory pool of all graphs, which never run at the same time and keep no results in it."""
 
     def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
-        """What does the same work again, on tensors that stay where they are; it asks the device for no number.
+        """A function that repeats `work`, on tensors with fixed addresses; the work must read no number back.
 
-        `undo` puts back what `work` changed: it is tried out before it is captured.
+        `undo` restores the state before `work`, which runs a few times before it is captured.
         """
         if self._device.type != "cuda":
             return work
-        # A capture that fails would leave its stream behind as this thread's: the outer context does not.
+        # A failed capture would leave its stream as this thread's current one: the outer context restores it.
         stream = torch.cuda.stream(torch.cuda.current_stream(self._device))
         with without_gradients(), torch.cuda.device(self._device), stream:
             if self._stream is None:
@@ -229,7 +229,7 @@ class Graphs:
                     undo()
             torch.cuda.current_stream().wait_stream(self._stream)
             graph = torch.cuda.CUDAGraph()
-            # Other threads, a screen's or a meter's, may go on using the device meanwhile.
+            # Other threads, of a screen or a meter, may use the device meanwhile.
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
                 work()
         replay: Callable[[], None] = graph.replay
@@ -237,17 +237,17 @@ class Graphs:
 
 
 def device_count() -> int:
-    """CUDA devices that torch sees."""
+    """Number of CUDA devices that torch sees."""
     return torch.cuda.device_count()
 
 
 def has_graphs(device: torch.device) -> bool:
-    """Whether a device may repeat work by itself."""
+    """Whether a device has graphs, which repeat work without the host."""
     return device.type == "cuda"
 
 
 def has_room(device: torch.device, needed_bytes: int) -> bool:
-    """Whether an accelerator has so much memory left, with what torch keeps of it unused; a CPU is not asked."""
+    """Whether an accelerator has `needed_bytes` free, including torch's unused cache; always True for a CPU."""
     if device.type != "cuda":
         return True
     torch.cuda.empty_cache()
@@ -255,7 +255,7 @@ def has_room(device: torch.device, needed_bytes: int) -> bool:
 
 
 def memory_is_full(error: Exception) -> bool:
-    """Whether this error says so; on a CPU, torch has none of its own for it."""
+    """Whether this error means that memory is full; on a CPU, torch has no error class for it."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
@@ -265,7 +265,7 @@ def device_name(device: torch.device) -> str | None:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Most memory in use so far: of the device's on CUDA, of the process on a CPU."""
+    """Peak memory so far, in bytes: of the device on CUDA, of the process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     unit = 1 if sys.platform == "darwin" else 1024
@@ -273,7 +273,7 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def release_memory(device: torch.device) -> None:
-    """Gives back what is no longer used and starts a new peak."""
+    """Frees unused memory and starts a new peak."""
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
@@ -281,6 +281,6 @@ def release_memory(device: torch.device) -> None:
 
 
 def restart_peak(device: torch.device) -> None:
-    """Starts a new peak on CUDA, from what is in use now."""
+    """Starts a new peak on CUDA, from the memory in use now."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

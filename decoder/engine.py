@@ -1,6 +1,6 @@
-"""A pair that decodes: its models, and what was learnt about them on this machine, shared by all texts.
+"""Engine: a pair of models with its measured costs and acceptance probabilities on this machine, shared by all texts.
 
-The one place that knows whether a text is decoded by rounds from the host or by graphs on the device.
+Only this module knows whether the host drives the rounds of a text or graphs on the device do.
 """
 
 import functools
@@ -38,34 +38,34 @@ class Engine:
 
     pair: Pair
     exact: bool = False
-    """Whether every method writes what `ar` writes, bit for bit: the target's rows do not depend on each other."""
+    """Whether every method writes the text of `ar`, bit for bit: the target is batch-invariant."""
     slots: "GraphSlots | None" = field(default=None, compare=False, repr=False)
-    """Where texts are decoded by graphs; None on a device without them."""
+    """Slots for texts that are decoded by graphs; None on a device without graphs."""
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
     """Measured costs of rounds, by the text length as a power of two."""
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
-    """Acceptance probabilities of the draft's tokens under greedy decoding, learnt so far."""
+    """Acceptance probabilities of drafted tokens under greedy decoding, learnt so far."""
     sampled_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """The same under sampling where the draft knows the target's noise."""
+    """Acceptance probabilities under sampling where the draft knows the target's noise."""
     unknown_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """The same under sampling where it does not know the noise."""
+    """Acceptance probabilities under sampling where the draft does not know the noise."""
     draft_knows_noise: bool = True
-    """False for the verifier nss: drafts go by their own probabilities."""
+    """Whether drafts grow by probabilities under the target's noise; False for the verifier nss."""
     seed: int = 0
     """Seed of the sampling noise."""
     sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
     """Sampling settings by position."""
     threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
-    """Most threads of torch: its own number before any trial."""
+    """Most threads of torch: its number before any trial."""
 
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> Session:
-        """Opens a text that is decoded by trees of the rules in force; token by token without any.
+        """Opens a session that decodes by trees of the rules in force; without rules, token by token.
 
-        A session on the device opens another one here where its knobs outgrow fixed shapes.
+        A session on the device opens its successor here where its knobs outgrow fixed shapes.
         """
         by_cost = knobs is not None and knobs.rule.budget.by_cost
         if slots := self._slots_for(knobs):
@@ -85,7 +85,7 @@ class Engine:
         return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, Coupled(noise))
 
     def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
-        """The slots of graphs that decode a text of these rules; None: the host drives its rounds."""
+        """Slots for a text under these rules; None: the host drives its rounds."""
         by_host = self.exact or not self.draft_knows_noise or self.pair.draft is None
         if by_host or self.slots is None or self.slots.refused:
             return None
@@ -98,11 +98,11 @@ class Engine:
         return replace(self, seed=seed, sampling=sampling, draft_knows_noise=draft_knows_noise)
 
     def draft_probabilities(self, noise: GumbelNoise) -> DraftProbabilities:
-        """The probabilities that drafts of a text with this noise grow by."""
+        """Probabilities by which drafts of a text with this noise grow."""
         return noise if self.draft_knows_noise else OwnProbabilities(self.sampling)
 
     def gumbel_noise(self) -> GumbelNoise:
-        """The noise of one more text."""
+        """Sampling noise of a new text."""
         return GumbelNoise(self.seed, self.sampling, self.pair.vocabulary, self.pair.target.device)
 
     @property
@@ -112,16 +112,16 @@ class Engine:
         return self.sampled_acceptance if self.draft_knows_noise else self.unknown_acceptance
 
     def costs_of(self, rows: int) -> Costs:
-        """Costs of rounds on a text of about so many tokens; measured once for each power of two."""
+        """Costs of rounds on a text of about `rows` tokens; measured once for each power of two."""
         size = 1 << max(rows, 1).bit_length()
         if size not in self.costs:
             self.costs[size] = measured(self.pair, rows)
         return self.costs[size]
 
     def settle_threads(self) -> None:
-        """Chooses the number of threads, where a CPU computes: as many as are free to compute just now.
+        """Chooses the number of threads on a CPU, by a trial under the machine's present load.
 
-        Exact passes keep those that they were found with.
+        Exact passes keep the number of threads with which their sizes were found.
         """
         if self.pair.target.device.type != "cpu" or self.exact:
             return
@@ -130,13 +130,11 @@ class Engine:
             self.costs.clear()
 
     def batch_invariant(self) -> "Engine":
-        """The same pair with a target whose rows do not depend on each other (`--exact`).
-
-        What rounds cost the one tells nothing of the other.
+        """The same pair with a batch-invariant target (`--exact`), whose costs are measured again.
 
         Raises:
-            ConfigError: Its dtype leaves no room to be exact.
-            PairError: This target cannot be run so.
+            ConfigError: The target's dtype is float64.
+            PairError: The target has no batch-invariant form.
         """
         refuse_float64(self.pair.target.dtype)
         target = self.pair.target.exact()
@@ -144,7 +142,7 @@ class Engine:
         return replace(self, pair=replace(self.pair, target=target), exact=True, costs={})
 
     def fastest(self) -> "Engine":
-        """The same pair, as fast as possible."""
+        """The same pair with the fastest form of its target."""
         return replace(self, pair=replace(self.pair, target=self.pair.target.inexact()), exact=False, costs={})
 
 

@@ -1,6 +1,6 @@
-"""The contract between engine, screen, recordings and tests: what happens while decoding, one JSON object a line.
+"""Events of decoding, one JSON object a line: the interface between engine, screen, recordings and tests.
 
-A file that is written live can be read up to its last complete line after any crash. Knows neither models nor screens.
+A file that is written live can be read up to its last complete line after a crash. Knows neither models nor screens.
 Token counts are counts, `*_s` are seconds, `*_bytes` are bytes.
 """
 
@@ -16,21 +16,21 @@ from decoder.knobs import KnobName
 SCHEMA = 3
 
 Limit: TypeAlias = str
-"""What may end a tree: a knob by its name, or one of `OTHER_LIMITS`."""
+"""Limit of a tree's growth: the name of a knob, or one of `OTHER_LIMITS`."""
 LENGTH: Limit = "length"
-"""The length that the text may have, which leaves room for no further level."""
+"""Limit by `max_new_tokens`: the text has no room for another level."""
 OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context", LENGTH))
-"""Beside that, the cost of more nodes, and the models' context."""
+"""Limits other than knobs: the cost of more nodes, the models' context, and the length of the text."""
 
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
-"""The source of a node: the text, the draft model, or a lookup of what followed in the text before."""
+"""Origin of a node: the text, the draft model, or a lookup in the text's past."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
 MOST_NAMED = 2
-"""Devices of one run that are named one by one; torchrun numbers those of a machine from 0 on, without gaps."""
+"""Most devices of a run that are listed singly; torchrun numbers the devices of a machine from 0 on, without gaps."""
 
 
 class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
@@ -43,36 +43,36 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     schema: int = SCHEMA
     version: str
     started_at: str
-    """UTC, ISO 8601."""
+    """Start time, UTC, ISO 8601."""
     target: str
     draft: str
     device: str
     dtype: str
-    """The target's."""
+    """Dtype of the target."""
     draft_dtype: str = ""
-    """Empty in older recordings: the target's."""
+    """Dtype of the draft; empty in older recordings, where it is the target's."""
     exact: bool = False
     """Whether all methods but hf compute a token's logits bit for bit alike."""
     path: str = ""
-    """How rounds are decoded: cuda graphs, static module or host; empty in older recordings."""
+    """Path of the rounds: cuda graphs, static module or host; empty in older recordings."""
     path_reason: str = ""
-    """Why no faster way was possible; of the fastest, which forward pass computes."""
+    """Reason why no faster path was possible; for the fastest, the forward forms of the models."""
     ranks: list[str] = []
-    """The device of each process that runs the target; empty where one does."""
+    """Device of each process that runs the target; empty with one process."""
     seed: int
     temperature: float = 0.0
-    """Tokens are sampled at this temperature; 0 is greedy."""
+    """Sampling temperature; 0 is greedy."""
     top_k: Count = 0
-    """0: all tokens."""
+    """Most probable tokens that are sampled from; 0: all tokens."""
     top_p: float = 1.0
     verifier: str = "coupled"
     """The verifier: decides which drafted tokens are accepted."""
     drafting: str = "tree"
-    """How that verifier's trees come about."""
+    """Drafting of the verifier's trees; see `decoder.verify.names.Drafting`."""
     prompt: str
     prompt_tokens: list[Count]
     prompt_number: Count = 0
-    """Which prompt of the session it is, from 1; 0 where that is unknown."""
+    """Number of the prompt in its session, from 1; 0 where unknown."""
     prompt_count: Count = 0
     max_new_tokens: Count
     methods: dict[str, dict[str, Any]]
@@ -80,17 +80,17 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """The device, or the processes of the target and theirs."""
+        """Device of the run, or number and devices of the target's processes."""
         return place(self.device, self.ranks)
 
     @property
     def arithmetic(self) -> str:
-        """The dtype, whether it is exact, and the draft's where that is another."""
+        """Dtype, "exact" where it is, and the draft's dtype where it differs."""
         return arithmetic(self.dtype, self.draft_dtype, exact=self.exact)
 
 
 def place(device: str, ranks: Sequence[str]) -> str:
-    """Where a target runs, in words: its device, or the processes that it is spread over and theirs."""
+    """Place of a target in words: its device, or number and devices of its processes."""
     if not ranks:
         return device
     devices = list(dict.fromkeys(ranks))
@@ -99,7 +99,7 @@ def place(device: str, ranks: Sequence[str]) -> str:
 
 
 def arithmetic(dtype: str, draft_dtype: str, *, exact: bool = False) -> str:
-    """What models compute in, in words, for example: float32 exact, draft bfloat16."""
+    """Dtypes of a pair in words, for example: float32 exact, draft bfloat16."""
     own = f", draft {draft_dtype}" if draft_dtype not in ("", dtype) else ""
     return f"{dtype}{' exact' * exact}{own}"
 
@@ -123,13 +123,13 @@ class Draws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The draws after one node that verification came to."""
 
     count: Count
-    """How many, agreeing ones included."""
+    """Number of draws, including repeated tokens."""
     accepted: bool
-    """Whether the path went on to one of them."""
+    """Whether the accepted path continues with one of them."""
     l1: float
     """L1 distance of the target's and the draft's distribution after the node, in [0, 2]."""
     acceptance: float | None
-    """The probability that this verifier accepts one of so many draws, over draws; None for verifiers that judge
+    """Probability that this verifier accepts one of `count` draws, over random draws; None for verifiers that judge
     whole paths."""
     bound: float
     """alpha*: the largest acceptance probability of any lossless verifier."""
@@ -150,12 +150,12 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     top1_variance: float
     """Sum of max p (1 - max p)."""
     predicted_tokens: float | None = None
-    """Drawn trees: tokens that the round was expected to bring, given its tree, over the verifier's coins; None where
+    """Drawn trees: expected number of committed tokens given the tree, over the verifier's random numbers; None where
     end-of-text cut it."""
     reach: list[float] = []
-    """Drawn trees: the probability that each node is accepted, given the tree; 1 for the root."""
+    """Drawn trees: acceptance probability of each node, given the tree; 1 for the root."""
     path: list[Draws] = []
-    """Drawn trees: of the root and the accepted nodes, those with draws, in path order."""
+    """Drawn trees: draws after the root and after each accepted node that has any, in path order."""
 
 
 class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
@@ -167,9 +167,9 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
 
     method: str
     round: Count
-    """Counts from 0 for each method."""
+    """Number of the round, from 0 for each method."""
     position: Count
-    """Tokens that this method had generated before this round."""
+    """Number of tokens that this method had generated before this round."""
     t: Seconds
     """Seconds of this method's own decode time at the end of the round, prefill excluded."""
     wall_s: Seconds
@@ -183,32 +183,31 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     tokens: list[Count]
     parents: list[int]
     logprobs: list[float]
-    """By which trees grow; 0.0 for a root that is already committed. Greedy: log q(token | path to its parent) of the
-    draft. Sampled: the log-probability that the target chooses the token, under the noise of its position."""
+    """Log-probabilities by which trees grow; 0.0 for a root that is already committed. Greedy: log q(token | path to
+    its parent) of the draft. Sampled: log-probability that the target chooses the token, under the position's noise.
+    """
     draft_logprobs: list[float] = []
-    """Sampled: log q(token | path to its parent) of the draft, before temperature and noise; else `logprobs` say it."""
+    """Sampled: log q(token | path to its parent) of the draft, before temperature and noise; empty where greedy."""
     pieces: list[str]
     accepted: list[Count]
     """Accepted drafted nodes in path order."""
     committed: list[Count]
-    """Their tokens and one of the target's own. Where the text ends, with end-of-text or at its length limit, tree and
-    accepted nodes are cut like these (`decoder.text_end`); of hf, all tokens of a burst."""
+    """Tokens of the accepted nodes and one of the target's own. At the end of the text, by end-of-text or length limit,
+    tree and accepted nodes are cut like these (`decoder.text_end`). For hf, all tokens of a burst."""
     text: str
-    """What the committed tokens add to the text; a character shows when its last byte is there."""
+    """Text of the committed tokens; a character appears with its last byte."""
     shape: tuple[Count, Count, Count] | None = None
     """Drawn trees: (K, L1, L2) as drafted."""
     drawn: list[Count] = []
-    """Drawn trees: how often each node was drawn; 1 for the root."""
+    """Drawn trees: number of draws of each node; 1 for the root."""
     origins: list[Origin] = []
-    """Trees of `auto` with lookups: what each node comes from; empty where rules have drafted all but the root, by the
-    draft that the run names."""
+    """Trees of `auto` with lookups: origin of each node; empty where the draft of the run drafted all but the root."""
     verification: Verification | None = None
-    """Where tokens are sampled, and rounds are decoded from the host."""
+    """Statistics of sampled rounds that the host drives; else None."""
     limited_by: Limit | None = None
-    """Which rule refused children to the most probable leaf of the tree; None for a method without a tree."""
+    """Rule that refused children to the most probable leaf of the tree; None for a method without a tree."""
     stalled_s: Seconds | None = None
-    """Seconds that the round lost, where these were many, since threads waited for a processor or the process was
-    stopped."""
+    """Seconds lost while threads waited for a processor or the process was stopped; None where these were few."""
 
     def __post_init__(self) -> None:
         nodes = len(self.tokens)
@@ -234,8 +233,8 @@ class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
     new: float
     source: Literal["user", "history"]
     turn: Count = 0
-    """Which of the user's turns in this run it is, from 1: the same in all methods that obey it. 0 of history's, and in
-    older recordings."""
+    """Serial number of the user's turn in this run, from 1, the same in all methods that obey it; 0 for turns by
+    history and in older recordings."""
 
 
 class End(Base, tag="end", frozen=True, kw_only=True):
@@ -286,7 +285,7 @@ class Summary(Base, tag="summary", omit_defaults=True, frozen=True, kw_only=True
 
     methods: dict[str, Figures]
     peak_bytes_by_rank: list[Count] = []
-    """Most memory in use so far, where several processes run the target: of each."""
+    """Peak memory so far of each process of the target, in bytes; empty with one process."""
 
 
 Event: TypeAlias = Run | Start | Round | Knob | End | Summary
@@ -302,7 +301,7 @@ class _Head(msgspec.Struct):
 
 _head_decoder = msgspec.json.Decoder(_Head)
 _STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-"""Control characters that JSON leaves as they are, and that a terminal would obey."""
+"""Control characters that JSON does not escape, and that a terminal would obey."""
 
 
 def encode(event: Base) -> bytes:
@@ -312,7 +311,7 @@ def encode(event: Base) -> bytes:
 
 
 def decode_line(line: bytes, number: int) -> Event:
-    """The event on line `number` (from 1).
+    """The event on line `number`, counted from 1.
 
     Raises:
         RecordingError: The line is no event of this schema; the message names the line.
@@ -339,18 +338,18 @@ _WITH_AUTO = 2
 
 
 class Upgrade:
-    """Turns the events of one recording, in their order, into events of today's schema.
+    """Converts the events of one recording, in their order, to the present schema.
 
-    Schema 1 had no method `auto`: there DynaTree's `n_max` of 0 stood for as many nodes as pay. Such a run is told as
-    one of `auto`. What an earlier schema did not record stays unknown.
+    Schema 1 had no method `auto`: DynaTree's `n_max` of 0 stood for the number of nodes that pays. Such a run becomes
+    one of `auto`. Fields that an earlier schema did not record stay unknown.
     """
 
     def __init__(self) -> None:
         self._names: Mapping[str, str] = {}
-        """Today's name of a method, where the present run calls it otherwise."""
+        """Present name of a method by its name in the run being read, where they differ."""
 
     def event(self, event: Event) -> Event:
-        """The event as it would be recorded today."""
+        """The event in the present schema."""
         if isinstance(event, Run):
             return self._run(event)
         if isinstance(event, Summary):
@@ -379,5 +378,5 @@ def _is_automatic(parameters: Mapping[str, Any]) -> bool:
 
 
 def _parameters(method: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The parameters, of `auto` without `n_max` and `selection`."""
+    """Parameters of a method in the present schema: `auto` has no `n_max` and no `selection`."""
     return {name: value for name, value in given.items() if method != "auto" or name not in ("n_max", "selection")}

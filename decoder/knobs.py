@@ -1,4 +1,4 @@
-"""What a knob is: how a parameter is turned mid-run within its bounds, and how people see and write its value.
+"""Knobs: parameters that can be turned mid-run, with bounds, steps, names and text of their values.
 
 Knows no method's parameters: each parameter set lists its knobs itself.
 """
@@ -11,76 +11,76 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 from decoder.errors import require
 
 KnobName: TypeAlias = str
-"""A knob by its name, which events and recordings carry; one name is one knob in all methods that have it."""
+"""Name of a knob, as in events and recordings; one name is one knob in all methods that have it."""
 RulesName: TypeAlias = str
-"""A parameter set by the name of the method that it belongs to; other methods may obey it too."""
+"""Name of a parameter set: that of the method it belongs to; other methods may obey it too."""
 
 KNOB_DIGITS = 6
-"""Decimals that a value keeps: no sum of steps is .9500000000000001."""
+"""Decimals to which values are rounded, so that no sum of steps is .9500000000000001."""
 KNOB_GAP = 0.01
-"""Least distance of tau_h and tau_l while they are turned, and least tau_l."""
+"""Least distance between tau_h and tau_l while they are turned, and least tau_l."""
 HIGHEST_DEPTH = 32
 HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
-"""As far as these are turned, unless they began higher; a chain's length counts as a depth."""
+"""Highest values of knobs, unless a run begins with higher ones; the length of a chain is a depth."""
 MOST = 1 << 12
-"""No whole number of the rules is larger: what is kept for a tree, and counted level by level, must stay feasible."""
+"""Largest integer parameter of the rules, so that memory for a tree and loops over its levels stay feasible."""
 
 
 def require_feasible(given: Mapping[str, int]) -> None:
-    """Raises ConfigError where a whole number, given by its name in messages, is larger than `MOST`."""
+    """Raises ConfigError where an integer, by its name in messages, is larger than `MOST`."""
     for name, value in given.items():
         require(value <= MOST, f"{name} is {value}; give {MOST} or less")
 
 
 @dataclass(frozen=True)
 class KnobInfo:
-    """One knob: the parameter that it turns, and how people see it."""
+    """One knob: its parameter, bounds and steps, and its presentation."""
 
     name: KnobName
     symbol: str
-    """As in the paper."""
+    """Symbol in the paper."""
     meaning: str
-    """In plain words, at most 40 characters."""
+    """Description in plain words, at most 40 characters."""
     kind: Literal["whole", "real", "probability", "switch"]
-    """A probability is drawn on a scale from 0 to 1, whatever its bounds of the moment are."""
+    """Kind of value; a probability is shown on a scale from 0 to 1, whatever its present bounds."""
     ends: Callable[[Any], tuple[float, float]]
-    """The lowest and highest value that it can be turned to while the other parameters stay; its own is among them."""
+    """Bounds: lowest and highest value beside the other parameters' present values; its own value is within them."""
     step: float = 1
     coarse: float = 4
-    """The step with shift."""
+    """Large step, with the shift key."""
     turns: str = ""
-    """The parameter that it turns, where that has another name."""
+    """Name of its parameter, where it differs from the knob's."""
     part: int | None = None
-    """Which value of that parameter, where it has several."""
+    """Index of its value in that parameter, where the parameter has several."""
     values: Mapping[str, object] = field(default_factory=dict)
-    """Of a switch: what the parameter can be, as people write it; the knob's value is the place, from 0."""
+    """Values of a switch by their names; the knob's value is the index, from 0. Empty for other knobs."""
     keys: str = ""
-    """Two keys of its own that turn it down and up, unless they are bound anew: [], {}, -=, () or ,;."""
+    """Its two keys for down and up, unless the user binds others: [], {}, -=, () or ,;. Empty without keys."""
     brief: str = ""
-    """Beside its slider, of a knob with keys: its meaning in two words."""
+    """Meaning in two words, beside the slider of a knob with keys."""
     key_help: str = ""
-    """Of a knob with keys: what the key map says of them."""
+    """Description of its keys in the key map."""
 
     @property
     def parameter(self) -> str:
-        """The parameter that it turns."""
+        """Name of its parameter."""
         return self.turns or self.name
 
     @property
     def integer(self) -> bool:
-        """Whether it has no values between whole numbers."""
+        """Whether its values are integers."""
         return self.kind in ("whole", "switch")
 
     @property
     def digits(self) -> int:
-        """Decimals of its grid: it is written with them, and a hand sets no value between."""
+        """Decimals of its grid, with which values are written and to which keys and sliders are limited."""
         if self.integer:
             return 0
         return 2 if self.step >= 1 else 3
 
     def written(self, value: float) -> str:
-        """A value as people write it: .85, 5.3, 256, on."""
+        """Text of a value: .85, 5.3, 256, on."""
         if self.values:
             return list(self.values)[self._place(value)]
         text = f"{value:.{self.digits}f}"
@@ -88,14 +88,14 @@ class KnobInfo:
         return text[1:] if text.startswith("0.") else text
 
     def settled(self, value: float, low: float, high: float) -> float:
-        """The value of the knob's grid that is nearest to `value` within bounds; where the grid has none, the bound."""
+        """Nearest value on the knob's grid within bounds; where the grid has none there, the nearest bound."""
         bounded = min(high, max(low, value))
         steps = (round(bounded * 10**self.digits) + aside for aside in (0, -1, 1))
         on_grid = (round(step / 10**self.digits, self.digits) for step in steps)
-        return next((found for found in on_grid if low <= found <= high), bounded)
+        return next((nearest for nearest in on_grid if low <= nearest <= high), bounded)
 
     def value_of(self, parameter: Any) -> Any:
-        """The knob's value where its parameter has this one; nothing is sure of what a recording gives as parameter."""
+        """The knob's value for a value of its parameter, which may have any type where it is from a recording."""
         if self.part is not None:
             several = isinstance(parameter, list | tuple) and len(parameter) > self.part
             return parameter[self.part] if several else None
@@ -103,7 +103,7 @@ class KnobInfo:
         return places.index(parameter) if parameter in places else parameter
 
     def put(self, value: float, parameter: Any) -> Any:
-        """What its parameter becomes, from what it is, when the knob has this value."""
+        """New value of its parameter, from the present one, when the knob is set to `value`."""
         changed: Any = math.floor(value + 0.5) if self.integer else value
         if self.values:
             return list(self.values.values())[self._place(value)]
@@ -117,54 +117,54 @@ class KnobInfo:
 
 @dataclass(frozen=True)
 class TunableParameters:
-    """Parameters of which some can be turned mid-run."""
+    """Parameters, some of which can be turned mid-run by knobs."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = ()
 
     def ends(self) -> dict[KnobName, tuple[float, float]]:
-        """The knobs, each with the lowest and highest value that it can be turned to while the others stay.
+        """Bounds of each knob, lowest and highest, beside the other knobs' present values.
 
-        The present value is always among them.
+        The present value is always within them.
         """
         return {knob.name: knob.ends(self) for knob in self.knobs}
 
     def has(self, name: KnobName) -> bool:
-        """Whether there is such a knob here."""
+        """Whether these parameters have a knob of this name."""
         return any(knob.name == name for knob in self.knobs)
 
     def knob(self, name: KnobName) -> float:
         """The value of one knob.
 
         Raises:
-            ConfigError: There is no such knob here.
+            ConfigError: No knob has this name.
         """
         bounds(self, name)
         return next(float(knob.value_of(getattr(self, knob.parameter))) for knob in self.knobs if knob.name == name)
 
     def turned(self, name: KnobName, value: float) -> Self:
-        """These parameters with one knob at `value`, moved to the nearest value that its bounds allow.
+        """These parameters with one knob set to `value`, clipped to its bounds.
 
         Raises:
-            ConfigError: There is no such knob here, or `value` is no number.
+            ConfigError: No knob has this name, or `value` is NaN.
         """
         require(not math.isnan(value), f"{name} cannot be turned to a value that is no number; give a number")
         low, high = bounds(self, name)
         return self.with_knobs({name: min(high, max(low, value))})
 
     def settled(self, name: KnobName, value: float) -> float:
-        """The value of a knob's grid that is nearest to `value` within its bounds; where the grid has none, the bound.
+        """Nearest value on a knob's grid within its bounds; where the grid has none there, the nearest bound.
 
         Raises:
-            ConfigError: There is no such knob here.
+            ConfigError: No knob has this name.
         """
         low, high = bounds(self, name)
         return next(knob.settled(value, low, high) for knob in self.knobs if knob.name == name)
 
     def with_knobs(self, values: Mapping[KnobName, float]) -> Self:
-        """These parameters with several knobs set at once, since one may be possible only beside another.
+        """These parameters with several knobs set at once, since some values are possible only together.
 
         Raises:
-            ConfigError: These values are not possible.
+            ConfigError: The values are not possible together.
         """
         changed: dict[str, Any] = {}
         for knob in self.knobs:
@@ -175,10 +175,10 @@ class TunableParameters:
 
 
 def bounds(rules: TunableParameters, name: KnobName) -> tuple[float, float]:
-    """The lowest and the highest value that a knob can be turned to now.
+    """Present bounds of a knob, lowest and highest.
 
     Raises:
-        ConfigError: There is no such knob in these rules.
+        ConfigError: The rules have no knob of this name.
     """
     ends = rules.ends()
     require(name in ends, f"{type(rules).__name__} has no knob {name}; choose from {', '.join(ends)}")

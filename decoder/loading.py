@@ -1,7 +1,7 @@
-"""Loads a pair of models and makes it ready: checked, with as many threads as pay, exact or compiled where asked,
-rounds tried.
+"""Loads a pair of models and makes it ready to decode: checks, number of threads, batch-invariant or compiled passes,
+self-test of rounds.
 
-Stands above all that decodes, because it tries it; nothing that decodes may import it.
+Imports all decoding code, because it tests it; no decoding code may import this module.
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from decoder.config import PRESETS, Auto, Fixed, Linear, Rules, RunConfig, tree_rule
+from decoder.config import RunConfig
 from decoder.decoding_path import STATIC, decoding_path
 from decoder.device import choose_device, choose_draft_dtype, choose_dtype, has_graphs, require_compilable, set_up
 from decoder.engine import Engine
@@ -22,6 +22,10 @@ from decoder.forward.eagle3.head import Head
 from decoder.forward.eagle3.shape import HeadShape
 from decoder.forward.language_model import LanguageModel
 from decoder.methods import chosen, require_model_free
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import PRESETS
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, common_tokenizer, probe
 from decoder.models.eagle3.checkpoint import fitting_layers, load_head, sizes_of
@@ -32,6 +36,7 @@ from decoder.models.tokenizer import TextTokenizer
 from decoder.tensor_parallel.check import require_packages, require_spread, require_whole_passes
 from decoder.tensor_parallel.ranks import Ranks, ranks_of
 from decoder.tensor_parallel.target import load_over, rank_device
+from decoder.tree_rules import Rules, tree_rule
 
 if TYPE_CHECKING:
     from decoder.session.cuda_graph.static_shapes import Passes
@@ -42,7 +47,7 @@ SPREAD_HEAD = (
     "draft model or --draft lookup, or leave out --tensor-parallel"
 )
 TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
-"""Parameters of the self-test's rounds on a device."""
+"""Parameters of the rounds in the self-test on a device; None: rounds without a draft."""
 
 
 def load_pair(
@@ -62,30 +67,30 @@ def load_pair(
 ) -> Engine:
     """Loads two models from hub ids or local folders, ready to decode; with neither, the embedded pair.
 
-    A target alone is drafted for by lookups in the text's own past.
+    For a target alone, lookups in the text's own past draft.
 
     Args:
         target: Hub id or folder.
-        draft: Hub id or folder, of a model or of an EAGLE-3 head made for the target; or lookup, with no target too:
-            that of the embedded pair.
+        draft: Hub id or folder, of a model or of an EAGLE-3 head for the target; or lookup, which without a target is
+            for the embedded one.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
-        draft_dtype: The draft's; auto: the target's. The target still decides every token.
-        exact: Whether every method must write the text of `ar` bit for bit, in half precision too; takes longer.
-        compiled: Whether torch.compile is tried on the passes of both, and kept where it is faster; for CUDA.
-        tensor_parallel: Processes that the target is spread over, this one, which leads them, among them; see
+        draft_dtype: Dtype of the draft; auto: the target's. The target still decides every token.
+        exact: Whether every method must write the text of `ar` bit for bit, in half precision too; slower.
+        compiled: Whether torch.compile is tried on the passes of both models, and used where it is faster; for CUDA.
+        tensor_parallel: Number of processes that share the target, including this one, which leads them; see
             `docs/tensor-parallel.md`.
-        run: What is going to be decoded by, where that is compiled; None: `RunConfig()`.
-        passes: What is compiled; None: what `run` decodes by.
-        report: Told in a few words what is under way.
-        progress: Told how far that has come, where it takes long.
+        run: Run whose passes are compiled; None: `RunConfig()`.
+        passes: Passes to compile; None: those of `run`.
+        report: Called with each step of loading, in a few words.
+        progress: Called with the progress of long steps.
 
     Raises:
-        ConfigError: A draft was named without a target, a method of the run needs one, device or dtype is unknown,
-            the dtype leaves no room to be exact, nothing can be compiled, or the target cannot be spread.
-        DeviceError: There is no such device.
+        ConfigError: A draft was named without a target, a method of the run needs a draft model, device or dtype is
+            unknown, `exact` is set with float64, nothing can be compiled, or the target does not run over processes.
+        DeviceError: The device does not exist, or its memory is full.
         ModelError: A model cannot be loaded.
-        PairError: The two do not fit each other, or the engine cannot run one exactly.
+        PairError: The two do not fit each other, or the engine cannot decode with one of them.
     """
     names = _named(target, draft)
     shape = head_shape(names["draft"]) if "draft" in names else None
@@ -94,8 +99,8 @@ def load_pair(
         require(
             not compiled, "--compile is for rounds on the device, which only two models have; leave it out", "compile"
         )
-        asked = shape or draft_dtype == "auto"
-        require(bool(asked), "--draft-dtype has no effect without a draft model; leave it out")
+        takes_dtype = shape or draft_dtype == "auto"
+        require(bool(takes_dtype), "--draft-dtype has no effect without a draft model; leave it out")
     ranks = _ranks(tensor_parallel, run or RunConfig(), exact=exact, compiled=compiled)
     require(not (ranks and shape), SPREAD_HEAD)
     chosen_device = rank_device(ranks, device) if ranks else choose_device(device)
@@ -133,23 +138,23 @@ def load_pair(
 
 
 def _check_configs(names: Mapping[str, str], configs: Mapping[str, Any], shape: HeadShape | None) -> None:
-    """Raises PairError where a model cannot be decoded, or a head was made for another target."""
-    for role, found in configs.items():
+    """Raises PairError where the engine cannot decode with a model, or a head is for another target."""
+    for role, config in configs.items():
         with about(role):
-            check_config(display_name(names[role]), found)
+            check_config(display_name(names[role]), config)
     if shape:
         fitting_layers(display_name(names["draft"]), shape, sizes_of(display_name(names["target"]), configs["target"]))
 
 
 def _head_for(target: LanguageModel, name: str, shape: HeadShape, dtype: torch.dtype) -> Head:
-    """An EAGLE-3 head, and its target in a form that shows what enters its layers."""
+    """Loads an EAGLE-3 head, after setting a forward form of the target that can write layer states."""
     if target.device.type != "cpu":
         target.run_by_module()
     return load_head(name, shape, target, dtype)
 
 
 def _named(target: str | None, draft: str | None) -> dict[str, str]:
-    """Names of the models to load, by role; without a draft, lookup drafts."""
+    """Names of the models to load, by role; no draft where lookups draft."""
     if target is None and draft is None:
         return {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
     require_both(target, draft or LOOKUP)
@@ -158,11 +163,11 @@ def _named(target: str | None, draft: str | None) -> dict[str, str]:
 
 
 def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "auto", report: Report) -> Engine:
-    """The loaded target of another pair with one more draft, ready to decode; both pairs can be used.
+    """An engine with the loaded target of another engine and a new draft; both engines stay usable.
 
     Args:
-        engine: The other pair, which is not exact.
-        target: Where its target was loaded from.
+        engine: The other engine, which is not exact.
+        target: Hub id or folder of its target.
         draft: Hub id or folder.
         draft_dtype: See `load_pair`.
         report: See `load_pair`.
@@ -176,13 +181,13 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     set_up(loaded.device, dtype)
     tokenizer = common_tokenizer(target, draft)
     report(f"loading draft {display_name(draft)}")
-    found = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), tokenizer), report=report)
-    found.pair.draft_model.slim()
-    return found
+    added = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), tokenizer), report=report)
+    added.pair.draft_model.slim()
+    return added
 
 
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
-    """A pair, ready to decode with as many threads as pay, and tried on its accelerator unless it is to be exact."""
+    """Engine of a pair, with its number of threads chosen; batch-invariant, or self-tested on its accelerator."""
     slots = None
     if pair.draft and has_graphs(pair.target.device) and not pair.target.ranks:
         from decoder.session.cuda_graph.slots import GraphSlots
@@ -198,7 +203,7 @@ def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: N
 
 
 def try_rounds(engine: Engine, report: Report) -> None:
-    """Finds out whether rounds run on the pair's accelerator, if it has one that repeats work from graphs."""
+    """Tests rounds on the pair's accelerator, where it has CUDA graphs; records the reason where they fail."""
     slots = engine.slots
     if slots is None or slots.refused:
         return
@@ -216,7 +221,7 @@ def try_rounds(engine: Engine, report: Report) -> None:
 def compile_rounds(
     engine: Engine, report: Report, listed: "Passes | None" = None, run: RunConfig | None = None
 ) -> None:
-    """Compiles the passes of rounds on the device, by default those of a run, where that is faster."""
+    """Compiles the passes of rounds on the device, by default those of `run`, where that is faster."""
     if engine.slots is None or engine.slots.refused:
         return
     from decoder.session.cuda_graph.compiled import compile_pair
@@ -225,22 +230,22 @@ def compile_rounds(
 
 
 def passes_of(run: RunConfig) -> "Passes":
-    """The passes of all methods of a run."""
+    """Passes of rounds of all methods of a run."""
     from decoder.session.cuda_graph.static_shapes import passes
 
     return passes(tree_rule(run.parameters.get(name)) for name in run.methods)
 
 
 def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokenizer: TextTokenizer) -> Pair:
-    """A pair of a target and what drafts for it, if anything, after the tree probe of all whole models."""
+    """Pair of a target and its draft, if any, after the tree probe of both models."""
     own, head = (None, draft) if isinstance(draft, Head) else (draft, None)
     models = [target, own] if own else [target]
     for model in models:
         probe(model)
     ids = _ends(target)
     for model in models:
-        # Penalties, bans and sampling settings that a checkpoint brings along are off for every method.
-        model.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
+        # Turns off penalties, bans and sampling settings of the checkpoint, for every method.
+        model.hf.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
     return Pair(
         target=target,
         draft=own,
@@ -252,21 +257,21 @@ def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokeniz
     )
 
 
-def _ranks(asked: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
-    """The processes that a target is spread over, if such a run can be; None: this one loads it alone."""
+def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
+    """Processes of a tensor-parallel target, after checks of the run; None for a single process."""
     require(
-        asked >= 1, f"tensor_parallel is {asked}, which is no number of processes; give 1 or more", "tensor_parallel"
+        count >= 1, f"tensor_parallel is {count}, which is no number of processes; give 1 or more", "tensor_parallel"
     )
-    if asked == 1:
+    if count == 1:
         return None
     require_packages()
     require_whole_passes(exact=exact, compiled=compiled)
     require_spread(chosen(run.methods))
-    return ranks_of(asked, os.environ)
+    return ranks_of(count, os.environ)
 
 
 def _ends(target: LanguageModel) -> list[int]:
-    """The tokens that end a text; none where the model names none."""
+    """End-of-text tokens of a model; empty where it names none."""
     named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(isinstance(token, int) for token in ids):

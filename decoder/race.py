@@ -1,7 +1,7 @@
-"""Runs several methods on one prompt, on one thread, with equal decode time, and tells everything as events.
+"""Race: several methods decode one prompt, on one thread, with equal decode time; all results are events.
 
-The faster method is visibly ahead because the one with the least decode time always goes next; a method's clock runs
-only while it decodes. Knows neither screens nor files.
+The method with the least decode time always decodes the next round, so the faster one is visibly ahead; a method's
+clock runs only while it decodes. Knows neither screens nor files.
 """
 
 import time
@@ -40,41 +40,41 @@ from decoder.version import VERSION
 from decoder.waiting import ProcessorWaits
 
 _ON_HOST = 1
-"""Token that a method may have chosen besides those that it has told."""
+"""Tokens beyond its events that a method may have chosen, where the host drives its rounds."""
 _ON_DEVICE = MOST_NODES + 1
-"""Tokens that a device may be about to choose, asked for before the last round was known."""
+"""Tokens beyond its events that may be queued on a device, whose next round is queued before the last is known."""
 
 Resamplings = dict[tuple[int, KnobName], Turn]
-"""Turns of temperature and top-p by the position from which on each is in force."""
+"""Turns of temperature and top-p, by the first position at which each is in force."""
 
 
 @dataclass
 class Lane:
-    """One method's place in the race."""
+    """State of one method in the race."""
 
     method: Method
     session: Session
     stream: TextStream
     longest: int
-    """Tokens that its text may have."""
+    """Most tokens of its text, prompt included."""
     decode_s: float = 0.0
     stalled_s: float = 0.0
-    """What of this its rounds lost by stalling."""
+    """Part of the decode time that was lost by stalling, in seconds."""
     usual_s: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
-    """What its latest rounds took, without those that stalled."""
+    """Durations of its latest rounds that did not stall, in seconds."""
     rounds: int = 0
     generated: int = 0
     ended: bool = False
     resamplings: int = 0
-    """Turns of temperature and top-p that were told."""
+    """Number of turns of temperature and top-p that events have reported."""
 
     @property
     def name(self) -> str:
-        """The method's."""
+        """Name of the method."""
         return self.method.name
 
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage, waits: ProcessorWaits) -> Outcome:
-        """Decodes one more round, and finds out whether it stalled."""
+        """Decodes one more round, and measures whether it stalled."""
         waits.begin()
         outcome = self.session.step(_of(self.method.rules, turns), at_stage)
         outcome.stalled_s = stalled_s(outcome.round_s, waits.end(outcome.round_s), self.usual_s)
@@ -83,9 +83,9 @@ class Lane:
         return outcome
 
     def resampled(self, turns: Resamplings, position: int) -> list[Turn]:
-        """Turns of temperature and top-p that have come into force before its next token, which is at this position.
+        """Unreported turns of temperature and top-p that are in force for its next token, at `position`.
 
-        transformers was given its own at the beginning, and keeps them.
+        None for hf: transformers keeps the settings from the beginning.
         """
         if self.method.by_module:
             return []
@@ -95,7 +95,7 @@ class Lane:
         return in_force
 
     def told(self, turns: Iterable[Turn]) -> Iterator[Knob]:
-        """The events of turns that are in force from its next round on."""
+        """Events of turns that are in force from its next round on."""
         for turn in turns:
             assert turn.old is not None, "a turn in force has replaced a value"  # noqa: S101 - a programmer's mistake
             yield Knob(
@@ -112,18 +112,18 @@ class Lane:
 def decode(
     engine: Engine, prompt: str, config: RunConfig | None = None, steering: Steering | None = None
 ) -> Iterator[Event]:
-    """Decodes one prompt with every method of `config`; yields what happens, from `Run` to `Summary`.
+    """Decodes one prompt with every method of `config`; yields events, from `Run` to `Summary`.
 
     Args:
         engine: A pair from `load_pair`.
         prompt: Plain text; a user's message where `config.chat` is set.
         config: Methods and their parameters.
-        steering: Through it another thread may turn knobs, pause, step, slow down and stop.
+        steering: Lets another thread turn knobs, pause, step, slow down and stop the run.
 
     Raises:
-        PromptError: The prompt is empty, does not fit, or has a token that one of the models does not know.
-        ConfigError: A method's name is unknown, it needs a draft model and there is none, or there is no chat template
-            to wrap the prompt in.
+        PromptError: The prompt is empty, does not fit, or has a token outside the common vocabulary.
+        ConfigError: A method's name is unknown, it needs a draft model and the pair has none, or the tokenizer has no
+            chat template for `config.chat`.
         DeviceError: The device's memory is full.
     """
     config, pair = config or RunConfig(), engine.pair
@@ -136,7 +136,7 @@ def decode(
     prompt_ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not config.chat)
     require_known(pair.tokenizer, prompt_ids, pair.vocabulary)
     engine = engine.sampled(config.seed, Schedule(config.sampling), draft_knows_noise=config.draft_knows_noise)
-    # What else runs on the machine comes and goes; a thread that waits for a busy core costs more than it brings.
+    # The machine's load changes between prompts; a thread that waits for a busy core makes decoding slower.
     engine.settle_threads()
     started = time.perf_counter()
     race = Race()
@@ -238,14 +238,14 @@ def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunCo
 
 
 def _of(rules: RulesName | None, turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    """The user's turns that may concern a parameter set."""
+    """Turns of the user that may concern a parameter set."""
     return tuple(turn for turn in turns if turn.of in (None, rules))
 
 
 def _resample(schedule: Schedule, resamplings: Resamplings, turns: Sequence[Turn], position: int) -> None:
-    """Puts turns of temperature and top-p in force from a position on that no method has come to.
+    """Schedules turns of temperature and top-p from a position on that no method has reached.
 
-    Turns of one knob at one position are one turn, and none where they lead back to the value before.
+    Several turns of one knob at one position count as one turn, and as none where they restore the value before.
     """
     sampling, in_force = applied(schedule.latest, _of(SAMPLING, turns))
     for turn in in_force:
@@ -264,7 +264,7 @@ def _begun(
     lanes: list[Lane],
     steering: Steering,
 ) -> Iterator[Start]:
-    """Lets those methods begin whose turn it is; each is the first of `unopened` until it has read the prompt."""
+    """Opens the methods that are due; each stays the first of `unopened` until it has read the prompt."""
     while unopened and _opens_next(lanes, steering):
         session = unopened[0].open(engine, prompt_ids, config)
         stream = TextStream(engine.pair.tokenizer, prompt_ids)
@@ -274,26 +274,26 @@ def _begun(
 
 
 def _opens_next(lanes: Sequence[Lane], steering: Steering) -> bool:
-    """Whether one more method begins: when each before it has had a round, so that a reader waits for one only.
+    """Whether the next method opens: once each open one has decoded a round, so that the first rounds come soon.
 
-    At once where one is stepped that has not begun.
+    At once where the user steps a method that has not begun.
     """
     stepped = steering.watched and steering.watched not in [lane.name for lane in lanes] and steering.paused
     return bool(stepped) or all(lane.rounds or lane.ended for lane in lanes)
 
 
 def _watched(steering: Steering, lanes: Sequence[Lane]) -> Lane:
-    """The lane that the user looks at: the first until another is chosen."""
+    """Lane that the user watches: the first until another is chosen."""
     return next((lane for lane in lanes if lane.name == steering.watched), lanes[0])
 
 
 def _prepare(lanes: Sequence[Lane]) -> bool:
-    """Lets one session do work before it needs it; returns whether there was any."""
+    """Lets one session do work in advance; returns whether there was any."""
     return any(lane.session.prepare() for lane in lanes if not lane.ended and isinstance(lane.session, Prepares))
 
 
 def _holding(steering: Steering, lane: Lane, lanes: Sequence[Lane], pieces: Pieces, started: float) -> AtStage:
-    """Holds a lane in the middle of its rounds while the user watches it and steps through them."""
+    """Callback that pauses a lane at the stages of its rounds while the user watches it and steps."""
 
     def at_stage(name: StageName, outcome: Outcome) -> float:
         if lane is not _watched(steering, lanes) or not takes_step(steering):
@@ -311,7 +311,7 @@ def _text(lane: Lane, outcome: Outcome) -> str:
 
 
 def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: str) -> Round:
-    told = Round(
+    event = Round(
         method=lane.name,
         round=lane.rounds,
         position=lane.generated,
@@ -338,20 +338,20 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
         limited_by=limited_by(outcome.rules, outcome.tree, outcome.room) if outcome.rules else None,
         stalled_s=outcome.stalled_s or None,
     )
-    return within(told, lane.longest - lane.generated)
+    return within(event, lane.longest - lane.generated)
 
 
 def _drawn(tree: TokenTree) -> list[int]:
-    """How often each node of a drawn tree was drawn; 1 for the root."""
-    found = Counter(child for draws in (tree.draws or {}).values() for child in draws.children)
-    return [1, *(found[node] for node in range(1, len(tree)))] if tree.draws else []
+    """Number of draws of each node of a drawn tree; 1 for the root."""
+    counts = Counter(child for draws in (tree.draws or {}).values() for child in draws.children)
+    return [1, *(counts[node] for node in range(1, len(tree)))] if tree.draws else []
 
 
 def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
-    """Which of the rules that a tree was drafted under refused children to its most probable leaf.
+    """Rule that refused children to the most probable leaf of a tree.
 
-    Where several did, the one that would have to yield first: no knob but that one lets this leaf grow. The context
-    leaves room for `room` levels.
+    Where several did, the one without whose change no other knob lets this leaf grow. `room` is the most levels within
+    the context.
     """
     parents = set(tree.parents)
     leaf = max((node for node in range(len(tree)) if node not in parents), key=tree.path_logprobs.__getitem__)
@@ -364,7 +364,7 @@ def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
 
 
 def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event]:
-    """What follows a round: history's steps, and the lane's end."""
+    """Events after a round: history's steps, and the lane's end."""
     lane.decode_s += outcome.round_s
     lane.stalled_s += outcome.stalled_s
     lane.rounds += 1
@@ -376,13 +376,13 @@ def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event
 
 
 def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figures]:
-    """Final figures; where a method differs from ar, float32 says by how much and whether the two tokens were a tie."""
+    """Final figures; where a text differs from ar's, with the gap of the two tokens in float32 and near tie or not."""
     final, judge = race.figures(), Judge(engine.pair.target, engine.gumbel_noise())
-    for name, found in final.items():
-        index = found.first_difference
-        if index is not None and engine.pair.target.has_module and not differs_by_design(found):
+    for name, figures in final.items():
+        index = figures.first_difference
+        if index is not None and engine.pair.target.hf.available and not differs_by_design(figures):
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
             rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
             verdict = judge(prefix, rivals, by_module=METHODS[name].by_module)
-            final[name] = msgspec.structs.replace(found, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
+            final[name] = msgspec.structs.replace(figures, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
     return final

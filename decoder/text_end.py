@@ -1,7 +1,7 @@
-"""The last rounds of a text, told as far as the text may go: tree, accepted path and committed tokens are cut alike.
+"""Last rounds of a text, cut at its end: tree, accepted path and committed tokens alike.
 
-The engine drafts as if a text never ended, so that no round depends on `max_new_tokens`. Told whole, such a round
-would count drafted and accepted tokens that never can be text. Pure; knows neither models nor sessions.
+The engine drafts as if a text never ended, so that no round depends on `max_new_tokens`. Uncut, the last round would
+count drafted and accepted tokens beyond the end of the text. Pure; knows neither models nor sessions.
 """
 
 import math
@@ -19,20 +19,20 @@ _BY_NODE = ("tokens", "logprobs", "draft_logprobs", "pieces", "drawn", "origins"
 
 
 def within(event: Round, left: int) -> Round:
-    """The round without what lies beyond the end of its text.
+    """The round without nodes and tokens beyond the end of its text.
 
-    The last committed token of a round is the target's own. So of accepted nodes one less than committed tokens are
-    told, and of the tree's levels at most one less than tokens left.
+    The last committed token of a round is the target's own. So one accepted node less than committed tokens remains,
+    and the tree keeps at most one level less than tokens left.
 
     Args:
-        event: A round as it was verified, or as far as it has come.
-        left: Tokens that the text may still grow by, this round's included; 1 or more.
+        event: A verified round, or one in progress.
+        left: Tokens until the length limit, before this round; 1 or more.
     """
     return event if event.draft_forwards is None else _to_end_of_text(_to_length(event, left))
 
 
 def _to_length(event: Round, left: int) -> Round:
-    """Without the levels that `max_new_tokens` leaves no room for."""
+    """The round without levels beyond `max_new_tokens`."""
     if len(event.tokens) < left:
         return event
     levels = [depth + root_is_drafted(event.method) for depth in depths(event.parents)]
@@ -51,27 +51,27 @@ def _to_length(event: Round, left: int) -> Round:
     )
 
 
-def _of_nodes(found: Verification, kept: Sequence[int], levels: int) -> Verification:
-    """What was told of these nodes, which are all of so many levels below the root."""
-    if not found.reach:
-        return found
-    reach = [found.reach[node] for node in kept]
-    return structs.replace(found, reach=reach, path=found.path[:levels], predicted_tokens=math.fsum(reach))
+def _of_nodes(statistics: Verification, kept: Sequence[int], levels: int) -> Verification:
+    """Statistics of the kept nodes only: all nodes of the first `levels` levels below the root."""
+    if not statistics.reach:
+        return statistics
+    reach = [statistics.reach[node] for node in kept]
+    return structs.replace(statistics, reach=reach, path=statistics.path[:levels], predicted_tokens=math.fsum(reach))
 
 
 def _to_end_of_text(event: Round) -> Round:
-    """Without accepted nodes from end-of-text on; how many tokens the tree was expected to bring then says nothing."""
+    """The round without accepted nodes from end-of-text on, and without `predicted_tokens`, which no longer applies."""
     accepted = event.accepted[: len(event.committed) - 1]
     if not event.committed or accepted == event.accepted:
         return event
-    found = event.verification
-    told = found and structs.replace(found, path=found.path[: len(accepted)], predicted_tokens=None)
-    return structs.replace(event, accepted=accepted, verification=told)
+    statistics = event.verification
+    cut = statistics and structs.replace(statistics, path=statistics.path[: len(accepted)], predicted_tokens=None)
+    return structs.replace(event, accepted=accepted, verification=cut)
 
 
 @dataclass(frozen=True)
 class _Counts:
-    """What figures count of a method's rounds."""
+    """Counts over a method's rounds that enter its figures."""
 
     drafted: int = 0
     accepted: int = 0
@@ -83,7 +83,7 @@ class _Counts:
         return cls(drafted_nodes(event), len(event.accepted), share_of_depth(event.accepted, levels))
 
     def plus(self, more: "_Counts", less: "_Counts") -> "_Counts":
-        """These counts with `more` added and `less` taken away."""
+        """These counts plus `more` minus `less`."""
         return _Counts(
             self.drafted + more.drafted - less.drafted,
             self.accepted + more.accepted - less.accepted,
@@ -92,47 +92,48 @@ class _Counts:
 
 
 class TextEnds:
-    """Cuts the rounds of one recording, in their order, at the end of their texts, and makes its figures count alike.
+    """Cuts the rounds of one recording, in their order, at the end of their texts, and corrects its figures.
 
-    Recordings of schema 2 and earlier told of what lay beyond. What is cut already stays as it is.
+    Recordings of schema 2 and earlier include nodes and tokens beyond the end. Rounds that are already cut stay as they
+    are.
     """
 
     def __init__(self) -> None:
         self._longest = 0
-        """Most tokens of a text of the present run."""
+        """Most new tokens of a text in the present run."""
         self._beyond: dict[str, _Counts] = {}
-        """By method, counts of its figures beyond the end of the text."""
+        """Counts beyond the end of the text, by method."""
 
     def event(self, event: Event) -> Event:
-        """The event without what lies beyond the end of its text."""
+        """The event without nodes and tokens beyond the end of its text."""
         match event:
             case Run():
                 self._longest, self._beyond = event.max_new_tokens, {}
             case Round():
                 return self._round(event)
             case Summary():
-                told = {name: self._figures(name, own) for name, own in event.methods.items()}
-                return structs.replace(event, methods=told)
+                figures = {name: self._figures(name, own) for name, own in event.methods.items()}
+                return structs.replace(event, methods=figures)
         return event
 
     def _round(self, event: Round) -> Round:
-        told = within(event, max(1, len(event.committed), self._longest - event.position))
-        if told is not event:
+        cut = within(event, max(1, len(event.committed), self._longest - event.position))
+        if cut is not event:
             before = self._beyond.get(event.method, _Counts())
-            self._beyond[event.method] = before.plus(_Counts.of(event), _Counts.of(told))
-        return told
+            self._beyond[event.method] = before.plus(_Counts.of(event), _Counts.of(cut))
+        return cut
 
-    def _figures(self, method: str, told: Figures) -> Figures:
+    def _figures(self, method: str, recorded: Figures) -> Figures:
         beyond = self._beyond.get(method)
-        if beyond is None or not told.rounds or told.drafted is None or told.accepted is None:
-            return told
-        drafted, accepted = max(0, told.drafted - beyond.drafted), max(0, told.accepted - beyond.accepted)
-        shares = max(0.0, (told.depth_acceptance or 0.0) * told.rounds - beyond.depth_shares)
+        if beyond is None or not recorded.rounds or recorded.drafted is None or recorded.accepted is None:
+            return recorded
+        drafted, accepted = max(0, recorded.drafted - beyond.drafted), max(0, recorded.accepted - beyond.accepted)
+        shares = max(0.0, (recorded.depth_acceptance or 0.0) * recorded.rounds - beyond.depth_shares)
         return structs.replace(
-            told,
+            recorded,
             drafted=drafted,
             accepted=accepted,
-            path_length=accepted / told.rounds,
+            path_length=accepted / recorded.rounds,
             acceptance_rate=accepted / drafted if drafted else None,
-            depth_acceptance=shares / told.rounds if drafted else None,
+            depth_acceptance=shares / recorded.rounds if drafted else None,
         )

@@ -1,6 +1,6 @@
 """The draft tree as parallel arrays, and its common queries.
 
-Knows neither tokens' meaning nor devices. Node 0 is the root; nodes are numbered level by level, parents in order,
+Knows no text and no devices. Node 0 is the root; nodes are numbered level by level, parents in order,
 siblings by falling draft probability (in a sampled tree, in draw order), so a parent always comes before its children.
 """
 
@@ -25,9 +25,9 @@ class Draws:
     """The draws after one node."""
 
     row: "Tensor"
-    """The distribution that the draws were really made from, over the vocabulary, shape (V,), where the draft runs."""
+    """Distribution of the draws over the vocabulary, shape (V,), on the draft's device."""
     children: list[int] = field(default_factory=list)
-    """Nodes in draw order, each as often as it was drawn."""
+    """Nodes in draw order, one entry for each draw."""
 
 
 @dataclass
@@ -73,12 +73,12 @@ class TokenTree:
         return range(first, first + count)
 
     def draw(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], row: "Tensor") -> list[int]:
-        """Appends what was drawn after a node, and remembers how; a token that was drawn before keeps its node.
+        """Appends the draws after a node and records them; a token that was drawn before keeps its node.
 
         Args:
-            parent: The node; more may be drawn there later, from the same row.
-            tokens: In draw order.
-            logprobs: Of the tokens, in `row`.
+            parent: The node; later draws may follow, from the same row.
+            tokens: Drawn tokens, in draw order.
+            logprobs: Log-probabilities of the tokens in `row`.
             row: See `Draws`.
 
         Returns:
@@ -98,16 +98,16 @@ class TokenTree:
         return math.exp(self.path_logprobs[node])
 
     def ancestors(self, node: int) -> list[int]:
-        """The node itself and everything above it, deepest first."""
-        found = []
+        """The node and its ancestors, deepest first."""
+        nodes = []
         while node >= 0:
-            found.append(node)
+            nodes.append(node)
             node = self.parents[node]
-        return found
+        return nodes
 
     def visible(self) -> NDArray[np.bool_]:
         """Attention mask of the tree: each node sees itself and its ancestors. Shape (N, N), a row for each query."""
-        # In bytes, for the reason that `visibility` gives.
+        # A bytearray, as in `visibility`.
         count = len(self)
         seen = bytearray(count * count)
         seen[0] = True
@@ -120,7 +120,7 @@ class TokenTree:
     def most_probable(self, nodes: int) -> list[int]:
         """The root and the `nodes` most probable drafted nodes, in their order.
 
-        A path never is more probable than its beginning and ties keep their order, so parents outlive children.
+        A path is never more probable than its prefix, and ties keep their order, so no node stays without its parent.
         """
         drafted = sorted(range(1, len(self)), key=lambda node: -self.path_logprobs[node])
         return sorted([0, *drafted[:nodes]])
@@ -129,7 +129,7 @@ class TokenTree:
         """These nodes alone, renumbered in their order; every parent must be among them.
 
         Raises:
-            ValueError: A node that was drawn is not among them. What a verifier accepts would then be biased.
+            ValueError: A drawn node is not among them, which would bias the verifier.
         """
         renumbered = {old: new for new, old in enumerate(kept)}
         return TokenTree(
@@ -154,8 +154,8 @@ class TokenTree:
 
 
 def visibility(seen: Sequence[Sequence[int]], width: int) -> NDArray[np.bool_]:
-    """Which of `width` places each row may attend to: those that it has seen. Shape (N, width)."""
-    # In bytes, since a few places are cheaper one by one than numpy's rows are.
+    """Visibility mask, shape (N, width): row i attends to the places `seen[i]`."""
+    # A bytearray: setting a few places singly is faster than numpy's indexing.
     visible = bytearray(len(seen) * width)
     for row, places in enumerate(seen):
         for place in places:
@@ -165,19 +165,19 @@ def visibility(seen: Sequence[Sequence[int]], width: int) -> NDArray[np.bool_]:
 
 def depths(parents: Sequence[int]) -> list[int]:
     """Depth of each node; the root's is 0."""
-    found = [0] * len(parents)
+    levels = [0] * len(parents)
     for node in range(1, len(parents)):
-        found[node] = found[parents[node]] + 1
-    return found
+        levels[node] = levels[parents[node]] + 1
+    return levels
 
 
 def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence[Origin]) -> tuple[list[int], int]:
-    """The accepted nodes and the levels that rules have drafted: all, but for what lookups have added to a tree.
+    """Accepted nodes and number of levels that growth rules drafted: without the nodes that lookups added.
 
     Args:
         accepted: Accepted nodes.
-        depths: Of all nodes.
-        origins: Of all nodes; none where all but the root come from one.
+        depths: Depths of all nodes.
+        origins: Origins of all nodes; empty where all but the root have the same.
     """
     looked_up = {node for node, origin in enumerate(origins) if origin == "lookup"}
     levels = max((depth for node, depth in enumerate(depths) if node not in looked_up), default=0)
@@ -185,5 +185,5 @@ def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence
 
 
 def share_of_depth(accepted: Sequence[int], levels: int) -> float:
-    """Depth acceptance: accepted depth over the depth of a tree of so many drafted levels, in [0, 1]; 0 for none."""
+    """Depth acceptance: accepted depth over the `levels` drafted levels of a tree, in [0, 1]; 0 without any level."""
     return len(accepted) / levels if levels else 0.0

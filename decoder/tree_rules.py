@@ -1,6 +1,6 @@
-"""The growth rule of draft trees, and the step by which history moves it: each written once, for everybody.
+"""Growth rule of draft trees, and the step by which history moves it, shared by host, device and replay.
 
-The same lines work on plain numbers (the host), numpy arrays (replays of recordings) and tensors inside a CUDA graph.
+The same code works on plain numbers (the host), numpy arrays (replays of recordings) and tensors inside a CUDA graph.
 A chain and a fixed tree are special cases of the rule. Knows no methods and no models. Sources: DynaTree paper,
 sections 3.2 (breadth), 3.3 (depth), 3.4 (history).
 """
@@ -19,16 +19,16 @@ MOST_NODES = 64
 
 
 class Arrays(Protocol):
-    """Elementwise operations of a kind of numbers: numpy and torch have them, `PLAIN` has them for Python's own."""
+    """Elementwise operations of an array library: numpy and torch have them, `PLAIN` has them for Python's numbers."""
 
     def where(self, condition: Any, yes: Any, no: Any, /) -> Any:
         """`yes` where the condition holds, else `no`."""
 
     def maximum(self, one: Any, other: Any, /) -> Any:
-        """The larger of two."""
+        """The elementwise larger of two."""
 
     def minimum(self, one: Any, other: Any, /) -> Any:
-        """The smaller of two."""
+        """The elementwise smaller of two."""
 
 
 class _Plain:
@@ -47,9 +47,10 @@ PLAIN: Arrays = _Plain()
 
 @dataclass(frozen=True)
 class Growth(Generic[N]):
-    """Which nodes get children, and how many.
+    """Growth rule: the nodes that get children, and their numbers of children.
 
-    A node of depth d and path probability p grows iff d < deepest, p >= stop, and d < floor(d0 + 0.5) or p >= deep.
+    A node of depth d and path probability p gets children iff d < deepest, p >= stop, and d < floor(d0 + 0.5) or
+    p >= deep.
     """
 
     deepest: N
@@ -68,12 +69,12 @@ class Growth(Generic[N]):
 
 @dataclass(frozen=True)
 class History(Generic[N]):
-    """How past rounds move `d0` and `tau_h`."""
+    """Parameters of history: the steps by which past rounds move `d0` and `tau_h`."""
 
     enabled: N
     """1 where history moves them, 0 where it is off."""
     window: N
-    """Rounds that the mean depth acceptance is taken over."""
+    """Number of rounds in the mean depth acceptance."""
     target: N
     """Depth acceptance that history steers towards."""
     eta_d: N
@@ -83,10 +84,10 @@ class History(Generic[N]):
 
 @dataclass(frozen=True)
 class Budget:
-    """How many nodes stay, chosen how, and whether lookups draft too."""
+    """Node budget of a tree, the selection of nodes within it, and whether lookups draft too."""
 
     n_max: int
-    """Most drafted nodes that stay."""
+    """Most drafted nodes of a tree."""
     best: bool = False
     """Whether the most probable nodes stay, and not the first in breadth-first order."""
     by_cost: bool = False
@@ -100,7 +101,7 @@ NO_HISTORY = History[float](enabled=0, window=1, target=0, eta_d=0, eta_h=0)
 
 @dataclass(frozen=True)
 class TreeRule:
-    """How a method's trees grow."""
+    """Rule of a method's trees: growth, budget and history."""
 
     growth: Growth[float]
     budget: Budget
@@ -108,7 +109,7 @@ class TreeRule:
 
 
 def fixed_growth(deepest: int, stop: float, width: int) -> Growth[float]:
-    """Every node above a depth whose path is probable enough gets so many children."""
+    """Growth in which nodes above depth `deepest` with path probability >= `stop` get `width` children each."""
     return Growth(
         deepest=deepest, stop=stop, deep=0, d0=deepest, tau_h=1, tau_l=0, narrow=width, middle=width, wide=width
     )
@@ -120,7 +121,7 @@ class Rules(TunableParameters, ABC):
 
     @abstractmethod
     def rule(self) -> TreeRule:
-        """How trees grow."""
+        """Tree rule of these parameters."""
 
     @abstractmethod
     def limit(self, depth: int, probability: float) -> Limit:
@@ -128,19 +129,19 @@ class Rules(TunableParameters, ABC):
 
 
 def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
-    """How trees of these parameters grow; None for a method that drafts no tree."""
+    """Tree rule of these parameters; None for a method that drafts no tree."""
     return parameters.rule() if isinstance(parameters, Rules) else None
 
 
 def least_probability(growth: Growth[Any], depth: Any, xp: Arrays = PLAIN) -> Any:
-    """The path probability from which nodes of a depth grow: greater for deep ones, infinite where none does."""
-    # With whole depths and d0 from 1 up, depth + 0.5 <= d0 says the same as depth < floor(d0 + 0.5).
+    """Least path probability of nodes with children, by depth: greater for deep ones, infinite where none has any."""
+    # For integer depths and d0 >= 1, depth + 0.5 <= d0 is the same as depth < floor(d0 + 0.5).
     anywhere = xp.where(depth + 0.5 <= growth.d0, growth.stop, xp.maximum(growth.stop, growth.deep))
     return xp.where(depth < growth.deepest, anywhere, math.inf)
 
 
 def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
-    """Children of a node, by the draft's largest next-token probability there: few where sure, many where unsure."""
+    """Number of children of a node, by the draft's confidence, its largest next-token probability: few where high."""
     unsure = xp.where(confidence < growth.tau_l, growth.wide, growth.middle)
     return xp.where(confidence >= growth.tau_h, growth.narrow, unsure)
 
@@ -156,5 +157,5 @@ def adapted(
 
 
 def used_depth(d0: float) -> int:
-    """The base depth in force: d0 is real-valued, trees are not."""
+    """Base depth in force: d0 rounded to an integer."""
     return math.floor(d0 + 0.5)

@@ -1,7 +1,7 @@
-"""How long this process has been without a processor: what other work on the machine, or a stop, takes from it.
+"""Time that this process has waited for a processor, because of other work on the machine or a stop.
 
-Linux counts for each thread how long it has waited for a processor; elsewhere that is not known. That the whole
-process stood still is known everywhere, by the processor time that it has used. Knows neither rounds nor models.
+Linux counts the waiting time of each thread; on other systems it is unknown. A stop of the whole process shows on every
+system, by the processor time that it has used. Knows neither rounds nor models.
 """
 
 import os
@@ -10,67 +10,67 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 APART_S = 0.01
-"""Threads are not looked at more often, so that looks take some thousandths of the time. Of a shorter stretch of work,
-waits may count for the next one."""
+"""Least time between two readings, in seconds, so that they take some thousandths of the time. Waits of a shorter
+period of work may count to the next one."""
 _LONGEST = 64
-"""Bytes that three numbers of a thread take at most."""
+"""Most bytes of a thread's three numbers."""
 _UNTOLD = (OSError, ValueError, IndexError)
-"""What comes of reading them where a thread has ended, or the system tells something else there."""
+"""Errors of reading the numbers where a thread has ended, or the system has another format."""
 
 
 class ThreadWaits:
-    """Of the threads that there are when it is made. Their files stay open: a look costs about a microsecond each."""
+    """Waiting times of the threads that exist when it is made; their files stay open, a reading takes 1 us each."""
 
     def __init__(self) -> None:
         self._waited_ns: dict[int, int] = {}
-        """By the file of each thread, at the last look."""
+        """Waiting time of each thread at the last reading, in nanoseconds, by its file."""
         for path in Path("/proc/self/task").glob("*/schedstat"):
             with suppress(OSError):  # the thread has ended since
                 self._waited_ns[os.open(path, os.O_RDONLY | os.O_CLOEXEC)] = 0
         self.known = bool(self._waited_ns)
-        """Whether the system tells."""
+        """Whether the system reports waiting times."""
 
     def look(self) -> float:
-        """Seconds that all of them together have waited so far; of one that has ended, those at the look before."""
+        """Waiting time of all threads together so far, in seconds; of ended threads, as of the reading before."""
         for file in self._waited_ns:
             with suppress(*_UNTOLD):
                 self._waited_ns[file] = _waited_ns(file)
         return sum(self._waited_ns.values()) / 1e9
 
     def close(self) -> None:
-        """Closes their files."""
+        """Closes the files of all threads."""
         while self._waited_ns:
             os.close(self._waited_ns.popitem()[0])
 
 
 class ProcessorWaits:
-    """Tells of one stretch of work after the other how much of it went by without a processor."""
+    """Measures the waiting time within successive periods of work."""
 
     def __init__(self) -> None:
         self._threads: ThreadWaits | None = None
-        """Those that there are when the first stretch begins."""
+        """Waits of the threads that exist when the first period begins."""
         self._waited_s = self._looked_s = self._used_s = 0.0
 
     def begin(self) -> None:
-        """A stretch begins."""
+        """Begins a period."""
         if self._threads is None:
             self._threads = ThreadWaits()
         self._look(self._threads)
         self._used_s = time.process_time()
 
     def end(self, took_s: float) -> float:
-        """The stretch ends, which took so many seconds; how many of them threads waited, or the process stood still."""
+        """Ends a period of `took_s` seconds; returns the seconds in which threads waited or the process was stopped."""
         stood_s = took_s - (time.process_time() - self._used_s)
         waited_s = self._look(self._threads) if self._threads else 0.0
         return max(0.0, min(took_s, max(stood_s, waited_s)))
 
     def close(self) -> None:
-        """Nothing is watched any more."""
+        """Ends all measuring."""
         if self._threads:
             self._threads.close()
 
     def _look(self, threads: ThreadWaits) -> float:
-        """Seconds that threads have waited since the last look; 0 without one where that was just now."""
+        """Waiting time of threads since the last reading, in seconds; 0 within `APART_S` of that reading."""
         now = time.perf_counter()
         if now - self._looked_s < APART_S:
             return 0.0
@@ -79,18 +79,18 @@ class ProcessorWaits:
 
 
 def waited_s() -> float | None:
-    """Seconds that the threads of this process have waited for a processor; None where the system does not say."""
+    """Time that threads of this process have waited for a processor, in seconds; None where unknown."""
     with closing(ThreadWaits()) as threads:
         return threads.look() if threads.known else None
 
 
 def waited_here_s() -> float:
-    """Seconds that this thread has waited for a processor; 0 where the system does not say."""
+    """Time that this thread has waited for a processor, in seconds; 0 where unknown."""
     with suppress(*_UNTOLD), Path("/proc/thread-self/schedstat").open("rb", buffering=0) as file:
         return _waited_ns(file.fileno()) / 1e9
     return 0.0
 
 
 def _waited_ns(file: int) -> int:
-    """The second of the three numbers; see Documentation/scheduler/sched-stats.rst of the kernel."""
+    """Waiting time: the second of three numbers; see Documentation/scheduler/sched-stats.rst of the kernel."""
     return int(os.pread(file, _LONGEST, 0).split()[1])

@@ -1,4 +1,4 @@
-"""Files that are complete or absent, whatever ends the program. Knows nothing of what is in them."""
+"""Atomic writes: files that are complete or absent, however the program ends. Knows nothing of their contents."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -7,7 +7,7 @@ from decoder.errors import ConfigError, shortened
 
 
 def made_folder(path: Path) -> Path:
-    """The folder, with those that it lies in made where there are none.
+    """Makes a folder and its parents where they are missing.
 
     Raises:
         ConfigError: It cannot be made.
@@ -20,7 +20,7 @@ def made_folder(path: Path) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replaces a file at once: a program that is killed leaves the one before.
+    """Replaces a file atomically: a killed program leaves the earlier contents.
 
     Raises:
         ConfigError: It cannot be written.

@@ -16,8 +16,10 @@ from typing import Any
 
 import torch
 
-from decoder.config import DynaTree, Fixed, Linear
 from decoder.knobs import KnobName
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 
 Path = tuple[int, ...]
 Turns = Mapping[int, Sequence[tuple[KnobName, float]]]

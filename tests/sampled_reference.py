@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from decoder.config import Sampling
+from decoder.sampling.settings import Sampling
 from tests.reference import Oracle, Path
 
 GOLDEN = 0x9E3779B97F4A7C15

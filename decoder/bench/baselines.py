@@ -97,7 +97,7 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
     clock, streamer = Stopwatch(pair.target.device), _Bursts()
     started = clock.now()
-    pair.target.module.generate(
+    pair.target.hf.module.generate(
         ids,
         attention_mask=torch.ones_like(ids),
         **drawn_by(config.sampling, config.seed),

@@ -153,7 +153,7 @@ def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int
 def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] = ()) -> RoundsReport:
     """Report of samples on random tokens; `peaks` are bytes of memory by rank."""
     contexts = [len(prompt) for prompt in setup.prompts]
-    arithmetic = Arithmetic(shape(pair.target.skeleton), shape(pair.draft_model.skeleton))
+    arithmetic = Arithmetic(shape(pair.target.hf.skeleton), shape(pair.draft_model.hf.skeleton))
     return RoundsReport(
         setup=setup,
         load_after=load(),

@@ -23,7 +23,8 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DeviceError, quoted, shortened
 from decoder.forward.cpu.packed import bfloat16_pays
-from decoder.forward.language_model import LanguageModel, Load
+from decoder.forward.hf_module import Load
+from decoder.forward.language_model import LanguageModel
 from decoder.loading import Report, compile_rounds, load_pair, make_engine, make_pair, try_rounds
 from decoder.models.compatibility import check_architecture
 from decoder.models.drafts import require_whole_draft
@@ -88,7 +89,8 @@ def random_pair(
         _made_on(where, partial(_certain_module, draft, configs[1], draft_kind, 1)),
     )
     made = [
-        LanguageModel(make(where), Path(name).name, make) for make, name in zip(makers, (target, draft), strict=True)
+        LanguageModel.of_module(make(where), Path(name).name, make)
+        for make, name in zip(makers, (target, draft), strict=True)
     ]
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
     engine = make_engine(make_pair(made[0], made[1], tokenizer), exact=exact, report=report)
@@ -141,11 +143,11 @@ def with_random_draft(engine: Engine) -> Engine:
     """
     pair, slots = engine.pair, engine.slots and engine.slots.anew(engine.pair.target)
     held, name = pair.draft_model, f"{pair.draft_name} (random head)"
-    if held.can_load:
-        make = _made_on(held.device, lambda device: _with_random_head(held.loaded(device)))
-        draft = LanguageModel(make(held.device), name, make)
+    if held.hf.reloadable:
+        make = _made_on(held.device, lambda device: _with_random_head(held.hf.load(device)))
+        draft = LanguageModel.of_module(make(held.device), name, make)
     else:
-        draft = LanguageModel(_with_random_head(copy.deepcopy(held.module)), name)
+        draft = LanguageModel.of_module(_with_random_head(copy.deepcopy(held.hf.module)), name)
     return replace(engine, pair=replace(pair, draft=draft), slots=slots, costs={}, acceptance=AcceptanceModel())
 
 

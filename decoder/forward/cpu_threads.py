@@ -1,7 +1,7 @@
-"""Number of CPU threads, chosen by a short trial within the cores that the process really has.
+"""Number of CPU threads, chosen by a short trial within the cores that the process may use.
 
-More threads than free cores wait for each other in every product and cost a multiple of what they bring; small models
-lose by a second thread even where a core is free.
+More threads than free cores wait for each other in every matrix product and are several times slower; small models are
+slower with a second thread even where a core is free.
 """
 
 import os
@@ -16,21 +16,24 @@ import torch
 
 Result = TypeVar("Result")
 AWAKE_S = 0.005
-"""Idle time after which torch's threads sleep, about."""
+"""Idle time after which torch's threads sleep, in seconds, roughly."""
 WARMING_NUMBERS = 1 << 16
-"""Numbers that one thread is given to write; for fewer torch would not ask another."""
+"""Elements that one thread writes to wake up; for fewer, torch would not use further threads."""
 REPEATS = 5
 LIMIT_S = 0.3
-"""For all trials of one number of threads."""
+"""Time for all trials of one number of threads, in seconds."""
 WORTH = 0.95
-"""More threads must cut the time at least to this share."""
+"""Share of the time to which more threads must cut it at least."""
 SWITCH_S = 0.0005
 """Python's switch interval during rounds, in seconds; its default is as long as a round."""
 
 
 @contextmanager
 def quick_switches(device: torch.device) -> Iterator[None]:
-    """Within, a thread that waited for an accelerator gets the interpreter back soon, however busy a screen's is."""
+    """Shortens Python's switch interval, so that a thread that waited for an accelerator runs again soon.
+
+    Otherwise a busy thread of the screen would delay it. A CPU keeps the interval.
+    """
     before = sys.getswitchinterval()
     if device.type != "cpu":
         sys.setswitchinterval(min(before, SWITCH_S))
@@ -41,15 +44,15 @@ def quick_switches(device: torch.device) -> Iterator[None]:
 
 
 class WarmThreads:
-    """Wakes torch's threads after a sleep: the next product would pay for that, on a CPU often more than for itself."""
+    """Wakes torch's threads after a sleep; on a CPU, waking them often takes longer than the next matrix product."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._left_s = time.perf_counter()
-        """When the last work was left."""
+        """End of the last work, in seconds of `time.perf_counter`."""
 
     def run(self, work: Callable[[], Result]) -> Result:
-        """Does the work with threads that are awake."""
+        """Runs the work with threads that are awake."""
         if time.perf_counter() - self._left_s > AWAKE_S:
             warm_threads(self._device)
         result = work()
@@ -58,7 +61,7 @@ class WarmThreads:
 
 
 def warm_threads(device: torch.device) -> None:
-    """Gives all of torch's threads something to do, where a CPU computes."""
+    """Wakes all of torch's threads by a short task, on a CPU."""
     if device.type == "cpu":
         torch.empty(WARMING_NUMBERS * torch.get_num_threads()).zero_()
 
@@ -68,8 +71,8 @@ def choose_threads(
 ) -> int:
     """Sets torch's number of threads to the one with which `run` is fastest by the `clock`, and returns it.
 
-    What the user decided stays: with OMP_NUM_THREADS set nothing is changed, and no more threads are tried than torch
-    was `given`, which is as many as it has now unless said otherwise.
+    The user's choice stays: with OMP_NUM_THREADS set nothing is changed, and at most `given` threads are tried, by
+    default torch's present number.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return torch.get_num_threads()
@@ -79,7 +82,7 @@ def choose_threads(
     # In turn, so that other load on the machine disturbs all alike.
     for repeat in range(REPEATS + 1):
         for count in counts:
-            # The first run of each warms up.
+            # The first run with each number warms up.
             if not times[count] or sum(times[count]) < LIMIT_S:
                 times[count] = [*times[count][repeat == 1 :], _timed(run, count, clock)]
     chosen = fewest_worth_it({count: statistics.median(seconds) for count, seconds in times.items()})
@@ -88,7 +91,7 @@ def choose_threads(
 
 
 def fewest_worth_it(seconds: dict[int, float]) -> int:
-    """The number of threads after which no larger one brings enough."""
+    """The smallest number of threads that no larger one beats by enough; see `WORTH`."""
     best, *more = sorted(seconds)
     for count in more:
         if seconds[count] < WORTH * seconds[best]:
@@ -104,7 +107,7 @@ def _timed(run: Callable[[], object], threads: int, clock: Callable[[], float]) 
 
 
 def usable_cores() -> int:
-    """CPUs that this process may use, and no more than its container is given time for.
+    """CPUs that this process may use, at most the CPU quota of its container.
 
     Threads of one core count separately: torch is given no more threads than there are cores, where it can tell.
     """

@@ -1,7 +1,7 @@
 """Hugging Face modules: their traits, their weights in a fast family, and their forward form.
 
-`ModuleForward` is the general `Forward`: any module, with a mask and positions of its caller's. Importing this imports
-transformers, which takes longer than torch; models of the fast families do without.
+`ModuleForward` is the general `Forward`: any module, with the caller's mask and positions. Importing this file imports
+transformers, which takes longer than torch; models of the fast families do not need it.
 """
 
 import copy
@@ -29,15 +29,15 @@ from decoder.forward.layer_states import LayerStates
 PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})
 META = torch.device("meta")
 FEW_ROWS = 2
-"""So many any model has room for."""
+"""Rows for which every model has room."""
 Put = Callable[
     [int, Float[Tensor, "H N D"], Float[Tensor, "H N D"]], tuple[Float[Tensor, "H S D"], Float[Tensor, "H S D"]]
 ]
-"""(layer, its new keys, its new values) -> keys and values that attention may read, the new ones among them."""
+"""(layer, its new keys, its new values) -> keys and values that attention may read, including the new ones."""
 
 
 class Layers(Cache):
-    """Keys and values as a module asks for them, layer by layer; `put` keeps them, `rows` are those the pass finds."""
+    """Cache in transformers' interface: `put` stores a layer's rows, `rows` is the number of rows before the pass."""
 
     def __init__(self, put: Put, rows: int) -> None:
         super().__init__(layers=[])
@@ -46,17 +46,17 @@ class Layers(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Hands over this layer's new rows and returns what attention may read; shapes (1, H, rows, D)."""
+        """Stores this layer's new rows and returns all rows that attention may read; shapes (1, H, rows, D)."""
         keys, values = self._put(layer_idx, key_states[0], value_states[0])
         return keys[None], values[None]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers have the same rows
-        """Rows that the pass finds."""
+        """Number of rows before the pass."""
         return self._rows
 
 
 def appending(cache: KvCache) -> Layers:
-    """Appends a pass's rows to the rows in use; the cursor stays where it is."""
+    """Layers that append the rows of a pass after the rows in use, without moving the cursor."""
 
     def put(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         if keys.shape != values.shape:
@@ -65,16 +65,16 @@ def appending(cache: KvCache) -> Layers:
         layers, _, known, capacity, _ = cache.store.shape
         if not known:
             cache.hold(keys.new_zeros((layers, 2, heads, capacity, width)))
-        held, end = cache.store[layer], cache.used + rows
-        held[0, :, cache.used : end] = keys
-        held[1, :, cache.used : end] = values
-        return held[0, :, :end], held[1, :, :end]
+        layer_rows, end = cache.store[layer], cache.used + rows
+        layer_rows[0, :, cache.used : end] = keys
+        layer_rows[1, :, cache.used : end] = values
+        return layer_rows[0, :, :end], layer_rows[1, :, :end]
 
     return Layers(put, cache.used)
 
 
 def unknown_cache(layers: int, capacity: int) -> KvCache:
-    """An empty cache of a model whose keys and values only its first pass shows."""
+    """An empty cache of a model whose keys and values have a shape that only its first pass shows."""
     return KvCache(torch.zeros((layers, 2, 0, capacity, 0)))
 
 
@@ -91,7 +91,7 @@ def logits_of(
     bias: Float[Tensor, "N S"],
     layers: Layers,
 ) -> Float[Tensor, "N V"]:
-    """One pass of a module; `bias` is added to the scores of what each row looks at."""
+    """Logits of one pass of a module; `bias` is added to the attention scores."""
     logits: Tensor = _output_of(module, tokens, positions, bias, layers).logits[0]
     return logits
 
@@ -102,7 +102,7 @@ def _output_of(
     positions: Int[Tensor, "N"],
     bias: Float[Tensor, "N S"],
     layers: Layers,
-    **asked: Any,
+    **options: Any,
 ) -> Any:
     return module(
         input_ids=tokens[None],
@@ -110,15 +110,15 @@ def _output_of(
         attention_mask=bias[None, None],
         use_cache=True,
         **{cache_argument(module): layers},
-        **asked,
+        **options,
     )
 
 
 class ModuleForward:
-    """A Hugging Face module, with a mask and positions of its caller's."""
+    """A Hugging Face module as a `Forward`, with the caller's mask and positions."""
 
     def __init__(self, module: Any, states: LayerStates | None = None) -> None:
-        """Takes the module, and what its passes leave their states in, if anything."""
+        """Takes the module, and the object that its passes write layer states to, if any."""
         weight = next(module.parameters())
         self._module = module
         self._states = states
@@ -138,8 +138,8 @@ class ModuleForward:
         bias = torch.zeros((rows, end), dtype=self._dtype)
         bias[:, end - recent :].masked_fill_(torch.from_numpy(~visible), torch.finfo(self._dtype).min)
         given, places = (torch.tensor(ids, device=self._device) for ids in (tokens, positions))
-        asked = {"output_hidden_states": True} if self._states else {}
-        output = _output_of(self._module, given, places, bias.to(self._device), appending(cache), **asked)
+        options = {"output_hidden_states": True} if self._states else {}
+        output = _output_of(self._module, given, places, bias.to(self._device), appending(cache), **options)
         if self._states:
             self._states.put(cache.used, [output.hidden_states[layer][0] for layer in self._states.layers])
         cache.used = end
@@ -160,11 +160,11 @@ class ModuleForward:
 
 @torch.inference_mode()
 def has_room(module: Any, text: int, rows: int) -> bool:
-    """Whether a module can compute so many rows together after a text of so many tokens.
+    """Whether a module can compute `rows` rows together after a text of `text` tokens; True where unknown.
 
-    Some families hold a mask, or a kind for each token, that is as long as their longest text, and fail beyond it. To
-    compute such a text takes minutes and gigabytes; on torch's meta device, where tensors have no numbers, next to
-    nothing. Where a family chooses by its numbers what it computes, not even a few rows run: then nothing is known.
+    Some families keep a mask, or a type for each token, as long as their longest text, and fail beyond it. Computing a
+    text of that length takes minutes and gigabytes; on torch's meta device, whose tensors have shapes only, almost
+    nothing. A family whose control flow depends on tensor values fails there even for a few rows: then it is unknown.
     """
     return _computes(module, text, rows) or not _computes(module, FEW_ROWS, FEW_ROWS)
 
@@ -173,7 +173,7 @@ def _computes(module: Any, text: int, rows: int) -> bool:
     cache = unknown_cache(module.config.get_text_config().num_hidden_layers, text + rows)
     try:
         shapes = _without_numbers(module)
-        # The first pass makes room in the cache.
+        # The first pass allocates the cache.
         for start, count in ((0, 1), (text, rows)):
             cache.used = start
             shapes(
@@ -189,12 +189,12 @@ def _computes(module: Any, text: int, rows: int) -> bool:
 
 
 def _without_numbers(module: Any) -> Any:
-    """A copy with shapes for weights, because a forward pass may leave tensors behind in its module.
+    """A copy on the meta device; a copy, because a forward pass may store tensors in its module.
 
-    All in bfloat16: the meta device knows some operators in no other dtype.
+    All in bfloat16: some operators of the meta device exist in no other dtype.
     """
-    held = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
-    return copy.deepcopy(module, {place: _shape(tensor) for place, tensor in held.items()})
+    originals = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+    return copy.deepcopy(module, {place: _shape(tensor) for place, tensor in originals.items()})
 
 
 def _shape(tensor: Tensor) -> Tensor:
@@ -204,13 +204,13 @@ def _shape(tensor: Tensor) -> Tensor:
 
 
 def sizes_of(module: Any) -> dict[str, int]:
-    """The whole numbers that a module's configuration names, of which some may be limits of its attention."""
+    """Integers of a module's configuration, by name; some of them may be limits of its attention."""
     named = module.config.get_text_config().to_dict()
     return {name: size for name, size in named.items() if type(size) is int and not name.endswith("_id")}
 
 
 def resized(module: Any, name: str, size: int) -> Any | None:
-    """A module over the same weights and buffers that has another size of this name; None where that does not fit."""
+    """A module with the same weights and buffers and another value of `name` in its configuration; None on failure."""
     config = copy.deepcopy(module.config)
     try:
         setattr(config.get_text_config(), name, size)
@@ -218,9 +218,9 @@ def resized(module: Any, name: str, size: int) -> Any | None:
         twin.load_state_dict(module.state_dict(), assign=True)
     except Exception:  # noqa: BLE001 - each family fails in its own way at a size that it does not know
         return None
-    found = dict(twin.named_buffers())
+    buffers = dict(twin.named_buffers())
     for place, buffer in module.named_buffers():
-        if place not in found or found[place].shape != buffer.shape:
+        if place not in buffers or buffers[place].shape != buffer.shape:
             return None
         part, _, own = place.rpartition(".")
         setattr(twin.get_submodule(part), own, buffer)
@@ -228,7 +228,7 @@ def resized(module: Any, name: str, size: int) -> Any | None:
 
 
 def traits_of(module: Any) -> Traits:
-    """Traits of a module in evaluation mode."""
+    """`Traits` of a module in evaluation mode."""
     config = module.config.get_text_config()
     weight = next(module.parameters())
     return Traits(
@@ -244,27 +244,27 @@ def traits_of(module: Any) -> Traits:
 
 
 def architecture_of(config: Any) -> Architecture | str:
-    """What a module of this configuration would be known as; the name of its class where it is of no fast family."""
+    """Architecture of a module of this configuration; the name of its class where it is of no fast family."""
     module = skeleton(config, config.dtype).eval()
     source = source_of(module)
     return source.architecture if source else type(module).__name__
 
 
 def skeleton(config: Any, dtype: torch.dtype) -> Any:
-    """A module without weights that has the parts and shapes of a configuration."""
+    """A module without weights that has the parts and shapes of a configuration, on the meta device."""
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, dtype=dtype)
 
 
 def settings(eos: Any, pad: int | None) -> GenerationConfig:
-    """What transformers' own methods go by: the tokens that end a text, and nothing else that a checkpoint brings."""
+    """Generation settings with these end-of-text and padding tokens, and no other setting of the checkpoint."""
     return GenerationConfig(eos_token_id=eos, pad_token_id=pad)
 
 
 def source_of(module: Any) -> Source | None:
-    """A module's weights, wherever they are; None for a module that is not known through and through."""
+    """Weights of a module; None where any part of it is unknown to the fast families."""
     config, name = module.config, type(module).__name__
-    # Modules of a family are made from configurations of other names too.
+    # Configurations under other names may make modules of a family too.
     kind = next((kind for kind, family in FAMILIES.items() if family.name == name), None)
     if kind is None or not _plain(module):
         return None
@@ -276,13 +276,13 @@ def source_of(module: Any) -> Source | None:
 
 
 def frequencies_of(module: Any) -> Tensor | None:
-    """By how much each pair of a head's dimensions turns from one position to the next, where all layers agree."""
-    found = getattr(getattr(module.base_model, "rotary_emb", None), "inv_freq", None)
-    return found if isinstance(found, Tensor) else None
+    """Rotary frequencies, in radians per position, one for each pair of dimensions; None where layers differ."""
+    frequencies = getattr(getattr(module.base_model, "rotary_emb", None), "inv_freq", None)
+    return frequencies if isinstance(frequencies, Tensor) else None
 
 
 def _plain(module: Any) -> bool:
-    """Whether all parts are as the family's own source makes them, in one dtype: no adapter, no quantised matrix."""
+    """Whether all parts are of the family's own source, in one dtype: no adapter, no quantised matrix."""
     weights = {(weight.device, weight.dtype) for weight in module.parameters()}
     activation = type(ACT2FN[module.config.hidden_act])
     return (
@@ -293,6 +293,6 @@ def _plain(module: Any) -> bool:
 
 
 def _known(part: nn.Module, family: type, activation: type) -> bool:
-    """Whether a part is one of these, without a hook."""
+    """Whether a part has a known class, no hook, and is in evaluation mode."""
     known = type(part) in PARTS or type(part) is activation or type(part).__module__ == family.__module__
     return known and not part.training and not part._forward_hooks and not part._forward_pre_hooks  # noqa: SLF001 - only there

@@ -14,8 +14,8 @@ from torch import Tensor
 class KvCache:
     """A static cache whose rows can be kept or dropped one by one.
 
-    Its store begins as zeros: after `empty`, a NaN in a masked row would still poison the output. It has no heads where
-    only the first pass tells how many there are; see `hold`.
+    Its store begins as zeros: after `empty`, a NaN in a masked row would still poison the output. The store has no
+    heads until the first pass where only that pass tells their number; see `hold`.
     """
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"]) -> None:
@@ -26,9 +26,9 @@ class KvCache:
         self.hold(store)
 
     def hold(self, store: Float[Tensor, "L 2 H S D"]) -> None:
-        """Goes on with another tensor."""
+        """Replaces the tensor of keys and values."""
         self.store = store
-        # Taken once: a small model's pass consists of such steps.
+        # Views are made once here: in a small model's pass, making them would cost a notable share of the time.
         self.keys = store[:, 0].transpose(2, 3)
         """Shape (L, H, D, S)."""
         self.values = store[:, 1]
@@ -37,34 +37,34 @@ class KvCache:
     def keep(self, rows: Sequence[int]) -> None:
         """Commits these rows, rising indices from `length` on, after the committed ones; drops other drafted rows."""
         end = self.length + len(rows)
-        # Rows at the beginning that are in place already need no move.
+        # Leading rows that are already in place need no move.
         moved = next((index for index, row in enumerate(rows, self.length) if row != index), end)
         if moved < end:
             self.place(moved, rows[moved - self.length :])
         self.length = self.used = end
 
     def place(self, first: int, rows: Sequence[int]) -> None:
-        """Copies these rows to `first` and behind it: the only way in which rows move."""
+        """Copies these rows to `first` and the rows after it; no other method moves rows."""
         index = torch.tensor(rows, dtype=torch.long, device=self.store.device)
         self.store.narrow(3, first, len(rows)).copy_(self.store.index_select(3, index))
 
     @property
     def rows(self) -> int:
-        """Rows that attention of the next pass goes through, its own left out."""
+        """Rows that attention of the next pass reads, without the rows of that pass."""
         return self.used
 
     def drop(self, first: int, count: int) -> None:
-        """Lets go of so many rows from `first` on, committed ones or drafted ones; those behind them move there."""
+        """Drops `count` rows from `first` on, committed or drafted; the rows after them move down."""
         self.place(first, range(first + count, self.used))
         self.length -= max(0, min(count, self.length - first))
         self.used -= count
 
     def cut(self, length: int) -> None:
-        """Keeps no more committed rows than so many, and no drafted ones."""
+        """Truncates to at most `length` committed rows; drops all drafted rows."""
         self.length = self.used = min(self.length, length)
 
     def reserve(self, capacity: int) -> None:
-        """Grows to `capacity` rows in all, if there are fewer; rows in use stay."""
+        """Grows to `capacity` rows in all, where there are fewer; rows in use keep their contents."""
         if capacity <= self.store.shape[3]:
             return
         small = self.store
@@ -73,5 +73,5 @@ class KvCache:
 
 
 def side_by_side(width: int) -> list[int]:
-    """The order of a key's rotated dimensions in which both of a pair are neighbours."""
+    """Order of a key's rotated dimensions that puts the two dimensions of each pair next to each other."""
     return [index for pair in zip(range(width // 2), range(width // 2, width), strict=True) for index in pair]

@@ -1,6 +1,7 @@
-"""The rows of a text and a tree as they enter some layers of a model: what is kept of its passes for others to read.
+"""Layer inputs of a model: rows of a text and a tree as they enter some of its layers, kept for an EAGLE-3 head.
 
-Knows no model. Rows are counted as those of the model's KV cache are: what a pass overwrites there it overwrites here.
+Knows no model. Rows are numbered like those of the model's KV cache: a pass that overwrites a row there overwrites it
+here.
 """
 
 from collections.abc import Sequence
@@ -11,24 +12,24 @@ from torch import Tensor
 
 
 class LayerStates:
-    """Layer states of one text, from the first row that was not taken yet."""
+    """Layer inputs of one text, from the first row that `take` has not returned yet."""
 
     def __init__(self, layers: Sequence[int]) -> None:
-        """Names the layers, rising; layer 0 is entered by the embedded tokens."""
+        """Takes the layer numbers, rising; the input of layer 0 is the embedded tokens."""
         self.layers = tuple(layers)
         self._taken = 0
-        """Rows of the cache before the first that is held."""
+        """Rows of the cache before the first row here."""
         self._held: Float[Tensor, "N Y"] | None = None
 
     def put(self, first: int, states: Sequence[Float[Tensor, "N X"]]) -> None:
-        """Holds the rows of a pass, those of each layer, in place of what was held from cache row `first` on."""
+        """Stores the rows of a pass, one tensor for each layer; replaces all rows from cache row `first` on."""
         rows = torch.cat([state.detach() for state in states], -1)
         before = None if self._held is None else self._held[: first - self._taken]
         self._held = rows if before is None else torch.cat([before, rows])
 
     def take(self, rows: Sequence[int]) -> Float[Tensor, "N Y"]:
-        """These rows of what is held, the layers side by side; they become text, and the others are dropped."""
-        held, self._held = self._held, None
-        assert held is not None, "rows are taken after a pass"  # noqa: S101 - a programmer's mistake
+        """The rows at these indices, layers concatenated; they belong to the text now, all others are dropped."""
+        states, self._held = self._held, None
+        assert states is not None, "rows are taken after a pass"  # noqa: S101 - a programmer's mistake
         self._taken += len(rows)
-        return held[torch.tensor(rows, device=held.device)]
+        return states[torch.tensor(rows, device=states.device)]

@@ -1,8 +1,8 @@
-"""Was the first token that differs from plain decoding a tie? Judged in float32, on the same weights and noise.
+"""Near ties: whether the first token that differs from plain decoding is one, judged in float32 with the same noise.
 
-In bfloat16 and float16 a row's logits depend a little on how many rows are computed together; two tokens whose scores
-differ by less than that rounding may change places. Anything else is a bug. A model in float32 may not fit beside the
-one that decodes, so only one layer at a time is, and where even that fails, the CPU scores.
+In bfloat16 and float16 a row's logits depend a little on the number of rows in its pass; two tokens whose scores differ
+by less than that rounding error may change places. Any other difference is a bug. A float32 copy of the model may not
+fit beside the model that decodes, so one layer at a time is converted; where even that does not fit, the CPU computes.
 """
 
 import math
@@ -25,40 +25,45 @@ from decoder.sampling.gumbel_noise import GumbelNoise, kept
 from decoder.sampling.settings import Sampling
 
 CHUNK = 512
-"""Tokens that go through the model together."""
+"""Tokens of one pass."""
 CPU = torch.device("cpu")
 MARGIN = 1.25
-"""Memory that a module loaded again should find, over that of its weights."""
+"""Free memory that loading a module needs, as a multiple of the memory of its weights."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict of float32 on two tokens."""
+    """Result of scoring two tokens in float32."""
 
     near_tie: bool
     """Whether their scores differ by at most twice the largest error that the model's own dtype makes in any logit.
 
-    Sampled tokens' scores are logits with the noise of the position; an error of that size may also decide whether
-    top-k or top-p keeps one of them.
+    The score of a sampled token is its logit plus the noise of the position; an error of that size may also decide
+    whether top-k or top-p keeps one of the two.
     """
     gap: float
-    """The higher of their scores minus the other."""
+    """Higher score minus lower score."""
 
 
 class Judge:
-    """Scores tokens by one model; a module that it has to load for that is gone when the judge is."""
+    """Scores tokens by one model; a module that is loaded for it lives no longer than the judge."""
 
     def __init__(self, model: LanguageModel, noise: GumbelNoise | None = None) -> None:
-        """Takes the noise under which the text was sampled, if it was."""
+        """Takes the model, and the noise of the text; None for greedy text."""
         self._model = model
         self._noise = noise
         self._loaded: Any = None
         self._places = list(dict.fromkeys((model.device, CPU)))
-        """Where float32 is computed: the first of these, until its memory does not suffice."""
+        """Devices for float32, in order of preference; the first is removed once its memory does not suffice."""
 
     @torch.inference_mode()
     def __call__(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool = False) -> Verdict:
-        """Scores two tokens after `prefix` in float32 and the model's dtype; `by_module`: its module wrote one of them.
+        """Scores two tokens after `prefix` in float32 and in the model's dtype.
+
+        Args:
+            prefix: Token ids.
+            rivals: The two tokens.
+            by_module: Whether the Hugging Face module chose one of them, so that its rounding error counts too.
 
         Raises:
             DeviceError: Neither the model's device nor the CPU has the memory for it.
@@ -89,13 +94,13 @@ class Judge:
         return verdict(scores, rivals, error, len(prefix), self._noise)
 
     def _module(self) -> Any:
-        """The module that the model holds, or one that was loaded to where there is room for it."""
-        if self._model.held is not None:
-            return self._model.held
+        """The module of the model, or a copy that is loaded where there is room for it."""
+        if self._model.hf.loaded is not None:
+            return self._model.hf.loaded
         if self._loaded is None:
-            needed = sum(weight.nbytes for weight in self._model.skeleton.parameters())
+            needed = sum(weight.nbytes for weight in self._model.hf.skeleton.parameters())
             fits = has_room(self._places[0], int(MARGIN * needed))
-            self._loaded = self._model.loaded(self._places[0] if fits else CPU)
+            self._loaded = self._model.hf.load(self._places[0] if fits else CPU)
         return self._loaded
 
 
@@ -106,7 +111,7 @@ def verdict(
     position: int,
     noise: GumbelNoise | None = None,
 ) -> Verdict:
-    """Says of two tokens for a position of a text what follows from logits that may be off by `error`."""
+    """Verdict on two tokens at a position of a text, from logits with an error of at most `error`."""
     scores, at_edge = logits, False
     if noise and not noise.greedy_from(position):
         known = noise.known(logits)
@@ -118,7 +123,7 @@ def verdict(
 
 
 def _at_edge(logits: Float[Tensor, "V"], token: int, sampling: Sampling, error: float) -> bool:
-    """Whether truncation keeps a token or not by an error in logits."""
+    """Whether an error of the logits decides if truncation keeps a token."""
     if not sampling.truncates:
         return False
     ways = []
@@ -135,7 +140,7 @@ def _chunks(prefix: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
 
 
 def _logits(model: LanguageModel, prefix: Sequence[int]) -> Iterator[Float[Tensor, "P V"]]:
-    """After each token, as the engine computes them, chunk by chunk."""
+    """Logits after each token, as the engine computes them, chunk by chunk."""
     cache = model.new_cache(len(prefix))
     for start, part in _chunks(prefix):
         positions = range(start, start + len(part))
@@ -149,7 +154,7 @@ def _by_module(
     device: torch.device,
     each: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Float[Tensor, "P V"]]:
-    """The same, as the module computes them from inputs on a device; `each`: around each of its passes."""
+    """Logits after each token by the module, with inputs on a device; `each` is entered around each pass."""
     cache, name = None, imported("decoder.forward.hf").cache_argument(module)
     for _, part in _chunks(prefix):
         ids = torch.tensor([list(part)], device=device)
@@ -161,7 +166,7 @@ def _by_module(
 
 @contextmanager
 def in_float32_by_layer(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Within, each layer of a module computes in float32 on a device; before and after its turn it is as it was."""
+    """Makes each layer of a module compute in float32 on a device; its weights are converted for its own call only."""
     handles = [hook for called, members in _layers(module) for hook in _InFloat32(members, device).hooks(called)]
     try:
         yield
@@ -171,7 +176,7 @@ def in_float32_by_layer(module: nn.Module, device: torch.device) -> Iterator[Non
 
 
 def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
-    """(what is called, whose weights it then needs), so that all weights of a module are named once."""
+    """Pairs of a module and the modules whose weights its call needs; each weight appears in one pair."""
     yield module, [module]
     for child in module.children():
         if isinstance(child, nn.ModuleList):
@@ -183,14 +188,14 @@ def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
 
 
 class _InFloat32:
-    """Modules whose weights become others when one is called, and come back when it returns or fails."""
+    """Hooks that convert the weights of some modules when one is called, and restore them when it returns or fails."""
 
     def __init__(self, members: Sequence[nn.Module], device: torch.device) -> None:
         self._members, self._device = members, device
         self._was: list[tuple[dict[str, Any], str, Tensor]] = []
 
     def hooks(self, called: nn.Module) -> list[Any]:
-        """Begins with each call of a module, until these are removed."""
+        """Registers the hooks on a module; they act until the handles returned here are removed."""
         return [
             called.register_forward_pre_hook(self._begin),
             called.register_forward_hook(self._end, always_call=True),

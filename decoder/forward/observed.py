@@ -1,6 +1,6 @@
-"""A native model whose latest hidden rows can be read, for predictors that take them as input.
+"""A native model whose latest hidden rows can be read, as input of predictors.
 
-The rows are those that the pass has computed anyway: to keep them costs a reference. Knows nothing of who reads them.
+Each pass computes these rows in any case, so keeping them costs a reference. Knows none of the predictors.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,9 @@ class Observed:
 
     def __init__(self, model: NativeModel) -> None:
         self.latest: Float[Tensor, "N X"] = model.embedding[:0]
-        """After all layers, before the last norm; of plain text that was read in parts, those of the last part."""
+        """Hidden rows of the latest pass, after all layers and before the last norm. Of plain text that was read in
+        chunks, the rows of the last chunk.
+        """
         self._model = model
 
     @property

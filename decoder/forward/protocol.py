@@ -1,4 +1,4 @@
-"""The one way in which the engine runs a model; all implementations of one model give the same logits."""
+"""Interface by which the engine runs a model; all implementations of one model give the same logits."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -33,4 +33,4 @@ class TensorParallelGroup(Protocol):
     """Device of each rank, for example cuda:0."""
 
     def peak_bytes(self) -> list[int]:
-        """Most memory in use so far, of each."""
+        """Peak memory of each rank so far, in bytes."""

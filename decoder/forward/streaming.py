@@ -1,11 +1,11 @@
-"""A model that sees the first tokens of a text and its latest ones: StreamingLLM's cache, with positions counted in it.
+"""StreamingLLM's cache: attention sinks and a sliding window, with positions counted within the cache.
 
-Each token has a window of its own, whatever is computed beside it: `sinks` first tokens and `window` latest, itself
-among them, at the positions 0, 1, 2, ... of that selection (Xiao et al., "Efficient Streaming Language Models with
-Attention Sinks", section 3.2). A rotary score depends on the distance of two positions alone. So keys within the window
-stay as they are, turned by their place in the text, and only sinks are turned on: by as many places as the token has
-lost, in a copy of which each row of a pass sees its own. Before a text outgrows sinks and window nothing is different.
-Knows nothing of drafts.
+Each token has a window of its own, whatever the other rows of its pass: the `sinks` first tokens and the `window`
+latest ones, itself included, at the positions 0, 1, 2, ... of that selection (Xiao et al., "Efficient Streaming
+Language Models with Attention Sinks", section 3.2). A rotary score depends only on the distance of two positions. So
+keys within the window keep the rotation of their position in the text, and only the sinks are rotated further, by the
+number of tokens that left the window; each row of a pass sees its own rotated copy of the sinks. Until a text outgrows
+sinks and window, nothing differs from full attention. Knows nothing of drafts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,11 +24,11 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 
 SLACK = 64
-"""Rows that no window needs are let go of so many at a time, since the rows behind them move; and room is made so."""
+"""Step, in rows, by which the cache grows and drops rows outside every window: each drop moves the rows after it."""
 READ_AT_ONCE = 64
-"""Tokens; each needs a copy of the sinks."""
+"""Most tokens of one reading pass; each needs its own copy of the sinks."""
 TRIED_TOKENS, FAR = (1, 2, 3), 1000
-"""Their keys are compared at positions so far apart, in a model that has as many."""
+"""Tokens whose keys are compared, and the distance of the compared positions; shorter contexts use a shorter one."""
 
 
 @dataclass(frozen=True)
@@ -36,28 +36,28 @@ class KeyTurn:
     """Rotation of cached keys to another position."""
 
     frequencies: Float[Tensor, "R"]
-    """By how much each pair of dimensions turns from one position to the next; on the host."""
+    """Rotary frequencies, in radians per position, one for each pair of dimensions; on the host."""
     first: slice
     second: slice
     """Indices of the two dimensions of each pair."""
 
     def __call__(self, keys: Float[Tensor, "L H S D"], by: Sequence[int]) -> Float[Tensor, "L H BS D"]:
-        """The keys as they are so many positions further on: all of them for the first number, then for the next."""
+        """All keys rotated by B numbers of positions: all of them by the first number, then all by the next."""
         wide = torch.promote_types(keys.dtype, torch.float32)
         angles = torch.tensor(by, dtype=torch.float64)[:, None, None] * self.frequencies.double()
         cosine, sine = (part.to(keys.device, wide) for part in (angles.cos(), angles.sin()))
-        found = keys[:, :, None].to(wide).repeat(1, 1, len(by), 1, 1)
-        one, other = found[..., self.first].clone(), found[..., self.second].clone()
-        found[..., self.first] = one * cosine - other * sine
-        found[..., self.second] = one * sine + other * cosine
-        return found.flatten(2, 3)
+        turned = keys[:, :, None].to(wide).repeat(1, 1, len(by), 1, 1)
+        one, other = turned[..., self.first].clone(), turned[..., self.second].clone()
+        turned[..., self.first] = one * cosine - other * sine
+        turned[..., self.second] = one * sine + other * cosine
+        return turned.flatten(2, 3)
 
 
 @torch.inference_mode()
 def key_turn(forward: Forward, frequencies: Float[Tensor, "R"], context: int, dtype: torch.dtype) -> KeyTurn | None:
-    """How keys of a model of this dtype change with their position, found by trial.
+    """Rotation of a model's keys from one position to another, found by trial; its tolerance depends on the dtype.
 
-    None where those of some layer do not turn by the frequencies.
+    None where the keys of some layer do not rotate by these frequencies.
     """
     far, count = min(FAR, context - len(TRIED_TOKENS)), len(frequencies)
     near, there = _keys(forward, 0), _keys(forward, far)
@@ -82,15 +82,15 @@ def _keys(forward: Forward, start: int) -> Float[Tensor, "L H S D"]:
 
 
 class RollingCache(KvCache):
-    """A text's rows, numbered by their places in it, of which only those are held that some window needs.
+    """A cache whose rows are numbered by their positions in the text, and which stores only rows that a window needs.
 
-    No row that was let go of comes back.
+    A dropped row never comes back.
     """
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], sinks: int, window: int) -> None:
         super().__init__(store)
         self.gone = 0
-        """Rows behind the sinks that were let go of."""
+        """Rows after the sinks that were dropped."""
         self._sinks, self._window = sinks, window
 
     @property
@@ -100,32 +100,32 @@ class RollingCache(KvCache):
 
     @contextmanager
     def held(self) -> Iterator[KvCache]:
-        """The rows that are held, numbered as they lie; what is done to these is done."""
-        found = KvCache(self.store)
-        found.length, found.used = self.length - self.gone, self.rows
-        yield found
-        if found.store is not self.store:
-            self.hold(found.store)
-        self.length, self.used = found.length + self.gone, found.used + self.gone
+        """The stored rows as a plain cache, numbered by their places in the store; changes apply to this cache too."""
+        stored = KvCache(self.store)
+        stored.length, stored.used = self.length - self.gone, self.rows
+        yield stored
+        if stored.store is not self.store:
+            self.hold(stored.store)
+        self.length, self.used = stored.length + self.gone, stored.used + self.gone
 
     def keep(self, rows: Sequence[int]) -> None:
         """See `KvCache`."""
-        with self.held() as held:
-            held.keep([row - self.gone for row in rows])
-            excess = held.length - self._sinks - self._window
+        with self.held() as stored:
+            stored.keep([row - self.gone for row in rows])
+            excess = stored.length - self._sinks - self._window
             if excess >= SLACK:
-                held.drop(self._sinks, excess)
+                stored.drop(self._sinks, excess)
                 self.gone += excess
 
     def reserve(self, capacity: int) -> None:
         """See `KvCache`."""
-        with self.held() as held:
-            held.reserve(min(capacity, self._sinks + self._window + SLACK))
+        with self.held() as stored:
+            stored.reserve(min(capacity, self._sinks + self._window + SLACK))
 
 
 @dataclass(frozen=True)
 class Streaming:
-    """A `Forward` by sinks and a window; no path of drafted rows may be longer than the window."""
+    """A `Forward` with attention sinks and a window; no path of drafted rows may be longer than the window."""
 
     inner: Forward
     turn: KeyTurn
@@ -145,26 +145,26 @@ class Streaming:
             raise ValueError(f"{max(positions) - cache.length + 1} rows follow each other in a window of {self.window}")
         lost = [max(0, position + 1 - self.sinks - self.window) for position in positions]
         rolling = cast("RollingCache", cache)
-        with rolling.held() as held:
+        with rolling.held() as stored:
             if not any(lost):
-                _make_room(held, len(tokens))
-                return self.inner.forward(held, tokens, positions, visible)
+                _make_room(stored, len(tokens))
+                return self.inner.forward(stored, tokens, positions, visible)
             shifts = sorted(set(lost))
             own_sinks = np.repeat(np.equal.outer(lost, shifts), self.sinks, axis=1)
-            seen, first = self._seen(held, rolling.gone, positions, visible), held.used
+            seen, first = self._seen(stored, rolling.gone, positions, visible), stored.used
             seen = np.concatenate([seen[:, :first], own_sinks, seen[:, first:]], 1)
-            _make_room(held, own_sinks.shape[1] + len(tokens))
-            self._append_sinks(held, shifts)
-            logits = self.inner.forward(held, tokens, positions, seen)
-            held.drop(first, own_sinks.shape[1])
+            _make_room(stored, own_sinks.shape[1] + len(tokens))
+            self._append_sinks(stored, shifts)
+            logits = self.inner.forward(stored, tokens, positions, seen)
+            stored.drop(first, own_sinks.shape[1])
             return logits
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
         if cache.length + len(tokens) <= self.sinks + self.window:
-            with cast("RollingCache", cache).held() as held:
-                _make_room(held, len(tokens))
-                return self.inner.read(held, tokens)
+            with cast("RollingCache", cache).held() as stored:
+                _make_room(stored, len(tokens))
+                return self.inner.read(stored, tokens)
         count = min(len(tokens), READ_AT_ONCE, self.window)
         places = range(cache.length, cache.length + count)
         logits = self.forward(cache, tokens[:count], places, np.tri(count, dtype=np.bool_))[-1]
@@ -172,25 +172,25 @@ class Streaming:
         return self.read(cache, tokens[count:]) if count < len(tokens) else logits
 
     def _seen(
-        self, held: KvCache, gone: int, positions: Sequence[int], visible: NDArray[np.bool_]
+        self, stored: KvCache, gone: int, positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Which of all rows, those of the pass among them, each of these sees, but for the sinks."""
-        seen = np.ones((len(positions), held.used + len(positions)), dtype=np.bool_)
+        """Visibility mask, shape (N, S): cached and new rows that each new row attends to, without the sinks."""
+        seen = np.ones((len(positions), stored.used + len(positions)), dtype=np.bool_)
         seen[:, seen.shape[1] - visible.shape[1] :] = visible
         seen[:, : self.sinks] = False
-        places = np.arange(self.sinks, held.length) + gone
-        seen[:, self.sinks : held.length] &= places > np.array(positions)[:, None] - self.window
+        places = np.arange(self.sinks, stored.length) + gone
+        seen[:, self.sinks : stored.length] &= places > np.array(positions)[:, None] - self.window
         return seen
 
-    def _append_sinks(self, held: KvCache, shifts: Sequence[int]) -> None:
-        """A copy of the sinks for each number of places."""
-        sinks = held.store[..., : self.sinks, :]
-        copies = held.store.narrow(3, held.used, len(shifts) * self.sinks)
+    def _append_sinks(self, stored: KvCache, shifts: Sequence[int]) -> None:
+        """Appends a copy of the sinks for each number of positions in `shifts`."""
+        sinks = stored.store[..., : self.sinks, :]
+        copies = stored.store.narrow(3, stored.used, len(shifts) * self.sinks)
         copies[:, 0] = self.turn(sinks[:, 0], shifts)
         copies[:, 1] = sinks[:, 1].repeat(1, 1, len(shifts), 1)
-        held.used += copies.shape[3]
+        stored.used += copies.shape[3]
 
 
-def _make_room(held: KvCache, rows: int) -> None:
-    """For so many more, in steps: a cache that grew row by row would be copied row by row."""
-    held.reserve(-(-(held.used + rows) // SLACK) * SLACK)
+def _make_room(stored: KvCache, rows: int) -> None:
+    """Reserves `rows` more rows, rounded up to `SLACK`: growth by single rows would copy the cache for each row."""
+    stored.reserve(-(-(stored.used + rows) // SLACK) * SLACK)

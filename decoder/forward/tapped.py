@@ -1,6 +1,6 @@
-"""Models that leave `LayerStates` of every pass, computing the same bits as without.
+"""Models that write `LayerStates` in every pass, with unchanged bits.
 
-The rows are those that a pass computes anyway; keeping them costs a copy. Knows nothing of who reads them.
+Each pass computes these rows in any case, so keeping them costs a copy. Knows none of their readers.
 """
 
 from collections.abc import Sequence
@@ -23,16 +23,16 @@ from decoder.forward.protocol import Forward
 
 @runtime_checkable
 class Tappable(Protocol):
-    """A `Forward` that has a way of its own."""
+    """A `Forward` that can write layer states itself."""
 
     def tapped(self, states: LayerStates) -> Forward:
-        """The same, which leaves the states of its passes there."""
+        """The same form, which writes the states of its passes to `states`."""
 
 
 def tapped(forward: Forward, states: LayerStates) -> Forward:
-    """The same passes, which leave the states of some layers behind; raises PairError where they cannot be had."""
+    """The same form, which writes the inputs of some layers to `states`; raises PairError where it cannot."""
     if isinstance(forward, Exact):
-        # Within: its passes are padded, and overwrite what the padding left.
+        # Inside the padding, since a padded pass overwrites the rows of the one before.
         return replace(forward, inner=tapped(forward.inner, states))
     if isinstance(forward, NativeModel):
         return TappedNative(forward, states)
@@ -45,11 +45,11 @@ def tapped(forward: Forward, states: LayerStates) -> Forward:
 
 
 class TappedNative:
-    """A native model as a `Forward` that leaves states."""
+    """A native model as a `Forward` that writes layer states."""
 
     def __init__(self, model: NativeModel, states: LayerStates) -> None:
         self._entered: list[Tensor] = []
-        """Inputs of its layers in the pass in progress."""
+        """Inputs of the tapped layers in the pass in progress."""
         self._states = states
         layers = list(model.layers)
         for index in states.layers:
@@ -82,7 +82,7 @@ class TappedNative:
 
     def _noting(self, layer: Layer) -> Layer:
         def noting(rows: Tensor, given: Pass, index: int) -> Tensor:
-            # A layer may overwrite the rows that it is given.
+            # A layer may overwrite its input rows.
             self._entered.append(rows.clone())
             return layer(rows, given, index)
 

@@ -15,8 +15,9 @@ from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KnobInfo, require_fe
 from decoder.methods.method import Method
 from decoder.methods.option import Option, whole_numbers
 from decoder.selector.actions import MOST
-from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
+from decoder.tree_rules import Budget, TreeRule, fixed_growth
 from decoder.verify.names import COUPLED, VERIFIER_NAMES, Drafting, require_lossless
+from decoder.verify.verifier_rules import VerifierRules
 
 if TYPE_CHECKING:
     from decoder.engine import Engine
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 DRAFT_STREAM, VERIFY_STREAM = 1, 2
 """Streams of the random generator: a verifier that shared the draft's would be biased."""
-USUAL_VERIFIER = "traversal"
 _VERIFIERS = (COUPLED, *(name for name in VERIFIER_NAMES if name != "block"), "block")
 """In the order of the knob: the first takes no drawn trees, the last no trees of several paths."""
 _DRAFTINGS = tuple(Drafting)
@@ -48,11 +48,9 @@ def _drafting_ends(own: "Delayed") -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Delayed(Rules):
+class Delayed(VerifierRules):
     """A path of `l1` draws, then `k` rollouts of `l2` draws from its end; i.i.d. drafting begins at the root."""
 
-    verifier: str = COUPLED
-    drafting: str = Drafting.TREE
     k: int = 2
     l1: int = 2
     l2: int = 2
@@ -96,18 +94,6 @@ class Delayed(Rules):
     def paths(self) -> int:
         """Most rollouts of a tree."""
         return self.shape.canonical().k
-
-    @property
-    def draws(self) -> bool:
-        """Whether trees are drawn."""
-        return self.drafting != Drafting.TREE
-
-    def drawn(self) -> "Delayed":
-        """The same, with the usual verifier and drafting where no tree is drawn."""
-        if self.draws:
-            return self
-        verifier = USUAL_VERIFIER if self.verifier == COUPLED else self.verifier
-        return replace(self, verifier=verifier, drafting=Drafting.DELAYED)
 
     def rule(self) -> TreeRule:
         """Bounds of the drawn tree."""

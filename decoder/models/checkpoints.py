@@ -1,6 +1,6 @@
-"""Models as they lie in a folder or on the Hugging Face hub: their configuration, weights and tokenizer.
+"""Models in a folder or on the Hugging Face hub: configuration, weights and tokenizer.
 
-Those of the fast families are read without transformers, whose import takes longer than torch's; all others with it.
+Models of the fast families are read without transformers, whose import takes longer than torch's; all others with it.
 Knows nothing of pairs.
 """
 
@@ -43,10 +43,10 @@ def load_config(name: str) -> Any:
 
 
 def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell = lambda _: None) -> LanguageModel:
-    """The model of a hub id or folder in the form in which it runs fastest here; `tell` learns how far it has come.
+    """The model of a hub id or folder, in its fastest form on the device; `tell` is called with the progress.
 
     Raises:
-        ModelError: It cannot be had.
+        ModelError: It cannot be found, downloaded or read.
         DeviceError: It does not fit in the device's memory.
     """
 
@@ -56,9 +56,9 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell =
     with downloading(name, tell):
         traits = known_traits(name, device, dtype, tell)
         if traits is None:
-            return LanguageModel(_hf().load_module(name, dtype, device, tell), display_name(name), load)
+            return LanguageModel.of_module(_hf().load_module(name, dtype, device, tell), display_name(name), load)
         try:
-            model = LanguageModel(traits, display_name(name), load)
+            model = LanguageModel.of_weights(traits, display_name(name), load)
             if not model.runs_without_module:
                 _run_on_device(model)
         except torch.OutOfMemoryError as error:
@@ -69,7 +69,7 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell =
 
 
 def known_traits(name: str, device: torch.device, dtype: torch.dtype, tell: Tell) -> Traits | None:
-    """Traits of a checkpoint that is read without transformers; None where it is not understood."""
+    """Traits of a checkpoint that is read without transformers; None where any part of it is unknown."""
     arch = known_architecture(name)
     if arch is None:
         return None
@@ -91,18 +91,18 @@ def known_traits(name: str, device: torch.device, dtype: torch.dtype, tell: Tell
 def load_tokenizer(name: str) -> TextTokenizer:
     """The tokenizer of a hub id or folder."""
     arch = known_architecture(name) if Path(name).is_dir() else None
-    found: TextTokenizer = (arch and known_tokenizer(Path(name), arch.model_type)) or _hf().load_tokenizer(name)
-    return found
+    tokenizer: TextTokenizer = (arch and known_tokenizer(Path(name), arch.model_type)) or _hf().load_tokenizer(name)
+    return tokenizer
 
 
 def _run_on_device(model: LanguageModel) -> None:
-    """Makes the form that graphs run by, if there is room to read it, and otherwise the module."""
+    """Runs the model by the form for CUDA graphs; by its module where there is no room to read that form."""
     from decoder.forward.static.static_forward import static_in_place  # noqa: PLC0415 - not for a run on a CPU
 
     static_in_place(model)
-    if model.runs_by is None:
+    if not model.runs_without_module:
         model.run_by_module()
 
 
 _hf = functools.partial(imported, "decoder.models.hf_checkpoints")
-"""The module that reads all other checkpoints."""
+"""The module that reads checkpoints of all other families."""

@@ -1,8 +1,8 @@
 """Refuses models that the engine cannot decode exactly, each with one sentence, before any text depends on them.
 
-A configuration or two tokenizers tell most of it. The rest is tried: a few tokens go through a model as a tree and as
-plain text, so that attention which does not follow a tree mask is noticed here and not later. What a family does beyond
-some size that its configuration names, a window for example, is tried with that size made small.
+Most faults show in a configuration or in two tokenizers. The rest is tried: a few tokens are computed as a tree and as
+plain text, so that attention which ignores a tree mask is noticed here and not later. Behaviour beyond some size of the
+configuration, a window for example, is tried with that size made small.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,9 +25,9 @@ LIMITED = {
     "sliding_attention": ("sliding_window", "a sliding window"),
     "chunked_attention": ("attention_chunk_size", "chunks"),
 }
-"""Layers that attend to a part of the text: the field that says how large it is, and what it is called."""
+"""Fields of configurations that limit attention to a part of the text, each with its name in messages."""
 CHOSEN = "keep_window_size"
-"""Field of how many tokens are attended to, chosen by their values: not seen in short texts."""
+"""Field for the number of tokens that attention selects by their values; short texts do not show its effect."""
 
 SAMPLE = "The quick brown fox, naïve as ever, jumped over 12 lazy dogs.\n\tdef f(x): return x"
 """Text that tokenizers of one vocabulary may still cut differently."""
@@ -41,20 +41,21 @@ LARGEST = {
     "vocab_size": 2**24,
     "max_position_embeddings": 2**31,
 }
-"""Of each size in a configuration: several times what the largest models have."""
+"""Upper bound of each size in a configuration: several times that of the largest models."""
 NO_TEXT = "it reads no text that is given as tokens alone"
 SIBLINGS = 32
-"""In the probe's tree. A model that counts rows where it should go by positions is off by as many, which shows in half
-precision too; off by one would pass for rounding."""
+"""Siblings in the probe's tree. A model that uses row numbers in place of positions is off by this number, which shows
+in half precision too; an error of one would pass for rounding."""
 TEXT, FIRST, SECOND, THIRD = (1, 2, 3), 4, 5, 6
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD)
 """Tokens of the probe: a text, and the paths of its tree."""
 PASSED = 2
-"""Tokens. The shortest text of the probe has more, so a family whose window is so small computes it as a long text."""
+"""Size, in tokens, that replaces each size of a configuration: smaller than the probe's shortest text, so that every
+text of the probe exceeds it."""
 
 
 def check_config(name: str, config: Any) -> None:
-    """Raises PairError for a checkpoint that holds no language model, or none that the engine can decode."""
+    """Raises PairError for a checkpoint without a language model, or with one that the engine cannot decode."""
     if isinstance(config, Architecture):
         check_architecture(name, config)
         return
@@ -65,7 +66,7 @@ def check_config(name: str, config: Any) -> None:
 
 
 def check_architecture(name: str, config: Any) -> None:
-    """Raises PairError for what is no plain decoder with full attention, within the longest text that it can hold."""
+    """Raises PairError unless the model is a plain decoder with full attention over its whole context."""
     _check_sizes(name, config)
     if getattr(config, "is_encoder_decoder", False):
         raise PairError(f"{name} is an encoder-decoder; {REMEDY}")
@@ -80,7 +81,7 @@ def check_architecture(name: str, config: Any) -> None:
 
 
 def _windows(config: Any) -> Iterator[tuple[str, int]]:
-    """What some layer's attention is limited to, and to how many tokens."""
+    """Limits of some layer's attention: name in messages, and number of tokens."""
     layers = getattr(config, "layer_types", None)
     for kind, (field, what) in LIMITED.items():
         if kind in (layers or ()):
@@ -93,26 +94,26 @@ def _windows(config: Any) -> Iterator[tuple[str, int]]:
 
 
 def by_layers(config: Any, field: str) -> list[Any]:
-    """The values of a field over all layers; a single one where all have the same."""
+    """Values of a field for each layer; a single value where all layers share it."""
     try:
         return [getattr(config, field, None)]
-    except RuntimeError:  # which transformers raises where layers differ in it
+    except RuntimeError:  # raised by transformers where layers differ
         return [getattr(layer, field, None) for layer in config.per_layer_config]
 
 
 def _check_sizes(name: str, config: Any) -> None:
-    """Refuses numbers that no model has, before hours go into making it, or a memory that nobody has."""
+    """Refuses implausible sizes, before their allocation takes hours or exceeds every memory."""
     for key, most in LARGEST.items():
-        for found in by_layers(config, key):
-            if found is not None and not (isinstance(found, int) and 1 <= found <= most):
+        for size in by_layers(config, key):
+            if size is not None and not (isinstance(size, int) and 1 <= size <= most):
                 raise PairError(
-                    f"the configuration of {name} says that {key} is {quoted(found)}, where 1 to {most} is possible; "
+                    f"the configuration of {name} says that {key} is {quoted(size)}, where 1 to {most} is possible; "
                     "download it again"
                 )
 
 
 def common_tokenizer(target: str, draft: str | None = None) -> TextTokenizer:
-    """The tokenizer that both share, the target's where it is alone; raises PairError where they share none."""
+    """The tokenizer of both models, or of a target alone; raises PairError where the two differ."""
     first = load_tokenizer(target)
     if draft is None:
         return first
@@ -124,11 +125,11 @@ def common_tokenizer(target: str, draft: str | None = None) -> TextTokenizer:
 
 @torch.inference_mode()
 def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
-    """Runs a small tree and some of its paths as plain text, which must agree; then tries how far both can go.
+    """Compares logits of a small tree with those of its paths as plain text; then tries both at their largest sizes.
 
     Args:
-        model: What is tried.
-        plain: The same weights in another form, which reads plain text where there is no module; None: `model` does.
+        model: The model on trial.
+        plain: The same weights in another form, which computes plain text where no module is loaded; None: `model`.
 
     Raises:
         PairError: This model cannot be verified as a tree; the sentence says why.
@@ -136,7 +137,7 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
     """
     text = _text(model, plain)
     _agree(model, _tree(model), text)
-    if model.held is not None:
+    if model.hf.loaded is not None:
         _check_ends(model)
         _check_beyond_sizes(model)
 
@@ -157,12 +158,12 @@ def _tree(model: LanguageModel) -> Tensor:
 
 
 def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
-    """The same, read as plain text; see `probe`."""
-    return _text_of_form(plain or model) if model.held is None else _text_of_module(model)
+    """Logits after a text and each of its continuations, read as plain text, shape (4, V); see `probe`."""
+    return _text_of_form(plain or model) if model.hf.loaded is None else _text_of_module(model)
 
 
 def _text_of_form(model: LanguageModel) -> Tensor:
-    """By the form that it runs by, each read into a cache of its own."""
+    """Plain text by the model's forward form; each path has a cache of its own."""
 
     def after(tokens: Sequence[int]) -> Tensor:
         return model.read(model.new_cache(len(tokens)), tokens).float()
@@ -171,7 +172,7 @@ def _text_of_form(model: LanguageModel) -> Tensor:
 
 
 def _text_of_module(model: LanguageModel) -> Tensor:
-    """By the Hugging Face module itself, without mask and positions; only the first has a cache."""
+    """Plain text by the Hugging Face module itself, without mask and positions; only the first text has a cache."""
 
     def as_text() -> Tensor:
         return torch.stack([_by_module(model, [*TEXT, *path]) for path in PATHS])
@@ -179,7 +180,7 @@ def _text_of_module(model: LanguageModel) -> Tensor:
     def as_kept_text() -> Tensor:
         hf = imported("decoder.forward.hf")
         kept = hf.appending(hf.unknown_cache(model.layers, len(TEXT)))
-        return _by_module(model, TEXT, use_cache=True, **{hf.cache_argument(model.module): kept})
+        return _by_module(model, TEXT, use_cache=True, **{hf.cache_argument(model.hf.module): kept})
 
     text = _tried(model, as_text, NO_TEXT)
     kept = _tried(model, as_kept_text, "it keeps something else than keys and values of one shape for all layers")
@@ -187,22 +188,24 @@ def _text_of_module(model: LanguageModel) -> Tensor:
 
 
 def _check_beyond_sizes(model: LanguageModel) -> None:
-    """Tries a tree beyond each size that a module's configuration names, which is made smaller than the text for that.
+    """Tries a tree beyond each size of a module's configuration, one at a time, with the size reduced to `PASSED`.
 
-    So windows of any size are passed by a few tokens. Longer texts than the model's own pass none of its sizes.
+    So a few tokens exceed a window of any size. Sizes from the context length on are never exceeded.
     """
     if model.runs_without_module:
-        return  # Native models hold no more of a configuration than is known.
+        return  # All sizes of a native model's configuration are known.
     hf = imported("decoder.forward.hf")
-    for name, size in hf.sizes_of(model.module).items():
+    for name, size in hf.sizes_of(model.hf.module).items():
         if PASSED < size < model.context and name not in LARGEST:
-            module = hf.resized(model.module, name, PASSED)
+            module = hf.resized(model.hf.module, name, PASSED)
             if module is not None:
-                _check_beyond(LanguageModel(module, f"{model.name}, in a text longer than its {name} of {size},"))
+                _check_beyond(
+                    LanguageModel.of_module(module, f"{model.name}, in a text longer than its {name} of {size},")
+                )
 
 
 def _check_beyond(model: LanguageModel) -> None:
-    """Refuses a model that computes plain text, and otherwise a tree."""
+    """Refuses a model that computes plain text correctly, but not a tree."""
     try:
         text = _text(model)
     except PairError:
@@ -212,7 +215,7 @@ def _check_beyond(model: LanguageModel) -> None:
 
 
 def _check_ends(model: LanguageModel) -> None:
-    """Tries how far a module's positions go, and whether there is room for a tree beside the longest text."""
+    """Tries the last positions of a module's context, and room for a tree after the longest text."""
 
     def at_the_end() -> Tensor:
         last = [max(0, model.context - 2), model.context - 1]
@@ -225,14 +228,14 @@ def _check_ends(model: LanguageModel) -> None:
 
 def _by_module(model: LanguageModel, tokens: Sequence[int], **given: Any) -> Tensor:
     """Logits after the last of these tokens, by the Hugging Face module itself; shape (V)."""
-    logits: Tensor = model.module(input_ids=torch.tensor([tokens], device=model.device), **given).logits
+    logits: Tensor = model.hf.module(input_ids=torch.tensor([tokens], device=model.device), **given).logits
     return logits[0, -1].float()
 
 
 def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> Tensor:
-    """What an attempt gives; where it fails, `fault` says in plain words what the model lacks."""
+    """Result of an attempt; where it fails, raises PairError with `fault`, a sentence on the model's deficiency."""
     try:
-        # On the host: a device reports an error only when it is waited for.
+        # Copied to the host: a device reports errors only when the host waits for it.
         return attempt().cpu()
     except torch.OutOfMemoryError as error:
         raise DeviceError(
@@ -247,7 +250,7 @@ def _no_tree(model: LanguageModel, fault: str) -> PairError:
 
 
 def _agree(model: LanguageModel, as_tree: Tensor, as_text: Tensor) -> None:
-    """Refuses a model whose logits, shape (4, V), are others for a tree than for plain text by more than rounding."""
+    """Refuses a model whose logits, shape (4, V), differ between tree and plain text by more than rounding."""
     if not as_text.isfinite().all():
         raise PairError(
             f"{model.name} computes logits in {str(model.dtype).removeprefix('torch.')} that are no finite numbers; "
@@ -256,7 +259,7 @@ def _agree(model: LanguageModel, as_tree: Tensor, as_text: Tensor) -> None:
     scale = max(1.0, float(as_text.abs().max()))
     tolerance = scale * (1e-3 if model.dtype in (torch.float32, torch.float64) else 0.1)
     worst = float((as_tree - as_text).abs().max())
-    if not worst <= tolerance:  # no number is not within it either
+    if not worst <= tolerance:  # NaN fails too
         raise PairError(
             f"{model.name} computes other logits for a draft tree of {SIBLINGS + 2} nodes than for plain text "
             f"(by {worst:.2g}); {REMEDY}"

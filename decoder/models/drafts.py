@@ -1,4 +1,4 @@
-"""Kind of a named draft before models are loaded: a whole model, an EAGLE-3 head, or lookups; and who needs a model.
+"""Kind of a named draft before models are loaded: a whole model, an EAGLE-3 head, or lookups.
 
 Reads no weights.
 """
@@ -10,16 +10,16 @@ from decoder.models.names import LOOKUP, require_model
 
 
 def is_model_free(draft: str | None) -> bool:
-    """Whether what is named drafts without a whole model; None: the embedded one.
+    """Whether a named draft is no whole model: lookups or an EAGLE-3 head; None names the embedded model.
 
     Raises:
-        ModelError: It is a head whose configuration is not understood.
+        ModelError: It is a head with an invalid configuration.
     """
     return draft == LOOKUP or (draft is not None and head_shape(draft) is not None)
 
 
 def require_whole_draft(user: str, target: str | None, draft: str | None) -> None:
-    """Raises ConfigError where what cannot do without a whole draft model is given none; see `require_model`."""
+    """Raises ConfigError where `user`, which needs a whole draft model, has none; see `require_model`."""
     require_model(user, target, draft)
     if draft is not None and is_model_free(draft):
         raise ConfigError(

@@ -24,28 +24,28 @@ from decoder.models.load_progress import Share, Tell
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
-"""What fails with these has found a file, but in it something that it had not expected."""
+"""Errors of loaders that found a file with unexpected contents."""
 
 
 def load_config(name: str) -> Any:
-    """The configuration of a hub id or folder; raises ModelError where it cannot be had."""
+    """The configuration of a hub id or folder; raises ModelError where it cannot be found or read."""
     return _from_hub(name, "configuration", lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
 
 
 def writes_text(config: Any) -> bool:
-    """Whether a model of this configuration is one that writes text by itself."""
+    """Whether a model of this configuration is a causal language model."""
     return type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
 
 
 def load_module(
     name: str, dtype: torch.dtype, device: torch.device, tell: Tell = lambda _: None, ranks: int = 1
 ) -> Any:
-    """The module of a hub id or folder in evaluation mode; `tell` learns how many of its weights are read.
+    """The module of a hub id or folder in evaluation mode; `tell` is called with the share of weights read so far.
 
-    Over several ranks it is this one's part, and all of them load at once.
+    With several ranks, this rank's shard; all ranks load at the same time.
 
     Raises:
-        ModelError: There is none in safetensors, or its weights are not what the configuration says.
+        ModelError: It has no weights in safetensors, or weights that differ from its configuration.
         DeviceError: It does not fit in the device's memory.
     """
     with _counting(tell):
@@ -58,7 +58,7 @@ def load_module(
                 use_safetensors=True,
                 trust_remote_code=False,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # or a traceback refers to a report that nobody is shown
+                ignore_mismatched_sizes=True,  # else the error refers to a report that is not shown
                 **(_spread(ranks) if ranks > 1 else {}),
             ),
         )
@@ -80,7 +80,7 @@ def load_module(
 
 
 def _spread(ranks: int) -> dict[str, Any]:
-    """How a module is loaded by several processes, each of which holds its part."""
+    """Arguments for loading a module over several processes, one shard each."""
     from transformers.distributed.configuration_utils import DistributedConfig  # noqa: PLC0415 - of newer releases
 
     return {"distributed_config": DistributedConfig(tp_size=ranks)}
@@ -100,13 +100,13 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Names that only the number of a layer tells from those of the model."""
+    """Names of weights that differ from the model's only in the number of the layer."""
     forms = {_NUMBER.sub("#", name) for name in known}
     return [name for name in unexpected if _NUMBER.sub("#", name) in forms]
 
 
 def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
-    """Runs a loader, which must not write to the terminal, and says in one line why it could not."""
+    """Runs a loader without its terminal output; raises ModelError with one line where it fails."""
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:
@@ -121,7 +121,7 @@ def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _counting(tell: Tell) -> Iterator[None]:
-    """Within, `tell` learns which share of the weights is read."""
+    """Calls `tell` with the share of weights read so far, while a module is loaded."""
 
     def counted(bar: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Any:
         items, *others = given or (None,)
@@ -135,7 +135,7 @@ def _counting(tell: Tell) -> Iterator[None]:
 
 
 def _shares(items: Any, tell: Tell) -> Iterator[Any]:
-    """The items, with their share of all told every now and then."""
+    """The items; calls `tell` now and then with the share yielded so far."""
     share = Share(len(items), tell)
     for number, item in enumerate(items):
         share.reached(number)

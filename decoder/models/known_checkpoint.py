@@ -1,7 +1,7 @@
 """Checkpoints of the fast families, read without transformers: config.json, generation_config.json and safetensors.
 
-Only what is understood to the last field and the last weight is read here. Where anything else is found, or nothing,
-these functions return None, and `decoder.models.hf_checkpoints` reads the checkpoint or says what is wrong with it.
+Only checkpoints whose every field and every weight is known are read here. For all others, and for missing ones, these
+functions return None, and `decoder.models.hf_checkpoints` reads the checkpoint or reports the fault.
 """
 
 import re
@@ -20,7 +20,7 @@ from decoder.models.known_config import Count, Known, Number, Token, architectur
 from decoder.models.load_progress import Share, Tell
 
 UNUSED = re.compile(r"(rotary_emb\.inv_freq|attention\.(masked_)?bias)$")
-"""Names of buffers that older checkpoints hold beside their weights."""
+"""Names of buffers that older checkpoints contain besides the weights."""
 OLD_HEAD = {"gpt_neox": "embed_out.weight"}
 FILES = {"F64", "F32", "F16", "BF16"}
 """Dtypes of weights in files."""
@@ -42,13 +42,13 @@ class Generation(Known, frozen=True):
     use_cache: bool = True
     transformers_version: str = ""
     from_model_config: bool = msgspec.field(default=False, name="_from_model_config")
-    # They would ask for more than tokens.
+    # Unsupported if set: extra outputs.
     output_attentions: bool = False
     output_hidden_states: bool = False
 
 
 class Ends(msgspec.Struct, frozen=True):
-    """The tokens that end a text, as a checkpoint names them."""
+    """End-of-text tokens, as a checkpoint names them."""
 
     eos_token_id: Any = None
 
@@ -60,23 +60,23 @@ class Index(msgspec.Struct, frozen=True):
 
 
 def known_architecture(name: str) -> Architecture | None:
-    """The configuration of a hub id or folder."""
-    # Beside an adapter, weights are not all there is of a model.
+    """The architecture of a hub id or folder; None where any part of its configuration is unknown."""
+    # With an adapter, the weights alone are not the model.
     return None if _file(name, "adapter_config.json") else architecture(content_of(name, "config.json") or b"")
 
 
 def known_ends(name: str) -> Ends | None:
-    """What generation_config.json says of them, or where there is none, config.json."""
+    """End-of-text tokens of generation_config.json, or of config.json where that is missing; None where unknown."""
     content = content_of(name, "generation_config.json")
     if content is None:
         return Ends(decoded(content_of(name, "config.json") or b"", Ends).eos_token_id)
-    found: Generation | None = decoded(content, Generation)
-    more = found is None or found.output_attentions or found.output_hidden_states
-    return None if found is None or more else Ends(found.eos_token_id)
+    generation: Generation | None = decoded(content, Generation)
+    more = generation is None or generation.output_attentions or generation.output_hidden_states
+    return None if generation is None or more else Ends(generation.eos_token_id)
 
 
 class Weights(Mapping[str, Tensor]):
-    """Weights by name, each read when it is asked for; `places`: name of each -> its file and its name there."""
+    """Weights by name, each read on access; `places` maps a name to its file and its name there."""
 
     def __init__(
         self, places: Mapping[str, tuple[Path, str]], dtype: torch.dtype, device: torch.device, tell: Tell
@@ -104,26 +104,26 @@ class Weights(Mapping[str, Tensor]):
 def known_weights(
     name: str, arch: Architecture, dtype: torch.dtype, device: torch.device, tell: Tell
 ) -> Weights | None:
-    """The weights of a hub id or folder: exactly those that its configuration says, in the sizes that it says."""
+    """The weights of a hub id or folder; None unless names and shapes are exactly those of its configuration."""
     wanted = shapes(arch)
     try:
-        found = [(own, (path, there)) for path in weight_files(name) for own, there in _names(path, arch, wanted)]
+        stored = [(own, (path, there)) for path in weight_files(name) for own, there in _names(path, arch, wanted)]
     except (_UnknownError, SafetensorError, OSError):
         return None
-    places = dict(found)
-    if len(places) != len(found) or places.keys() != wanted.keys():
+    places = dict(stored)
+    if len(places) != len(stored) or places.keys() != wanted.keys():
         return None
-    # A head that has no weights of its own is the embedding.
+    # A head without weights of its own is tied to the embedding.
     shared = {HEAD: places[f"{FAMILIES[arch.model_type].embedding}.weight"]}
     return Weights({**shared, **places}, dtype, device, tell)
 
 
 class _UnknownError(Exception):
-    """Something is not as it is known."""
+    """A checkpoint has an unknown part."""
 
 
 def _names(path: Path, arch: Architecture, wanted: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
-    """The weights in a file, all of which are wanted: their names, and what they are called there."""
+    """Weights of a file, all of which must be wanted: pairs of name and name in the file."""
     with safe_open(path, "pt") as file:
         if (file.metadata() or {}).get("format") != "pt":
             raise _UnknownError
@@ -135,14 +135,14 @@ def _names(path: Path, arch: Architecture, wanted: Mapping[str, tuple[int, ...]]
 
 
 def weight_files(name: str) -> list[Path]:
-    """The files of weights, one or several; none where some are missing."""
+    """The files of weights, one or several; an empty list where some are missing."""
     if single := _file(name, "model.safetensors"):
         return [single]
     index: Index | None = decoded(content_of(name, "model.safetensors.index.json") or b"", Index)
     if index is None or any("/" in part for part in index.weight_map.values()):
         return []
-    found = [_file(name, part) for part in sorted(set(index.weight_map.values()))]
-    return [path for path in found if path] if all(found) else []
+    files = [_file(name, part) for part in sorted(set(index.weight_map.values()))]
+    return [path for path in files if path] if all(files) else []
 
 
 def content_of(name: str, part: str) -> bytes | None:
@@ -152,14 +152,14 @@ def content_of(name: str, part: str) -> bytes | None:
 
 
 def _file(name: str, part: str) -> Path | None:
-    """A file of a folder, or of a hub id, which is downloaded where it is not here yet; None: there is none."""
+    """A file of a folder or hub id, downloaded unless it is in the cache; None where there is none."""
     if Path(name).is_dir():
         path = Path(name, part)
         return path if path.is_file() else None
     from huggingface_hub import hf_hub_download  # noqa: PLC0415 - a folder needs no hub
     from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - as above
 
-    disable_progress_bars()  # or they are drawn across a screen
+    disable_progress_bars()  # they would be drawn over a screen
     try:
         return Path(hf_hub_download(name, part))
     except Exception:  # noqa: BLE001 - names, networks and servers fail in many ways; transformers tells them apart

@@ -1,7 +1,7 @@
-"""Configurations that are understood to the last field: what config.json says of a model of a fast family.
+"""Configurations of the fast families, config.json, in which every field is known.
 
-Every field must be known by its name, with a value of which it is certain what transformers makes of it; of any other
-configuration nothing is said here, and `decoder.models.hf_checkpoints` reads it. Knows no files.
+Every field must be known by name, with a value whose meaning to transformers is certain; any other configuration is
+left to `decoder.models.hf_checkpoints`. Knows no files.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of JSON with these fields and no others; those without a value must be there."""
+    """A JSON object with these fields and no others; fields without a default are required."""
 
 
 class Rope(Known, frozen=True):
@@ -41,7 +41,7 @@ class Rope(Known, frozen=True):
 
 
 class Model(Known, frozen=True, kw_only=True, tag_field="model_type"):
-    """Fields of all families; what is left out means to transformers what it means here."""
+    """Fields of all families, with transformers' defaults."""
 
     vocab_size: Count
     hidden_size: Count
@@ -61,13 +61,13 @@ class Model(Known, frozen=True, kw_only=True, tag_field="model_type"):
     eos_token_id: Token | list[Token] | None = None
     pad_token_id: Token | None = None
     architectures: list[str] | None = None
-    # These change nothing that is computed.
+    # These do not change the forward pass.
     attention_dropout: Share = 0.0
     initializer_range: Share = 0.0
     use_cache: bool = True
     transformers_version: str = ""
     name_or_path: str = msgspec.field(default="", name="_name_or_path")
-    # These would, were they anything else; flags must be off.
+    # Unsupported values of these would change it; flags must be off.
     output_attentions: bool = False
     output_hidden_states: bool = False
     is_encoder_decoder: bool = False
@@ -103,7 +103,7 @@ class Llama(Model, frozen=True, kw_only=True, tag="llama"):
 
 
 class Mistral(Model, frozen=True, kw_only=True, tag="mistral"):
-    """Mistral; where no window is named, there is one."""
+    """Mistral; without a field for its window, it has one."""
 
     rms_norm_eps: Number
     rope_theta: Number | None = None
@@ -126,11 +126,11 @@ class Qwen2(Model, frozen=True, kw_only=True, tag="qwen2"):
 
 OFF = ("output_attentions", "output_hidden_states", "is_encoder_decoder", "is_decoder", "use_sliding_window")
 THETA, PARTIAL = 10000.0, 0.25
-"""What transformers takes where a configuration does not say it; the second only for GPT-NeoX."""
+"""transformers' defaults of `rope_theta`, and of the share of rotated dimensions for GPT-NeoX."""
 
 
 def decoded(content: bytes, kind: Any) -> Any:
-    """What a file of JSON says, as one of these kinds of table; None where it is of none of them."""
+    """Contents of a JSON file as an object of this type; None where they do not fit it."""
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -138,7 +138,7 @@ def decoded(content: bytes, kind: Any) -> Any:
 
 
 def architecture(content: bytes) -> Architecture | None:
-    """What a config.json says; None where any of it is not understood."""
+    """Architecture in a config.json; None where any part of it is unknown."""
     config: Any = decoded(content, NeoX | Llama | Mistral | Qwen2)
     if config is None or any(getattr(config, name, False) for name in OFF) or not _fits(config):
         return None
@@ -181,8 +181,8 @@ def rotary(config: Any) -> Mapping[str, Any] | None:
     rope = {name: value for name, value in msgspec.structs.asdict(given).items() if value is not None}
     before = rope.pop("type", None)
     partly = {"partial_rotary_factor": PARTIAL if share is None else share} if isinstance(config, NeoX) else {}
-    found = {"rope_type": before or "default", "rope_theta": theta or THETA, **partly, **rope}
-    kind = found["rope_type"]
+    parameters = {"rope_type": before or "default", "rope_theta": theta or THETA, **partly, **rope}
+    kind = parameters["rope_type"]
     named = {"rope_type", "rope_theta", *partly}
-    known = before in (None, kind) and found.keys() == named | ROTARY.get(kind, frozenset({"no number"}))
-    return found if known else None
+    known = before in (None, kind) and parameters.keys() == named | ROTARY.get(kind, frozenset({"no number"}))
+    return parameters if known else None

@@ -13,7 +13,7 @@ Tell = Callable[[str], None]
 
 @contextmanager
 def downloading(name: str, tell: Tell) -> Iterator[None]:
-    """Within, `tell` learns how much of a model is downloaded, if it must be."""
+    """Calls `tell` with the downloaded bytes, while a model is downloaded."""
     folders, done = _downloads(name), threading.Event()
     if not folders:
         yield
@@ -28,21 +28,21 @@ def downloading(name: str, tell: Tell) -> Iterator[None]:
 
 
 class Share:
-    """Tells every now and then which share of a model's weights is read."""
+    """Reports the share of a model's weights read so far, at most once each `_EVERY_S` seconds."""
 
     def __init__(self, total: int, tell: Tell) -> None:
         self._total, self._tell = total, tell
         self._told_s = time.monotonic()
 
     def reached(self, number: int) -> None:
-        """So many are read."""
+        """Records that `number` weights are read."""
         if time.monotonic() - self._told_s >= _EVERY_S:
             self._told_s = time.monotonic()
             self._tell(f"{100 * number // self._total} % of its weights")
 
 
 def _watch(folders: Iterable[Path], first: int, tell: Tell, done: threading.Event) -> None:
-    """Tells how much a download has brought since there were `first` bytes, while it grows."""
+    """Reports the bytes downloaded since there were `first` bytes, while their number grows."""
     before = first
     while not done.wait(_EVERY_S):
         now = _bytes(folders)
@@ -52,7 +52,7 @@ def _watch(folders: Iterable[Path], first: int, tell: Tell, done: threading.Even
 
 
 def _downloads(name: str) -> tuple[Path, ...]:
-    """Where the hub's client puts what it has of a model, and what it has not yet all of; for a folder, nowhere."""
+    """Folders with complete and partial downloads of a model; none for a local folder."""
     if Path(name).is_dir():
         return ()
     from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - a folder needs no hub
@@ -62,7 +62,7 @@ def _downloads(name: str) -> tuple[Path, ...]:
 
 
 def _bytes(folders: Iterable[Path]) -> int:
-    """Bytes of all files in some folders; of those that go meanwhile, none."""
+    """Bytes of all files in some folders; 0 for files that are removed meanwhile."""
     total = 0
     for file in (file for folder in folders for file in folder.glob("*")):
         try:

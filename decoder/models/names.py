@@ -1,9 +1,9 @@
-"""Names that may stand for a draft, and who needs a model: for command lines, which are read without torch."""
+"""Names of drafts that are no models, and checks of named models; for command lines, which are read without torch."""
 
 from decoder.errors import ConfigError, require
 
 LOOKUP = "lookup"
-"""Named instead of a draft model: what followed in the text before is drafted (`decoder.draft.lookup`)."""
+"""Name in place of a draft model: lookups in the text's own past draft (`decoder.draft.lookup`)."""
 
 
 def require_both(target: str | None, draft: str | None) -> None:
@@ -21,7 +21,7 @@ def require_both(target: str | None, draft: str | None) -> None:
 
 
 def require_model(user: str, target: str | None, draft: str | None) -> None:
-    """The same, and for what cannot do without a draft model where none is named."""
+    """The same check; also raises ConfigError where `user` needs a draft model and none is named."""
     require_both(target, draft)
     if draft == LOOKUP:
         raise ConfigError(f"{user} needs a draft model, which --draft lookup is not; name a model by --draft", "draft")

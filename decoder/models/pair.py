@@ -1,4 +1,4 @@
-"""A target, and a draft that shares its tokenizer or none. What is learnt about them stands in `decoder.engine`."""
+"""A target model, and a draft model with the same tokenizer, if any. `decoder.engine` keeps their measured costs."""
 
 from dataclasses import dataclass, replace
 
@@ -14,30 +14,30 @@ from decoder.models.tokenizer import TextTokenizer
 
 @dataclass(frozen=True)
 class Pair:
-    """A target, and a draft that shares its tokenizer or none."""
+    """A target model, and a draft: a model with the same tokenizer, an EAGLE-3 head, or lookups."""
 
     target: LanguageModel
     draft: LanguageModel | None
-    """None: `head` drafts, or where that is None too, lookups in the text's own past."""
+    """Draft model; None: `head` drafts, or where that is None too, lookups in the text's own past."""
     tokenizer: TextTokenizer
     vocabulary: int
-    """Ids below this are used: the smaller of the logits widths."""
+    """Size of the common vocabulary: the smaller width of the logits."""
     eos: frozenset[int]
     context: int
-    """Tokens that the models can hold."""
+    """Context length of the pair, in tokens: the shorter one of the models."""
     head: Head | None = None
     """EAGLE-3 head, in place of a draft model."""
 
     def known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
-        """Logits without the ids that only one of the models has."""
+        """Logits over the common vocabulary."""
         return logits if logits.shape[1] == self.vocabulary else logits[:, : self.vocabulary]
 
     def observed(self) -> "Pair":
-        """The same with hidden rows, where its models can show them."""
+        """The same pair with hidden rows, where its models can show them."""
         return replace(self, target=self.target.observed(), draft=self.draft and self.draft.observed())
 
     def streaming(self, sinks: int, window: int) -> "Pair":
-        """The same with models of which each token sees `sinks` first tokens of a text and `window` latest ones.
+        """The same pair, in which each token sees the `sinks` first tokens of a text and the `window` latest ones.
 
         Raises:
             PairError: The positions of one are not rotary.
@@ -47,15 +47,15 @@ class Pair:
 
     @property
     def models(self) -> dict[str, LanguageModel]:
-        """Its models by their roles."""
+        """Models by role: target, and draft if there is one."""
         return {"target": self.target} | ({"draft": self.draft} if self.draft else {})
 
     @property
     def draft_model(self) -> LanguageModel:
-        """The draft, for what cannot do without one.
+        """The draft model, for callers that need one.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: The pair has none.
         """
         if self.draft is None:
             raise ConfigError(
@@ -82,10 +82,10 @@ class Pair:
 
     @property
     def dtype(self) -> str:
-        """The target's, for example bfloat16."""
+        """Dtype of the target, for example bfloat16."""
         return str(self.target.dtype).removeprefix("torch.")
 
     @property
     def draft_dtype(self) -> str:
-        """The draft's; without one the target's."""
+        """Dtype of the draft; without one, of the target."""
         return str((self.draft or self.head or self.target).dtype).removeprefix("torch.")

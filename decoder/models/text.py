@@ -1,4 +1,4 @@
-"""From text to token ids and back, token by token; a token may be half a character. Knows nothing of models."""
+"""Tokenizing prompts and detokenizing streams; a token may be a part of a character. Knows nothing of models."""
 
 import re
 from collections.abc import Sequence
@@ -11,25 +11,25 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 CONTEXT_TOKENS = 8
 CHARACTER_BYTES = 4
-"""Most bytes of a character, so most tokens that can wait for one."""
+"""Most bytes of a character, and so most tokens that can wait for its end."""
 TOKEN_CHARACTERS = 32
-"""More than the tokens of any text have on average; single ones may be longer."""
+"""Upper bound of the average length of a text's tokens, in characters; single tokens may be longer."""
 
 
 def without_surrogates(text: str) -> str:
-    """Lone surrogates become U+FFFD: neither JSON nor UTF-8 can carry them."""
+    """The text with U+FFFD for lone surrogates, which neither JSON nor UTF-8 can encode."""
     return LONE_SURROGATES.sub(REPLACEMENT, text)
 
 
 def as_chat(tokenizer: TextTokenizer, prompt: str) -> str:
-    """The prompt as a user's message in the tokenizer's chat template; raises ConfigError where none takes it."""
+    """The prompt as a user's message in the tokenizer's chat template; raises ConfigError where that fails."""
     remedy = "leave --chat out, or choose models that were tuned for chat"
     if not tokenizer.chat_template:
         raise ConfigError(f"--chat was asked for, but the tokenizer has no chat template; {remedy}", "chat")
     message = {"role": "user", "content": without_surrogates(prompt)}
     try:
         text = cast("Any", tokenizer).apply_chat_template([message], tokenize=False, add_generation_prompt=True)
-    except Exception as error:  # a template is a program of somebody else and may fail in any way
+    except Exception as error:  # a template is foreign code and may fail in any way
         why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         fault = f"the tokenizer's chat template does not take a prompt ({why}); {remedy}"
         raise ConfigError(fault, "chat") from error
@@ -39,12 +39,12 @@ def as_chat(tokenizer: TextTokenizer, prompt: str) -> str:
 def encode_prompt(
     tokenizer: TextTokenizer, prompt: str, max_new_tokens: int, context: int, *, special: bool
 ) -> list[int]:
-    """Token ids of a prompt, with the special tokens of a text's beginning and end, or without.
+    """Token ids of a prompt; `special` adds the tokenizer's special tokens for the beginning and end of a text.
 
     Raises:
         PromptError: The prompt has no tokens, or leaves no room for `max_new_tokens` within `context` tokens.
     """
-    if len(prompt) > TOKEN_CHARACTERS * context:  # to tokenize it would take minutes
+    if len(prompt) > TOKEN_CHARACTERS * context:  # tokenizing it would take minutes
         raise PromptError(
             f"the prompt has {len(prompt)} characters, far more than the models' context of {context} tokens can hold; "
             "shorten it"
@@ -63,9 +63,9 @@ def encode_prompt(
 
 
 def require_known(tokenizer: TextTokenizer, ids: Sequence[int], vocabulary: int) -> None:
-    """Raises PromptError where a prompt has a token of which one of the models knows nothing.
+    """Raises PromptError where a prompt has a token outside the common vocabulary.
 
-    Tokenizers may have tokens that were added after a model was trained.
+    A tokenizer may have tokens that were added after a model was trained.
     """
     if unknown := [token for token in ids if token >= vocabulary]:
         text = decoded(tokenizer, unknown[:1], special=True)
@@ -81,34 +81,34 @@ def encode_prompts(
     """Token ids of each prompt, as text or as a user's message.
 
     Raises:
-        ConfigError: The tokenizer has no chat template, and one was asked for.
-        PromptError: One does not fit; where there are several, it says which.
+        ConfigError: `chat` is set, and the tokenizer has no chat template.
+        PromptError: A prompt does not fit; with several prompts, the message numbers it.
     """
-    found = []
+    encoded = []
     for number, prompt in enumerate(prompts, 1):
         text = as_chat(tokenizer, prompt) if chat else without_surrogates(prompt)
         try:
-            found.append(encode_prompt(tokenizer, text, max_new_tokens, context, special=not chat))
+            encoded.append(encode_prompt(tokenizer, text, max_new_tokens, context, special=not chat))
         except PromptError as error:
             several = len(prompts) > 1
-            told = f"prompt {number} of {len(prompts)}: {error}" if several else str(error)
-            raise PromptError(told, "prompt") from None
-    return found
+            numbered = f"prompt {number} of {len(prompts)}: {error}" if several else str(error)
+            raise PromptError(numbered, "prompt") from None
+    return encoded
 
 
 def decoded(tokenizer: TextTokenizer, ids: list[int], *, special: bool = False) -> str:
-    """The text of these tokens as it is, with special tokens written out or left out."""
+    """The text of these tokens, without any clean-up; `special` writes special tokens out."""
     text = tokenizer.decode(ids, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
     assert isinstance(text, str), "one list of ids is one text"  # noqa: S101 - the library's type is wider
     return text
 
 
 class TextStream:
-    """Turns committed tokens into text as they come; an incomplete character waits for its last byte."""
+    """Incremental detokenizer of committed tokens; an incomplete character waits for its last byte."""
 
     def __init__(self, tokenizer: TextTokenizer, prompt_ids: Sequence[int]) -> None:
         self._tokenizer = tokenizer
-        # A few tokens of the prompt go first: some tokenizers drop a leading space at the start of a text.
+        # Begins with a few tokens of the prompt: some tokenizers drop a leading space at the start of a text.
         self._shown = list(prompt_ids[-CONTEXT_TOKENS:])
         self._waiting: list[int] = []
 
@@ -123,7 +123,7 @@ class TextStream:
         return self.finish()
 
     def finish(self) -> str:
-        """What is still waiting: a character that will not be completed."""
+        """Text of the waiting tokens: an incomplete character."""
         return self._release(self._added(len(self._waiting)), len(self._waiting))
 
     def _added(self, count: int) -> str:
@@ -137,7 +137,7 @@ class TextStream:
 
 
 class Pieces:
-    """The text of single tokens, as it looks inside a text; remembered, because trees repeat their tokens."""
+    """Text of single tokens as inside a text; cached, because trees repeat their tokens."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer

@@ -1,6 +1,7 @@
-"""Tokenizers as the engine uses them, and those that are understood to the last field, read without transformers.
+"""Interface of tokenizers, and tokenizers that are read without transformers, where every field is known.
 
-What has a chat template, or anything else that transformers may read otherwise, `decoder.models.hf_checkpoints` reads.
+Tokenizers with a chat template, or with files that transformers may treat differently, are read by
+`decoder.models.hf_checkpoints`.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from decoder.models.known_config import Known, Number, decoded
 
 
 class TextTokenizer(Protocol):
-    """The interface of a tokenizer to the engine; the library's own types are wider."""
+    """Interface of a tokenizer in the engine; the library's own types are wider."""
 
     chat_template: Any
 
@@ -32,13 +33,13 @@ class TextTokenizer(Protocol):
 
 @dataclass(frozen=True)
 class Encoded:
-    """A text as a tokenizer of transformers gives it."""
+    """Result of tokenizing a text, in transformers' form."""
 
     input_ids: list[int]
 
 
 class PlainTokenizer:
-    """What tokenizer.json says, and nothing else."""
+    """The tokenizer of a tokenizer.json, without any further settings."""
 
     chat_template: Any = None
 
@@ -61,7 +62,7 @@ class PlainTokenizer:
 
 
 FAMILIES = frozenset({"gpt_neox", "llama"})
-"""Types of models whose tokenizers transformers takes from the file, as far as the class below is named."""
+"""Model types whose tokenizers transformers reads from tokenizer.json alone, with the class named below."""
 
 
 class Settings(Known, frozen=True):
@@ -87,15 +88,15 @@ OTHERS = (
     "tokenizer.model",
     "tekken.json",
 )
-"""Files that say more."""
+"""Files with further settings of a tokenizer; a folder with any of them is left to transformers."""
 PARTS = attrgetter("content", "special", "normalized", "single_word", "lstrip", "rstrip")
-"""What tells one `AddedToken` from another; the library compares contents alone."""
+"""Fields that distinguish one `AddedToken` from another; the library compares only their contents."""
 MOST_WORDS = 100_000
-"""Transformers looks into larger vocabularies for faults of some models."""
+"""Largest vocabulary read here; transformers repairs faults of some models with larger ones."""
 
 
 def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:
-    """The tokenizer of a folder; None where any of it is not understood."""
+    """The tokenizer of a folder; None where any part of it is unknown."""
     paths = folder / "tokenizer_config.json", folder / "tokenizer.json"
     if (
         model_type not in FAMILIES
@@ -111,12 +112,12 @@ def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:
     except Exception:  # noqa: BLE001 - the library has no narrower error; transformers tells what is wrong
         return None
     plain = isinstance(inner.model, BPE) and inner.truncation is None and inner.padding is None
-    found = set(map(PARTS, inner.get_added_tokens_decoder().values()))
-    known = plain and _special(settings) <= found and inner.get_vocab_size() <= MOST_WORDS
+    added = set(map(PARTS, inner.get_added_tokens_decoder().values()))
+    known = plain and _special(settings) <= added and inner.get_vocab_size() <= MOST_WORDS
     return PlainTokenizer(inner) if known else None
 
 
 def _special(settings: Settings) -> set[Any]:
-    """The tokens that settings name, as transformers would add them where they are not there."""
+    """Special tokens of the settings, as transformers would add them where they are missing."""
     named = {settings.bos_token, settings.eos_token, settings.unk_token, settings.pad_token} - {None}
     return {PARTS(AddedToken(str(token), special=True, normalized=False)) for token in named}

@@ -1,7 +1,7 @@
 """The paper's Algorithm 1 as printed, for the rows that reproduce the paper: two target passes a round.
 
-The root is the draft's guess, not the target's token, so a wrong root wastes the tree; and the accepted text is
-forwarded once more to rebuild the cache. Positions and branches are right here, as they are everywhere in this engine.
+The root is a drafted token, not the target's, so a wrong root wastes the tree; and the accepted text is forwarded once
+more to rebuild the cache. Unlike the published code, positions and branches are correct.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Algorithm1Session(HostRounds):
         """The target's own token after the text."""
 
     def _read(self) -> None:
-        # Its last token too, as each round reads what it has committed.
+        # Including the last token, since each round reads its committed tokens itself.
         if self.text[:-1]:
             self._pair.target.read(self.target_cache, self.text[:-1])
             self.drafter.read(self.text[:-1])
@@ -57,7 +57,7 @@ class Algorithm1Session(HostRounds):
         self.drafter.reserve(rows)
 
     def _rule(self) -> TreeRule:
-        # The root is a drafted node here and takes one place of the budget.
+        # The root is a drafted node here and counts as one node of the budget.
         rule = self._parameters.rule
         return replace(rule, budget=Budget(rule.budget.n_max - 1))
 

@@ -1,7 +1,7 @@
 """transformers' own assisted generation as one more method: its blocking loop, one burst at a time.
 
-`generate` runs in a thread of its own that waits inside the streamer until the engine's thread asks for the next burst;
-the two never run at once. What happens inside a burst cannot be seen, so an outcome knows little.
+`generate` runs in a thread of its own, which waits inside the streamer until the engine's thread requests the next
+burst; the two never run at the same time. Rounds within a burst are invisible, so an outcome has few fields.
 """
 
 import copy
@@ -27,7 +27,7 @@ CLOSE_TIMEOUT_S = 2.0
 
 
 class _Bursts(BaseStreamer, StoppingCriteria):
-    """Hands bursts from generate's thread to the engine's, one by one, and says when generate should stop."""
+    """Passes bursts from generate's thread to the engine's, one by one, and stops generate."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -47,18 +47,18 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         self.asked.acquire()
 
     def end(self) -> None:
-        """Called by generate when its text is finished; the thread itself says so."""
+        """Called by generate when its text is finished; ignored, since the end of the thread shows it."""
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
-        """Whether each sequence is done: all of them once the session closes."""
+        """Whether each sequence is finished: all are once the session closes."""
         del scores
         return torch.full((input_ids.shape[0],), self.stopping, dtype=torch.bool, device=input_ids.device)
 
     def next(self) -> list[int] | None:
-        """Lets generate run until its next burst; None when it has ended.
+        """Lets generate run until its next burst, and returns it; None at its end.
 
         Raises:
-            BaseException: Whatever ended generate.
+            BaseException: The error that ended generate.
         """
         self.burst = None
         self.asked.release()
@@ -69,19 +69,19 @@ class _Bursts(BaseStreamer, StoppingCriteria):
 
 
 def as_wide_as(draft: LanguageModel, width: int) -> Any:
-    """The draft's module with this many logits: transformers takes other widths for another tokenizer.
+    """The draft's module with `width` logits: transformers treats another width as another tokenizer.
 
-    Rows that are added are suppressed during generation, rows that are dropped name no token of the target.
+    Added rows are suppressed during generation; dropped rows are no tokens of the target.
     """
     if draft.width == width:
-        return draft.module
-    module = copy.deepcopy(draft.module)
+        return draft.hf.module
+    module = copy.deepcopy(draft.hf.module)
     module.resize_token_embeddings(width, mean_resizing=False)
     return module
 
 
 def drawn_by(sampling: Sampling, seed: int) -> dict[str, Any]:
-    """The arguments of generate; where it samples, torch's generator begins with the seed."""
+    """Sampling arguments of generate; seeds torch's generator where it samples."""
     if sampling.greedy:
         return {"do_sample": False}
     torch.manual_seed(seed)
@@ -89,7 +89,7 @@ def drawn_by(sampling: Sampling, seed: int) -> dict[str, Any]:
 
 
 class AssistedSession:
-    """Assisted generation with the settings that transformers starts with; what it samples, it samples by itself."""
+    """Assisted generation with transformers' default settings, and with its own random numbers where it samples."""
 
     def __init__(
         self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling, seed: int
@@ -113,7 +113,7 @@ class AssistedSession:
         return self._stopwatch.now() - start
 
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """The next burst; there are neither knobs nor stages to be seen."""
+        """Decodes the next burst; knobs and stages do not apply."""
         del turns, at_stage
         start = self._stopwatch.now()
         burst, self._first, round_s = self._first, None, 0.0
@@ -150,7 +150,7 @@ class AssistedSession:
         unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft_model.width)))
         ids = torch.tensor([self.text], device=pair.target.device)
         try:
-            pair.target.module.generate(
+            pair.target.hf.module.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
                 assistant_model=self._assistant,
@@ -160,7 +160,7 @@ class AssistedSession:
                 streamer=self._bursts,
                 stopping_criteria=StoppingCriteriaList([self._bursts]),
             )
-        except ValueError as error:  # with which transformers refuses a model
+        except ValueError as error:  # raised by transformers where it refuses a model
             raise ModelError(
                 f"hf does not run with {pair.target_name} and {pair.draft_name}: {first_line(error)}; "
                 "leave hf out of --methods",

@@ -1,7 +1,8 @@
 """The decoding loop of one method on one text, driven by the host: draft, verify, commit.
 
-It knows no text, no events and no other method. Node 0 of a tree is the last committed token, whose keys and values the
-target lacks: one pass over both checks the tree and brings the next distribution, and nothing is computed twice.
+Knows no text, no events and no other method. Node 0 of a tree is the last committed token, whose keys and values the
+target lacks: one pass over node 0 and the tree verifies the tree and gives the next distribution, so that no row is
+computed twice.
 """
 
 from abc import ABC, abstractmethod
@@ -34,9 +35,9 @@ from decoder.verify.verifier import Verifier
 def with_drafter(
     pair: Pair, longest: int, probabilities: DraftProbabilities, sizes: TreeSizeController | None
 ) -> tuple[Pair, Proposer]:
-    """The draft for a text of at most `longest` tokens, and the pair whose target shows an EAGLE-3 head its states.
+    """Proposer for a text of at most `longest` tokens, and the pair, whose target writes layer states for a head.
 
-    It drafts by these probabilities, as many nodes as `sizes` chooses; None: as many as the rules allow.
+    Trees grow by `probabilities`, up to the number of nodes that `sizes` chooses; None: up to the limit of the rules.
     """
     passes: Passes | None = None
     if head := pair.head:
@@ -50,16 +51,16 @@ def with_drafter(
 
 
 class HostRounds(ABC):
-    """The loop of a session that the host drives; its stages are a method's."""
+    """Loop of a session that the host drives; each method defines its stages."""
 
     root_depth = 0
-    """1 where the root is itself drafted."""
+    """1 where the root is a drafted node, else 0."""
     proposer: Proposer | None = None
 
     def __init__(
         self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None, verifier: Verifier
     ) -> None:
-        """Prepares a text; without knobs nothing is drafted."""
+        """Takes a text; without knobs no tree is drafted."""
         self.text = list(prompt_ids)
         self._pair = pair
         self._knobs = knobs
@@ -71,7 +72,7 @@ class HostRounds(ABC):
 
     @torch.inference_mode()
     def prefill(self) -> float:
-        """Reads the prompt; returns the seconds it took."""
+        """Reads the prompt; returns its duration in seconds."""
         start = self._stopwatch.now()
         self._read()
         return self._stopwatch.now() - start
@@ -120,16 +121,16 @@ class HostRounds(ABC):
         return outcome
 
     def close(self) -> None:  # noqa: B027 - no method has anything to end
-        """Nothing runs between rounds."""
+        """Does nothing: no work is in progress between rounds."""
 
     @property
     def _room(self) -> int:
-        """Levels below the root that the context leaves room for."""
+        """Most levels below the root within the context."""
         return self._pair.context - self.root_depth - len(self.text)
 
     @property
     def _root(self) -> int:
-        """The position of a tree's root."""
+        """Position of the tree's root in the text."""
         return len(self.text) - 1 + self.root_depth
 
     def _logits(self, tree: TokenTree) -> Float[Tensor, "N V"]:
@@ -147,7 +148,7 @@ class HostRounds(ABC):
 
     @abstractmethod
     def _propose(self) -> Proposal:
-        """Drafts."""
+        """Drafts the tree of this round."""
 
     @abstractmethod
     def _accept(self, tree: TokenTree, path: list[int], bonus: int) -> tuple[list[int], list[int]]:
@@ -159,7 +160,7 @@ class HostRounds(ABC):
 
 
 class HostSession(HostRounds):
-    """Autoregressive, linear, fixed-tree and DynaTree decoding: one loop, other rules. One target pass a round."""
+    """Autoregressive, linear, fixed-tree and DynaTree decoding: one loop, different rules, one target pass a round."""
 
     def __init__(
         self,
@@ -175,14 +176,14 @@ class HostSession(HostRounds):
         self._reserve()
 
     def _read(self) -> None:
-        # All but the last token, which is the first root.
+        # Without the last token, which is the first root.
         if self.text[:-1]:
             self._pair.target.read(self.target_cache, self.text[:-1])
             if self.proposer:
                 self.proposer.read(self.text[:-1])
 
     def _reserve(self) -> None:
-        # The draft makes more where it tries more.
+        # The draft grows its own cache where it tries more nodes.
         rows = self._longest + 1 + (self._knobs.rule.budget.n_max if self._knobs else 0)
         self.target_cache.reserve(rows)
         if self.proposer:
@@ -201,7 +202,7 @@ class HostSession(HostRounds):
 
     def _commit(self, outcome: Outcome) -> None:
         path = [0, *outcome.accepted][: len(outcome.committed)]
-        # The last committed token has no keys and values yet; the root before them got its own in this round.
+        # The last committed token has no keys and values yet; the root's were computed in this round.
         first = self.target_cache.length
         self.target_cache.keep([first + node for node in path])
         if self.proposer:

@@ -14,21 +14,21 @@ from decoder.session.steering import Turn
 from decoder.tree_rules import Rules, TreeRule, adapted, used_depth
 
 NOTED_STEP = 0.01
-"""History's tau_h is written as an event when it has moved this far."""
+"""Change of tau_h by history from which an event reports it."""
 
 R = TypeVar("R", bound=TunableParameters)
 
 
 @runtime_checkable
 class MovedByHistory(Protocol):
-    """Parameters of which history moves two."""
+    """Parameters whose d0 and tau_h history moves."""
 
     def moved(self, d0: float, tau_h: float) -> Any:
-        """These parameters with other values of the two."""
+        """These parameters with other values of d0 and tau_h."""
 
 
 def applied(rules: R, turns: Iterable[Turn]) -> tuple[R, list[Turn]]:
-    """The rules after the turns of their own knobs, and these turns as they came into force."""
+    """Rules after the turns that concern their knobs, and these turns with the values in force."""
     in_force = []
     for turn in turns:
         if rules.has(turn.name):
@@ -39,7 +39,7 @@ def applied(rules: R, turns: Iterable[Turn]) -> tuple[R, list[Turn]]:
 
 
 class KnobState:
-    """The rules in force, and what changed them."""
+    """Rules in force, moved by the user's turns and by history."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -47,35 +47,35 @@ class KnobState:
         self._turns_seen = 0
         self._depth_acceptances: list[float] = []
         self._noted: dict[KnobName, float] = {}
-        """The knobs that history moves, as events report them."""
+        """Last reported values of the knobs that history moves."""
         if isinstance(rules, MovedByHistory):
             growth = rules.rule().growth
             self._noted = {"d0": growth.d0, "tau_h": growth.tau_h}
 
     @property
     def rule(self) -> TreeRule:
-        """How trees grow under the values in force."""
+        """Growth rule under the values in force."""
         if self._rule[0] is not self.rules:
             self._rule = self.rules, self.rules.rule()
         return self._rule[1]
 
     @property
     def adaptive(self) -> Knobs | None:
-        """The exact values in force, for an adaptive tree."""
+        """Exact values in force of an adaptive tree; None for other rules."""
         growth = self.rule.growth
         return Knobs(growth.tau_h, growth.tau_l, growth.d0) if self._noted else None
 
     def apply(self, turns: tuple[Turn, ...]) -> list[Turn]:
-        """Puts the new ones of the user's turns in force, as far as these rules have such knobs, before a round."""
+        """Applies new turns of the user that concern knobs of these rules, before a round; returns those in force."""
         self.rules, in_force = applied(self.rules, turns[self._turns_seen :])
         self._turns_seen = len(turns)
         self._noted |= {turn.name: turn.value for turn in in_force if turn.name in self._noted}
         return in_force
 
     def learn(self, depth_acceptance: float) -> list[Turn]:
-        """Lets history act on an adaptive tree's rules after a round that drafted; returns what is worth an event.
+        """Moves the knobs of an adaptive tree after a round with a draft; returns the turns that events report.
 
-        A round without a draft says nothing about what would have been accepted.
+        A round without a draft has no depth acceptance.
         """
         if not isinstance(self.rules, MovedByHistory):
             return []

@@ -20,7 +20,7 @@ def _nothing() -> None:
 
 @dataclass
 class Outcome:
-    """Outcome of one round so far. None: not done yet, or unknown to this method."""
+    """Outcome of one round so far; fields are None where not computed yet, or unknown to the method."""
 
     tree: TokenTree
     accepted: list[int] = field(default_factory=list)
@@ -35,12 +35,12 @@ class Outcome:
     rules: Rules | None = None
     """Rules that the tree was drafted under; None for a method without a tree."""
     room: int = 0
-    """Levels that the context left room for."""
+    """Most levels of the tree within the context."""
     turned_before: list[Turn] = field(default_factory=list)
     turned_after: list[Turn] = field(default_factory=list)
     finished: Reason | None = None
     stalled_s: float = 0.0
-    """See `Round`; whoever asked for the round finds it out."""
+    """See `Round`; set by the caller of the round."""
     shape: DelayedTree | None = None
     """Shape of a drawn tree; None for a deterministic one."""
     statistics: Callable[[], Verification | None] = _nothing
@@ -48,23 +48,23 @@ class Outcome:
 
 
 AtStage = Callable[[Literal["drafted", "verified"], Outcome], float]
-"""Called in the middle of a round with what is known by then; returns the seconds that it held the round up."""
+"""Called within a round with the stage and the outcome so far; returns the seconds for which it paused the round."""
 
 
 def go_on(_stage: str, _outcome: Outcome) -> float:
-    """Does not hold the round up."""
+    """Does not pause the round."""
     return 0.0
 
 
 class Session(Protocol):
-    """One method decoding one text."""
+    """Decoding of one text by one method."""
 
     @property
     def text(self) -> Sequence[int]:
         """Token ids of the prompt and of all committed tokens."""
 
     def prefill(self) -> float:
-        """Reads the prompt; returns the seconds it took."""
+        """Reads the prompt; returns its duration in seconds."""
 
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
         """Decodes one round under the user's turns so far."""
@@ -75,16 +75,16 @@ class Session(Protocol):
 
 @runtime_checkable
 class Prepares(Protocol):
-    """A session that can do work before it is needed."""
+    """A session that can do work in advance."""
 
     def prepare(self) -> bool:
-        """Does a part of it, between two rounds; returns whether there was any."""
+        """Does a part of that work, between two rounds; returns whether there was any."""
 
 
 def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> list[Turn]:
-    """Lets history act on the rules after a round that drafted so many levels more than its tree has.
+    """Moves knobs by history after a round; `root_depth` is the number of drafted levels that its tree does not show.
 
-    In a tree of several origins it is the model's nodes that rules have drafted.
+    In a tree of several origins, only nodes of the draft model count: rules drafted them.
     """
     accepted, levels = ruled_part(outcome.accepted, outcome.tree.depths, outcome.tree.origins or ())
     levels += root_depth
@@ -92,14 +92,14 @@ def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> li
 
 
 class TokenLimit:
-    """Where a text ends: at an end-of-text token or at its length limit."""
+    """End of a text: an end-of-text token or the length limit."""
 
     def __init__(self, eos: frozenset[int], max_new_tokens: int) -> None:
         self._eos = eos
         self._left = max_new_tokens
 
     def cut(self, tokens: Sequence[int]) -> tuple[list[int], Reason | None]:
-        """The tokens up to the end of the text, and why it ends with them if it does."""
+        """The tokens up to the end of the text, and the reason of that end; None where the text continues."""
         kept = list(tokens[: self._left])
         end = next((index for index, token in enumerate(kept) if token in self._eos), None)
         if end is not None:

@@ -1,7 +1,8 @@
-"""What a user may do to a run while it decodes: the one way from the screen's thread to the engine's, which waits here.
+"""Steering of a run while it decodes: knobs, pause, single steps, speed and stop, shared by two threads.
 
-The screen writes, the engine reads at the start of a round and wherever it may be held; `stage` goes the other way.
-Every slot has one writer and holds one value, so no lock is needed: a wait polls them each 20 ms. Knows no models.
+The screen's thread writes; the engine's thread reads at the start of a round and at each point where it may pause.
+`stage` is written by the engine and read by the screen. Each attribute has one writer and one value, so no lock is
+needed: a wait polls them each 20 ms. Knows no models.
 """
 
 import math
@@ -16,10 +17,10 @@ from decoder.knobs import KnobName, RulesName
 
 StageName = Literal["drafted", "verified", "committed"]
 Idle = Callable[[], bool]
-"""Work for the time of a wait; returns whether there was any to do."""
+"""Work for idle time during a wait; returns whether there was any."""
 NAP_S = 0.02
 SLEEP_S = 0.08
-"""Shortest sleep: the round after a sleep is slowed by cold caches, so shorter ones would cost more than they wait."""
+"""Shortest sleep, in seconds: cold caches slow the round after a sleep, by more than a shorter sleep would last."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,11 @@ class Turn:
 
     name: KnobName
     value: float
-    """As the user asks for it; once it is in force, within the knob's bounds."""
+    """The user's value; in force, the nearest value within the knob's bounds."""
     of: RulesName | None = None
-    """The parameter set that the user turns; None: every one that has such a knob."""
+    """Parameter set of the knob; None: every set with a knob of this name."""
     number: int = 0
-    """Counts the user's turns of a run, from 1; 0 where history turned the knob."""
+    """Serial number of the user's turn in its run, from 1; 0 for a turn by history."""
     old: float | None = None
     """The value before; None until the turn is in force."""
 
@@ -42,49 +43,49 @@ class Turn:
 
 @dataclass(frozen=True)
 class Stage:
-    """Where the watched method is held within a round."""
+    """Stage of a round at which the watched method is paused."""
 
     name: StageName
     event: Round
-    """What is known so far. drafted: the tree; verified: what was accepted and committed too; committed: all of it, the
-    round as it was told."""
+    """The round so far. drafted: the tree; verified: accepted nodes and committed tokens too; committed: all fields, as
+    in the event of the round."""
 
 
 class Pause:
-    """One stretch of being held, from the user's pause until the run goes on freely."""
+    """One pause, from the user's pause until the run continues freely."""
 
     def __init__(self) -> None:
         self.asked = 0
-        """Stages that the user has permitted; written by the screen's thread."""
+        """Number of stages that the user has permitted; written by the screen's thread."""
         self.taken = 0
-        """Stages of these that the engine has gone to; written by the engine's thread."""
+        """Number of permitted stages that the engine has entered; written by the engine's thread."""
 
     @property
     def permits(self) -> bool:
-        """Whether the engine may go on to another stage."""
+        """Whether the engine may enter another stage."""
         return self.asked > self.taken
 
 
 class Steering:
-    """The slots between the two threads."""
+    """State shared by the screen's thread and the engine's; see the module."""
 
     def __init__(self, *, speed: float = 1.0) -> None:
         self.turns: tuple[Turn, ...] = ()
-        """All turns so far in this run, oldest first; every method that they concern applies each once."""
+        """All turns so far in this run, oldest first; each method with that knob applies each turn once."""
         self.speed = speed
-        """1 is as fast as the machine; at 1/2 the engine sleeps as long as it decodes."""
+        """Speed as a share of the machine's: 1 is full speed; at 1/2 the engine sleeps as long as it decodes."""
         self.watched: str | None = None
         """The method that is stepped stage by stage; None: the first of the run."""
         self.stopped = False
         """True ends the run after the round in progress."""
         self.pause: Pause | None = None
-        """Replaced as a whole, so that permits of an earlier pause are forgotten."""
+        """The present pause, or None; a new object for each pause, so that permits of an earlier one do not count."""
         self.stage: Stage | None = None
-        """Where the engine is held within the watched method's round; None while it runs, and between rounds."""
+        """Stage at which the watched method is paused within a round; None while it runs, and between rounds."""
 
     @property
     def paused(self) -> bool:
-        """True holds the engine where it next may be held, until it is False again."""
+        """Whether the run is paused; the engine stops at the next stage until it is False."""
         return self.pause is not None
 
     @paused.setter
@@ -93,14 +94,14 @@ class Steering:
             self.pause = Pause() if paused else None
 
     def step(self) -> None:
-        """Permits one stage more of the watched method while paused; once that has ended, one round of another."""
+        """Permits one more stage of the watched method while paused; after its end, one round of another method."""
         if self.pause:
             self.pause.asked += 1
 
     def turn(self, name: KnobName, value: float, of: RulesName | None = None) -> Turn:
-        """Asks for a knob's new value, from the next round on, in one parameter set or in all that have it.
+        """Sets a knob to a new value from the next round on, in one parameter set or in all that have the knob.
 
-        The `Knob` events of the methods that obey it name the turn by its number.
+        The `Knob` events of this turn carry its number.
 
         Raises:
             ConfigError: `value` is no number.
@@ -111,7 +112,7 @@ class Steering:
 
 
 def takes_step(steering: Steering) -> bool:
-    """Uses up one permitted step of a paused run, if there is one; returns whether the run is to be held here."""
+    """Takes one permitted step of a paused run, if any; returns whether the run must pause at this stage."""
     pause = steering.pause
     if pause is None:
         return False
@@ -121,7 +122,7 @@ def takes_step(steering: Steering) -> bool:
 
 
 def hold(steering: Steering, stage: Stage | None = None, idle: Idle = lambda: False) -> None:
-    """Waits while the run is paused and no step is permitted; what is `idle` is done meanwhile."""
+    """Waits while the run is paused and no step is permitted; does `idle` work meanwhile."""
     pause = steering.pause
     if pause is None:
         return
@@ -135,21 +136,21 @@ def hold(steering: Steering, stage: Stage | None = None, idle: Idle = lambda: Fa
 
 
 class SlowMotion:
-    """Sleeps as long as the chosen speed asks for, after a few rounds at once.
+    """Slows a run to the chosen speed by sleeping after every few rounds.
 
-    A round after a sleep takes several times as long as one that follows another, since threads and caches have gone
-    cold. So it sleeps seldom, though often enough for a smooth picture.
+    The round after a sleep takes several times as long as other rounds, since threads sleep and caches are cold. So it
+    sleeps seldom, though often enough for a smooth picture.
     """
 
     def __init__(self, steering: Steering) -> None:
         self._steering = steering
         self._decoded_s = 0.0
-        """Decoding since the last sleep."""
+        """Decode time since the last sleep, in seconds."""
 
     def after(self, decoded_s: float, idle: Idle = lambda: False) -> None:
-        """Sleeps, if it is time to, after `decoded_s` of decoding, unless the speed changes or a pause comes.
+        """Sleeps, where due, after `decoded_s` seconds of decoding, until the speed changes or a pause begins.
 
-        What is `idle` is done instead of sleeping.
+        Does `idle` work in place of sleeping.
         """
         steering = self._steering
         self._decoded_s += decoded_s

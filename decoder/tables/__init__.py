@@ -1,1 +1,1 @@
-"""A table as data, and its writers in plain text, Markdown and CSV. Knows nothing of what is told in it."""
+"""A table as data, and its writers in plain text, Markdown and CSV. Knows no particular table."""

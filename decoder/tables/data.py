@@ -1,4 +1,4 @@
-"""A table: columns, rows of cells, notes, and how a cell reads."""
+"""A table: columns, rows of cells, notes, and the text of a cell."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias, TypeVar
@@ -20,11 +20,11 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
     again: float | None = None
     source: str
     mark: str = ""
-    """Of the note that says what is the matter with it."""
+    """Mark of the note about it; empty without a note."""
 
 
 Cell: TypeAlias = Interval | Printed | str | float | None
-"""Measured, or a quotient of measured ones, the paper's, words, a plain number, or nothing."""
+"""Measured value or ratio with its interval, number of the paper, text, plain number, or None for an empty cell."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -33,40 +33,40 @@ class Column(msgspec.Struct, frozen=True):
     title: str
     kind: Literal["words", "number", "measured", "paper"] = "words"
     digits: int = 0
-    """Behind the point."""
+    """Digits after the decimal point."""
     width: int | UnsetType = UNSET
-    """Characters in a text of fixed columns, the space before it among them."""
+    """Width in fixed-width text, in characters, including the space before the column."""
 
 
 Spec: TypeAlias = tuple[Column, Callable[[R], Cell]]
-"""A column, and the cell that a row has in it."""
+"""A column, and a function from a row to its cell in that column."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     """One table."""
 
     name: str = ""
-    """Of its file."""
+    """Name of its file, without a suffix."""
     title: str = ""
     what: str = ""
-    """What it shows, in a sentence."""
+    """Contents of the table, in a sentence."""
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
 
 
 def cells(specs: Sequence[Spec[R]], rows: Iterable[R]) -> tuple[tuple[Cell, ...], ...]:
-    """A row of cells for each row."""
+    """Cells of each row, in the order of the columns."""
     return tuple(tuple(take(row) for _, take in specs) for row in rows)
 
 
 def of_rows(specs: Sequence[Spec[R]], rows: Iterable[R], *, title: str = "", notes: Iterable[str] = ()) -> Table:
-    """A table of these columns."""
+    """A table with these columns and a line for each row."""
     return Table(title=title, columns=tuple(column for column, _ in specs), rows=cells(specs, rows), notes=tuple(notes))
 
 
 def lines(cell: Cell, digits: int) -> tuple[str, ...]:
-    """A cell as text, of one or two lines."""
+    """Text of a cell, in one or two lines."""
     match cell:
         case str():
             return (cell,)
@@ -82,12 +82,12 @@ def lines(cell: Cell, digits: int) -> tuple[str, ...]:
 
 
 def number(value: float | None, digits: int) -> str:
-    """A figure, or a dash where it is not known."""
+    """A number as text; a dash where it is unknown."""
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 
 def percent(share: float | None) -> float | None:
-    """A share as a figure of a hundred."""
+    """A share in percent; None where it is unknown."""
     return None if share is None else 100 * share
 
 

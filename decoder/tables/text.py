@@ -1,4 +1,4 @@
-"""A table as lines of text with columns of fixed width, and how figures and sentences fit into them."""
+"""A table as lines of text with fixed-width columns, and numbers and sentences in limited width."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -6,14 +6,14 @@ from decoder.analysis.interval import Interval
 from decoder.tables.data import UNKNOWN, Table, lines, number
 
 WIDTH = 80
-"""Columns of a report as text."""
+"""Width of a report as text, in characters."""
 
 
 def text(table: Table) -> str:
-    """The title, where there is one, the heads, the rows and the notes, each a line.
+    """Lines of a table: title, if any, column names, rows and notes.
 
-    The first column is aligned to the left, all others to the right. Of a first cell of several lines the last one
-    stands beside the others.
+    The first column is aligned left, all others right. Where the first cell of a row has several lines, the other cells
+    stand beside its last line.
     """
     heads = [column.title for column in table.columns]
     rows = [
@@ -25,36 +25,36 @@ def text(table: Table) -> str:
     return "\n".join([*filter(None, [table.title]), *body, *table.notes])
 
 
-def interval(found: Interval | None, written: Callable[[float], str]) -> str:
+def interval(estimate: Interval | None, written: Callable[[float], str]) -> str:
     """A value and the ends of its interval: 1.23 1.20-1.26."""
-    if found is None:
+    if estimate is None:
         return UNKNOWN
-    ends = "" if found.low is None or found.high is None else f" {written(found.low)}-{written(found.high)}"
-    return f"{written(found.value)}{ends}"
+    ends = "" if estimate.low is None or estimate.high is None else f" {written(estimate.low)}-{written(estimate.high)}"
+    return f"{written(estimate.value)}{ends}"
 
 
 def short(value: float | None) -> str:
-    """A ratio or a rate in digits that fit a narrow column."""
+    """A ratio or a rate with few digits, for a narrow column."""
     return number(value, 2 if value is None or value < 10 else 1)
 
 
 def hundredths(value: float) -> str:
-    """With two digits behind the point."""
+    """A number with two digits after the decimal point."""
     return f"{value:.2f}"
 
 
 def counted(count: int, thing: str) -> str:
-    """So many things."""
+    """A count with its noun, for example 1 prompt or 2 prompts."""
     return f"{count} {thing}{'s' * (count != 1)}"
 
 
 def cut(line: str, width: int = WIDTH) -> str:
-    """A line that is no longer than a page is wide."""
+    """A line cut to the width."""
     return line if len(line) <= width else f"{line[: width - 3]}..."
 
 
 def wrapped(sentence: str, width: int = WIDTH) -> Iterator[str]:
-    """Its lines, without spaces at their beginnings; a longer word is not broken."""
+    """Lines of a sentence, without leading spaces; a word longer than the width is not broken."""
     line = ""
     for word in sentence.split(" "):
         if line and len(line) + 1 + len(word) > width:

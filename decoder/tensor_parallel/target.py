@@ -9,6 +9,7 @@ import torch
 from decoder.deferred import imported
 from decoder.device import DTYPES, choose_device, set_up
 from decoder.errors import ConfigError
+from decoder.forward.hf_module import HfModule
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import display_name
 from decoder.models.load_progress import Tell, downloading
@@ -74,7 +75,8 @@ def load_over(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype,
         module = part_of(ranks, name, device, dtype, tell)
     leader = Leader(hf.ModuleForward(module), channel, devices)
     # A rank holds parts of the weights: nothing may be made of them but passes.
-    model = LanguageModel(replace(hf.traits_of(module), source=None), display_name(name))
+    traits = replace(hf.traits_of(module), source=None)
+    model = LanguageModel(display_name(name), traits, HfModule(traits))
     model.run_by(leader)
     model.ranks = leader
     return model

@@ -15,10 +15,12 @@ import msgspec
 
 from decoder.bench.machine import utc_now
 from decoder.bench.on_pair import Note, OnPair
-from decoder.config import DynaTree, Linear, RunConfig
+from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.errors import require
 from decoder.loading import load_pair
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
 from decoder.models.text import encode_prompts
 from decoder.sampling.settings import Schedule
 from decoder.tuning import check

@@ -12,7 +12,7 @@ from random import Random
 from statistics import fmean
 
 from decoder.analysis.interval import Interval
-from decoder.config import Rules
+from decoder.tree_rules import Rules
 from decoder.tuning.race import Decision, decided, ratio
 from decoder.tuning.study import Study
 

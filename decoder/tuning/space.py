@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from decoder.config import PRESETS, DynaTree, Linear, Rules
 from decoder.knobs import KNOB_GAP
+from decoder.methods.dynatree import PRESETS, DynaTree
+from decoder.methods.linear import Linear
+from decoder.tree_rules import Rules
 
 LONGEST_CHAIN = 12
 DEEPEST = 16

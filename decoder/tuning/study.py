@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from decoder.bench.database import understood
-from decoder.config import Rules
 from decoder.errors import ConfigError
+from decoder.tree_rules import Rules
 from decoder.tuning.space import Space
 
 if TYPE_CHECKING:

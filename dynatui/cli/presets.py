@@ -12,9 +12,10 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from decoder.config import PRESETS, RunConfig
+from decoder.config import RunConfig
 from decoder.errors import ConfigError, about, quoted, shortened
 from decoder.methods import METHODS
+from decoder.methods.dynatree import PRESETS
 from decoder.methods.option import Option
 from dynatui.clean import clean_line
 from dynatui.cli import settings

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from decoder.analysis.interval import Interval
-from decoder.config import Linear
+from decoder.methods.linear import Linear
 from decoder.tables.data import UNKNOWN, Column, Spec, Table, of_rows
 from decoder.tables.text import WIDTH, counted
 from decoder.tables.text import text as table_text

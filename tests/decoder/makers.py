@@ -9,12 +9,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from decoder import RunConfig, decode, load_pair, methods
-from decoder.config import Rules
 from decoder.engine import Engine
 from decoder.events import End, Event, Figures, Knob, Round, Summary
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
+from decoder.tree_rules import Rules
 from tests import eagle3_checkpoints, tiny
 from tests.reference import Oracle
 

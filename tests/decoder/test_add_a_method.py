@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from decoder import RunConfig, Steering, decode
-from decoder.config import Auto, Linear
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round
 from decoder.knobs import KnobInfo
 from decoder.methods import METHODS, all_knobs, register
+from decoder.methods.auto import Auto
+from decoder.methods.linear import Linear
 from decoder.methods.method import Method
 from decoder.methods.option import Option
 from dynatui.cli import headless

@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.config import PRESETS, Auto, BestFirst, Delayed, DynaTree, Fixed, Linear, RunConfig, Sampling
+from decoder.config import RunConfig
 from decoder.errors import ConfigError, DecoderError
 from decoder.knobs import KNOB_GAP, MOST, KnobName, TunableParameters, bounds
 from decoder.methods import all_knobs
+from decoder.methods.auto import Auto
+from decoder.methods.bestfirst import BestFirst
+from decoder.methods.delayed import Delayed
+from decoder.methods.dynatree import PRESETS, DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
+from decoder.sampling.settings import Sampling
 
 KNOBS = tuple(all_knobs())
 

@@ -94,11 +94,11 @@ def test_what_was_compiled_is_told(tiny_models: TinyModels) -> None:
 @pytest.mark.usefixtures("_graphs")
 def test_graphs_of_modules_are_told_with_the_reason_of_each(tiny_models: TinyModels) -> None:
     assert decoding_path(
-        settled(tiny_models, "qwen3", lambda model: ModuleStatic(model.module, UNKNOWN))
+        settled(tiny_models, "qwen3", lambda model: ModuleStatic(model.hf.module, UNKNOWN))
     ) == DecodingPath("static module", f"target: {UNKNOWN}; draft: {UNKNOWN}")
     engine = settled(tiny_models, "neox")
     form = ModuleStatic(
-        engine.pair.draft_model.module, "44.0 GiB more memory would be needed to make the native model of draft"
+        engine.pair.draft_model.hf.module, "44.0 GiB more memory would be needed to make the native model of draft"
     )
     graph_slots(engine).run(engine.pair.draft_model, Compiled(form, lambda function: function))
     assert decoding_path(engine) == DecodingPath("static module", f"draft: {form.reason}")
@@ -145,7 +145,7 @@ def test_memory_that_does_not_suffice_is_foreseen(tiny_models: TinyModels, monke
     assert found == DecodingPath(
         "static module", "native models of both would need 0.0 GiB of memory, more than is free"
     )
-    modules = [loaded.pair.target.module, loaded.pair.draft_model.module]
+    modules = [loaded.pair.target.hf.module, loaded.pair.draft_model.hf.module]
     held = sum(weight.nbytes for module in modules for weight in module.parameters())
     sources = [source_of(module) for module in modules]
     assert asked == [held + max(reading_bytes(source.architecture, torch.bfloat16) for source in sources if source)]

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from decoder import RunConfig, decode, load_pair
-from decoder.config import DynaTree, Linear
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.events import Round, Run, arithmetic
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling, Schedule
 from tests import tiny
 from tests.decoder.makers import TinyModels

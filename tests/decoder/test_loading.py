@@ -274,15 +274,15 @@ def test_an_absent_device_is_refused(tiny_models: TinyModels) -> None:
 def test_weights_that_run_natively_are_held_once(tiny_models: TinyModels) -> None:
     pair = tiny_models.pair("neox")
     loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
-    assert (loaded.pair.target._module, loaded.pair.draft_model._module) == (None, None)
+    assert (loaded.pair.target.hf.loaded, loaded.pair.draft_model.hf.loaded) == (None, None)
 
 
 def test_a_module_that_comes_back_goes_by_the_settings_of_its_pair(tiny_models: TinyModels) -> None:
     pair = tiny_models.ending("neox", eos_token_id=7, repetition_penalty=1.5)
     target = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32").pair.target
-    assert target.module.generation_config is target.generation
-    assert target.generation.eos_token_id == 7
-    assert target.generation.repetition_penalty != 1.5
+    assert target.hf.module.generation_config is target.hf.generation
+    assert target.hf.generation.eos_token_id == 7
+    assert target.hf.generation.repetition_penalty != 1.5
 
 
 def test_threads_are_chosen_for_a_pair_that_is_ready_to_run(

@@ -11,9 +11,9 @@ import pytest
 
 from decoder import RunConfig, decode, load_pair
 from decoder.analysis.what_if import Cell, what_if
-from decoder.config import PRESETS, DynaTree
 from decoder.engine import Engine
 from decoder.events import LENGTH, Round
+from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.tree import depths
 
 TUNED = PRESETS["tuned"]

@@ -2,7 +2,9 @@
 
 import pytest
 
-from decoder.config import DynaTree, Fixed, Linear
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from tests.decoder.makers import TinyModels
 from tests.reference import greedy, simulate
 from tests.tiny import FAMILIES

@@ -7,8 +7,8 @@ import pytest
 from msgspec import structs
 
 from decoder.analysis.metrics import fold
-from decoder.config import Auto
 from decoder.events import SCHEMA, Event, Knob, Round, Run, Start, Summary, Upgrade, decode_line
+from decoder.methods.auto import Auto
 
 TRACE = Path(__file__).parents[1] / "traces" / "schema-1-auto.jsonl"
 """Written by the last version that had schema 1: DynaTree with an automatic number of nodes, ar and Algorithm 1."""

@@ -9,9 +9,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.config import AdaptiveTree, Auto, DynaTree, Fixed, Linear, Rules
+from decoder.methods.adaptive import AdaptiveTree
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from decoder.session.cuda_graph.device_state import XP, DeviceRule
-from decoder.tree_rules import adapted, breadth, least_probability
+from decoder.tree_rules import Rules, adapted, breadth, least_probability
 
 CPU = torch.device("cpu")
 EVERY: Sequence[Rules] = (

@@ -6,10 +6,15 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from decoder.config import Auto, DynaTree, Fixed, Linear, Rules, RunConfig
+from decoder.config import RunConfig
 from decoder.events import Knob, Knobs
 from decoder.knobs import KnobName, bounds
 from decoder.methods import METHODS, all_knobs
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
+from decoder.tree_rules import Rules
 from dynatui.cli import main as cli
 from dynatui.knobs import info, rules_in_force, sliders_of
 from dynatui.state.run_state import RunState, apply

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from decoder.analysis.metrics import FIGURES
-from decoder.config import PRESETS
+from decoder.methods.dynatree import PRESETS
 from dynatui.cli import main as cli
 from man.make import table_of_keys
 
@@ -152,7 +152,7 @@ def test_the_table_of_figures_is_that_of_the_metrics() -> None:
 
 
 def test_the_table_of_presets_holds_their_values() -> None:
-    _, _, *rows = between("tuning.md", "presets: from decoder/config.py", "end of presets")
+    _, _, *rows = between("tuning.md", "presets: from decoder/methods/dynatree.py", "end of presets")
     written = [[cell.strip("` ") for cell in row.split("|")[1:5]] for row in rows]
     turnable = [f"--{field.name.replace('_', '-')}" for field in fields(PRESETS["tuned"])]
     assert {option for option, *_ in written} < set(turnable)

@@ -1,8 +1,8 @@
-"""Attention that adds up in float64 and rounds once, for native models and for Hugging Face's modules.
+"""Attention summed in float64 and rounded once, for native models and for Hugging Face's modules.
 
-A drafted node's keys lie elsewhere in the cache than they would in plain text, so its sums are taken in another order.
-In float64 that changes about the sixteenth digit; rounded to half precision, the same bits come out but for a chance
-that no run will ever meet.
+The keys of a drafted node lie at other places in the cache than in plain text, so they are summed in another order. In
+float64 that changes about the sixteenth digit; after rounding to half precision the bits are the same, but for a
+negligible probability.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,18 +26,18 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
 
 NAME = "dynatui_float64"
-"""Name under which transformers knows this attention."""
+"""Name of this attention function in transformers' registry."""
 EXTRAS = ("softcap", "s_aux", "position_bias")
-"""What some families ask of an attention besides the usual."""
+"""Further arguments that some families pass to attention, which this one does not compute."""
 
 
 def exact_native(model: NativeModel, dtype: torch.dtype) -> NativeModel:
-    """The same with attention in float64, rounded to `dtype`; keys and values are held in float64, which is faster."""
+    """The same model with attention in float64, rounded to `dtype`; keys and values are stored in float64 for speed."""
     return replace(model, attention=partial(_of_native, dtype=dtype), stored=torch.float64)
 
 
 class ExactModule:
-    """A Hugging Face module as a `Forward` with attention in float64; for everybody else it attends as before."""
+    """A Hugging Face module as a `Forward` with float64 attention; other callers of the module get its usual one."""
 
     def __init__(self, module: Any, states: LayerStates | None = None) -> None:
         """Raises PairError where the module's attention cannot be replaced; for `states`, see `ModuleForward`."""
@@ -93,7 +93,7 @@ def _of_native(
     *,
     dtype: torch.dtype,
 ) -> Float[Tensor, "H GN D"]:
-    """An `Attention`."""
+    """An `Attention` in float64, rounded to `dtype`."""
     return gathered(queries.double(), keys, values, bias).to(dtype)
 
 
@@ -116,10 +116,10 @@ def _of_module(
     heads, rows = query.shape[1:3]
     kept = key.shape[1]
     scaled = query[0].double() * (query.shape[3] ** -0.5 if scaling is None else scaling)
-    found = gathered(
+    attended = gathered(
         scaled.reshape(kept, -1, query.shape[3]),
         key[0].double().transpose(1, 2),
         value[0].double(),
         attention_mask[0, 0].double().repeat(heads // kept, 1),
     )
-    return found.to(query.dtype).reshape(heads, rows, -1).transpose(0, 1)[None].contiguous(), None
+    return attended.to(query.dtype).reshape(heads, rows, -1).transpose(0, 1)[None].contiguous(), None

@@ -1,8 +1,8 @@
-"""Forward passes of a few sizes that agree, found by trial: fewer rows are padded, more go in parts.
+"""Batch-invariant pass sizes, found by trial: smaller passes are padded to a size, larger ones are split.
 
-How a matrix is multiplied depends on its number of rows, and with it the last digits of every row; a near tie may then
-fall the other way. No library promises which sizes agree, so it is tried when a target is loaded: on this machine, with
-these weights and this number of threads. Knows nothing of what attention does; trees are rows to it.
+The kernel of a matrix product depends on the number of rows, and with it the last digits of every row; a near tie may
+then be decided differently. No library promises for which sizes the bits agree, so sizes are tried when a target is
+loaded: on this machine, with these weights and this number of threads. Knows nothing of attention and trees.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 
 UNPADDED_ROWS, PADDED_ROWS, CUDA_ROWS = 16, 8, 64
-"""Most rows of a pass: on a CPU where smaller passes agree with it, on a CPU where they are padded to it, on CUDA."""
+"""Most rows of a pass: on a CPU whose smaller passes agree, on a CPU where passes are padded, and on CUDA."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Exact:
 
     inner: Forward
     sizes: tuple[int, ...]
-    """Numbers of rows, rising; a row has the same bits in a pass of each."""
+    """Numbers of rows, rising; a row has the same bits in passes of all these sizes."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
@@ -44,33 +44,33 @@ class Exact:
         for start, stop, size in parts(len(tokens), self.sizes):
             padding, rows = size - (stop - start), slice(start, stop)
             if padding:
-                # In steps: a cache that grew row by row would be copied row by row.
+                # In steps: growth by single rows would copy the cache for each row.
                 cache.reserve(-(-(first + start + size) // self.sizes[-1]) * self.sizes[-1])
-            found = self.inner.forward(
+            rows_logits = self.inner.forward(
                 cache,
                 [*tokens[rows], *[tokens[stop - 1]] * padding],
                 [*positions[rows], *[positions[stop - 1]] * padding],
                 padded(visible[rows, : before + stop], padding),
             )
-            logits.append(found[: stop - start])
-            # What the padding has left is overwritten by the next rows.
+            logits.append(rows_logits[: stop - start])
+            # The next rows overwrite the rows of the padding.
             cache.used = first + stop
         return torch.cat(logits) if len(logits) > 1 else logits[0]
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`; all methods read a prompt in the same parts, so these need no care."""
+        """See `Forward`; not padded, since all methods read a prompt in the same chunks."""
         return self.inner.read(cache, tokens)
 
 
 def parts(rows: int, sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Where each part of a pass begins and ends, and the size that it is padded to."""
+    """Start, end and padded size of each part of a pass of `rows` rows."""
     for start in range(0, rows, sizes[-1]):
         stop = min(rows, start + sizes[-1])
         yield start, stop, next(size for size in sizes if size >= stop - start)
 
 
 def padded(visible: NDArray[np.bool_], padding: int) -> NDArray[np.bool_]:
-    """The same with further rows, which see themselves and which no other sees."""
+    """The mask with `padding` more rows, each visible to itself only."""
     rows, recent = visible.shape
     wider = np.zeros((rows + padding, recent + padding), dtype=np.bool_)
     wider[:rows, :recent] = visible
@@ -79,7 +79,7 @@ def padded(visible: NDArray[np.bool_], padding: int) -> NDArray[np.bool_]:
 
 
 def refuse_float64(dtype: torch.dtype) -> None:
-    """Raises a ConfigError where the model's dtype is no coarser than that of the sums."""
+    """Raises ConfigError for float64 models: sums in float64 are no finer than the model's dtype."""
     if dtype is torch.float64:
         raise ConfigError(
             "--exact adds up in float64 and rounds, so in float64 it can promise nothing; "
@@ -92,12 +92,12 @@ def refuse_float64(dtype: torch.dtype) -> None:
 
 @torch.inference_mode()
 def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
-    """A forward whose rows have the same bits in every pass; on a GPU, many rows take hardly longer than one.
+    """A batch-invariant `Forward`: a row has the same bits in every pass.
 
     Args:
-        forward: Its attention must not depend on the order of keys.
-        words: Ids below this are tokens.
-        cuda: Whether it runs on a GPU.
+        forward: Forward form whose attention does not depend on the order of keys.
+        words: Size of the vocabulary.
+        cuda: Whether it runs on a GPU, where passes are larger, since many rows take hardly longer than one.
 
     Raises:
         PairError: Bits differ even where rows are computed one by one.
@@ -107,9 +107,9 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     widest = CUDA_ROWS if cuda else UNPADDED_ROWS if tells else PADDED_ROWS
     while widest > 1 and trial.place_matters(widest):
         widest //= 2
-    found = trial.agreeing(widest) if tells and not cuda else (widest,)
-    # Smaller passes may have agreed by chance; padded ones then still do.
-    for sizes in dict.fromkeys((found, (widest,))):
+    agreeing = trial.agreeing(widest) if tells and not cuda else (widest,)
+    # Smaller passes may have agreed by chance; passes padded to one size then still agree.
+    for sizes in dict.fromkeys((agreeing, (widest,))):
         exact = Exact(forward, sizes)
         if Trial(exact, words).tree_agrees():
             return exact
@@ -120,7 +120,7 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
 
 
 class Trial:
-    """Passes of a forward over a few random tokens."""
+    """Trial passes of a forward form over a few random tokens."""
 
     def __init__(self, forward: Forward, words: int) -> None:
         random = np.random.default_rng(0)
@@ -131,22 +131,22 @@ class Trial:
         forward.read(self._cache, self._text)
 
     def tells(self) -> bool:
-        """Whether logits are so fine that every other order of sums shows in them.
+        """Whether logits are precise enough to show another order of sums.
 
-        Rounded to half precision, most would look alike, and a few trials would prove nothing.
+        Rounded to half precision, most logits would be equal, and a few trials would prove nothing.
         """
         logits = self._siblings(self._tokens[:1])
         return not any(torch.equal(logits.to(half).to(logits.dtype), logits) for half in HALF)
 
     def place_matters(self, rows: int) -> bool:
-        """Whether a row's bits depend on its place in a pass, or on its neighbours."""
+        """Whether the bits of a row depend on its place in a pass, or on the other rows."""
         tokens = self._tokens[:rows]
         expected = self._siblings(tokens)
         turned = (torch.equal(self._siblings(tokens[by:] + tokens[:by]).roll(by, 0), expected) for by in (1, rows // 2))
         return not all(turned) or not torch.equal(self._siblings(tokens[:1] * rows), expected[:1].expand_as(expected))
 
     def agreeing(self, widest: int) -> tuple[int, ...]:
-        """The numbers of rows up to `widest` that give each row its bits in a pass of `widest`."""
+        """Pass sizes up to `widest` in which each row has the same bits as in a pass of `widest` rows."""
         tokens = self._tokens[:widest]
         expected = self._siblings(tokens)
 
@@ -157,7 +157,7 @@ class Trial:
         return (*smaller, widest)
 
     def tree_agrees(self) -> bool:
-        """Whether the nodes of a small tree have the bits of their paths, decoded token by token."""
+        """Whether the nodes of a small tree have the same bits as their paths decoded token by token."""
         tokens, paths = self._tokens[:7], [[0], [0, 1], [0, 2], [0, 1, 3], [0, 1, 4], [0, 2, 5], [0, 1, 3, 6]]
         visible = np.zeros((7, 7), dtype=np.bool_)
         for node, path in enumerate(paths):
@@ -171,14 +171,14 @@ class Trial:
         )
 
     def _siblings(self, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits of rows that see the text and themselves."""
+        """Logits of rows, each of which sees the text and itself."""
         rows = len(tokens)
         logits = self._forward.forward(self._cache, tokens, [len(self._text)] * rows, np.eye(rows, dtype=np.bool_))
         self._cache.keep([])
         return logits
 
     def _decoded(self, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """Logits after the last of some tokens that follow the text one by one."""
+        """Logits after the text and these tokens, computed one by one."""
         cache, logits = self._forward.new_cache(len(self._text) + len(tokens)), torch.empty(0)
         self._forward.read(cache, self._text)
         for at, token in enumerate(tokens, len(self._text)):

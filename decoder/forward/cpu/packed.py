@@ -1,8 +1,8 @@
-"""Matrix products with weights laid out for this CPU: the only module that uses operators that torch does not document.
+"""Matrix products with packed weights for this CPU; no other module uses undocumented operators of torch.
 
-With plain weights the price of a product grows with its rows, and a draft tree loses to plain decoding; with packed
-ones eight rows cost little more than one. Where torch or the CPU lacks an operator, the next best is taken; the public
-`linear` is the last and computes the same numbers.
+With plain weights the time of a product grows with its rows, and a draft tree is slower than plain decoding; with
+packed weights eight rows cost little more than one. Where torch or the CPU lacks an operator, the next best is used,
+last the public `linear`, which computes the same numbers.
 """
 
 import functools
@@ -17,21 +17,21 @@ from torch.nn import functional
 
 HALF = (torch.bfloat16, torch.float16)
 TRIAL_WIDTH, TRIAL_LAYERS, TRIAL_ROWS, TRIAL_REPEATS = 1024, 4, 4, 12
-"""More weights than a core's own caches hold, as a model has; as many rows as the verification of a small tree has."""
+"""Size of the trial: more weights than a core's caches hold, and the rows of verifying a small tree."""
 
 
 class Linear(Protocol):
-    """x W^T + b."""
+    """A linear layer: x W^T + b."""
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """The product, in a dtype of this layer's own."""
+        """The product, in the dtype of the implementation."""
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
-        """The product and `residual`, in the dtype of `residual`, which may be overwritten."""
+        """Sum of product and `residual`, in the dtype of `residual`, which may be overwritten."""
 
 
 class PublicLinear:
-    """Any torch, any device, any dtype."""
+    """torch's public `linear`: for every release, device and dtype."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         self._weight = weight.to(dtype)
@@ -49,7 +49,7 @@ class PublicLinear:
 
 
 class OneDnnLinear:
-    """oneDNN's layout, and its fused sum where the residual has the weights' dtype."""
+    """oneDNN's packed layout, with its fused sum where the residual has the weights' dtype."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         operators = torch.ops.mkldnn
@@ -75,8 +75,8 @@ class OneDnnLinear:
 class FbgemmLinear:
     """FBGEMM's float16 weights under float32 rows.
 
-    Holds bfloat16 weights too: all that a float16 can tell apart, which is finer than bfloat16 wherever it matters.
-    Costs less a call than oneDNN, and needs no conversion of rows and products.
+    Stores bfloat16 weights too: within its range, float16 is finer than bfloat16. A call costs less than oneDNN's, and
+    needs no conversion of rows and products.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
@@ -97,9 +97,9 @@ class FbgemmLinear:
 
 
 def times(rows: Float[Tensor, "N X"], matrix: Float[Tensor, "Y X"]) -> Float[Tensor, "N Y"]:
-    """The product with a transposed matrix that serves once, so that packing it would not pay.
+    """The product with a transposed matrix that is used once, so that packing it would not pay.
 
-    For many rows oneDNN is up to twice as fast as torch's own product, whose library knows one maker's CPUs best.
+    For many rows oneDNN is up to twice as fast as torch's own product, whose library favours the CPUs of one maker.
     """
     if not _multiplies_plain(matrix.dtype):
         return functional.linear(rows, matrix)
@@ -109,7 +109,7 @@ def times(rows: Float[Tensor, "N X"], matrix: Float[Tensor, "Y X"]) -> Float[Ten
 
 @functools.cache
 def _multiplies_plain(dtype: torch.dtype) -> bool:
-    """Whether oneDNN takes matrices as they lie, and computes what `linear` does."""
+    """Whether oneDNN multiplies unpacked matrices with the same result as `linear`."""
     if dtype is not torch.float32:
         return False
     rows, matrix = torch.linspace(0, 2, 64).reshape(2, 32)[:, 16:], torch.linspace(-1, 1, 96).reshape(16, 6).t()
@@ -124,7 +124,7 @@ Maker = Callable[[Tensor, Tensor | None, torch.dtype], Linear]
 
 
 def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
-    """A linear layer in the fastest form that exists here, its weights rounded to `dtype`, or finer."""
+    """A linear layer in the fastest form of this CPU, with weights rounded to `dtype` or a finer one."""
     for maker in (FbgemmLinear, OneDnnLinear):
         if works(maker, dtype):
             try:
@@ -137,11 +137,11 @@ def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
 
 @functools.cache
 def works(maker: Maker, dtype: torch.dtype) -> bool:
-    """Whether these operators exist, run on this CPU in this dtype, and compute what `linear` does."""
+    """Whether these operators exist, run on this CPU in this dtype, and give the same result as `linear`."""
     if dtype not in (torch.float32, *HALF):
         return False
     weight, bias, rows = torch.linspace(-1, 1, 96).reshape(6, 16), torch.arange(6.0), torch.linspace(0, 2, 64)
-    # Products read slices of wider ones.
+    # A slice of wider rows, as products in a model read them.
     rows = rows.reshape(2, 32)[:, 16:]
     expected = functional.linear(rows, weight, bias)
     tolerance = 1e-5 if dtype is torch.float32 else 0.2
@@ -156,9 +156,9 @@ def works(maker: Maker, dtype: torch.dtype) -> bool:
 @functools.cache
 @torch.inference_mode()
 def bfloat16_pays() -> bool:
-    """Whether matrices in bfloat16 are multiplied faster than in float32; takes a tenth of a second, once."""
+    """Whether matrix products are faster in bfloat16 than in float32; the trial takes 0.1 s, once a process."""
     threads = torch.get_num_threads()
-    # One thread alone: where cores are busy, two wait for each other and the trial says nothing.
+    # One thread: on busy cores, two threads wait for each other and the trial is meaningless.
     torch.set_num_threads(1)
     try:
         half, single = _layers(torch.bfloat16), _layers(torch.float32)

@@ -1,1 +1,1 @@
-"""The network of an EAGLE-3 head: one layer that guesses tokens from what a target has computed for the text."""
+"""Network of an EAGLE-3 head: one layer that predicts tokens from hidden states of the target."""

@@ -1,7 +1,7 @@
-"""The network of an EAGLE-3 head in plain torch, on any device, in its own dtype.
+"""Network of an EAGLE-3 head in plain torch, on any device, in its own dtype.
 
-A row stands for a token and what was computed before it: by the target, for the tokens of a text, and by the head
-itself, for drafted ones. Rows of a text and of a tree share one KV cache and one kind of mask, as those of models do.
+A row stands for a token and the hidden state of the position before it: the target's state for tokens of the text, the
+head's own output for drafted tokens. Rows of text and tree share one KV cache and one kind of mask, as in models.
 Source: EAGLE-3 (arXiv 2503.01840), section 3.1. Knows no text and no tree.
 """
 
@@ -20,12 +20,12 @@ from decoder.forward.eagle3.shape import LAYER, HeadShape
 from decoder.forward.kv_cache import KvCache
 
 NEVER = -1e4
-"""Logit of tokens that the head cannot guess: no chance, but a number, since recordings hold log-probabilities."""
+"""Logit of tokens outside the head's vocabulary: probability 0, but finite, since recordings hold log-probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """A head with its weights, all on one device and in one dtype."""
+    """An EAGLE-3 head with its weights, all on one device and in one dtype."""
 
     name: str
     """Hub id or folder name."""
@@ -33,11 +33,11 @@ class Head:
     layers: tuple[int, ...]
     """The layers of the target whose inputs it reads, rising."""
     weights: Mapping[str, Tensor] = field(repr=False)
-    """Weights by the names of `shapes`."""
+    """Weights by name; see `decoder.forward.eagle3.shape.shapes`."""
     embedding: Float[Tensor, "V X"] = field(repr=False)
-    """Its own, or the target's."""
+    """Input embedding, its own or the target's."""
     tokens: Int[Tensor, "D"] | None = field(repr=False)
-    """The target's number of each token that it guesses; None where they are numbered alike."""
+    """The target's id of each token of the head's vocabulary; None where both have the same ids."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -51,7 +51,7 @@ class Head:
         return KvCache(torch.zeros(size, dtype=self.dtype, device=self.embedding.device))
 
     def fused(self, states: Float[Tensor, "N Y"]) -> Float[Tensor, "N X"]:
-        """The hidden rows of a text: one of all states of the target, side by side."""
+        """Hidden rows of a text, one from the concatenated states of the target at each token."""
         states = states.to(self.embedding)
         if self.shape.fc_norm:
             each = states.chunk(self.shape.states, -1)
@@ -73,8 +73,8 @@ class Head:
         Args:
             cache: All its committed rows are visible to every new row.
             tokens: Token ids of the new rows, N of them.
-            hidden: What was computed before each: `fused` states of the target, or `carried` rows of the head.
-            positions: Of the rows before, in the text; siblings share one.
+            hidden: Hidden state before each token: `fused` states of the target, or `carried` rows of the head.
+            positions: Positions in the text of the tokens before; siblings share one.
             visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
         """
         embedded = self.embedding[torch.tensor(tokens, device=self.embedding.device)]
@@ -85,11 +85,11 @@ class Head:
         return rows + self._mlp(self._normed(rows, f"{LAYER}.post_attention_layernorm"))
 
     def carried(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """Inputs of drafted rows that follow rows with these outputs."""
+        """Hidden inputs of drafted rows whose parents have these outputs."""
         return self._normed(outputs, "norm") if self.shape.norm_output else outputs
 
     def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
-        """Of the tokens after rows with these outputs, numbered as the target numbers them."""
+        """Logits of the tokens after rows with these outputs, by the target's token ids."""
         own = self._times(self._normed(outputs, "norm"), "lm_head")
         if self.tokens is None:
             return own
@@ -102,26 +102,26 @@ class Head:
         queries = self._turned(self._heads(rows, "q", arch.num_attention_heads), positions)
         keys = self._turned(self._heads(rows, "k", arch.num_key_value_heads), positions)
         first, end = cache.used, cache.used + len(rows)
-        held = cache.store[0]
-        held[0, :, first:end] = keys
-        held[1, :, first:end] = self._heads(rows, "v", arch.num_key_value_heads)
+        rows_kv = cache.store[0]
+        rows_kv[0, :, first:end] = keys
+        rows_kv[1, :, first:end] = self._heads(rows, "v", arch.num_key_value_heads)
         cache.used = end
-        found = functional.scaled_dot_product_attention(
+        attended = functional.scaled_dot_product_attention(
             queries[None],
-            held[0, None, :, :end],
-            held[1, None, :, :end],
+            rows_kv[0, None, :, :end],
+            rows_kv[1, None, :, :end],
             attn_mask=_seen(visible, end).to(rows.device),
             enable_gqa=True,
         )
-        return self._times(found[0].transpose(0, 1).flatten(1), f"{LAYER}.self_attn.o_proj")
+        return self._times(attended[0].transpose(0, 1).flatten(1), f"{LAYER}.self_attn.o_proj")
 
     def _heads(self, rows: Float[Tensor, "N 2X"], part: str, heads: int) -> Float[Tensor, "H N D"]:
-        found = self._times(rows, f"{LAYER}.self_attn.{part}_proj").unflatten(-1, (heads, -1)).transpose(0, 1)
+        split = self._times(rows, f"{LAYER}.self_attn.{part}_proj").unflatten(-1, (heads, -1)).transpose(0, 1)
         normed = self.shape.normed_heads and part != "v"
-        return self._normed(found, f"{LAYER}.self_attn.{part}_norm") if normed else found
+        return self._normed(split, f"{LAYER}.self_attn.{part}_norm") if normed else split
 
     def _turned(self, heads: Float[Tensor, "H N D"], positions: Sequence[int]) -> Float[Tensor, "H N D"]:
-        """With rotary positions; a head's two halves hold the pairs."""
+        """Heads rotated to these positions; the two halves of a head hold the pairs of dimensions."""
         places = torch.tensor(positions, dtype=torch.float, device=heads.device)
         angles = places[:, None] * self._frequencies
         cosine, sine = (part.to(heads.dtype) for part in (angles.cos(), angles.sin()))
@@ -146,7 +146,7 @@ class Head:
 
 
 def _seen(visible: NDArray[np.bool_], width: int) -> Bool[Tensor, "N S"]:
-    """Which of all rows each new row attends to, where it is said of the last ones only."""
+    """Mask of all rows, shape (N, S), from one of the last rows, shape (N, M); earlier rows are visible."""
     rows, recent = visible.shape
     seen = torch.ones((rows, width), dtype=torch.bool)
     seen[:, width - recent :] = torch.from_numpy(visible)

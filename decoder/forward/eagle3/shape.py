@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from decoder.forward.families.architecture import Architecture
 
 LAYER = "layers.0"
-"""Before the names of the layer's weights."""
+"""Prefix of the names of the layer's weights."""
 USUAL_STATES = 3
-"""States of the target that a head reads where it names no layers."""
+"""Number of target layers whose inputs a head reads where its configuration names none."""
 
 
 @dataclass(frozen=True)
@@ -20,32 +20,32 @@ class HeadShape:
     """The configuration of a head."""
 
     layer: Architecture
-    """Of its one layer; the vocabulary is the target's."""
+    """Architecture of its one layer; the vocabulary is the target's."""
     draft_vocabulary: int
-    """Tokens that it guesses among."""
+    """Number of tokens that it predicts."""
     target_width: int
     """Width of a hidden row of the target."""
     target_layers: tuple[int, ...] | None = None
     """The layers of the target whose inputs it reads, rising; None: `usual_layers`."""
     norm_before_residual: bool = False
-    """Whether the layer adds to the normalised hidden row, and not to the row as it came."""
+    """Whether the residual is the normalised hidden row, and not the row itself."""
     norm_before_fc: bool = False
-    """Whether the target's states are normalised together before they become one row."""
+    """Whether the concatenated states of the target are normalised before the first linear layer."""
     fc_norm: bool = False
-    """Whether each is normalised by itself."""
+    """Whether each state of the target is normalised by itself."""
     norm_output: bool = False
-    """Whether the next drafted row is computed from the normalised output of the one before."""
+    """Whether a drafted row's hidden input is the normalised output of its parent."""
     normed_heads: bool = False
     """Whether queries and keys are normalised head by head, as in Qwen3."""
 
     @property
     def states(self) -> int:
-        """States of the target that become one row."""
+        """Number of target states that make one hidden row."""
         return USUAL_STATES if self.target_layers is None else len(self.target_layers)
 
     @property
     def maps_tokens(self) -> bool:
-        """Whether it numbers tokens otherwise than the target."""
+        """Whether its token ids differ from the target's."""
         return self.draft_vocabulary != self.layer.vocab_size
 
 
@@ -61,7 +61,7 @@ class TargetSizes:
 
 
 def usual_layers(layers: int) -> tuple[int, ...]:
-    """The layers of a target of so many whose inputs heads read that name none: a low, a middle and a high one."""
+    """Layers whose inputs a head reads where its configuration names none: a low, a middle and a high one."""
     return 2, layers // 2, layers - 3
 
 
@@ -84,17 +84,17 @@ def shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
     }
     if shape.normed_heads:
         layer |= {"self_attn.q_norm": (arch.head_dim,), "self_attn.k_norm": (arch.head_dim,)}
-    found: dict[str, tuple[int, ...]] = {"fc.weight": (width, seen)}
+    weights: dict[str, tuple[int, ...]] = {"fc.weight": (width, seen)}
     if shape.norm_before_fc:
-        found["input_norm.weight"] = (seen,)
+        weights["input_norm.weight"] = (seen,)
     if shape.fc_norm:
-        found |= {f"fc_norm.{state}.weight": (shape.target_width,) for state in range(shape.states)}
-    found |= {f"{LAYER}.{name}.weight": size for name, size in layer.items()}
-    found |= {"norm.weight": (width,), "lm_head.weight": (shape.draft_vocabulary, width)}
-    return found | ({"d2t": (shape.draft_vocabulary,)} if shape.maps_tokens else {})
+        weights |= {f"fc_norm.{state}.weight": (shape.target_width,) for state in range(shape.states)}
+    weights |= {f"{LAYER}.{name}.weight": size for name, size in layer.items()}
+    weights |= {"norm.weight": (width,), "lm_head.weight": (shape.draft_vocabulary, width)}
+    return weights | ({"d2t": (shape.draft_vocabulary,)} if shape.maps_tokens else {})
 
 
 def optional_shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
-    """Weights that it may have besides: tokens as rows, where they are not the target's, and the tokens it guesses."""
+    """Optional weights of a checkpoint: its own input embedding, and maps between its token ids and the target's."""
     words = shape.layer.vocab_size
     return {"embed_tokens.weight": (words, shape.layer.hidden_size), "t2d": (words,), "d2t": (shape.draft_vocabulary,)}

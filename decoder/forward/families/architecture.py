@@ -19,18 +19,18 @@ ROTARY: Mapping[str, frozenset[str]] = {
     "linear": frozenset({"factor"}),
     "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}),
 }
-"""Kinds of rotary positions that do not depend on the length of the text, and the numbers of each."""
+"""Kinds of rotary positions that do not depend on the length of the text, and the parameters of each."""
 NO_LIMIT = 1 << 20
-"""Tokens that a model can hold whose configuration names no number."""
+"""Context length of a model whose configuration names none, in tokens."""
 LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
-"""What configurations call that number; the first that is there counts."""
+"""Names of the context length in configurations; the first one present counts."""
 
 
 def longest_text(config: Any) -> int:
-    """Tokens that a model can hold at the same rotary positions.
+    """Context length with unchanged rotary positions, in tokens.
 
-    Where longrope scales a text that has outgrown the original length, it turns all positions otherwise, those of keys
-    that are already kept too; a text would then depend on how many rows were computed at a time.
+    Beyond the original length, longrope rotates all positions by other frequencies, also those of cached keys; the text
+    would then depend on the number of rows in each pass.
     """
     named = next((length for name in LENGTHS if (length := getattr(config, name, None))), NO_LIMIT)
     original = getattr(config, "original_max_position_embeddings", None)
@@ -42,7 +42,7 @@ def longest_text(config: Any) -> int:
 
 @dataclass(frozen=True)
 class Architecture:
-    """Named as in Hugging Face's configurations, so that whoever asks one of them may be given this."""
+    """Architecture by the field names of Hugging Face's configurations, so that it can stand in for one."""
 
     model_type: str
     vocab_size: int
@@ -61,28 +61,28 @@ class Architecture:
     mlp_bias: bool
     use_parallel_residual: bool
     dtype: torch.dtype | None
-    """Of the checkpoint, if it says so."""
+    """Dtype of the checkpoint; None where it names none."""
 
     @classmethod
     def of(cls, config: Any) -> "Architecture":
-        """That of a configuration of a fast family."""
-        found: dict[str, Any] = {name: getattr(config, name, None) for name in cls.__dataclass_fields__}
+        """Architecture of a configuration of a fast family."""
+        fields: dict[str, Any] = {name: getattr(config, name, None) for name in cls.__dataclass_fields__}
         heads = config.num_attention_heads
         return cls(
-            **found
-            | {name: bool(found[name]) for name in FLAGS}
+            **fields
+            | {name: bool(fields[name]) for name in FLAGS}
             | {
-                "num_key_value_heads": found["num_key_value_heads"] or heads,
-                "head_dim": found["head_dim"] or config.hidden_size // heads,
+                "num_key_value_heads": fields["num_key_value_heads"] or heads,
+                "head_dim": fields["head_dim"] or config.hidden_size // heads,
                 "norm_eps": config.layer_norm_eps if hasattr(config, "layer_norm_eps") else config.rms_norm_eps,
             }
         )
 
     @property
     def frequencies(self) -> Float[Tensor, "R"]:
-        """By how much each pair of a head's dimensions turns from one position to the next, as Hugging Face rounds it.
+        """Rotary frequencies, in radians per position, one for each pair of a head's dimensions.
 
-        Computed in float32 on the CPU, whatever the model computes in, and wherever.
+        Rounded as Hugging Face rounds them: computed in float32 on the CPU, whatever the model's dtype and device.
         """
         rope = self.rope_parameters
         width = int(self.head_dim * rope.get("partial_rotary_factor", 1.0))
@@ -93,7 +93,7 @@ class Architecture:
 
 
 def _by_wavelength(turns: Float[Tensor, "R"], rope: Mapping[str, Any]) -> Float[Tensor, "R"]:
-    """Llama 3's: long waves are stretched, short ones stay, and those between are something between."""
+    """Llama 3's scaling: long wavelengths are stretched, short ones stay, those between are interpolated."""
     factor, low, high = rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"]
     length = rope["original_max_position_embeddings"]
     waves = 2 * math.pi / turns
@@ -105,39 +105,40 @@ def _by_wavelength(turns: Float[Tensor, "R"], rope: Mapping[str, Any]) -> Float[
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model's weights are; all in one dtype and on one device."""
+    """Weights of a model before they are read; all in one dtype and on one device."""
 
     architecture: Architecture
     weights: Mapping[str, Tensor]
-    """By their names in Hugging Face's module; each lookup may read a file."""
+    """Weights by their names in Hugging Face's module; each lookup may read a file."""
     frequencies: Float[Tensor, "R"]
     """See `Architecture.frequencies`; on the weights' device."""
     done: Callable[[str], None] = lambda _: None
-    """Called with the name of each layer, once it was read."""
+    """Called with the name of each layer after it was read."""
 
     def layers(self, prefix: str, read: Callable[[str], Layer]) -> list[Layer]:
         """All layers, read one by one by their names."""
-        found = []
+        loaded = []
         for number in range(self.architecture.num_hidden_layers):
-            found.append(read(f"{prefix}.{number}"))
+            loaded.append(read(f"{prefix}.{number}"))
             self.done(f"{prefix}.{number}")
-        return found
+        return loaded
 
 
 @dataclass(frozen=True)
 class Traits:
-    """Description of a model before it runs."""
+    """Sizes, device and weights of a model before it runs."""
 
     layers: int
+    """Number of layers."""
     width: int
     """Width of the logits; may exceed the vocabulary."""
     context: int
-    """Tokens that it can hold."""
+    """Context length in tokens."""
     device: torch.device
     dtype: torch.dtype
     eos: Any
-    """The tokens that end a text, as the checkpoint names them."""
+    """End-of-text tokens, as the checkpoint names them."""
     skeleton: Callable[[], Any]
     """Makes a Hugging Face module without weights that has the model's parts and shapes."""
     source: Source | None
-    """Its weights, where it is of a family that runs without the module."""
+    """Weights; None for a family that runs only by its module."""

@@ -1,4 +1,4 @@
-"""Shared by all native families: keys and values in one tensor, rotary positions, tree attention.
+"""Rotary positions and tree attention of all native families, with keys and values in one tensor.
 
 Rotated pairs of dimensions lie side by side here, so that a rotation is one complex product; Hugging Face keeps a
 pair's halves apart. Queries and keys are ordered alike, so no score changes. Queries of one key-value head are stacked
@@ -19,22 +19,22 @@ from decoder.forward.cpu.packed import times
 from decoder.forward.kv_cache import KvCache
 
 MANY_SCORES = 1 << 15
-"""Scores of a head, for each thread, from which heads are attended to one by one: products of that size fill all
-threads by themselves, and what lies between them stays in the caches."""
+"""Scores of a head, for each thread, from which heads are computed one by one: products of that size use all threads by
+themselves, and their intermediate results stay in the CPU's caches."""
 FUSED_FROM = 256
-"""Rows from which attention is otherwise one fused call: separate products would hold all scores of all heads."""
+"""Rows from which attention is otherwise one fused call: separate products would store all scores of all heads."""
 FEW, LONG = 4, 1024
-"""For so few rows and so many keys, keys times queries is faster than queries times keys; for one row it always is."""
+"""Most rows and least keys for which keys times queries is faster than queries times keys; for one row it always is."""
 VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
 Attention = Callable[
     [Float[Tensor, "H GN D"], Float[Tensor, "H D S"], Float[Tensor, "H S D"], Float[Tensor, "GN M"] | None],
     Float[Tensor, "H GN D"],
 ]
-"""(scaled queries, keys, values, bias of the last M keys) -> what each query gathers from all values."""
+"""(scaled queries, keys, values, bias of the last M keys) -> weighted sum of the values for each query."""
 
 
 class Rotation:
-    """Rotary positions of a model as one table of complex numbers, as long as was needed so far."""
+    """Rotary positions of a model as one table of complex numbers, which grows with the positions used so far."""
 
     def __init__(self, frequencies: Float[Tensor, "R"], dtype: torch.dtype) -> None:
         self.frequencies = frequencies.float()
@@ -44,7 +44,7 @@ class Rotation:
         """Dimensions of a head that are rotated."""
 
     def at(self, positions: Sequence[int]) -> Complex[Tensor, "N 1 1 R"]:
-        """One row a position; a single row where all are the same."""
+        """One row for each position; a single row where all positions are equal."""
         first, last = min(positions), max(positions)
         if last >= len(self._table):
             self._table = self._numbers(range(2 * last))
@@ -62,10 +62,10 @@ class Rotation:
 
 
 class Place(Protocol):
-    """Where rows are written to: a part of a tensor, or what acts like one."""
+    """Destination of rows: a view of a tensor, or an object with the same method."""
 
     def copy_(self, src: Tensor, /) -> object:
-        """Takes over the rows."""
+        """Writes the rows."""
 
 
 class Pass(NamedTuple):
@@ -73,11 +73,11 @@ class Pass(NamedTuple):
 
     rotation: Complex[Tensor, "N 1 1 R"]
     new: Sequence[Place]
-    """Where each layer's new keys and values go, shape (2, H, N, D)."""
+    """Destination of each layer's new keys and values, shape (2, H, N, D)."""
     keys: tuple[Float[Tensor, "H D S"], ...]
     values: tuple[Float[Tensor, "H S D"], ...]
     bias: Float[Tensor, "GN M"] | None
-    """Added to the scores of the last M rows; None where everything is visible."""
+    """Added to the scores of the last M rows; None where all rows are visible."""
     attention: Attention
 
 
@@ -89,7 +89,7 @@ def prepare(
     groups: int,
     attention: Attention,
 ) -> Pass:
-    """Makes room in the cache for N rows and says what they may see; the rows count as in use from now on."""
+    """Appends N rows to the rows in use of the cache, and returns the state of the pass that computes them."""
     start, count = cache.used, len(positions)
     end = cache.used = start + count
     return Pass(
@@ -103,7 +103,7 @@ def prepare(
 
 
 def additive(visible: NDArray[np.bool_], dtype: torch.dtype, groups: int) -> Float[Tensor, "GN M"] | None:
-    """Zero where a row may look, minus infinity where not; None where every row may look everywhere."""
+    """Attention bias: 0 where visible, minus infinity elsewhere; None where all rows are visible to all."""
     if visible.all():
         return None
     bias = torch.from_numpy(np.where(visible, VISIBLE, HIDDEN)).to(dtype)
@@ -121,7 +121,7 @@ def gathered(
     values: Float[Tensor, "H S D"],
     bias: Float[Tensor, "GN M"] | None,
 ) -> Float[Tensor, "H GN D"]:
-    """The fastest `Attention` in the dtype of what it is given."""
+    """The fastest `Attention` in the dtype of its inputs."""
     rows, count = queries.shape[1], keys.shape[2]
     if rows * count >= MANY_SCORES and rows * count >= MANY_SCORES * torch.get_num_threads():
         return _gathered_by_head(queries, keys, values, bias)
@@ -147,13 +147,13 @@ def _gathered_by_head(
     values: Float[Tensor, "H S D"],
     bias: Float[Tensor, "GN M"] | None,
 ) -> Float[Tensor, "H GN D"]:
-    found = torch.empty_like(queries)
+    attended = torch.empty_like(queries)
     for head, (asking, key, value) in enumerate(zip(queries, keys, values, strict=True)):
         scores = times(asking, key.t())
         if bias is not None:
             scores[:, -bias.shape[1] :].add_(bias)
-        found[head] = times(torch.softmax(scores, -1), value.t())
-    return found
+        attended[head] = times(torch.softmax(scores, -1), value.t())
+    return attended
 
 
 def fused(
@@ -165,7 +165,7 @@ def fused(
     """An `Attention` in one call, in the dtype of keys and values."""
     unbiased = 0 if bias is None else keys.shape[2] - bias.shape[1]
     mask = functional.pad(bias, (unbiased, 0)) if bias is not None and unbiased else bias
-    found = functional.scaled_dot_product_attention(
+    attended = functional.scaled_dot_product_attention(
         queries.to(values.dtype)[None], keys.transpose(1, 2)[None], values[None], mask, scale=1.0
     )
-    return found[0]
+    return attended[0]

@@ -1,6 +1,6 @@
-"""A native model as the engine runs it, its layers as few, large operations. The families differ only in their layers.
+"""A native model, whose layers are few, large operations. The families differ only in their layers.
 
-The affine part of each norm is folded into the matrices behind it; [queries | keys | values] are one product. With a
+The affine part of each norm is folded into the matrices after it; [queries | keys | values] are one product. With a
 parallel residual one normalised row serves attention and MLP, so a layer is one product for
 [mlp | queries | keys | values] and one for [mlp | attention].
 """
@@ -21,7 +21,7 @@ from decoder.forward.families.attention import Attention, Pass, Rotation, attend
 from decoder.forward.kv_cache import KvCache
 
 Layer = Callable[[Tensor, Pass, int], Tensor]
-"""(rows, what all layers share, number of this one) -> rows; may overwrite those it was given."""
+"""(rows, state of the pass, number of this layer) -> rows; may overwrite its input rows."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class LayerNorm:
     shape: tuple[int]
     epsilon: float
     parts = ("weight", "bias")
-    """Names of the weights of its affine part."""
+    """Names of the weights of the affine part."""
 
     def __call__(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
         """Rows of mean 0 and variance 1."""
@@ -57,12 +57,12 @@ class RmsNorm:
 
 @dataclass(frozen=True)
 class Activation:
-    """What an MLP does between its products: columns in, columns out."""
+    """Activation function of an MLP: columns in, columns out."""
 
     in_place: Callable[[Tensor], Tensor]
-    """May overwrite its columns."""
+    """The function; may overwrite its input."""
     formula: Callable[[Tensor], Tensor]
-    """The same for a compiler."""
+    """The same function without in-place operations, for a compiler."""
 
 
 def gelu(columns: Float[Tensor, "N Y"], approximate: str) -> Float[Tensor, "N Y"]:
@@ -82,14 +82,14 @@ def gated_silu(columns: Float[Tensor, "N 2Y"]) -> Float[Tensor, "N Y"]:
 
 @dataclass(frozen=True)
 class Heads:
-    """How the columns [queries | keys | values] are divided."""
+    """Division of the columns [queries | keys | values] into heads."""
 
     heads: int
-    """Key-value heads."""
+    """Number of key-value heads."""
     groups: int
-    """Query heads of one key-value head."""
+    """Number of query heads for each key-value head."""
     width: int
-    """Of one head."""
+    """Columns of one head."""
     rotated: int
     """Dimensions of a head that are rotated."""
 
@@ -142,9 +142,9 @@ class Sequential:
 def attended(
     product: Float[Tensor, "N Y"], first: int, dtype: torch.dtype, heads: Heads, given: Pass, index: int
 ) -> None:
-    """Reads queries, keys and values, columns from `first` on, and writes what is attended to over the queries.
+    """Attention of the queries, keys and values in the columns from `first` on; its output replaces the queries.
 
-    Every part is taken by its strides: chains of small views would cost more than the attention of a small model.
+    Each part is a view by strides: chains of small views would take longer than the attention of a small model.
     """
     same = product.dtype is dtype
     rows, start = (product, first) if same else (product[:, first:].to(dtype), 0)
@@ -156,8 +156,8 @@ def attended(
     kept = rows.as_strided((2, heads.heads, count, head), (columns, head, width, 1), start + heads.queries)
     given.new[index].copy_(kept)
     queries = _queries(rows, start, heads)
-    found = attend(queries if heads.groups == 1 else queries.flatten(1, 2), given, index)
-    (queries if same else _queries(product, first, heads)).copy_(found.view(queries.shape))
+    result = attend(queries if heads.groups == 1 else queries.flatten(1, 2), given, index)
+    (queries if same else _queries(product, first, heads)).copy_(result.view(queries.shape))
 
 
 def _queries(product: Float[Tensor, "N Y"], first: int, heads: Heads) -> Tensor:
@@ -171,7 +171,7 @@ def _queries(product: Float[Tensor, "N Y"], first: int, heads: Heads) -> Tensor:
 
 @dataclass(frozen=True)
 class NativeModel:
-    """All weights of a model, laid out for a CPU."""
+    """A model of a fast family with all its weights, packed for a CPU."""
 
     embedding: Float[Tensor, "V X"]
     layers: Sequence[Layer]
@@ -180,18 +180,18 @@ class NativeModel:
     head: Linear
     rotation: Rotation
     rows: torch.dtype
-    """Dtype of everything but matrices."""
+    """Dtype of residual, norms, rotations and attention."""
     heads: Heads
     attention: Attention = gathered
     stored: torch.dtype | None = None
-    """Of keys and values; None: as `rows`."""
+    """Dtype of keys and values; None: the same as `rows`."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty cache of `capacity` rows."""
         return KvCache(self.store(capacity, self.stored or self.rows))
 
     def store(self, capacity: int, dtype: torch.dtype) -> Float[Tensor, "L 2 H S D"]:
-        """Zeros for keys and values of so many rows."""
+        """Zeros for keys and values of `capacity` rows."""
         shape = (len(self.layers), 2, self.heads.heads, capacity, self.heads.width)
         return torch.zeros(shape, dtype=dtype, device=self.embedding.device)
 
@@ -216,12 +216,12 @@ class NativeModel:
         return self.through(torch.tensor(tokens), given, self.rows)
 
     def through(self, tokens: Int[Tensor, "N"], given: Pass, dtype: torch.dtype) -> Float[Tensor, "N X"]:
-        """Rows of a dtype after all layers."""
+        """Hidden rows after all layers, in `dtype`."""
         rows = self.embedding.index_select(0, tokens).to(dtype)
         for index, layer in enumerate(self.layers):
             rows = layer(rows, given, index)
         return rows
 
     def logits(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
-        """Of such rows."""
+        """Logits of hidden rows."""
         return self.head(self.normalise(rows)).to(self.rows)

@@ -1,7 +1,7 @@
-"""The families of which every weight and every number of the configuration is known, so that they run without modules.
+"""Fast families: every weight and every number of their configurations is known, so that they run without modules.
 
-Reads their weights by name, folds norms into the matrices behind them and packs these. Everything else (other
-families, changed layers) runs through Hugging Face's modules; nothing is guessed.
+Reads their weights by name, folds norms into the matrices after them and packs these. All other models (other families,
+changed layers) run through Hugging Face's modules; nothing is guessed.
 """
 
 import math
@@ -32,12 +32,12 @@ from decoder.forward.families.model import (
 from decoder.forward.kv_cache import side_by_side
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""Of weights, by their names."""
+"""Shapes of weights by name."""
 HEAD = "lm_head.weight"
 NORMS = "input_layernorm", "post_attention_layernorm"
-"""Before attention and before the MLP, in all families."""
+"""Names of the norms before attention and before the MLP, in all families."""
 COPIES = 3
-"""Of the largest layer in float32: while it is folded there are two, and what comes of it."""
+"""Copies of the largest layer in float32 while it is read: two while norms are folded, and the packed result."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ class Family:
     """Hugging Face's names for the parts of a family, and their operations."""
 
     name: str
-    """Name of its class in transformers."""
+    """Name of its model class in transformers."""
     body: str
-    """All but the head."""
+    """Prefix of all weights but the head's."""
     embedding: str
     last_norm: str
     inward: tuple[str, ...]
-    """In a layer: queries, keys and values; or one matrix that has them head by head."""
+    """Matrices of queries, keys and values in a layer; or one matrix that interleaves them head by head."""
     outward: str
     up: tuple[str, ...]
-    """The MLP's first matrix, or its gate and that."""
+    """First matrix of the MLP, or gate and first matrix."""
     down: str
     biased: Callable[[Architecture, str], bool]
     """Whether the matrix of this name has a bias."""
@@ -102,14 +102,14 @@ FAMILIES: Mapping[str, Family] = {
     "mistral": replace(LLAMA, name="MistralForCausalLM"),
     "qwen2": replace(LLAMA, name="Qwen2ForCausalLM", biased=lambda _, matrix: matrix in LLAMA.inward),
 }
-"""By the type of model that configurations name."""
+"""Families by `model_type` of the configuration."""
 
 
 def runs(arch: Architecture) -> bool:
-    """Whether a model of one of the families was proved to run without its module."""
+    """Whether a model of this architecture runs without its module."""
     return (
         arch.hidden_act in FAMILIES[arch.model_type].activations
-        # Rotations see pairs of numbers as complex ones, which must lie at even places.
+        # Rotations treat pairs of numbers as complex ones, which must lie at even places.
         and arch.intermediate_size % 2 == 0
         and arch.hidden_size // arch.num_attention_heads % 2 == 0
         and arch.rope_parameters["rope_type"] in ROTARY
@@ -118,18 +118,18 @@ def runs(arch: Architecture) -> bool:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How a model is read: the dtypes of its passes, and the layout of its matrices."""
+    """Dtypes of a model's passes, and the packing of its matrices."""
 
     rows: torch.dtype
-    """Residual, norms, rotations, attention, keys and values."""
+    """Dtype of residual, norms, rotations, attention, keys and values."""
     weights: torch.dtype
     """Dtype of matrices."""
     pack: Maker = pack
-    """Lays a matrix out for where it is used."""
+    """Packs a matrix for its device."""
 
     @classmethod
     def of(cls, dtype: torch.dtype) -> "Arithmetic":
-        """How a model of this dtype is computed: half precision keeps to the weights, which is where its speed is."""
+        """Dtypes for a model of this dtype: half precision is for weights only, where it gains speed."""
         return cls(torch.float32 if dtype in HALF else dtype, dtype)
 
 
@@ -145,8 +145,8 @@ class Matrix:
         """A linear layer's weights, with the affine part of the norm before it folded in."""
 
         def found(part: str) -> Tensor | None:
-            held = weights.get(part)
-            return None if held is None else held.detach().to(dtype)
+            weight = weights.get(part)
+            return None if weight is None else weight.detach().to(dtype)
 
         weight, bias = weights[f"{name}.weight"].detach().to(dtype), found(f"{name}.bias")
         bias = weight.new_zeros(len(weight)) if bias is None else bias
@@ -157,31 +157,31 @@ class Matrix:
         return cls(weight * weights[f"{norm}.weight"].detach().to(dtype), bias)
 
     def scaled(self, factor: float) -> "Matrix":
-        """Products times a factor."""
+        """The matrix times a factor."""
         return Matrix(self.weight * factor, self.bias * factor)
 
     def ordered(self, order: Tensor) -> "Matrix":
-        """Products in another order."""
+        """The matrix with its output columns in another order."""
         return Matrix(self.weight[order], self.bias[order])
 
     def packed(self, arithmetic: Arithmetic) -> Linear:
-        """The layer as it is used."""
+        """The packed layer."""
         return arithmetic.pack(self.weight, self.bias if bool(self.bias.any()) else None, arithmetic.weights)
 
 
 def stacked(*parts: Matrix) -> Matrix:
-    """One product whose columns are those of all parts."""
+    """One matrix whose output columns are those of all parts."""
     return Matrix(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
 
 
 def summed(*parts: Matrix) -> Matrix:
-    """One product of the parts' inputs side by side that is the sum of their products."""
+    """One matrix for the concatenated inputs of the parts; its output is the sum of their outputs."""
     bias = torch.stack([part.bias for part in parts]).sum(0)
     return Matrix(torch.cat([part.weight for part in parts], 1), bias)
 
 
 def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
-    """The model, read layer by layer."""
+    """The native model, read layer by layer."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
     rotation = Rotation(source.frequencies, arithmetic.rows)
     kept = arch.num_key_value_heads
@@ -230,7 +230,7 @@ def _attention(parts: list[Matrix], heads: Heads) -> Matrix:
 
 
 def shapes(arch: Architecture) -> Shapes:
-    """All weights; that of a head which is the embedding too has no name of its own."""
+    """Shapes of all weights; a head tied to the embedding has no name of its own."""
     family, layer = FAMILIES[arch.model_type], _layer_shapes(arch)
     words, width = (arch.vocab_size, arch.hidden_size), (arch.hidden_size,)
     return (
@@ -242,7 +242,7 @@ def shapes(arch: Architecture) -> Shapes:
 
 
 def _layer_shapes(arch: Architecture) -> Shapes:
-    """Weights of one layer, by their names in it."""
+    """Shapes of the weights of one layer, by their names in it."""
     family, width, inner = FAMILIES[arch.model_type], arch.hidden_size, arch.intermediate_size
     queries, keys = (heads * arch.head_dim for heads in (arch.num_attention_heads, arch.num_key_value_heads))
     columns = (queries, keys, keys) if len(family.inward) > 1 else (queries + 2 * keys,)
@@ -265,7 +265,7 @@ def weight_bytes(arch: Architecture, dtype: torch.dtype) -> int:
 
 
 def reading_bytes(arch: Architecture, dtype: torch.dtype) -> int:
-    """More than the memory that reading a model takes at any time, beside what is read and what was read."""
+    """Upper bound of the memory that reading a model needs at any time, in bytes, without its source and result."""
     layer = sum(map(math.prod, _layer_shapes(arch).values()))
     largest = max(layer, arch.vocab_size * arch.hidden_size)
     return COPIES * largest * max(torch.float32.itemsize, dtype.itemsize)

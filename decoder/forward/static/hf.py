@@ -1,4 +1,4 @@
-"""Passes of fixed shape by any Hugging Face module. Knows nothing of what is drafted or verified."""
+"""Passes of fixed shape by any Hugging Face module. Knows nothing of drafting and verification."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from decoder.forward.static.layers import write
 
 
 class ModuleStatic(ModuleForward):
-    """Any Hugging Face module in evaluation mode; `reason`: why there is no faster form."""
+    """Any Hugging Face module in evaluation mode; `reason` says why there is no faster form."""
 
     def __init__(self, module: Any, reason: str = "") -> None:
         super().__init__(module)
@@ -28,7 +28,7 @@ class ModuleStatic(ModuleForward):
         return torch.zeros((*before, capacity, head), dtype=self._dtype, device=self._device)
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Int[Tensor, "N"]:  # noqa: ARG002 - the store is of the protocol
-        """The positions themselves: a module knows how to rotate."""
+        """The positions themselves: a module computes its own rotations."""
         return positions
 
     def computed(
@@ -43,8 +43,8 @@ class ModuleStatic(ModuleForward):
 
         def put(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
             write(store, layer, slots, torch.stack((keys, values)))
-            held = store[layer, :, :, : bias.shape[1]]
-            return held[0], held[1]
+            visible = store[layer, :, :, : bias.shape[1]]
+            return visible[0], visible[1]
 
-        # Positions and mask are given, so nobody goes by the number of rows.
+        # Positions and mask are given, so the number of cached rows is not used.
         return logits_of(self._module, tokens, rotation, bias, Layers(put, 0))

@@ -1,4 +1,4 @@
-"""Passes of fixed shape by the layers of `decoder.forward.families`, in half as many operations as a module has."""
+"""Passes of fixed shape by the layers of `decoder.forward.families`, with half as many operations as a module."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +14,11 @@ from decoder.forward.families.model import NativeModel, Parallel, Sequential
 from decoder.forward.kv_cache import KvCache
 
 ALIGNED = 8
-"""Kernels of attention want so many columns of a mask at a time."""
+"""Number of columns of which a mask must have a multiple, for attention kernels."""
 
 
 class _Place:
-    """Where one layer's new keys and values go."""
+    """Destination of one layer's new keys and values."""
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], layer: int, slots: Int[Tensor, "N"]) -> None:
         self._store, self._layer, self._slots = store, layer, slots
@@ -28,17 +28,17 @@ class _Place:
 
 
 class NativeStatic:
-    """A model of a fast family, read with `PublicLinear`, that can hold `context` tokens.
+    """A model of a fast family, read with `PublicLinear`, for texts of at most `context` tokens.
 
-    Also a `Forward` for passes that the host drives: rules that outgrow fixed shapes need no module.
+    Also a `Forward` for passes that the host drives, so that trees too large for fixed shapes need no module.
     """
 
     def __init__(self, model: NativeModel, context: int) -> None:
         self._model, self._context = model, context
-        # Rotations are complex products, which bfloat16 has none of; there, only what is multiplied by weights is half.
+        # Rotations are complex products, which do not exist in bfloat16; there, only inputs of weights are bfloat16.
         self._rows = torch.float32 if model.embedding.dtype is torch.bfloat16 else model.embedding.dtype
         self._rotations: dict[int, Tensor] = {}
-        """By capacity; a graph goes on reading the one that it was captured with."""
+        """Table of rotations by capacity; a graph keeps reading the table that it was captured with."""
 
     def for_a_compiler(self) -> "NativeStatic":
         """The same weights over the same keys and values, in layers that a compiler can read."""
@@ -103,15 +103,15 @@ class NativeStatic:
 
 
 def aligned(rows: int) -> int:
-    """So many rows, or a few more."""
+    """Number of rows, rounded up to a multiple of `ALIGNED`."""
     return -(-rows // ALIGNED) * ALIGNED
 
 
 @dataclass(frozen=True)
 class Fused:
-    """A layer as its formula: nothing is overwritten, and rotations are real numbers, as a compiler needs it.
+    """A layer without in-place operations and with real-valued rotations, as a compiler needs it.
 
-    By plain calls that is more work than the layer itself, which computes the same in place.
+    Without a compiler it is slower than the layer itself, which computes the same in place.
     """
 
     layer: Parallel | Sequential
@@ -121,8 +121,8 @@ class Fused:
         layer, activated = self.layer, self.layer.activation.formula
         product = layer.inward(layer.norm(rows))
         if isinstance(layer, Parallel):
-            found = self._attended(product[:, layer.inner :], given, index)
-            return rows + layer.outward(torch.cat((activated(product[:, : layer.inner]), found), 1))
+            attended = self._attended(product[:, layer.inner :], given, index)
+            return rows + layer.outward(torch.cat((activated(product[:, : layer.inner]), attended), 1))
         rows = rows + layer.outward(self._attended(product, given, index))
         return rows + layer.down(activated(layer.up(layer.norm(rows))))
 
@@ -132,8 +132,8 @@ class Fused:
         queries, keys, values = product.view(count, -1, heads.width).transpose(0, 1).split((asking, kept, kept))
         given.new[index].copy_(torch.stack((turned(keys, given.rotation, heads.rotated), values)))
         queries = turned(queries, given.rotation, heads.rotated).reshape(kept, -1, heads.width)
-        found = attend(queries, given, index).view(asking, count, heads.width)
-        return found.transpose(0, 1).reshape(count, -1).to(product.dtype)
+        attended = attend(queries, given, index).view(asking, count, heads.width)
+        return attended.transpose(0, 1).reshape(count, -1).to(product.dtype)
 
 
 def turned(heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], width: int) -> Float[Tensor, "H N D"]:
@@ -147,9 +147,9 @@ def turned(heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], 
 def write(
     store: Float[Tensor, "L 2 H S D"], layer: int, slots: Int[Tensor, "N"], rows: Float[Tensor, "2 H N D"]
 ) -> None:
-    """Puts one layer's new keys and values into these slots.
+    """Writes one layer's new keys and values to these slots.
 
-    A compiler must not look into this: it would see a new store come out of each layer, and copy the whole of it.
+    Opaque to a compiler, which would otherwise treat each write as a new store and copy all of it.
     """
     if torch.compiler.is_compiling():
         _write_unseen(store, layer, slots, rows)

@@ -1,7 +1,7 @@
-"""Forward passes of fixed shape: what is fed, where it goes and what it sees are tensors, so a graph can replay them.
+"""Forward passes of fixed shape: tokens, slots and mask are tensors, so that a graph can replay a pass.
 
-Nothing here decides anything on the host or reads a number back. Keys and values lie in one tensor that the caller
-owns; attention reads its first slots, as many as the bias has columns.
+No code here decides on the host or reads a number back from the device. Keys and values lie in one tensor that the
+caller owns; attention reads its first slots, as many as the bias has columns.
 """
 
 from dataclasses import replace
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class StaticForward(Protocol):
-    """Computes logits of N rows whose keys and values go into given slots."""
+    """A forward form that computes logits of N rows and writes their keys and values to given slots."""
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """Keys and values of all layers, zeros: after `empty`, a NaN in a masked slot would poison the output."""
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Tensor:
-        """Rotations of these positions, for `computed`."""
+        """Rotations of these positions, an argument of `computed`."""
 
     def computed(
         self,
@@ -38,31 +38,32 @@ class StaticForward(Protocol):
         slots: Int[Tensor, "N"],
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
-        """The logits, after the new rows were written to `slots`; `bias` is added to scores of the first M slots."""
+        """Logits of N rows, which are written to `slots`; `bias` is added to the scores of the first M slots."""
 
 
 def static_forward(model: "LanguageModel") -> StaticForward:
-    """The fastest form of a model beside what it runs by, if there is room for both."""
-    source = model.source
+    """The fastest form of a model, in addition to its present form; by its module where there is no room for both."""
+    source = model.hf.source
     lacks = _lacks(model, source, beside=True)
     return _by_module(model, lacks) if lacks or source is None else _read(model, source)
 
 
 def static_in_place(model: "LanguageModel") -> StaticForward:
-    """The fastest form of a model, in place of its module where that can be: no more than one layer is held twice.
+    """The fastest form of a model, in place of its module where possible: at most one layer is in memory twice.
 
-    The model then runs by that form too, and loads its module when somebody asks for it.
+    The model then runs by that form too, and loads its module when it is needed.
     """
     if isinstance(model.runs_by, NativeStatic):
         return model.runs_by
-    if not model.can_load:
+    if not model.hf.reloadable:
         return static_forward(model)
-    source = model.source
-    lacks = _lacks(model, source, beside=model.held is None)
+    source = model.hf.source
+    lacks = _lacks(model, source, beside=model.hf.loaded is None)
     if lacks or source is None:
         return _by_module(model, lacks)
-    if model.held is not None:
-        module = model.release_module()
+    if model.hf.loaded is not None:
+        module = model.hf.release()
+        model.drop_forward()
         source = replace(source, done=lambda layer: empty(module.get_submodule(layer)))
     form = _read(model, source)
     model.run_by(form)
@@ -72,19 +73,19 @@ def static_in_place(model: "LanguageModel") -> StaticForward:
 def _by_module(model: "LanguageModel", lacks: str) -> StaticForward:
     from decoder.forward.static.hf import ModuleStatic  # noqa: PLC0415 - imports transformers, as modules do
 
-    return ModuleStatic(model.module, lacks)
+    return ModuleStatic(model.hf.module, lacks)
 
 
 def empty(layer: Any) -> None:
-    """Lets go of the weights of a module's layer."""
+    """Frees the weights of a module's layer."""
     for weight in layer.parameters():
         weight.data = weight.new_empty(0)
 
 
 def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> str:
-    """Why no native model is made here, `beside` all that is held now or instead of its module; else nothing."""
+    """Reason why no native model is made, empty where one is; `beside`: its present form stays in memory."""
     if source is None:
-        return f"{type(model.module).__name__} has no native implementation"
+        return f"{type(model.hf.module).__name__} has no native implementation"
     arch = source.architecture
     needed = reading_bytes(arch, model.dtype) + beside * weight_bytes(arch, model.dtype)
     if not has_room(model.device, needed):
@@ -102,9 +103,9 @@ def _read(model: "LanguageModel", source: Source) -> NativeStatic:
 def visibility(
     start: Int[Tensor, ""], seen: Bool[Tensor, "N M"] | None, slots: int, dtype: torch.dtype
 ) -> Float[Tensor, "N S"]:
-    """The bias of N rows that see all slots before `start` and of the M from there on what `seen` says, if anything.
+    """Attention bias of N rows: all slots before `start` are visible, and of the M slots from there on those in `seen`.
 
-    Slot 0 is seen by all: it holds text, and a padded row that saw nothing would compute NaN.
+    Slot 0 is always visible: it holds text, and a padded row without any visible slot would compute NaN.
     """
     columns = torch.arange(slots, device=start.device)
     visible = ((columns < start) | (columns == 0))[None]

@@ -1,7 +1,7 @@
-"""Weights of EAGLE-3 heads: safetensors alone, each tensor known by its name and of the shape that is expected.
+"""Weights of EAGLE-3 heads: only from safetensors, each tensor with a known name and the expected shape.
 
-Pickled weights are never opened, and no code of a checkpoint is run. What is wrong is said with the tensor's name, the
-shape found and the shape wanted.
+Pickled weights are never opened, and no code of a checkpoint is run. An error names the tensor, its shape and the
+expected shape.
 """
 
 import re
@@ -26,15 +26,15 @@ UNUSED = re.compile(r"(^verifier_(norm|lm_head)\.weight|rotary_emb\.inv_freq)$")
 """Names of training leftovers beside the weights."""
 EMBEDDING = "embed_tokens.weight"
 NUMBERS = "d2t", "t2d"
-"""All others hold real numbers."""
+"""Weights of integers; all others hold real numbers."""
 AGAIN = "download it again, or choose another --draft"
 
 
 def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.dtype) -> Head:
-    """The head of a hub id or folder, on the device of the target that it was made for.
+    """The head of a hub id or folder, on the device of its target.
 
     Raises:
-        ModelError: Its weights cannot be read, or are not those that its configuration says.
+        ModelError: Its weights cannot be read, or differ from its configuration.
         PairError: It was made for another target.
     """
     shown = display_name(name)
@@ -55,13 +55,13 @@ def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.d
 
 
 def sizes_of(name: str, config: Any) -> TargetSizes:
-    """Those of a target that is not loaded yet, by its configuration."""
+    """Sizes of a target that is not loaded yet, from its configuration."""
     text = config if isinstance(config, Architecture) else config.get_text_config()
     return TargetSizes(name, text.vocab_size, text.hidden_size, text.num_hidden_layers)
 
 
 def fitting_layers(shown: str, shape: HeadShape, target: TargetSizes) -> tuple[int, ...]:
-    """The layers of the target that the head reads; raises PairError where the two do not fit."""
+    """Layers of the target whose inputs the head reads; raises PairError where the two do not fit."""
     if shape.layer.vocab_size != target.vocabulary:
         raise PairError(
             f"{shown} was made for a target of {shape.layer.vocab_size} tokens, and {target.name} has "
@@ -82,9 +82,9 @@ def fitting_layers(shown: str, shape: HeadShape, target: TargetSizes) -> tuple[i
 
 
 def _tensors(name: str, shown: str, shape: HeadShape) -> dict[str, Tensor]:
-    """All weights by the names of `shapes`."""
+    """All weights of a head, by the names of `shapes`."""
     wanted = shapes(shape)
-    known, found = {**optional_shapes(shape), **wanted}, dict[str, Tensor]()
+    known, tensors = {**optional_shapes(shape), **wanted}, dict[str, Tensor]()
     files = weight_files(name)
     if not files:
         raise ModelError(
@@ -93,20 +93,20 @@ def _tensors(name: str, shown: str, shape: HeadShape) -> dict[str, Tensor]:
         )
     for key, tensor in chain.from_iterable(_read(path, shown) for path in files):
         _check(shown, key, tensor, known.get(key))
-        found[key] = tensor
-    if lacking := [key for key in wanted if key not in found]:
+        tensors[key] = tensor
+    if lacking := [key for key in wanted if key not in tensors]:
         key = lacking[0]
         raise ModelError(f"{shown} lacks {key}, which has shape {_written(wanted[key])}; {AGAIN}")
-    if EMBEDDING not in found and shape.layer.hidden_size != shape.target_width:
+    if EMBEDDING not in tensors and shape.layer.hidden_size != shape.target_width:
         raise ModelError(
             f"{shown} lacks {EMBEDDING}, which has shape {_written(known[EMBEDDING])}: the target's rows have width "
             f"{shape.target_width}; {AGAIN}"
         )
-    return found
+    return tensors
 
 
 def _check(shown: str, key: str, tensor: Tensor, size: tuple[int, ...] | None) -> None:
-    """Refuses a weight that is not known or, where it is known, not of the size and kind that it must be."""
+    """Refuses a weight with an unknown name, or of another shape or dtype than expected."""
     if size is None:
         raise ModelError(
             f"{shown} has a weight {key} of shape {_written(tensor.shape)}, which no EAGLE-3 head with its "
@@ -122,7 +122,7 @@ def _check(shown: str, key: str, tensor: Tensor, size: tuple[int, ...] | None) -
 
 
 def _read(path: Path, shown: str) -> Iterator[tuple[str, Tensor]]:
-    """The weights in a file that are used, by their names without what libraries put before them."""
+    """Used weights of a file, by their names without a library's prefix."""
     try:
         with safe_open(path, "pt") as file:
             for there in file.keys():  # noqa: SIM118 - it is no mapping
@@ -135,7 +135,7 @@ def _read(path: Path, shown: str) -> Iterator[tuple[str, Tensor]]:
 
 
 def _tokens(shown: str, shape: HeadShape, tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """The target's number of each token of the head, from the differences that `d2t` holds; shape (D,)."""
+    """The target's id of each token of the head, from the differences in `d2t`; shape (D,)."""
     if (offsets := tensors.get("d2t")) is None:
         return None
     words = shape.layer.vocab_size

@@ -1,8 +1,8 @@
 """config.json of EAGLE-3 heads, in both published layouts, as a `HeadShape`.
 
 Flat, as the authors and SGLang write it: the layer's fields beside the head's. Nested, as the speculators library
-writes it: the layer's within `transformer_layer_config`. Fields that change nothing here are passed over, `auto_map`
-and the code that it names among them. Knows no weights.
+writes it: the layer's within `transformer_layer_config`. Fields without effect here are ignored, among them `auto_map`
+and the code that it names. Knows no weights.
 """
 
 from dataclasses import replace
@@ -19,19 +19,19 @@ from decoder.models.known_checkpoint import content_of
 from decoder.models.known_config import Count, Dtype, Number, Rope, Token, rotary
 
 QWEN3_HEAD = 128
-"""Width of a head of a Qwen3 layer whose configuration does not say it."""
+"""Default `head_dim` of a Qwen3 layer."""
 REMEDY = "choose another --draft"
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """Fields that tell an EAGLE-3 head from other checkpoints."""
+    """Fields that distinguish an EAGLE-3 head from other checkpoints."""
 
     architectures: list[str] | None = None
     speculators_model_type: str | None = None
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """The head's one layer; what is left out means what it means to transformers."""
+    """The head's one layer, with transformers' defaults."""
 
     vocab_size: Count
     hidden_size: Count
@@ -75,10 +75,10 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def head_shape(name: str) -> HeadShape | None:
-    """The head that a hub id or folder holds; None where it holds none.
+    """Configuration of the head in a hub id or folder; None where it is no head.
 
     Raises:
-        ModelError: Its configuration is not understood.
+        ModelError: Its configuration is invalid.
     """
     content, shown = content_of(name, "config.json"), display_name(name)
     if content is None or not _is_head(content):
@@ -107,7 +107,7 @@ def _shape(name: str, fields: Fields, layer: Layer) -> HeadShape:
     nested = fields.eagle_config or Nested()
     if not nested.use_aux_hidden_state:
         raise ModelError(f"{name} reads the last layer of its target alone, as EAGLE heads before the third; {REMEDY}")
-    # What vLLM takes where the nested layout says nothing; the flat one means the opposite.
+    # Default of the nested layout, as in vLLM; that of the flat layout is the opposite.
     by_default = fields.speculators_model_type is not None
     return HeadShape(
         layer=_architecture(name, layer),
@@ -139,13 +139,13 @@ def _architecture(name: str, layer: Layer) -> Architecture:
 
 
 def _target_layers(name: str, fields: Fields, nested: Nested) -> tuple[int, ...] | None:
-    """The layers whose inputs are read: `eagle_config` names those whose outputs are, each one layer before."""
-    found = fields.eagle_aux_hidden_state_layer_ids
-    if not found:
-        found = [layer + 1 for layer in nested.eagle_aux_hidden_state_layer_ids or ()]
-    if any(low >= high for low, high in pairwise(found)):
+    """Layers whose inputs the head reads; `eagle_config` names them by the layer before, whose output that is."""
+    layers = fields.eagle_aux_hidden_state_layer_ids
+    if not layers:
+        layers = [layer + 1 for layer in nested.eagle_aux_hidden_state_layer_ids or ()]
+    if any(low >= high for low, high in pairwise(layers)):
         raise ModelError(
-            f"the configuration of {name} says that eagle_aux_hidden_state_layer_ids is {quoted(found)}, which must "
+            f"the configuration of {name} says that eagle_aux_hidden_state_layer_ids is {quoted(layers)}, which must "
             "rise; download it again"
         )
-    return tuple(found) or None
+    return tuple(layers) or None

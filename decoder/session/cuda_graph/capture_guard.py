@@ -1,7 +1,7 @@
-"""Whether work can be captured as a graph, found out by doing it once: before a device refuses it.
+"""Check whether work can be captured as a graph, by running it once before any capture.
 
-A capture that fails leaves torch's account of the device's memory in disorder; one that is never begun does no harm.
-Knows only what makes the host wait: numbers that are read back, sizes that depend on data, copies from and to the host.
+A failed capture corrupts torch's bookkeeping of the device's memory; a capture that never begins does no harm. Detects
+operations for which the host waits: numbers read back, sizes that depend on data, copies from and to the host.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,21 +16,21 @@ from decoder.device import without_gradients
 
 BY_DATA = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 CHOSEN = torch.ops.aten.index.Tensor
-"""Its size depends on data only where it is given a mask."""
+"""Indexing, whose output size depends on data only with a mask."""
 COPIES = frozenset({torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default})  # noqa: SLF001 - its name
 FROM_THE_HOST = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
-"""What follows a copy of the host's numbers that cannot be seen."""
+"""Operators after a copy from the host; the copy itself cannot be observed."""
 
 
 class NotCapturableError(RuntimeError):
-    """A device cannot repeat this work."""
+    """The work cannot be captured as a graph."""
 
 
 def refuse_waits(work: Callable[[], object], device: torch.device) -> None:
-    """Does the work.
+    """Runs the work once.
 
     Raises:
-        NotCapturableError: In it, the host waits for the device.
+        NotCapturableError: The host waits for the device within the work.
     """
     with without_gradients(), _Watch(device):
         work()

@@ -1,8 +1,9 @@
-"""Passes of the usual sizes as torch.compile makes them: few large kernels, kept where they are faster on this device.
+"""Passes of the usual sizes compiled by torch.compile, used where they are faster on this device.
 
-Rows are fixed; how many slots there are and how many are read is not, so that a text that grows compiles nothing anew.
-What was not compiled beforehand is computed by plain calls: no round ever waits for a compiler. It captures no graphs
-of its own, which would not take a store that is written to. Where it fails, or does no better, passes stay as they are.
+The number of rows is fixed; the numbers of slots, in all and read, are not, so that a growing text compiles nothing
+again. Sizes that were not compiled in advance are computed by plain calls: no round waits for a compiler. The compiler
+captures no graphs of its own, which would not allow writes to the store. Where compiling fails, or is not faster, the
+plain passes stay.
 """
 
 import warnings
@@ -28,16 +29,16 @@ from decoder.tree_rules import Rules
 Pass = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 Compile = Callable[[Pass], Pass]
 MOST_COMPILED = 256
-"""Sizes of all models together: a process may load many pairs, and the compiler's own limit is 8."""
+"""Most compiled sizes of all models together: a process may load many pairs, and the compiler's default is 8."""
 LENGTHS: dict[int, Literal["default", "fail_on_recompile"]] = {100: "default", 400: "fail_on_recompile"}
-"""Of texts in passes that are compiled: the second one, of another range of slots, must find the first one's pass."""
+"""Text lengths of the compiled example passes; the second, with another range of slots, must not compile again."""
 TEXT = 100
-"""Rows that are there before."""
+"""Text length of the timed passes, in tokens."""
 REPEATS = 30
 PAYS = 0.97
-"""Largest share of the plain time: a smaller gain is not worth two forms of a model."""
+"""Largest time of a compiled form, as a share of the plain time: less gain is not worth two forms of a model."""
 ROUNDING = 32.0
-"""How many times a dtype's own rounding, of the largest logit, two ways of computing may differ by."""
+"""Largest error of a compiled form, in rounding units of the dtype at the largest logit."""
 Report = Callable[[str], None]
 
 
@@ -47,7 +48,7 @@ def by_torch(function: Pass) -> Pass:
 
 
 class Compiled:
-    """A forward whose passes of some sizes are compiled; the plain one computes all others."""
+    """A static forward form with compiled passes of some sizes; the plain form computes all others."""
 
     def __init__(self, plain: StaticForward, compile_pass: Compile) -> None:
         self.plain = plain
@@ -74,12 +75,12 @@ class Compiled:
         """See `StaticForward`."""
         if len(tokens) not in self._sizes:
             return self.plain.computed(store, tokens, rotation, slots, bias)
-        # Should the compiler hold that this is another pass than the one it knows, it shall not stop a round for it.
+        # Where the compiler would compile again, the round uses a plain call in place of waiting.
         with torch.compiler.set_stance("eager_on_recompile"):
             return self._pass(store, tokens, rotation, slots, bias)
 
     def compile(self, sizes: Collection[int]) -> None:
-        """Compiles passes of so many rows."""
+        """Compiles passes of these numbers of rows."""
         from torch import _dynamo as dynamo  # noqa: PLC0415 - takes a second, for those who compile
 
         limits: dict[str, Any] = dict.fromkeys(("recompile_limit", "accumulated_recompile_limit"), MOST_COMPILED)
@@ -94,7 +95,7 @@ class Compiled:
 
 
 def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Inputs of a pass of so many rows in a slot whose text is so long."""
+    """Inputs of a pass of `rows` rows after a text of `length` tokens."""
     store = new_store(forward, slots(length + rows) + BEYOND)
     with without_gradients():
         tokens, positions, places = (torch.arange(rows, device=store.device) for _ in range(3))
@@ -109,17 +110,17 @@ class Found:
     share: float
     """Time as a share of the plain form's."""
     difference: float
-    """Error of logits, as a share of the largest."""
+    """Largest error of the logits, as a share of the largest logit."""
     allowed: float
 
     @property
     def right(self) -> bool:
-        """Whether it computes the same."""
+        """Whether the error is within `ROUNDING`."""
         return self.difference <= self.allowed
 
     @property
     def pays(self) -> bool:
-        """Whether it is better."""
+        """Whether the compiled form is correct and faster by enough."""
         return self.right and self.share < PAYS
 
     def __str__(self) -> str:
@@ -136,10 +137,10 @@ def compile_pair(
     passes: Passes,
     compile_pass: Compile = by_torch,
 ) -> None:
-    """Compiles the draft's passes, then the target's, and leaves the faster forms with the pair's slots.
+    """Compiles the passes of the draft, then those of the target; the pair's slots use the faster forms.
 
     Of each model's passes, the smallest and the largest are tried, and the others compiled where that pays. Where
-    rounds of the compiled forms write another text than the host's, both are as before.
+    rounds of the compiled forms write another text than the host's, both plain forms stay.
     """
     before = {model: graph_slots.forward(model) for model in (pair.draft_model, pair.target)}
     _compile("draft", pair.draft_model, graph_slots, passes.draft, report, compile_pass)
@@ -169,11 +170,11 @@ def _compile(
     try:
         form = Compiled(plain, compile_pass)
         _quietly(form, tried)
-        found = compared(plain, form, tried, graph_slots)
-        if found.pays:
+        result = compared(plain, form, tried, graph_slots)
+        if result.pays:
             _quietly(form, sizes)
             graph_slots.run(model, form)
-        report(f"compiled {role}: {found}")
+        report(f"compiled {role}: {result}")
     except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and none concerns the user's text
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         report(f"the {role} was not compiled: {why}")
@@ -181,7 +182,7 @@ def _compile(
 
 def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
     with warnings.catch_warnings():
-        # How well a compiler handles our operations shows only in the time that they take.
+        # The compiler's warnings on our operations are irrelevant: only the measured time decides.
         warnings.simplefilter("ignore")
         form.compile(sizes)
 
@@ -214,7 +215,7 @@ def _difference(right: Tensor, other: Tensor) -> float:
 
 
 class _Passes:
-    """One after the other; what they compute stays where it is."""
+    """Runs several passes one after the other; their logits stay on the device."""
 
     def __init__(self, forward: StaticForward, sizes: Sequence[int]) -> None:
         self._forward = forward

@@ -1,7 +1,7 @@
-"""Everything that changes from round to round, in device tensors that stay where they are.
+"""State that changes from round to round, in device tensors with fixed addresses.
 
-It serves one text at a time. Draft and verification read and write it; the host sees it through the report, whose
-numbers are whole: 64 bits each, as floating-point numbers are copied too.
+It serves one text at a time. Draft and verification read and write it; the host reads it through the report, whose
+numbers have 64 bits each: integers, and the bits of float64 numbers.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,17 +19,18 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, History, TreeRule
 
 TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN = range(6)
-"""Lines of `DeviceState.nodes`. LEVEL: 1 for the root, 0 where there is no node. ROW: which of the draft's rows a node
-was, of no meaning if it did not grow. LOGPROB, OWN: the bits of a float64; OWN, the draft's own logarithm where LOGPROB
-is that of a probability under noise, is of no meaning elsewhere."""
+"""Lines of `DeviceState.nodes`. LEVEL: 1 for the root, 0 for no node. ROW: index of the node's row in the draft,
+undefined for a node without children. LOGPROB, OWN: the bits of a float64; OWN is the draft's own log-probability where
+LOGPROB is one under noise, and undefined elsewhere."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
-"""Numbers that tell of a verification: how many tokens; by depth, the node of the path and the token after it."""
+"""Length of a verification's outcome: number of tokens; for each depth, the path's node and the token after it."""
 REPORT = OUTCOME + (OWN + 1) * MOST_NODES
 SHARE_BITS = 57
-"""A share of at most 32 levels is a whole number of 2^-57; up to 63 of them add up in 64 bits without rounding."""
+"""Fractional bits of a depth acceptance: shares of at most 32 levels are multiples of 2^-57, and up to 63 of them add
+up in 64 bits without rounding."""
 LEVELS = DEEPEST + 2
 BEFORE = FIRST_ROWS[-1]
-"""Places before the end of a text that one draft reads at most."""
+"""Most tokens at the end of a text that one draft reads."""
 LEAST = torch.finfo(torch.float64).min
 GROWTH, HISTORY = ([field.name for field in fields(part)] for part in (Growth, History))
 
@@ -40,7 +41,7 @@ class DeviceRule:
     def __init__(self, device: torch.device) -> None:
         growing = len(GROWTH)
         self.vector: Float[Tensor, K] = torch.zeros(growing + len(HISTORY) + 1, dtype=torch.float64, device=device)
-        """All numbers, of which the tensors below are views."""
+        """All numbers of the rule; the tensors below are views of it."""
         self._growth: Float[Tensor, G] = self.vector[:growing]
         self.growth: Growth[Float[Tensor, ""]] = Growth(*self._growth.unbind())
         self.history: History[Float[Tensor, ""]] = History(*self.vector[growing:-1].unbind())
@@ -49,14 +50,14 @@ class DeviceRule:
         """`narrow`, `middle` and `wide`."""
 
     def turn(self, rule: TreeRule) -> None:
-        """Takes over all numbers."""
+        """Copies all numbers of a rule to the device."""
         numbers = *astuple(rule.growth), *astuple(rule.history), rule.budget.n_max
         self.vector.copy_(torch.tensor(numbers, dtype=torch.float64))
 
     def logarithmic(self) -> Growth[Tensor]:
-        """The same growth for logarithms of probabilities: it only compares them with one another.
+        """The growth rule with logarithms of its probabilities, which are only compared.
 
-        They are finite, so that what is impossible is less than all of them.
+        They are finite, so that minus infinity, for impossible nodes, is less than all of them.
         """
         logs = dict(zip(GROWTH, self._growth.log().clamp(min=LEAST)[:, None].unbind(), strict=True))
         return replace(self.growth, **{name: logs[name] for name in ("stop", "deep", "tau_h", "tau_l")})
@@ -86,37 +87,37 @@ class DeviceState:
 
         self.rule = DeviceRule(device)
         self.sampling = DeviceSampling(device, capacity)
-        """By position in the text; none of it changes from round to round."""
+        """Sampling settings by position in the text; rounds do not change them."""
         self.length: Int[Tensor, ""] = whole()
-        """Tokens of the text; all but the last have keys and values in the target."""
+        """Number of tokens of the text; all but the last have keys and values in the target."""
         self.text: Int[Tensor, S] = whole(capacity)
-        """The tokens of the text, and after them those of the tree without its root."""
+        """Tokens of the text, followed by those of the tree without its root."""
         self.shares: Int[Tensor, W] = whole(WINDOW)
-        """Depth acceptances of the last rounds that drafted, as whole numbers."""
+        """Depth acceptances of the last rounds with a draft, as integers; see `SHARE_BITS`."""
         self.rounds: Int[Tensor, ""] = whole()
-        """Rounds that drafted."""
+        """Number of rounds with a draft."""
         self.report: Float[Tensor, R] = torch.zeros(REPORT, dtype=torch.float64, device=device)
         numbers = self.report.view(torch.int64)
         self.committed: Int[Tensor, ""] = numbers[0]
-        """Tokens that the last verification has brought."""
+        """Number of tokens committed by the last verification."""
         self.outcome: Int[Tensor, "2 D"] = numbers[1:OUTCOME].view(2, -1)
-        """By depth from the root on: the node of the accepted path, and the token after it."""
+        """For each depth from the root on: the node of the accepted path, and the token after it."""
         self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:].view(OWN + 1, -1)
         shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]
         self.share_of: Int[Tensor, T] = torch.tensor(shares, device=device)
-        """Share of the levels that was accepted, by the deepest node's level and the number of tokens."""
+        """Depth acceptance by the level of the deepest node and the number of committed tokens."""
         self.certain: Float[Tensor, ""] = torch.zeros((), dtype=torch.float64, device=device)
         self.impossible: Float[Tensor, ""] = torch.full_like(self.certain, -torch.inf)
-        """Logarithms of probabilities."""
+        """Log-probability of an impossible node: minus infinity."""
         self.identity: Float[Tensor, "N N"] = torch.eye(MOST_NODES, device=device)
         self._steps: Int[Tensor, S] = torch.arange(-BEFORE, capacity, device=device)
 
     def steps(self, first: int, last: int) -> Int[Tensor, "M"]:
-        """The numbers from `first`, which may be negative, up to `last`."""
+        """The integers from `first`, which may be negative, to `last`, exclusive."""
         return self._steps[first + BEFORE : last + BEFORE]
 
     def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
-        """A new text."""
+        """Begins a new text under a rule."""
         for tensor in self._all():
             tensor.zero_()
         self.text[: len(text)].copy_(torch.tensor(text))
@@ -145,14 +146,14 @@ def _share(level: int, tokens: int) -> int:
 
 
 def verified(report: NDArray[np.float64]) -> tuple[list[int], int]:
-    """Reads the first part of a report: the accepted nodes below the root, and the token after them."""
+    """Accepted nodes below the root and the token after them, from the first part of a report."""
     count, *path_and_tokens = report[:OUTCOME].view(np.int64).tolist()
     path, tokens = path_and_tokens[: DEEPEST + 1], path_and_tokens[DEEPEST + 1 :]
     return path[1:count], tokens[count - 1]
 
 
 def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
-    """Reads the second part: the tree below this root that is verified next."""
+    """Tree below this root that is verified next, from the second part of a report."""
     lines = _lines(report)
     nodes = lines.view(np.int64)
     count = int(np.count_nonzero(nodes[LEVEL]))
@@ -165,7 +166,7 @@ def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
 
 
 def drafted_under_noise(report: NDArray[np.float64], root: int) -> TokenTree:
-    """The same, where the draft guessed sampled tokens."""
+    """The same tree with the draft's own log-probabilities, where tokens are sampled."""
     tree = drafted(report, root)
     if len(tree) > 1:
         tree.draft_logprobs = [0.0, *_lines(report)[OWN, 1 : len(tree)].tolist()]

@@ -1,8 +1,8 @@
-"""A whole draft as one function of device tensors: every level of it, and the tree packed for its verification.
+"""A whole draft as one function of device tensors: all levels, and the tree packed for its verification.
 
-Rules are masks: rows that do not grow are computed and ignored. The tree is that of `decoder.draft.model_drafter`, but
-for which of equally probable nodes comes first. Probabilities are logarithms here; what has no place in the tree has
-minus infinity. Row r, the root being row 0, lies in the draft's slot `length` - 1 + r until the next draft.
+Rules are masks: rows without children are computed and ignored. The tree is that of `decoder.draft.model_drafter`,
+except for the order of equally probable nodes. Probabilities are logarithms here, minus infinity for candidates outside
+the tree. Row r, the root being row 0, lies in the draft's slot `length` - 1 + r until the next draft.
 """
 
 from dataclasses import dataclass, replace
@@ -18,9 +18,9 @@ from decoder.tree_rules import Growth, breadth, least_probability
 from decoder.verify.verifier import DeviceVerifier
 
 PLACES = MOST_NODES - 1
-"""Drafted nodes that stay at most."""
+"""Most drafted nodes of a tree."""
 WHOLE, PART = 8000, 400
-"""Of so many numbers a row or fewer, or so few in each of many rows, CUDA's top-k is one kernel; of more it is 22."""
+"""Row lengths up to which CUDA's top-k is one kernel and not 22: of a whole row, and of each part of many rows."""
 
 
 class Side:
@@ -29,7 +29,7 @@ class Side:
     def __init__(
         self, forward: StaticForward, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int
     ) -> None:
-        """Takes a store whose last slots are written by rows that have no place in the text."""
+        """Takes a store whose last slots are free for rows outside the text."""
         self.forward = forward
         self.store = store
         self.vocabulary = vocabulary
@@ -40,29 +40,29 @@ class Side:
     def logits(
         self, tokens: Int[Tensor, "N"], places: Int[Tensor, "N"], slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
-        """Logits of rows at these places of the text, over the ids that both models know."""
+        """Logits of rows at these positions of the text, over the common vocabulary."""
         return self.rotated_logits(tokens, self.rotation(places.clamp(0, self.context - 1)), slots, bias)
 
     def rotation(self, places: Int[Tensor, "N"]) -> Tensor:
-        """Rotations of these places of the text, for `rotated_logits`."""
+        """Rotations of these positions of the text, an argument of `rotated_logits`."""
         return self.forward.rotation(self.store, places)
 
     def rotated_logits(
         self, tokens: Int[Tensor, "N"], rotation: Tensor, slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
-        """See `logits`."""
+        """Logits as by `logits`, with rotations computed in advance."""
         return self.forward.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
 
     def bias(self, visible: Bool[Tensor, "N M"]) -> Float[Tensor, "N M"]:
-        """Bias of attention scores: 0 where a row sees, the least number elsewhere."""
+        """Bias of attention scores: 0 where visible, the least number of the dtype elsewhere."""
         return torch.where(visible, *self._biases)
 
 
 class Layout:
-    """Where what drafts of one shape grow lies: device tensors that never change, made before anything is captured.
+    """Places of rows and candidates in drafts of one shape: constant device tensors, made before any capture.
 
-    Rows are nodes that may grow, the root first, level after level. Each has as many candidates, in the order of the
-    rows; behind the last row are others of no level, so that there are more candidates than any tree has nodes.
+    Rows are nodes that may get children, the root first, level after level. Each row has the same number of candidates,
+    in the order of the rows; padding rows without a level follow, so that candidates outnumber the nodes of any tree.
     """
 
     def __init__(self, shape: Shape, vocabulary: int, device: torch.device) -> None:
@@ -71,10 +71,10 @@ class Layout:
 
         self.first, self.best, self.deepest = shape.first, shape.best, shape.deepest
         self.children = min(shape.widest, vocabulary)
-        """Candidates of a row."""
+        """Number of candidates of a row."""
         self.even = shape.even or self.children == 1
         self.parts = parts(vocabulary, self.children)
-        """Parts of the vocabulary; its best tokens are among the best of each part."""
+        """Number of parts of the vocabulary; its best tokens are among the best of each part."""
         self.part_starts: Int[Tensor, "P 1"] = whole([*range(0, vocabulary, vocabulary // self.parts)])[:, None]
         self.widths = [1]
         for width in shape.widths[1:]:
@@ -84,28 +84,29 @@ class Layout:
         padding = max(0, -(-PLACES // self.children) - self.rows) + 1
         self.depths: Int[Tensor, R] = whole(depths + [0] * padding)
         self.levels: Int[Tensor, R] = whole([depth + 2 for depth in depths] + [0] * padding)
-        """Of the rows' children, as the device state has them."""
+        """Level of each row's children, as in `DeviceState.nodes`."""
         above = [self.candidates(max(0, depth - 1)).start for depth in depths]
         self.offsets: Int[Tensor, R] = whole(above + [0] * padding)
-        """The first candidate of each row's own level."""
+        """First candidate of each row's level."""
         self.places: Int[Tensor, P] = whole([*range(self.first), *(self.first - 1 + depth for depth in depths[1:])])
-        """Of the rows of all passes, counted from the first one's."""
+        """Positions of the rows of all passes, relative to the first row."""
         self.nowhere: Int[Tensor, Q] = whole([-1] * padding)
         self.no_paths: Float[Tensor, Q] = torch.full((padding,), -torch.inf, dtype=torch.float64, device=device)
         self.every_depth: Float[Tensor, D] = torch.arange(self.deepest, dtype=torch.float64, device=device)
         rows = whole([row for width in self.widths for row in range(width)] + [0] * padding)
         self.lines: Int[Tensor, "3 C"] = torch.stack((rows * 0, rows * 0, rows)).repeat_interleave(self.children, 1)
-        """Initial lines of candidates: token, path as the bits of a float64, its row's place in the level."""
+        """Initial lines of candidates: token, path log-probability as the bits of a float64, index of its row in the
+        level."""
         self.no_candidate: Int[Tensor, ""] = whole([self.lines.shape[1] - 1])[0]
 
     def candidates(self, depth: int) -> slice:
-        """The children of the rows of a depth."""
+        """Indices of the candidates whose parents have this depth."""
         first = sum(self.widths[:depth]) * self.children
         return slice(first, first + self.widths[depth] * self.children)
 
 
 def parts(vocabulary: int, best: int) -> int:
-    """Equal parts of a vocabulary, few enough and small enough, where looking for its best tokens so is faster."""
+    """Number of equal parts of a vocabulary for a faster top-k; 1 where parts are not faster."""
     if vocabulary < WHOLE:
         return 1
     sizes = (size for size in range(PART - 1, best - 1, -1) if vocabulary % size == 0)
@@ -115,31 +116,32 @@ def parts(vocabulary: int, best: int) -> int:
 @dataclass(frozen=True)
 class _Rule:
     thresholds: Float[Tensor, "D"]
-    """From where on nodes of depth 0, 1, 2, ... grow; never less for deeper ones, infinite where none may."""
+    """Least path log-probability of nodes of depth 0, 1, 2, ... with children; it rises with depth, infinite where no
+    node may have children."""
     breadths: Growth[Tensor] | None
-    """Where numbers of children stand: for each rank, 0 or minus infinity; None where all have one."""
+    """Numbers of children as a bias: for each rank, 0 or minus infinity; None where all nodes have the same number."""
 
 
 @dataclass(frozen=True)
 class _Grown:
     lines: Int[Tensor, "3 C"]
-    """Lines of candidates, see `Layout`."""
+    """Lines of candidates; see `Layout`."""
     logprobs: Float[Tensor, "C"]
     own: Float[Tensor, "C"] | None
     """The draft's own log-probabilities, where `logprobs` are conditioned on noise."""
     paths: list[Float[Tensor, "W"]]
     """Path log-probabilities of the rows of each depth."""
     chosen: list[Int[Tensor, "W"]]
-    """Which candidates of the depth above these are; the root is -1."""
+    """Indices of the rows among the candidates of the depth above; -1 for the root."""
 
 
 def grow(side: Side, state: DeviceState, layout: Layout, slots: int, verifier: DeviceVerifier) -> None:
-    """Drafts a tree after the text, of what this verifier may choose, and leaves it on the device state."""
+    """Drafts a tree after the text by the probabilities of this verifier, and writes it to the device state."""
     first = layout.first
     around = state.length + state.steps(-first, max(layout.rows, PLACES))
     places = around.index_select(0, layout.places).clamp(0, side.context - 1)
     rotation, tokens = side.rotation(places), state.text.index_select(0, places[:first])
-    # Rows of places before the text write to the last slots.
+    # Rows at positions before the text write to the last slots.
     own = around.remainder(side.store.shape[3])
     bias = side.bias(state.steps(0, slots) <= places[:first, None])
     rule = _rule(side, state, layout)
@@ -179,15 +181,15 @@ def _rule(side: Side, state: DeviceState, layout: Layout) -> _Rule:
 def best_tokens(
     logits: Float[Tensor, "W V"], layout: Layout, logprobs: Float[Tensor, "W B"], tokens: Int[Tensor, "W B"]
 ) -> None:
-    """Leaves each row's most probable tokens, in any order of equals, and their logarithms; softmax in float32."""
-    found = logits.log_softmax(-1, torch.float32)
+    """Writes each row's most probable tokens and log-probabilities, equal ones in any order; softmax in float32."""
+    logarithms = logits.log_softmax(-1, torch.float32)
     count = layout.children
     if count == 1:
-        torch.max(found, -1, keepdim=True, out=(logprobs, tokens))
+        torch.max(logarithms, -1, keepdim=True, out=(logprobs, tokens))
     elif layout.parts == 1:
-        torch.topk(found, count, out=(logprobs, tokens))
+        torch.topk(logarithms, count, out=(logprobs, tokens))
     else:
-        best, ids = found.view(len(found), layout.parts, -1).topk(count, sorted=False)
+        best, ids = logarithms.view(len(logarithms), layout.parts, -1).topk(count, sorted=False)
         order = torch.topk(best.flatten(1), count, out=(logprobs, torch.empty_like(tokens))).indices
         torch.gather(ids.add_(layout.part_starts).flatten(1), 1, order, out=tokens)
 
@@ -205,14 +207,14 @@ def _add_children(
 
 
 def _add_own(logits: Float[Tensor, "W V"], tokens: Int[Tensor, "C"], own: Float[Tensor, "C"]) -> None:
-    found = logits.log_softmax(-1, torch.float32)
-    torch.gather(found, 1, tokens.view(len(logits), -1), out=own.view(len(logits), -1))
+    logarithms = logits.log_softmax(-1, torch.float32)
+    torch.gather(logarithms, 1, tokens.view(len(logits), -1), out=own.view(len(logits), -1))
 
 
 def _growing(
     bits: Int[Tensor, "K"], state: DeviceState, layout: Layout, threshold: Float[Tensor, ""], depth: int
 ) -> Int[Tensor, "W"]:
-    """Which of these candidates have rows, in their order; among them are all that grow, if the tree keeps them."""
+    """Candidates that become rows, in their order: all that get children, if the tree keeps them, and some others."""
     paths, width = bits.view(torch.float64), layout.widths[depth]
     if len(paths) == width:
         return state.steps(0, width)
@@ -222,12 +224,12 @@ def _growing(
 
 
 def _pack(state: DeviceState, layout: Layout, rule: _Rule, grown: _Grown, places: Int[Tensor, "N"]) -> None:
-    """Leaves the nodes that stay on the device state, in their order, and their tokens after the text."""
-    # Neither does a node grow whose parent does not: it is not more probable, and its threshold is not lower.
+    """Writes the remaining nodes to the device state, in their order, and their tokens after the text."""
+    # A node whose parent gets no children gets none: it is not more probable, and its threshold is not lower.
     grows = torch.cat((*grown.paths, layout.no_paths)) >= rule.thresholds.index_select(0, layout.depths)
     paths = grown.lines[1].view(torch.float64).view(len(grows), -1)
     paths = torch.where(grows[:, None], paths, state.impossible).flatten()
-    # In breadth-first order, and so in that of a stable sort, a node that is cut has only descendants that are cut too.
+    # In breadth-first order, and so in the order of a stable sort, descendants of a cut node are cut too.
     ranked = (paths if layout.best else paths > state.impossible).sort(stable=True, descending=True)
     exist = ranked.values[:PLACES] > state.impossible if layout.best else ranked.values[:PLACES]
     kept = exist & (state.steps(0, PLACES) < state.rule.n_max)

@@ -1,6 +1,6 @@
-"""Pending rounds of a session: work that is queued on the device, and results that are copied to the host.
+"""Pending rounds of a session: work queued on the device, and results copied to the host.
 
-The only place where a round's work, its times and its one wait meet. Knows neither rules nor texts.
+All work, times and waits of a round pass through here. Knows neither rules nor texts.
 """
 
 import time
@@ -16,13 +16,13 @@ from decoder.session.cuda_graph.static_shapes import Shape, bucket
 
 
 class Clock:
-    """The host's time in a round, without pauses; reads no device clock."""
+    """Clock of the host's time in a round, without pauses; reads no device clock."""
 
     def __init__(self) -> None:
         self._start_s = time.perf_counter()
 
     def leave_out(self, seconds: float) -> None:
-        """Takes no notice of the last `seconds`."""
+        """Leaves the last `seconds` out of the time."""
         self._start_s += seconds
 
     def seconds(self) -> float:
@@ -32,45 +32,45 @@ class Clock:
 
 @dataclass(frozen=True)
 class PendingRound:
-    """Work that the device was asked for."""
+    """Work that is queued on the device."""
 
     begun: Mark
     done: Mark
 
     @property
     def seconds(self) -> float:
-        """Seconds on the device; known once it, or later work, was waited for."""
+        """Duration on the device, in seconds; known after a wait for this or later work."""
         return self.done.seconds_since(self.begun)
 
 
 class PendingRounds:
-    """One session's pending rounds, at most two at a time, and the one report of them that is on its way."""
+    """Pending rounds of one session, at most two at a time, and their report, which is being copied."""
 
     def __init__(self, slot: GraphSlot) -> None:
         self.waits = 0
         self._slot = slot
 
     def draft(self, shape: Shape, length: int, clock: Clock, most: int | None = None) -> PendingRound:
-        """Asks for a tree after a text of at most so many tokens; `most`: its nodes, where that is not the rules'."""
+        """Queues the draft of a tree after a text of at most `length` tokens; `most`: its nodes, None: by the rules."""
         if most is not None:
             self._slot.state.rule.n_max.fill_(most)
         return self._ask(lambda: self._slot.drafting(shape, length), clock)
 
     def verification(self, nodes: int, length: int, clock: Clock) -> PendingRound:
-        """Queues the verification of a tree of so many nodes."""
+        """Queues the verification of a tree of at most `nodes` nodes after a text of at most `length` tokens."""
         return self._ask(lambda: self._slot.verification(bucket(nodes), length), clock)
 
     def report(self) -> Mark:
-        """Asks for a copy of what all work so far reports; the next verification writes over it on the device."""
+        """Queues a copy of the report of all work so far; the next verification overwrites the report on the device."""
         return self._slot.mailbox.send(self._slot.state.report)
 
     def wait(self, arrival: Mark) -> NDArray[np.float64]:
-        """Waits for a report and all work before it; it is valid until another is asked for."""
+        """Waits for a report and all work before it; the report is valid until the next one is queued."""
         self.waits += 1
         return self._slot.mailbox.receive(arrival)
 
     def _ask(self, prepare: Callable[[], Callable[[], None]], clock: Clock) -> PendingRound:
-        # Captures are made once a pair, and no part of decoding.
+        # Captures happen once a pair, and do not count as decode time.
         before_s = self._slot.capturing_s
         work = prepare()
         clock.leave_out(self._slot.capturing_s - before_s)

@@ -1,7 +1,7 @@
 """Self-test: rounds on this device must equal rounds driven by the host before any user's text depends on them.
 
-Drivers, kernels and versions of torch differ in what they can capture. Where a few short texts fail, or differ by more
-than near ties, the pair goes on with rounds from the host, and says why.
+Drivers, kernels and versions of torch differ in the work that they can capture. Where a few short texts fail, or differ
+by more than near ties, the pair uses rounds from the host, and reports the reason.
 """
 
 import functools
@@ -37,13 +37,13 @@ from decoder.verify.coupled import Coupled
 from decoder.verify.greedy import Greedy
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
-"""The next one is decoded where a text ended in a near tie, after which it says nothing."""
+"""Prompts of the test; after a near tie the rest of a text proves nothing, and the next prompt is decoded."""
 SAMPLED = Sampling(temperature=1.0, top_k=50, top_p=0.95)
-"""Each rule samples one text too, by all that a graph can do to logits: drafts and verifications are then others."""
+"""Sampling settings of one more text for each rule, with every operation on logits that a graph may contain."""
 SEED = 1
 TOKENS = 6
 FAR, FAR_IN_HALF = 1e-3, 0.1
-"""Two ways of computing give logits that differ by no more, as a share of the largest."""
+"""Largest allowed error of logits, as a share of the largest logit, in float32 and in half precision."""
 
 
 @dataclass(frozen=True)
@@ -53,30 +53,30 @@ class Reference:
     prompt: Sequence[int]
     text: Sequence[int]
     target: Float[Tensor, "P V"]
-    """Logits after each token of both but the last."""
+    """Target's logits after each token of prompt and text but the last."""
     draft: Float[Tensor, "P V"]
     sampling: Sampling
     """Sampling settings of its tokens."""
 
     @property
     def tokens(self) -> Sequence[int]:
-        """The tokens that the logits follow."""
+        """Tokens of prompt and text but the last; the logits follow each of them."""
         return [*self.prompt, *self.text[:-1]]
 
-    def tie(self, found: Sequence[int], error: float) -> bool:
+    def tie(self, text: Sequence[int], error: float) -> bool:
         """Whether the first token that differs is a near tie, for logits that may be off by `error`."""
         first, vocabulary = len(self.prompt), self.target.shape[1]
         noise = GumbelNoise(SEED, Schedule(self.sampling), vocabulary, self.target.device)
-        for position, rivals in enumerate(zip(self.text, found, strict=False), first):
+        for position, rivals in enumerate(zip(self.text, text, strict=False), first):
             if rivals[0] != rivals[1]:
                 return verdict(self.target[position - 1], rivals, error, position, noise).near_tie
         return False
 
 
 def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None]) -> str | None:
-    """Makes the forms of both models that rounds on the device run by, and tries them.
+    """Makes the static forms of both models for rounds on the device, and tests them.
 
-    Returns why rounds cannot run there; everything is then as it was before. None: they can.
+    Returns None where rounds run on the device; else the reason, with both models run by their modules.
     """
     try:
         right = references(pair)
@@ -87,7 +87,7 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
     except Exception as error:  # noqa: BLE001 - whatever a model, a driver or torch objects to, the host can go on
         refused = first_line(error)
     if refused:
-        # What was made must be gone before modules come back.
+        # The static forms must be freed before modules are loaded again.
         graph_slots.forget()
         for model in pair.models.values():
             model.drop_forward()
@@ -99,7 +99,7 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
 
 @torch.inference_mode()
 def references(pair: Pair) -> list[Reference]:
-    """References from the host's rounds, by both models' present forward forms."""
+    """References from rounds of the host, with both models' present forward forms."""
     return [_reference(pair, prompt, sampling) for sampling in (Sampling(), SAMPLED) for prompt in PROMPTS]
 
 
@@ -113,9 +113,9 @@ def _reference(pair: Pair, prompt: Sequence[int], sampling: Sampling) -> Referen
 def refusal(
     pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], right: Sequence[Reference] | None = None
 ) -> str | None:
-    """Why rounds cannot run on this pair's device; None: they can.
+    """Reason why rounds cannot run on this pair's device; None where they can.
 
-    None among the parameters that are tried: rounds without a draft. Without `right`, the host's rounds tell it now.
+    None in `tried` stands for rounds without a draft. Without `right`, references are decoded first.
     """
     try:
         right = right or references(pair)
@@ -138,19 +138,19 @@ def refusal(
 def _differing(
     pair: Pair, graph_slots: GraphSlots, rules: Rules | None, right: Sequence[Reference], error: float
 ) -> str | None:
-    """How rounds on the device differ from the references; None: not at all, but for near ties."""
+    """Difference of rounds on the device from the references; None where they agree, except for near ties."""
     for reference in right:
         knobs = KnobState(rules) if rules else None
         without_draft = functools.partial(HostSession, pair, proposer=None, verifier=Greedy())
-        # What greedy rounds take is where texts begin; sampled ones take longer.
+        # Texts begin with the costs of greedy rounds; sampled rounds take longer.
         costs = graph_slots.costs if reference.sampling.greedy else PlanCosts()
         sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.budget.by_cost else None
         opened = pair, graph_slots, reference.prompt, TOKENS, knobs, without_draft, sizes
-        found = _text(GraphSession(*opened, Schedule(reference.sampling), SEED))
-        if found == reference.text:
+        text = _text(GraphSession(*opened, Schedule(reference.sampling), SEED))
+        if text == reference.text:
             return None
-        if not reference.tie(found, error):
-            return f"they wrote the tokens {found} instead of {reference.text}"
+        if not reference.tie(text, error):
+            return f"they wrote the tokens {text} instead of {reference.text}"
     return None
 
 
@@ -162,13 +162,13 @@ def _error(
     right: Sequence[Reference],
     wanted: Sequence[Float[Tensor, "P V"]],
 ) -> tuple[float, float]:
-    """Largest error of logits on the device, and the largest right logit."""
+    """Largest error of logits on the device, and the largest logit of the reference."""
     form = graph_slots.forward(model)
-    found = []
+    errors = []
     for tokens in (reference.tokens for reference in right):
         side = Side(form, new_store(form, slots(len(tokens)) + BEYOND), pair.vocabulary, pair.context)
-        found.append(read(side, tokens).float())
-    worst = max(float((one - other).abs().max()) for one, other in zip(found, wanted, strict=True))
+        errors.append(read(side, tokens).float())
+    worst = max(float((one - other).abs().max()) for one, other in zip(errors, wanted, strict=True))
     return worst, max(float(logits.abs().max()) for logits in wanted)
 
 

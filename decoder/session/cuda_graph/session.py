@@ -1,7 +1,8 @@
-"""A session whose rounds live on the device; the host waits for it once a round.
+"""A session whose rounds run on the device; the host waits for it once a round.
 
-While the device verifies one tree it is already asked for what follows: the draft of the next tree, or the next token.
-A knob that the user turns makes it draft again. Where rules outgrow fixed shapes, a session of the host goes on.
+While the device verifies one tree, the next work is already queued: the draft of the next tree, or the next
+verification. A knob that the user turns makes it draft again. Where rules outgrow fixed shapes, a session of the host
+decodes the rest.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,30 +27,30 @@ from decoder.tree import TokenTree
 from decoder.verify.coupled import device_verifier
 
 Open = Callable[[Sequence[int], int, KnobState | None], Session]
-"""(text, tokens that may follow, rules in force) -> a session that decodes on."""
+"""(text, most new tokens, rules in force) -> a session that decodes the rest of the text."""
 
 
 @dataclass(frozen=True)
 class _Draft:
     shape: Shape
     plan: Plan | None
-    """Its size, where that was chosen for this round."""
+    """Size of the tree, where costs chose it for this round; else None."""
     read: Callable[[NDArray[np.float64], int], TokenTree]
     """(report, root) -> the drafted tree."""
 
     @property
     def most(self) -> int | None:
-        """Its nodes below the root, where they were chosen for this round."""
+        """Most nodes below the root, where costs chose them for this round; else None."""
         return self.plan.nodes - 1 if self.plan else None
 
 
 class GraphSession:
     """Autoregressive, linear, fixed-tree and DynaTree decoding, as `HostSession` does it, on the device.
 
-    A round's time holds the draft of its own tree, wherever that ran; its commit is part of the verification. It takes
-    a slot until the text ends. The rules must fit static shapes; `reopen` opens a session for the rest of a text whose
-    rules outgrow them. `sizes` chooses the size of each round; without it the rules alone do. `sampling` says how
-    tokens are chosen at which position; without it, they are chosen greedily.
+    A round's time includes the draft of its own tree, whenever that ran; its commit is part of the verification. The
+    session has a slot until the text ends. The rules must fit static shapes; `reopen` opens a session for the rest of a
+    text whose rules outgrow them. `sizes` chooses the size of each tree; without it the rules alone do. `sampling` has
+    the sampling settings by position; without it, decoding is greedy.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class GraphSession:
         self._sampling = sampling or Schedule()
         self._seed = seed
         self._followed: int | None = None
-        """Number of the schedule's turns that the device was told of."""
+        """Number of the schedule's turns that are on the device."""
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
         self._slot = graph_slots.take(pair, self._longest)
@@ -81,15 +82,15 @@ class GraphSession:
         self._pending = PendingRounds(self._slot)
         self._tree = TokenTree([self._text[-1]])
         self._draft: _Draft | None = None
-        """How the tree was drafted; None: it is its root alone."""
+        """Draft of the present tree; None: the tree is its root alone."""
         self._verification: PendingRound | None = None
-        """The verification of the tree, if the device was asked for it already."""
+        """Verification of the tree, if it is already queued."""
         self._read = len(prompt_ids) - 1
-        """Tokens of the text that the draft has read."""
+        """Number of the text's tokens that the draft has read."""
         self._told: tuple[Plan, list[int]] | None = None
-        """The last tree's size and the ranks of what was accepted of it, unless that was learnt from."""
+        """Size of the last tree and ranks of its accepted nodes; None once the acceptance model has learnt them."""
         self._draft_s, self._draft_forwards = 0.0, 0
-        """Costs of drafts that no round was charged for yet."""
+        """Time and passes of drafts that no round was charged for yet."""
         self._host_s = self._device_s = self._charged_s = 0.0
         self._instead: Session | None = None
 
@@ -100,12 +101,12 @@ class GraphSession:
 
     @property
     def waits(self) -> int:
-        """How often the host has waited for the device in rounds so far."""
+        """Number of waits of the host for the device in rounds so far."""
         return self._pending.waits
 
     @without_gradients()
     def prefill(self) -> float:
-        """Reads the prompt without its last token; then drafts the first tree, for which the first round pays."""
+        """Reads the prompt without its last token, then drafts the first tree, whose time counts to the first round."""
         begun = self._slot.mark()
         self._slot.begin(self._text, self._knobs.rule if self._knobs else None)
         self._follow()
@@ -119,7 +120,7 @@ class GraphSession:
 
     @without_gradients()
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Verifies and commits the known tree, and queues the next draft or verification meanwhile."""
+        """Verifies and commits the present tree, and queues the next draft or verification meanwhile."""
         if self._instead:
             return self._instead.step(turns, at_stage)
         self._slots.settle(self)
@@ -157,7 +158,7 @@ class GraphSession:
 
     @without_gradients()
     def prepare(self) -> bool:
-        """Captures one graph that the text needs when it has grown; returns whether there was one."""
+        """Captures one graph that the text will need when it grows; returns whether there was one."""
         return self._has_slot and self._slot.capture_ahead(min(len(self._text) + AHEAD, self._longest))
 
     def close(self) -> None:
@@ -167,9 +168,9 @@ class GraphSession:
             self._has_slot = False
 
     def _follow(self) -> None:
-        """Tells the device how tokens are chosen after the text, where it does not know.
+        """Copies new sampling settings to the device, for positions after the text.
 
-        Settings are never turned for positions that it was asked to choose tokens for.
+        Settings never change for positions whose tokens are already queued.
         """
         end = len(self._text)
         if self._followed != self._sampling.turns:
@@ -178,7 +179,7 @@ class GraphSession:
         self._slot.verifier = device_verifier(self._sampling, end)
 
     def _turn(self, clock: Clock) -> None:
-        """Tells the device of turned knobs; a tree that was drafted under the old ones is drafted anew."""
+        """Copies turned knobs to the device; a tree that was drafted under the old ones is drafted again."""
         if self._knobs:
             self._slot.state.rule.turn(self._knobs.rule)
         if self._draft:
@@ -187,7 +188,7 @@ class GraphSession:
                 self._draft_again(self._draft, clock)
 
     def _next_draft(self, lacking: int) -> _Draft | None:
-        """The next draft, if any, where the draft lacks at most so many tokens besides the last."""
+        """The next draft, if any, with a draft model that lacks at most `lacking` tokens besides the last."""
         if self._knobs is None:
             return None
         rule = self._knobs.rule
@@ -202,7 +203,7 @@ class GraphSession:
         return _Draft(replace(beam(rule, plan.depth), first=first), plan, read) if plan else None
 
     def _draft_again(self, draft: _Draft, clock: Clock) -> None:
-        """Drafts the tree that is verified next, and waits for it."""
+        """Drafts the next tree and waits for it."""
         pending = self._pending.draft(draft.shape, len(self._text), clock, draft.most)
         self._tree = draft.read(self._pending.wait(self._pending.report()), self._text[-1])
         self._read = len(self._text)
@@ -221,7 +222,7 @@ class GraphSession:
             if not draft and length - self._read > FIRST_ROWS[-1]:
                 self._slot.catch_up(self._text, self._read)
             ahead = self._pending.draft(follows.shape, length, clock, follows.most)
-        # A draft leaves what the verification reports: one copy has both, and the next verification must come after it.
+        # A draft does not overwrite the verification's report: one copy has both, before the next verification.
         arrival = self._pending.report()
         if goes_on and not follows:
             ahead = self._pending.verification(1, length, clock)
@@ -234,7 +235,7 @@ class GraphSession:
         )
         self._text.extend(outcome.committed)
         if draft:
-            # The last accepted node may have been a leaf, which the draft never reads.
+            # The last accepted node may be a leaf, which the draft never reads.
             self._read = len(self._text) - 2
             self._told = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
         if follows:
@@ -246,13 +247,13 @@ class GraphSession:
         return self._draft_s
 
     def _charge_draft(self, outcome: Outcome) -> None:
-        """A tree that nobody verifies any more was paid for all the same."""
+        """Counts the cost of a draft in this round, also of a tree that is never verified."""
         outcome.draft_s = (outcome.draft_s or 0.0) + self._draft_s
         outcome.draft_forwards = (outcome.draft_forwards or 0) + self._draft_forwards
         self._draft_s, self._draft_forwards = 0.0, 0
 
     def _charge(self, host_s: float, device_s: float) -> float:
-        """Time of the round: while verifications are queued ahead, the longer of the host's and the device's."""
+        """Duration of the round, in seconds: while verifications are queued ahead, the longer of host and device."""
         self._host_s += host_s
         self._device_s += device_s
         before_s, self._charged_s = self._charged_s, max(self._host_s, self._device_s)
@@ -262,7 +263,7 @@ class GraphSession:
         return charged_s
 
     def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turn], at_stage: AtStage) -> Outcome:
-        """Goes on in a session of the host, which reads the text anew; the knobs keep what moved them so far."""
+        """Continues in a session of the host, which reads the text again; knobs keep their values."""
         self.close()
         self._instead = self._reopen(self._text, self._longest - len(self._text), self._knobs)
         read_s = self._instead.prefill()

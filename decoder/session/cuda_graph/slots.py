@@ -1,7 +1,7 @@
 """Slots, each for one text at a time: caches and numbers at fixed addresses, and the graphs that use them.
 
-A session takes a slot and gives it back, so that graphs are captured once a pair and lane and not once a text. What
-several lanes at once need is as many slots; weights are shared.
+A session takes a slot and gives it back, so that graphs are captured once a pair and lane and not once a text. Several
+lanes at once need a slot each; weights are shared.
 """
 
 import time
@@ -27,19 +27,19 @@ from decoder.verify.greedy import Greedy
 from decoder.verify.verifier import DeviceVerifier
 
 CHUNK = 512
-"""Tokens of a prompt that are read at once."""
+"""Tokens of a prompt in one pass."""
 BEYOND = 8
-"""Slots that no attention reads."""
+"""Slots at the end of a store that no attention reads."""
 AHEAD = 64
-"""Tokens: graphs that a text needs when it has grown by so many are captured while nothing else is to be done."""
+"""Growth of a text, in tokens, for which graphs are captured in advance, during idle time."""
 Work = Callable[[], None]
 
 
 class GraphSlot:
-    """Two models' keys and values, one device state, and all that was captured over them.
+    """Keys and values of two models, one device state, and the graphs captured over them.
 
-    Without `graphs` everything is computed by plain calls. `capturable` are the kinds of work in which the host was
-    found not to wait; all slots of these forwards share them.
+    Without `graphs` all work runs by plain calls. `capturable` has the kinds of work in which the host never waits; all
+    slots of these forward forms share it.
     """
 
     def __init__(self, target: Side, draft: Side, graphs: Graphs | None, capturable: set[Hashable]) -> None:
@@ -50,39 +50,39 @@ class GraphSlot:
         self.mailbox = Mailbox(device, REPORT)
         self.capturing_s = 0.0
         self.verifier: DeviceVerifier = Greedy()
-        """Makes the target's choices, which the draft guesses, in what is asked for from now on."""
+        """Verifier of all work that is queued from now on; the draft grows by its probabilities."""
         self._graphs = graphs
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
         self._layouts: dict[Shape, Layout] = {}
         self._in_use: dict[Shape | int, None] = {}
-        """Drafts and rows of verifications that this text has asked for so far, in their order."""
+        """Shapes of drafts and rows of verifications that this text has used so far, in their order."""
 
     def mark(self) -> Mark:
-        """Here, in the device's stream of work."""
+        """A mark at the present end of the device's queue."""
         return Mark(self.target.store.device)
 
     def fits(self, models: tuple[StaticForward, StaticForward], longest: int, *, graphs: bool) -> bool:
-        """Whether it serves a text of so many tokens."""
+        """Whether the slot is for these models and has room for a text of `longest` tokens."""
         rooms = self.target.store.shape[3] - MOST_NODES, self.draft.store.shape[3] - MOST_ROWS
         alike = (self.target.forward, self.draft.forward) == models
         return alike and graphs == (self._graphs is not None) and min(rooms) - BEYOND - DEEPEST - 1 >= longest
 
     def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
-        """Reads a new text, all but its last token."""
+        """Reads a new text without its last token."""
         self._in_use.clear()
         self.state.begin(text, rule)
         for side in (self.target, self.draft) if rule else (self.target,):
-            # Rows left by another text may be infinite, and infinite values break masked attention.
+            # Rows of an earlier text may be infinite, and infinite values break masked attention.
             side.store.zero_()
             _read_all(side, text[:-1])
 
     def catch_up(self, text: Sequence[int], start: int) -> None:
-        """Lets the draft read the text from here on, where it lacks more than a draft reads by itself."""
+        """Lets the draft model read the text from `start` on, where it lacks more tokens than a draft pass reads."""
         _read_all(self.draft, text, start)
 
     def drafting(self, shape: Shape, length: int) -> Work:
-        """A function that drafts a tree after a text of at most so many tokens and reports it."""
+        """A function that drafts a tree after a text of at most `length` tokens and writes it to the report."""
         visible = slots(length + shape.rows)
         self._in_use[shape] = None
         if shape not in self._layouts:
@@ -95,7 +95,7 @@ class GraphSlot:
         )
 
     def verification(self, nodes: int, length: int) -> Work:
-        """A function that verifies and commits at most so many nodes after a text of at most so many tokens."""
+        """A function that verifies and commits at most `nodes` nodes after a text of at most `length` tokens."""
         visible, draft = slots(length - 1 + nodes), self.draft if nodes > 1 else None
         verifier = self.verifier
         self._in_use[nodes] = None
@@ -106,7 +106,7 @@ class GraphSlot:
         )
 
     def capture_ahead(self, length: int) -> bool:
-        """Captures one graph, if any, that this text lacks when it is so long; returns whether there was one."""
+        """Captures one graph, if any, that this text will lack at `length` tokens; returns whether there was one."""
         before = len(self._captured)
         for size in list(self._in_use):
             if isinstance(size, Shape):
@@ -121,7 +121,7 @@ class GraphSlot:
         if self._graphs is None:
             return work
         if key not in self._captured:
-            # What was asked for before is part of the round that waits, and capturing is not.
+            # Work queued so far counts to the round, capturing does not.
             self.mark().wait()
             started, device, undo = time.perf_counter(), self.target.store.device, self._undo()
             if kind not in self._capturable:
@@ -133,7 +133,7 @@ class GraphSlot:
         return self._captured[key]
 
     def _undo(self) -> Work:
-        """What puts back all that is needed again; verified rows are not, since they are computed before they move."""
+        """A function that restores the state before some work; verified rows are computed before they move."""
         restore, store = self.state.saved(), self.draft.store
         places = (self.state.length + torch.arange(MOST_ROWS, device=store.device)).clamp(max=store.shape[3] - 1)
         rows = store.index_select(3, places)
@@ -146,10 +146,10 @@ class GraphSlot:
 
 
 def tried(work: Work, undo: Work, device: torch.device) -> None:
-    """Does work and undoes it.
+    """Runs work once and undoes it.
 
     Raises:
-        NotCapturableError: A graph cannot do it.
+        NotCapturableError: A graph cannot contain the work.
     """
     try:
         refuse_waits(work, device)
@@ -158,7 +158,7 @@ def tried(work: Work, undo: Work, device: torch.device) -> None:
 
 
 def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
-    """A graph of work in which the host does not wait, replayed once: its first replay uploads it, which takes time."""
+    """A graph of work in which the host does not wait; replayed once here, since the first replay uploads it."""
     replay = graphs.capture(work, undo)
     replay()
     undo()
@@ -166,13 +166,13 @@ def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
 
 
 def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-    """A model's keys and values, of one kind wherever it is asked for: compiled passes tell inference tensors apart."""
+    """A store for keys and values, made without inference mode: compiled passes treat inference tensors differently."""
     with torch.inference_mode(mode=False):
         return forward.new_store(capacity)
 
 
 def read(side: Side, tokens: Sequence[int], first: int = 0) -> Float[Tensor, "N V"]:
-    """Forwards these tokens of a text, from place `first` on."""
+    """Logits of these tokens of a text, from position `first` on."""
     given = torch.tensor(tokens, device=side.store.device)
     places = torch.arange(first, first + len(given), device=given.device)
     return side.logits(given, places, places, causal_bias(side.store, len(given), first))
@@ -184,33 +184,33 @@ def _read_all(side: Side, text: Sequence[int], start: int = 0) -> None:
 
 
 def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Float[Tensor, "N M"]:
-    """The bias of so many tokens of a text from place `first` on, which see what is before them."""
+    """Causal attention bias of `rows` tokens of a text from position `first` on."""
     seen = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
     return visibility(torch.tensor(first, device=store.device), seen, slots(first + rows), store.dtype)
 
 
 @dataclass
 class GraphSlots:
-    """A pair's free slots, and the state that all its slots share."""
+    """Free slots of a pair, and the state that all its slots share."""
 
     graphs: bool = True
-    """False: slots made from now on repeat nothing from a graph, they compute the same by plain calls."""
+    """Whether new slots use graphs; False: they compute the same by plain calls."""
     refused: str | None = None
-    """Why rounds do not run here, but from the host."""
+    """Reason why the host drives rounds; None where they run on the device."""
     ahead: tuple[object, Mark] | None = None
-    """The session that queued work ahead of its turn, and the mark where that work ends."""
+    """Session with work queued ahead of its turn, and the mark at the end of that work."""
     costs: PlanCosts = field(default_factory=PlanCosts)
     _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
     _capturable: dict[tuple[StaticForward, ...], set[Hashable]] = field(default_factory=dict)
-    """Kinds of work in which the host does not wait, by the forwards that do it."""
+    """Kinds of work in which the host never waits, by the forward forms of both models."""
     _captures: Graphs | None = None
 
     @without_gradients()
     def take(self, pair: Pair, longest: int) -> GraphSlot:
-        """A free slot for a text of so many tokens, or a new one."""
+        """A free slot for a text of `longest` tokens, or a new one."""
         models = self.forward(pair.target), self.forward(pair.draft_model)
-        # One that is too small is not kept: its memory is needed for a larger one.
+        # Slots that are too small are dropped: their memory is needed for a larger one.
         self._free = [slot for slot in self._free if slot.fits(models, longest, graphs=self.graphs)]
         if self._free:
             return self._free.pop()
@@ -223,7 +223,7 @@ class GraphSlots:
         return GraphSlot(target, draft, graphs, self._capturable.setdefault(models, set()))
 
     def settle(self, mine: object) -> None:
-        """Waits until what another session has asked for ahead of its turn is done."""
+        """Waits for work that another session has queued ahead of its turn."""
         if self.ahead and self.ahead[0] is not mine:
             self.ahead[1].wait()
             self.ahead = None
@@ -233,35 +233,35 @@ class GraphSlots:
         self._free.append(slot)
 
     def forward(self, model: LanguageModel) -> StaticForward:
-        """The forward form by which a model runs here, made on first use."""
+        """Static forward form of a model, made on first use."""
         if model not in self._forwards:
             self._forwards[model] = static_forward(model)
         return self._forwards[model]
 
     def anew(self, model: LanguageModel) -> "GraphSlots":
-        """Those of another pair with this model, which runs there as it runs here."""
+        """Slots of another pair with this model, in the same static form."""
         forms = {model: self._forwards[model]} if model in self._forwards else {}
         return GraphSlots(refused=self.refused, _forwards=forms)
 
     def form(self, model: LanguageModel) -> StaticForward | None:
-        """The forward form by which a model runs here; None: none was made yet."""
+        """Static forward form of a model; None where none was made yet."""
         return self._forwards.get(model)
 
     def forget(self) -> None:
-        """Lets go of all slots and forms of models."""
+        """Drops all slots and static forms."""
         self._free, self._captures = [], None
         self._forwards.clear()
         self._capturable.clear()
 
     def run(self, model: LanguageModel, forward: StaticForward) -> None:
-        """Lets a model run in another way in all slots that are taken from now on."""
+        """Sets the static form of a model for all slots that are taken from now on."""
         self._forwards[model] = forward
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """A function that repeats work which undoes itself, as slots repeat theirs.
+        """A function that repeats work which undoes itself, by a graph where slots use graphs.
 
         Raises:
-            NotCapturableError: A graph cannot do it.
+            NotCapturableError: A graph cannot contain the work.
         """
         if not self.graphs:
             return work

@@ -1,7 +1,7 @@
-"""Tensor sizes of a draft under a growth rule; everything else in the rule is numbers that a device reads.
+"""Tensor sizes of a draft under a growth rule; all other parts of the rule are numbers that the device reads.
 
-Pure; knows neither tensors nor models. A level's width is fixed and still exact: the probabilities of a level's paths
-sum to 1 at most, so no more than 1 / stop of them reach `stop` and grow.
+Pure; knows neither tensors nor models. The fixed width of a level is exact: the path probabilities of a level sum to at
+most 1, so at most 1 / stop of them reach `stop` and get children.
 """
 
 import math
@@ -13,37 +13,37 @@ from decoder.draft.tree_size.plan import DEPTHS, SIZES
 from decoder.tree_rules import TreeRule
 
 MOST_ROWS = 1024
-"""Rows that one draft may forward."""
+"""Most rows of one draft."""
 BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 264)
-"""Rows of a verification; the last holds 256 nodes and their root."""
+"""Numbers of rows of a verification; the last is for 256 nodes and their root."""
 MOST_NODES = BUCKETS[-1]
 """Most nodes of a tree, its root included."""
 DEEPEST = 32
 WINDOW = 63
-"""Longest window of history: as many shares as add up without rounding in 64 bits."""
+"""Longest window of history, in rounds: the most shares that add up in 64 bits without rounding."""
 SLACK = 1e-4
-"""Path probabilities come from float32 numbers: those of one level may sum to a little more than 1."""
+"""Rounding error of path probabilities from float32: those of one level may sum to slightly more than 1."""
 FIRST_ROWS = (2, 16, 64, 256)
-"""Rows of the draft's first pass: the last tokens, of which it may lack one or two, or more after plain rounds."""
+"""Rows of the draft's first pass: the last tokens that it lacks, one or two, or more after rounds without a draft."""
 BEAM = 16
-"""Nodes of one level that grow where each round decides how many nodes pay."""
+"""Nodes of one level that get children where costs decide the size of each round's tree."""
 MOST_USUAL = SIZES[-1]
-"""Rows of a verification: where rules leave the size of a tree open, larger ones are seldom."""
+"""Most rows of a usual verification where rules leave the size of a tree open; larger ones are rare."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a draft's tensors are; all rules of one shape share one captured graph."""
+    """Sizes of a draft's tensors; all rules of one shape share one captured graph."""
 
     widest: int
-    """Children of a node."""
+    """Most children of a node."""
     widths: tuple[int, ...]
-    """Nodes of depth 0, 1, 2, ... that may grow."""
+    """Most nodes of depth 0, 1, 2, ... that get children."""
     best: bool
-    """Whether the most probable nodes stay, and not the first."""
+    """Whether the most probable nodes stay, and not the first in breadth-first order."""
     first: int = FIRST_ROWS[0]
     even: bool = False
-    """Whether all nodes that grow have as many children."""
+    """Whether all nodes with children have the same number of them."""
 
     @property
     def deepest(self) -> int:
@@ -52,17 +52,17 @@ class Shape:
 
     @cached_property
     def rows(self) -> int:
-        """Drafted nodes that are forwarded."""
+        """Number of rows: nodes that may get children."""
         return sum(self.widths[1:])
 
 
 def shape(rule: TreeRule) -> Shape:
-    """The shape of a rule's drafts; knobs that leave it alone may be turned at no cost."""
+    """Shape of a rule's drafts; turning a knob that does not change it costs nothing."""
     return _shape(rule, int(rule.growth.deepest), 1 << (_growing(rule) - 1).bit_length(), best=rule.budget.best)
 
 
 def beam(rule: TreeRule, depth: int) -> Shape:
-    """The shape of a draft of so many levels, whose most probable nodes stay."""
+    """Shape of a draft of `depth` levels whose most probable nodes stay."""
     return _shape(rule, depth, BEAM, best=True)
 
 
@@ -74,13 +74,13 @@ def _shape(rule: TreeRule, depth: int, most: int, *, best: bool) -> Shape:
 
 
 def _growing(rule: TreeRule) -> int:
-    """Most nodes of one level that grow."""
+    """Most nodes of one level that get children."""
     n_max, stop = rule.budget.n_max, rule.growth.stop
     return n_max if stop == 0 else min(n_max, math.floor((1 + SLACK) / stop))
 
 
 def most_nodes(rule: TreeRule) -> int:
-    """The largest tree of a rule, its root included."""
+    """Nodes of a rule's largest tree, its root included."""
     width, nodes = 1, 0
     for _ in range(int(rule.growth.deepest)):
         nodes += width * int(rule.growth.wide)
@@ -89,7 +89,7 @@ def most_nodes(rule: TreeRule) -> int:
 
 
 def fits(rule: TreeRule | None) -> bool:
-    """Whether rounds of this rule, or without a draft, are best drafted in tensors of fixed size."""
+    """Whether rounds of this rule fit tensors of fixed size; None stands for rounds without a draft."""
     if rule is None:
         return True
     if rule.growth.deepest > DEEPEST or rule.history.window > WINDOW:
@@ -98,22 +98,22 @@ def fits(rule: TreeRule | None) -> bool:
 
 
 def first_rows(lacking: int) -> int:
-    """Rows of the first pass of a draft that lacks so many of the last tokens."""
+    """Rows of the first pass of a draft that lacks `lacking` of the last tokens."""
     return next(size for size in FIRST_ROWS if size >= lacking)
 
 
 def bucket(nodes: int) -> int:
-    """Rows of the verification of so many nodes."""
+    """Rows of the verification of `nodes` nodes."""
     return next(size for size in BUCKETS if size >= nodes)
 
 
 def levels(nodes: int) -> int:
-    """Levels that the verification of so many rows allows for: as many as any tree of that size may have."""
+    """Levels in the verification of `nodes` rows: the most that a tree of that size may have."""
     return min(DEEPEST, nodes - 1)
 
 
 def slots(rows: int) -> int:
-    """Rows of keys and values that attention reads where so many are in use: 256, 384, 512, 768, 1024, ..."""
+    """Slots that attention reads where `rows` are in use: the next of 256, 384, 512, 768, 1024, ..."""
     size = 256
     while size < rows:
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
@@ -122,20 +122,20 @@ def slots(rows: int) -> int:
 
 @dataclass(frozen=True)
 class Passes:
-    """Rows of the forward passes that rounds are made of, by model, from the fewest to the most."""
+    """Numbers of rows of the forward passes in rounds, for each model, rising."""
 
     draft: tuple[int, ...]
     target: tuple[int, ...]
 
 
 def passes(rules: Iterable[TreeRule | None]) -> Passes:
-    """The passes of rounds that run on the device under these rules; None drafts nothing."""
+    """Passes of rounds on the device under these rules; None stands for rounds without a draft."""
     fitting = [each for each in rules if each is not None and fits(each)]
     return of_sizes(fitting, (rows for each in fitting for rows in _verified(each)))
 
 
 def of_sizes(rules: Iterable[TreeRule], verified: Iterable[int]) -> Passes:
-    """The passes of plain rounds, of drafts under these rules, and of verifications of trees of so many rows."""
+    """Passes of rounds without a draft, of drafts under these rules, and of verifications with `verified` rows."""
     drafted = {rows for each in rules for size in _shapes(each) for rows in (size.first, *size.widths[1:])}
     return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))
 
@@ -149,7 +149,7 @@ def _shapes(rule: TreeRule) -> Iterator[Shape]:
 
 
 def _verified(rule: TreeRule) -> Iterator[int]:
-    """Rows of the trees that a rule grows."""
+    """Numbers of rows of the verifications of a rule's trees."""
     if rule.budget.by_cost:
         yield from SIZES
     elif rule.growth.wide == 1:

@@ -7,8 +7,8 @@ import pytest
 
 from decoder.analysis import what_if as whatif
 from decoder.analysis.what_if import ROUNDS, what_if
-from decoder.config import DynaTree
 from decoder.events import Knobs, Round
+from decoder.methods.dynatree import DynaTree
 from tests.decoder.analysis.one_round import replayed
 
 WIDE = DynaTree(d0=1.0, d_max=2, branching=(4, 4, 4), rho_stop=0.3, rho_deep=0.3, tau=0)

@@ -11,10 +11,11 @@ from transformers import AutoModelForCausalLM
 
 from decoder.bench import shapes
 from decoder.bench.contenders import decoded
-from decoder.config import PRESETS, RunConfig
+from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, DeviceError, PairError
 from decoder.forward.static.static_forward import static_forward
+from decoder.methods.dynatree import PRESETS
 from tests import tiny
 from tests.decoder.makers import TinyModels
 
@@ -150,7 +151,7 @@ def test_random_weights_have_biases_as_trained_ones_do(tiny_shapes: tuple[str, s
     """A layer without one is a shorter pass: the sum with the residual is then part of a product."""
     engine = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
     model = engine.pair.target if name == "target" else engine.pair.draft_model
-    biases = [weight.detach() for name, weight in model.module.named_parameters() if name.endswith("bias")]
+    biases = [weight.detach() for name, weight in model.hf.module.named_parameters() if name.endswith("bias")]
     assert len(biases) >= 7
     assert all(0.001 < float(bias.abs().max()) < 0.2 for bias in biases)
     form = static_forward(model)
@@ -162,7 +163,7 @@ def test_weights_that_have_no_biases_get_none(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(NEOX | {"model_type": "llama", "num_key_value_heads": 1}))
     engine = shapes.random_pair(str(path), str(path), device="cpu", dtype="float32")
-    assert not [name for name, _ in engine.pair.target.module.named_parameters() if "bias" in name]
+    assert not [name for name, _ in engine.pair.target.hf.module.named_parameters() if "bias" in name]
 
 
 def tied(tiny_models: TinyModels) -> tiny.TinyPair:

@@ -21,10 +21,14 @@ from decoder.bench.report import Report
 from decoder.bench.samples import Samples
 from decoder.bench.statistics import Median
 from decoder.bench.summary import Difference, rows
-from decoder.config import Auto, DynaTree, Fixed, Linear, RunConfig
+from decoder.config import RunConfig
 from decoder.device import device_name
 from decoder.engine import Engine
 from decoder.errors import PromptError
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from decoder.methods.method import Method
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
@@ -224,10 +228,10 @@ def test_a_draft_of_another_width_is_measured_all_the_same(tiny_models: TinyMode
 
 def test_assistants_settings_stay_as_they_were(tiny_models: TinyModels) -> None:
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    before = engine.pair.draft_model.module.generation_config
+    before = engine.pair.draft_model.hf.module.generation_config
     for contender in baselines(engine.pair, RunConfig(max_new_tokens=4)):
         contender.run(engine, [1, 2, 3])
-    assert engine.pair.draft_model.module.generation_config is before
+    assert engine.pair.draft_model.hf.module.generation_config is before
     assert before.num_assistant_tokens is None
 
 
@@ -364,7 +368,7 @@ def test_an_accelerator_is_called_by_its_name_and_a_cpu_has_none(monkeypatch: py
 
 def test_an_embedding_that_is_the_head_too_is_read_and_another_is_not(tiny_models: TinyModels) -> None:
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    weights = sum(weight.numel() for weight in engine.pair.target.module.parameters())
+    weights = sum(weight.numel() for weight in engine.pair.target.hf.module.parameters())
     assert machine.read_bytes(engine.pair.target) == 4 * (weights - 288 * 32)
     tied: Any = AutoModelForCausalLM.from_config(
         AutoConfig.for_model(
@@ -374,7 +378,9 @@ def test_an_embedding_that_is_the_head_too_is_read_and_another_is_not(tiny_model
     )  # fmt: skip
     from decoder.forward.language_model import LanguageModel  # noqa: PLC0415 - only here
 
-    assert machine.read_bytes(LanguageModel(tied, "tied")) == 4 * sum(weight.numel() for weight in tied.parameters())
+    assert machine.read_bytes(LanguageModel.of_module(tied, "tied")) == 4 * sum(
+        weight.numel() for weight in tied.parameters()
+    )
 
 
 def test_copies_are_timed_by_bytes_read_and_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.config import BestFirst, DynaTree, Fixed, Linear, Sampling
 from decoder.draft import lookup
 from decoder.draft.lookup import Past
 from decoder.draft.lookup_drafter import LookupDrafter
+from decoder.methods.bestfirst import BestFirst
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from decoder.sampling.draft_probabilities import DraftProbabilities, OwnProbabilities
 from decoder.sampling.gumbel_noise import GumbelNoise
-from decoder.sampling.settings import Schedule
+from decoder.sampling.settings import Sampling, Schedule
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from tests import reference

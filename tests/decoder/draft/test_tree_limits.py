@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
-from decoder.config import Auto, Rules
 from decoder.events import LENGTH, OTHER_LIMITS, Limit
+from decoder.methods.auto import Auto
 from decoder.race import limited_by
 from decoder.tree import TokenTree
-from decoder.tree_rules import least_probability
+from decoder.tree_rules import Rules, least_probability
 from tests.decoder.makers import Played, TinyModels, host_session, with_pair
 
 PROMPT = "The tree grows"

@@ -40,7 +40,7 @@ def test_a_family_without_such_a_mask_has_room_however_long_its_text_is(*, tied:
         hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, head_dim=8, vocab_size=96,
         max_position_embeddings=context, tie_word_embeddings=tied,
     )  # fmt: skip
-    assert LanguageModel(tiny.build(config, seed=1), "qwen3").has_room(1 + MOST)
+    assert LanguageModel.of_module(tiny.build(config, seed=1), "qwen3").has_room(1 + MOST)
 
 
 def test_what_a_forward_pass_leaves_behind_in_its_module_is_not_left_in_this_one() -> None:

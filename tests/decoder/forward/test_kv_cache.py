@@ -59,10 +59,10 @@ def test_committed_keys_and_values_are_those_of_a_fresh_forward(
         # The last committed token is the next root, except in Algorithm 1, which reads it at once.
         known = text if method.name == "alg1" else text[:-1]
         right = fresh(tiny_models.plain(pair.target, dtype), known)
-        assert largest_error(keys_values(session.target_cache, engine.pair.target._forward), right) < TOLERANCE[dtype]
+        assert largest_error(keys_values(session.target_cache, engine.pair.target.runs_by), right) < TOLERANCE[dtype]
         if method.name == "alg1" or session.proposer:
             drafter = session.drafter if method.name == "alg1" else session.proposer
-            kept = keys_values(drafter.passes.cache, engine.pair.draft_model._forward)
+            kept = keys_values(drafter.passes.cache, engine.pair.draft_model.runs_by)
             assert kept.shape[3] in (len(text) - 1, len(text) - 2) or finished
             right = fresh(tiny_models.plain(pair.draft, dtype), text[: kept.shape[3]])
             assert largest_error(kept, right) < TOLERANCE[dtype]

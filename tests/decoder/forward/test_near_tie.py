@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from decoder import RunConfig, decode, race
-from decoder.config import DynaTree
 from decoder.errors import DeviceError
 from decoder.events import Summary
 from decoder.forward import near_tie as neartie
+from decoder.forward.hf_module import HfModule
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge, in_float32_by_layer
+from decoder.methods.dynatree import DynaTree
 from decoder.sampling.gumbel_noise import GumbelNoise
 from tests.decoder.family_models import laid_out_anew
 from tests.decoder.makers import TinyModels
@@ -42,7 +43,7 @@ def test_layer_by_layer_a_module_computes_what_a_copy_in_float32_does(
 ) -> None:
     pair = tiny_models.pair(family)
     # Weights of the copy that it is compared with are in memory of their own too.
-    module = laid_out_anew(copy.deepcopy(tiny_models.loaded(pair, dtype).pair.target.module))
+    module = laid_out_anew(copy.deepcopy(tiny_models.loaded(pair, dtype).pair.target.hf.module))
     prefix = tiny_models.prompt_tokens(pair, PROMPT)
     with torch.inference_mode(), in_float32_by_layer(module, CPU):
         found = module(torch.tensor([prefix])).logits[0]
@@ -54,7 +55,7 @@ def test_layer_by_layer_a_module_computes_what_a_copy_in_float32_does(
 def test_no_more_than_one_layer_is_in_float32_and_each_has_its_own_weights_back(
     tiny_models: TinyModels, family: str
 ) -> None:
-    module = copy.deepcopy(tiny_models.loaded(tiny_models.pair(family), "bfloat16").pair.target.module)
+    module = copy.deepcopy(tiny_models.loaded(tiny_models.pair(family), "bfloat16").pair.target.hf.module)
     before, wide = list(module.named_parameters()), list[int]()
 
     def count(*_: object) -> None:
@@ -71,7 +72,7 @@ def test_no_more_than_one_layer_is_in_float32_and_each_has_its_own_weights_back(
 
 
 def test_a_layer_that_fails_has_its_own_weights_back(tiny_models: TinyModels) -> None:
-    module = copy.deepcopy(tiny_models.loaded(tiny_models.pair("neox"), "bfloat16").pair.target.module)
+    module = copy.deepcopy(tiny_models.loaded(tiny_models.pair("neox"), "bfloat16").pair.target.hf.module)
     before = dict(module.named_parameters())
 
     class Broken(nn.Module):
@@ -87,7 +88,7 @@ def test_a_layer_that_fails_has_its_own_weights_back(tiny_models: TinyModels) ->
 @pytest.mark.parametrize("family", FAMILIES)
 def test_layers_are_scored_on_another_device_with_all_that_is_theirs(tiny_models: TinyModels, family: str) -> None:
     """Whatever stayed where it was would meet tensors of the other device there."""
-    module = copy.deepcopy(tiny_models.loaded(tiny_models.pair(family), "bfloat16").pair.target.module)
+    module = copy.deepcopy(tiny_models.loaded(tiny_models.pair(family), "bfloat16").pair.target.hf.module)
     with torch.inference_mode(), in_float32_by_layer(module, META):
         found = module(input_ids=torch.tensor([[1, 2, 3]], device=META)).logits
     assert (found.device, found.dtype) == (META, torch.float32)
@@ -124,7 +125,7 @@ def test_a_long_text_is_judged_chunk_by_chunk_as_it_is_in_one(
     pair = tiny_models.pair(family)
     model, prefix = tiny_models.loaded(pair, "bfloat16").pair.target, tiny_models.prompt_tokens(pair, PROMPT)
     assert len(prefix) > 16
-    order = scores(model.module, prefix)[-1].argsort().tolist()
+    order = scores(model.hf.module, prefix)[-1].argsort().tolist()
     rivals = [(order[0], order[-1]), (order[-1], order[-2]), (order[3], order[4])]
     whole = [Judge(model)(prefix, each, by_module=by_module) for each in rivals]
     monkeypatch.setattr(neartie, "CHUNK", 5)
@@ -145,9 +146,9 @@ class Loads:
         self.asked: list[torch.device] = []
         self.full: set[torch.device] = set()
         model.slim()
-        right = model.loaded
+        right = model.hf.load
         patch.setattr(model, "device", CUDA)
-        patch.setattr(model, "loaded", lambda device: self._loaded(device, right))
+        patch.setattr(model.hf, "load", lambda device: self._loaded(device, right))
 
     def _loaded(self, device: torch.device, right: Any) -> Any:
         self.asked.append(device)
@@ -159,6 +160,7 @@ class Loads:
 @pytest.fixture
 def loads(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Loads:
     model = copy.copy(tiny_models.loaded(tiny_models.pair("neox"), "bfloat16").pair.target)
+    model.hf = copy.copy(model.hf)
     found = Loads(model, monkeypatch)
     right = neartie._by_module
     monkeypatch.setattr(neartie, "_by_module", lambda module, prefix, _, *each: right(module, prefix, CPU, *each))
@@ -174,7 +176,7 @@ def test_a_module_that_was_let_go_of_is_loaded_to_the_model_s_device_once_a_judg
     verdicts = [judge([1, 2, 3], (4, 5)) for _ in range(3)]
     assert loads.asked == [CUDA]
     assert len({verdict.gap for verdict in verdicts}) == 1
-    assert loads.model.held is None
+    assert loads.model.hf.loaded is None
 
 
 def test_where_it_would_not_fit_it_is_loaded_to_the_cpu(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +184,7 @@ def test_where_it_would_not_fit_it_is_loaded_to_the_cpu(loads: Loads, monkeypatc
     monkeypatch.setattr(neartie, "has_room", lambda *given: asked.append(given))
     Judge(loads.model)([1, 2, 3], (4, 5))
     assert loads.asked == [CPU]
-    weights = sum(weight.nbytes for weight in loads.model.skeleton.parameters())
+    weights = sum(weight.nbytes for weight in loads.model.hf.skeleton.parameters())
     assert asked == [(CUDA, int(1.25 * weights))]
 
 
@@ -239,7 +241,7 @@ def test_where_no_memory_suffices_that_is_told_in_one_line(loads: Loads, monkeyp
 
 def test_a_held_module_is_used_as_it_is(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16").pair.target
-    monkeypatch.setattr(LanguageModel, "loaded", lambda *_: pytest.fail("it is held"))
+    monkeypatch.setattr(HfModule, "load", lambda *_: pytest.fail("it is held"))
     Judge(model)([1, 2, 3], (4, 5), by_module=True)
 
 

@@ -17,7 +17,7 @@ def test_a_clear_choice_far_into_a_text_is_no_near_tie(tiny_models: TinyModels, 
     generator = random.Random(0)
     prefix = [generator.randrange(tiny.VOCABULARY) for _ in range(length)]
     with torch.inference_mode():
-        scores = model.module(torch.tensor([prefix])).logits[0, -1]
+        scores = model.hf.module(torch.tensor([prefix])).logits[0, -1]
     (first, second, *_) = scores.argsort(descending=True).tolist()
     assert float(scores[first] - scores[second]) > 0.01
     assert not Judge(model)(prefix, (first, second)).near_tie

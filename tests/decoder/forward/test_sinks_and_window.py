@@ -80,7 +80,6 @@ def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, nei
     model, module = tiny_models.loaded(pair, "float32").pair.target, tiny_models.plain(pair.target, "float32")
     frequencies = frequencies_of(module)
     assert frequencies is not None
-    assert model.runs_by is not None
     native, by_module = (
         key_turn(form, frequencies, 192, torch.float32) for form in (model.runs_by, ModuleForward(module))
     )
@@ -94,7 +93,7 @@ def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, nei
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
 def test_it_is_found_in_every_dtype(tiny_models: TinyModels, name: str, dtype: str) -> None:
     target = tiny_models.loaded(tiny_models.pair(name), dtype).pair.target
-    by_module = LanguageModel(target.module, "tiny")
+    by_module = LanguageModel.of_module(target.hf.module, "tiny")
     by_module.run_by_module()
     for model in (target, by_module):
         assert isinstance(model.streaming(SINKS, WINDOW).runs_by, Streaming)

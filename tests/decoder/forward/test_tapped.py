@@ -33,7 +33,7 @@ class Tap:
 
 
 def made(family: str, *, exact: bool) -> LanguageModel:
-    model = LanguageModel(target(family), family)
+    model = LanguageModel.of_module(target(family), family)
     return model.exact() if exact else model
 
 
@@ -79,7 +79,7 @@ def test_states_of_text_and_tree_are_those_of_a_plain_module(family: str, *, exa
 @torch.inference_mode()
 def test_a_layer_that_overwrites_its_rows_leaves_those_that_it_was_given(family: str) -> None:
     """As layers in half precision do, whose sums are in float32."""
-    tap = Tap.of(LanguageModel(target(family).bfloat16(), family))
+    tap = Tap.of(LanguageModel.of_module(target(family).bfloat16(), family))
     tap.model.read(tap.model.new_cache(32), TEXT)
     expected = entered(target(family), TEXT)
     worst = (tap.states.take(range(len(TEXT))) - expected).abs().max()
@@ -124,4 +124,4 @@ def test_the_embedding_is_the_one_that_tokens_enter_by() -> None:
     for family in tiny.FAMILIES:
         module = target(family)
         own = module.get_input_embeddings().weight
-        assert torch.equal(LanguageModel(module, family).embedding, own)
+        assert torch.equal(LanguageModel.of_module(module, family).embedding, own)

@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.config import Sampling
 from decoder.draft import delayed as drawing
 from decoder.draft import drawn_drafter
 from decoder.forward.kv_cache import KvCache
 from decoder.methods import delayed as method
 from decoder.sampling.gumbel_noise import kept
 from decoder.sampling.probabilities import probabilities
+from decoder.sampling.settings import Sampling
 from decoder.session.host import HostSession
 from decoder.session.protocol import Outcome
 from decoder.tree import TokenTree

@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 
-from decoder.config import Delayed, RunConfig, Sampling
+from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.methods import METHODS
+from decoder.methods.delayed import Delayed
 from decoder.models.pair import Pair
-from decoder.sampling.settings import Schedule
+from decoder.sampling.settings import Sampling, Schedule
 from tests import tiny
 from tests.decoder.laws.joint_law import Law
 from tests.sampled_reference import kept
@@ -75,7 +76,7 @@ def engine(family: str) -> Engine:
     shape = tiny.FAMILIES[family](vocab_size=VOCABULARY)
     target = tiny.build(shape, likeness.seed, spread=0.5, heat=likeness.heat)
     draft = tiny.kin(target, likeness.seed + 1, noise=likeness.noise)
-    models = (LanguageModel(target, "target"), LanguageModel(draft, "draft"))
+    models = (LanguageModel.of_module(target, "target"), LanguageModel.of_module(draft, "draft"))
     no_text_is_read: Any = None
     return Engine(Pair(*models, no_text_is_read, VOCABULARY, eos=frozenset(), context=tiny.CONTEXT))
 
@@ -83,7 +84,7 @@ def engine(family: str) -> Engine:
 @cache
 def law(family: str, sampling: Sampling) -> Law:
     """The chance of every text of three tokens."""
-    module = engine(family).pair.target.module
+    module = engine(family).pair.target.hf.module
     found = {"": 1.0}
     for _ in range(TOKENS):
         after = {text: _chances(module, text, sampling) for text in found}

@@ -7,11 +7,10 @@ from itertools import islice
 import pytest
 
 from decoder import RunConfig
-from decoder.config import BestFirst
 from decoder.errors import ConfigError
 from decoder.events import Round
 from decoder.methods import METHODS
-from decoder.methods.bestfirst import MOST_CHILDREN
+from decoder.methods.bestfirst import MOST_CHILDREN, BestFirst
 from decoder.session.cuda_graph.static_shapes import fits
 from tests import tiny
 from tests.decoder.makers import Played, TinyModels

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from decoder import RunConfig, Steering, decode
-from decoder.config import Streaming
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
 from decoder.events import Event, Round
 from decoder.methods import METHODS, same_until
+from decoder.methods.streaming import Streaming
 from decoder.session.host import HostSession
 from tests import tiny
 from tests.decoder.forward import streaming_reference

@@ -135,7 +135,7 @@ def deaf(family: str, dtype: torch.dtype, missed: str) -> LanguageModel:
         return hearing(**kept)
 
     module.forward = forward
-    return LanguageModel(module, family)._run_by(ModuleForward(module))
+    return LanguageModel.of_module(module, family).with_forward(ModuleForward(module))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -151,16 +151,16 @@ def test_a_model_that_ignores_where_nodes_stand_is_refused(family: str, missed: 
 def test_a_model_that_counts_rows_for_its_biases_is_refused_in_half_precision_too(dtype: torch.dtype) -> None:
     config = MptConfig(d_model=32, n_layers=2, n_heads=2, max_seq_len=64, vocab_size=96)
     with pytest.raises(PairError, match="mpt computes other logits for a draft tree"):
-        probe(LanguageModel(tiny.build(config, seed=1).to(dtype), "mpt"))
+        probe(LanguageModel.of_module(tiny.build(config, seed=1).to(dtype), "mpt"))
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_a_model_that_overflows_in_its_dtype_is_refused(family: str) -> None:
     module = tiny.build(tiny.FAMILIES[family](), seed=1)
     module.get_output_embeddings().weight.data.mul_(1e5)
-    probe(LanguageModel(module, family))
+    probe(LanguageModel.of_module(module, family))
     with pytest.raises(PairError, match=f"{family} computes logits in float16 that are no finite numbers; .*float32"):
-        probe(LanguageModel(module.to(torch.float16), family))
+        probe(LanguageModel.of_module(module.to(torch.float16), family))
 
 
 def test_a_tree_without_numbers_where_plain_text_has_some_is_refused() -> None:
@@ -177,7 +177,7 @@ def unfit(fault: str) -> str:
 
 
 def of_module(module: Any) -> LanguageModel:
-    return LanguageModel(module, "tiny")
+    return LanguageModel.of_module(module, "tiny")
 
 
 def test_a_model_that_takes_no_tree_mask_is_refused() -> None:
@@ -200,7 +200,7 @@ def test_a_model_that_keeps_no_plain_keys_and_values_is_refused() -> None:
 
 def test_a_model_that_reads_no_plain_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     model = deaf("gpt2", torch.float32, missed="nothing")
-    monkeypatch.setattr(model.module, "forward", lambda **given: given["pixels"])
+    monkeypatch.setattr(model.hf.module, "forward", lambda **given: given["pixels"])
     with pytest.raises(PairError, match=r"gpt2 cannot .*: it reads no text that is given as tokens alone; choose"):
         probe(model)
 
@@ -210,7 +210,7 @@ def test_memory_that_is_full_is_no_fault_of_the_model(monkeypatch: pytest.Monkey
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     model = deaf("gpt2", torch.float32, missed="nothing")
-    monkeypatch.setattr(model.module, "forward", full)
+    monkeypatch.setattr(model.hf.module, "forward", full)
     with pytest.raises(DeviceError, match="the memory of cpu is full with gpt2; choose a smaller model"):
         probe(model)
 

@@ -26,7 +26,7 @@ EMBEDDED = "embed_tokens.weight"
 
 @pytest.fixture(scope="module")
 def llama() -> LanguageModel:
-    return LanguageModel(target("llama"), "the-target")
+    return LanguageModel.of_module(target("llama"), "the-target")
 
 
 @pytest.fixture
@@ -342,7 +342,7 @@ def test_a_head_of_another_target_is_refused(
 
 
 def test_a_target_of_few_layers_has_not_the_usual_ones(folder: Path) -> None:
-    shallow = LanguageModel(tiny.build(tiny.FAMILIES["llama"](), seed=1), "shallow")
+    shallow = LanguageModel.of_module(tiny.build(tiny.FAMILIES["llama"](), seed=1), "shallow")
     with pytest.raises(PairError) as refusal:
         load(folder, shallow)
     assert one_line(refusal, "shallow", "2, 1, -1")

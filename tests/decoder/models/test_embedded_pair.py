@@ -9,9 +9,9 @@ import torch
 from transformers import AutoConfig, GenerationConfig
 
 from decoder import RunConfig, decode, load_pair
-from decoder.config import PRESETS
 from decoder.engine import Engine
 from decoder.events import Figures, Summary
+from decoder.methods.dynatree import PRESETS
 from decoder.models.checkpoints import EMBEDDED, EMBEDDED_DRAFT, EMBEDDED_TARGET
 from decoder.training.measure import measure
 

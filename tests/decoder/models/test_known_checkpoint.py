@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from decoder.errors import DeviceError
-from decoder.forward import language_model
+from decoder.forward import hf_module
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.language_model import LanguageModel
 from decoder.models import checkpoints
@@ -51,7 +51,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def known(folder: Path, dtype: torch.dtype = torch.float32) -> LanguageModel:
     traits = known_traits(str(folder), CPU, dtype, silent)
     assert traits is not None
-    return LanguageModel(traits, "known")
+    return LanguageModel.of_weights(traits, "known")
 
 
 def logits(model: LanguageModel) -> Tensor:
@@ -70,7 +70,7 @@ def test_logits_have_the_bits_of_a_model_that_was_read_from_its_module(
     folders: Callable[[str], Path], name: str, dtype: torch.dtype
 ) -> None:
     module = laid_out_anew(AutoModelForCausalLM.from_pretrained(folders(name), dtype=dtype).eval())
-    assert torch.equal(logits(known(folders(name), dtype)), logits(LanguageModel(module, "module")))
+    assert torch.equal(logits(known(folders(name), dtype)), logits(LanguageModel.of_module(module, "module")))
 
 
 @pytest.mark.parametrize("folder", [EMBEDDED_TARGET, EMBEDDED_DRAFT], ids=["target", "draft"])
@@ -78,7 +78,7 @@ def test_logits_have_the_bits_of_a_model_that_was_read_from_its_module(
 @torch.inference_mode()
 def test_the_embedded_pair_is_read_to_the_last_bit(folder: Path, dtype: torch.dtype) -> None:
     module = laid_out_anew(AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval())
-    assert torch.equal(logits(known(folder, dtype)), logits(LanguageModel(module, "module")))
+    assert torch.equal(logits(known(folder, dtype)), logits(LanguageModel.of_module(module, "module")))
 
 
 @pytest.mark.parametrize("name", ["neox", "llama without groups, tied"])
@@ -93,23 +93,23 @@ def test_weights_in_several_files_are_read_as_those_in_one(
 
 def test_what_a_model_tells_is_what_its_module_tells(folders: Callable[[str], Path]) -> None:
     model = load_model(str(folders("llama 3")), CPU, torch.bfloat16)
-    module = LanguageModel(model.module, "module")
+    module = LanguageModel.of_module(model.hf.module, "module")
     for name in ("layers", "width", "context", "device", "dtype", "eos"):
         assert getattr(model, name) == getattr(module, name)
-    shapes = {weight: tensor.shape for weight, tensor in model.module.named_parameters()}
+    shapes = {weight: tensor.shape for weight, tensor in model.hf.module.named_parameters()}
     model.slim()
-    assert {weight: tensor.shape for weight, tensor in model.skeleton.named_parameters()} == shapes
+    assert {weight: tensor.shape for weight, tensor in model.hf.skeleton.named_parameters()} == shapes
 
 
 def test_no_module_is_made_before_somebody_asks_for_it(
     folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right, asked = checkpoints._hf, list[object]()
-    monkeypatch.setattr(language_model, "_hf", lambda: pytest.fail("nobody asks"))
+    monkeypatch.setattr(hf_module, "_hf", lambda: pytest.fail("nobody asks"))
     monkeypatch.setattr(checkpoints, "_hf", lambda: (asked.append(None), right())[1])  # type: ignore[func-returns-value]
     model = load_model(str(folders("neox")), CPU, torch.float32)
-    assert (model.held, model.runs_without_module, asked) == (None, True, [])
-    assert model.module is model.held
+    assert (model.hf.loaded, model.runs_without_module, asked) == (None, True, [])
+    assert model.hf.module is model.hf.loaded
     assert len(asked) == 1
 
 
@@ -243,7 +243,7 @@ def test_a_model_that_is_not_understood_runs_through_transformers_all_the_same(
 ) -> None:
     folder = changed(folders("llama"), tmp_path, my_own_note="hello")
     model = load_model(str(folder), CPU, torch.float32)
-    assert model.held is not None
+    assert model.hf.loaded is not None
     # Weights in a mapped file and in memory: in two places, so sums in two orders.
     torch.testing.assert_close(logits(model), logits(known(folders("llama"))), rtol=1e-4, atol=1e-4)
 
@@ -294,11 +294,11 @@ def test_settings_that_are_not_understood_are_left_to_transformers(
 def test_a_module_that_is_asked_for_before_its_pair_is_made_has_its_own_settings(tiny_models: TinyModels) -> None:
     pair = tiny_models.ending("neox", eos_token_id=7, repetition_penalty=1.5)
     model = load_model(str(pair.target), CPU, torch.float32)
-    assert isinstance(model.generation, GenerationConfig)
-    assert model.generation.repetition_penalty == 1.5
-    model.end_with(7, pad=7)
-    assert model.module.generation_config is model.generation
-    assert (model.generation.eos_token_id, model.generation.repetition_penalty) != (7, 1.5)
+    assert isinstance(model.hf.generation, GenerationConfig)
+    assert model.hf.generation.repetition_penalty == 1.5
+    model.hf.end_with(7, pad=7)
+    assert model.hf.module.generation_config is model.hf.generation
+    assert (model.hf.generation.eos_token_id, model.hf.generation.repetition_penalty) != (7, 1.5)
 
 
 # Weights
@@ -416,7 +416,7 @@ def test_what_does_not_fit_in_a_device_s_memory_is_told_in_one_line(
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(checkpoints, "LanguageModel", full)
+    monkeypatch.setattr(LanguageModel, "of_weights", full)
     with pytest.raises(DeviceError, match="does not fit in the memory of cpu; choose a smaller model or dtype"):
         load_model(str(folders("neox")), CPU, torch.float32)
 
@@ -438,6 +438,6 @@ def test_a_checkpoint_of_the_hub_is_found_in_its_cache(
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     monkeypatch.setattr(checkpoints, "_hf", lambda: SimpleNamespace())
     model = load_model("owner/model", CPU, torch.float32)
-    assert (model.name, model.held) == ("owner/model", None)
+    assert (model.name, model.hf.loaded) == ("owner/model", None)
     assert ("owner/model", "model.safetensors") in asked
     assert torch.equal(logits(model), logits(known(folders("llama"))))

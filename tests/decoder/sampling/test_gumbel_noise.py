@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from decoder.config import Sampling
 from decoder.sampling.draft_probabilities import DraftProbabilities, OwnProbabilities
 from decoder.sampling.gumbel_noise import KEPT, MADE_AT_ONCE, SHARPNESS, GumbelNoise, kept, truncated
-from decoder.sampling.settings import Schedule
+from decoder.sampling.settings import Sampling, Schedule
 from tests import sampled_reference
 
 CPU = torch.device("cpu")

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from decoder import RunConfig
-from decoder.config import Sampling
 from decoder.errors import ConfigError
-from decoder.sampling.settings import SAMPLING, Schedule
+from decoder.sampling.settings import SAMPLING, Sampling, Schedule
 
 
 @pytest.mark.parametrize(

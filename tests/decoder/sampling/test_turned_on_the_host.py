@@ -2,8 +2,10 @@
 
 import pytest
 
-from decoder.config import DynaTree, Linear, Rules
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling, Schedule
+from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels, host_session
 
 

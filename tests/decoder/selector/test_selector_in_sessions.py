@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from decoder import RunConfig, Steering, decode
-from decoder.config import Delayed
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.drawn_drafter import DrawnDrafter, ShapeChoice
@@ -17,6 +16,7 @@ from decoder.draft.proposer import Proposal
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.events import Knob, Round
+from decoder.methods.delayed import Delayed
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector.actions import ACTIONS, ONE_PATH, number
 from decoder.selector.chooser import load
@@ -226,6 +226,6 @@ def test_hidden_rows_are_those_of_the_pass(engine: Engine) -> None:
     assert model.hidden is not None
     assert model.hidden.shape == (3, model.hidden_width)
     native = engine.pair.target.runs_by
-    torch.testing.assert_close(native.logits(model.hidden[-1:])[0], logits)  # type: ignore[union-attr]
+    torch.testing.assert_close(native.logits(model.hidden[-1:])[0], logits)  # type: ignore[attr-defined]
     assert engine.pair.target.hidden is None
     assert engine.pair.target.hidden_width == 0

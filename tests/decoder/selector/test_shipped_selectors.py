@@ -3,9 +3,9 @@
 import pytest
 
 from decoder import RunConfig, decode, load_pair
-from decoder.config import Delayed
 from decoder.engine import Engine
 from decoder.events import Round
+from decoder.methods.delayed import Delayed
 from decoder.selector.chooser import SHIPPED, load
 from decoder.selector.stored import about, fingerprint
 

@@ -3,10 +3,10 @@
 import random
 from dataclasses import replace
 
-from decoder.config import Auto
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.engine import Engine
+from decoder.methods.auto import Auto
 
 WIDE = Auto()
 FREE = Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 1e-6}))

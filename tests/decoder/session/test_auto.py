@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from decoder import RunConfig, decode
-from decoder.config import Auto
 from decoder.draft.auto_drafter import PROBED_ROWS
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.model_drafter import ModelDrafter
@@ -17,6 +16,7 @@ from decoder.draft.tree_size.cost_profile import measured
 from decoder.draft.tree_size.loss_limit import PATIENCE, PLAIN_EVERY
 from decoder.engine import Engine
 from decoder.events import LENGTH
+from decoder.methods.auto import Auto
 from decoder.tree import depths
 from tests.decoder.makers import Played, TinyModels, with_pair
 from tests.decoder.session.made_costs import DEAR, FREE, WIDE, priced, some_costs, some_rules

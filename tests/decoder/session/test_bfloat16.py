@@ -47,11 +47,11 @@ def test_a_near_tie_is_within_the_error_of_the_forward_pass_that_wrote_the_text(
 ) -> None:
     model = tiny_models.loaded(tiny_models.pair(name), "bfloat16").pair.target
     prefix = tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT)
-    exact = copy.deepcopy(model.module).float()(torch.tensor([prefix])).logits[0]
+    exact = copy.deepcopy(model.hf.module).float()(torch.tensor([prefix])).logits[0]
     rows = range(len(prefix))
     found = model.forward(model.new_cache(len(prefix)), prefix, rows, np.tri(len(prefix), dtype=np.bool_))
     error = float((found - exact).abs().max())
-    by_module = float((model.module(torch.tensor([prefix])).logits[0].float() - exact).abs().max())
+    by_module = float((model.hf.module(torch.tensor([prefix])).logits[0].float() - exact).abs().max())
     assert 0 < error < by_module / 4
     scores, order = exact[-1].tolist(), exact[-1].argsort().tolist()
     for rivals in [*itertools.pairwise(order), (order[0], order[-1])]:

@@ -107,7 +107,7 @@ def test_models_that_transformers_refuses_are_refused_in_one_line(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
-    monkeypatch.setattr(type(engine.pair.target.module), "_is_stateful", True)
+    monkeypatch.setattr(type(engine.pair.target.hf.module), "_is_stateful", True)
     with pytest.raises(
         ModelError, match=r"hf does not run with target and draft: .*stateful.*; leave hf out of --m"
     ) as refusal:

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
-from decoder.config import Auto, BestFirst, Sampling
 from decoder.draft import eagle3_passes
 from decoder.draft.eagle3_passes import Eagle3Passes
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.events import Round
-from decoder.sampling.settings import SAMPLING
+from decoder.methods.auto import Auto
+from decoder.methods.bestfirst import BestFirst
+from decoder.sampling.settings import SAMPLING, Sampling
 from tests import tiny
 from tests.decoder.makers import Played, TinyModels, host_session, with_pair
 from tests.decoder.property_settings import examples

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from decoder import RunConfig, Steering, decode
-from decoder.config import Delayed
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round, Run
+from decoder.methods.delayed import Delayed
 from decoder.verify.names import VERIFIER_NAMES
 from tests.decoder.makers import Played, TinyModels, with_pair
 from tests.decoder.session.cuda_graph.on_gpu import gpu, on_gpu

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from decoder import RunConfig, decode, load_pair
-from decoder.config import Auto
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run, decode_line, encode
 from decoder.methods import METHODS
+from decoder.methods.auto import Auto
 from decoder.tree import TokenTree, depths
 from tests.decoder.makers import Played, TinyModels, methods_of
 from tests.decoder.session.made_costs import FREE, priced, some_costs, some_rules

@@ -6,13 +6,17 @@ from collections.abc import Mapping
 import pytest
 
 from decoder import RunConfig, Steering, decode
-from decoder.config import Auto, DynaTree, Fixed, Linear, Rules
 from decoder.engine import Engine
 from decoder.errors import PromptError
 from decoder.events import Event, Round
 from decoder.knobs import KnobName
 from decoder.methods import METHODS
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from decoder.session.protocol import Outcome
+from decoder.tree_rules import Rules
 from tests.decoder.makers import Played, TinyModels, host_session, with_pair
 from tests.decoder.session.made_costs import FREE, priced, some_costs
 from tests.eagle3_checkpoints import name

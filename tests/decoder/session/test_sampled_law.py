@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from decoder.config import Sampling
 from decoder.sampling import gumbel_noise, noise
+from decoder.sampling.settings import Sampling
 from tests.decoder.laws.cases import deterministic
 from tests.decoder.laws.joint_law import compare
 from tests.decoder.laws.toy import Setting, sampled, texts

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
-from decoder.config import Sampling
 from decoder.events import Knob, Round, Run
-from decoder.sampling.settings import SAMPLING
+from decoder.sampling.settings import SAMPLING, Sampling
 from tests import tiny
 from tests.decoder.makers import TinyModels
 from tests.decoder.property_settings import examples

@@ -9,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
-from decoder.config import Auto, BestFirst, Delayed, Sampling
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round
 from decoder.knobs import KnobName
 from decoder.methods import all_knobs
+from decoder.methods.auto import Auto
+from decoder.methods.bestfirst import BestFirst
+from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import Selection
+from decoder.sampling.settings import Sampling
 from decoder.tree import depths
 from tests.decoder.makers import METHODS, Played, TinyModels, methods_of
 from tests.decoder.property_settings import examples

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from decoder.engine import Engine
 from decoder.forward.hf import ModuleForward, traits_of
+from decoder.forward.hf_module import HfModule
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
 from decoder.tensor_parallel.follower import replayed
@@ -83,7 +84,8 @@ def led(models: TinyModels, family: str) -> Led:
     channel = Replaying(ModuleForward(module))
     compared = Compared(ModuleForward(module), channel)
     leader = Leader(compared, channel, ("cpu", "cpu"))  # type: ignore[arg-type]  # as much of a channel as it needs
-    target = LanguageModel(replace(traits_of(module), source=None), "tiny")
+    traits = replace(traits_of(module), source=None)
+    target = LanguageModel("tiny", traits, HfModule(traits))
     target.run_by(leader)
     target.ranks = leader
     return Led(replace(engine, pair=replace(engine.pair, target=target), costs={}), leader, channel, compared)

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from decoder import RunConfig, decode
-from decoder.config import DynaTree, Fixed
 from decoder.errors import ConfigError, LostRankError
 from decoder.events import End, Event, Round, Run, Summary
 from decoder.methods import METHODS
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
 from decoder.tensor_parallel.messages import Pass, Peak
 from tests.decoder.makers import TinyModels
 from tests.decoder.tensor_parallel.led_engine import led
@@ -112,7 +113,7 @@ def test_a_difference_from_ar_is_told_without_a_verdict(
 ) -> None:
     """Near ties are judged by the whole module, which nobody has here."""
     found = led(tiny_models, "llama")
-    assert not found.engine.pair.target.has_module
+    assert not found.engine.pair.target.hf.available
     usual = found.leader.forward
     rounds = 0
 

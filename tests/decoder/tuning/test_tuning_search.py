@@ -7,7 +7,9 @@ from random import Random
 
 import pytest
 
-from decoder.config import DynaTree, Linear, Rules
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
+from decoder.tree_rules import Rules
 from decoder.tuning.search import INITIAL, MOST_TEXTS, Block, PassageResult, Search, Setting, State
 from decoder.tuning.space import CHAIN, LONGEST_CHAIN, TREE
 from decoder.tuning.study import Study

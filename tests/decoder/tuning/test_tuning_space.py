@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.config import PRESETS, DynaTree, Linear
+from decoder.methods.dynatree import PRESETS, DynaTree
+from decoder.methods.linear import Linear
 from decoder.tuning.space import CHAIN, LONGEST_CHAIN, TREE
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from decoder.config import DynaTree
 from decoder.errors import ConfigError, DatabaseError
+from decoder.methods.dynatree import DynaTree
 from decoder.tuning import study as module
 from decoder.tuning.space import CHAIN, TREE
 from decoder.tuning.study import FEWEST, Study, database

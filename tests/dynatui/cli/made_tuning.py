@@ -3,7 +3,9 @@
 from typing import Any
 
 from decoder.analysis.interval import Interval
-from decoder.config import DynaTree, Linear, Sampling
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
+from decoder.sampling.settings import Sampling
 from decoder.tuning.outcome import Conditions, Progress, Tuned
 from decoder.tuning.search import Current, Leader, Setting, State
 from decoder.tuning.space import TREE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from decoder.config import Auto
+from decoder.methods.auto import Auto
 from dynatui.cli import bench
 from dynatui.cli.main import main
 from dynatui.session import Models

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from decoder.config import DynaTree, Linear
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
 from decoder.tuning import job as module
 from decoder.tuning import study
 from decoder.tuning.job import OnPrompts

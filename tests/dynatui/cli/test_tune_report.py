@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from decoder.analysis.interval import Interval
-from decoder.config import Linear, Sampling
+from decoder.methods.linear import Linear
+from decoder.sampling.settings import Sampling
 from decoder.tuning.search import Setting
 from dynatui.cli.tune_report import comments, how, text, times
 from tests.dynatui.cli.made_tuning import TREE_FOUND, WHERE, tuned

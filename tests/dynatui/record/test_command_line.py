@@ -10,9 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoder.config import PRESETS, Auto, RulesName, RunConfig
-from decoder.knobs import KnobName
+from decoder.config import RunConfig
+from decoder.knobs import KnobName, RulesName
 from decoder.methods import METHODS, all_knobs
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import PRESETS
 from dynatui.clean import clean_line
 from dynatui.cli import headless
 from dynatui.cli import main as cli

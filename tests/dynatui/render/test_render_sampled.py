@@ -5,8 +5,8 @@ from msgspec import structs
 
 from decoder.analysis.metrics import fold
 from decoder.analysis.what_if import what_if
-from decoder.config import DynaTree
 from decoder.events import Event, Round, Summary
+from decoder.methods.dynatree import DynaTree
 from dynatui.knobs import sampling_in_force
 from dynatui.render import curves, drawer, versus
 from dynatui.render.guide import GUIDE

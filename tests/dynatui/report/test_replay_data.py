@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from decoder.config import Fixed
 from decoder.events import Event, Knob
+from decoder.methods.fixed import Fixed
 from dynatui.record.reader import Runs
 from dynatui.report.keys import KEYS
 from dynatui.report.page import asset, written

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from decoder.config import DynaTree
 from decoder.errors import ConfigError
 from decoder.events import Knob
+from decoder.methods.dynatree import DynaTree
 from dynatui.keymap import PANELS
 from dynatui.render.layout import layout
 from dynatui.screen.app import DynaApp

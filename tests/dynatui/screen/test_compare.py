@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from decoder.config import Fixed
 from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run
+from decoder.methods.fixed import Fixed
 from dynatui.keymap import SIDE_BY_SIDE, PanelName
 from dynatui.record.reader import read
 from dynatui.render import status, versus

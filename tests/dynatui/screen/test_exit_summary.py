@@ -9,9 +9,11 @@ import pytest
 from msgspec import structs
 from rich.cells import cell_len
 
-from decoder.config import PRESETS, Auto, Linear
 from decoder.events import Event, Figures, Knob, Knobs, Round, Run, Start, Summary
 from decoder.knobs import KnobName, TunableParameters
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import PRESETS
+from decoder.methods.linear import Linear
 from dynatui.record.reader import read
 from dynatui.screen.exit_summary import lines, options
 from dynatui.sources.playback import TraceSource

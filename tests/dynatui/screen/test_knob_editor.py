@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.config import PRESETS, DynaTree, RulesName, RunConfig
+from decoder.config import RunConfig
 from decoder.events import Knob
-from decoder.knobs import KnobName
+from decoder.knobs import KnobName, RulesName
+from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.option import number
 from decoder.sampling.settings import SAMPLING
 from decoder.session.knob_state import KnobState

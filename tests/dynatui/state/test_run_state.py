@@ -6,9 +6,11 @@ import pytest
 from msgspec import structs
 
 from decoder.analysis.metrics import fold
-from decoder.config import DynaTree, Fixed, Linear
 from decoder.events import End, Event, Knob, Round, Summary
 from decoder.knobs import KnobName
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from decoder.tree import Origin, depths
 from dynatui.state.lane import IN_A_ROW, Curve
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState, apply

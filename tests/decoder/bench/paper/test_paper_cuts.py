@@ -10,8 +10,12 @@ from decoder.append_only import TokenLog
 from decoder.bench.baselines import baselines
 from decoder.bench.contenders import Contender, own
 from decoder.bench.paper.cuts import cut
-from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
+from decoder.config import RunConfig
 from decoder.engine import Engine
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
+from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels
 
 PROMPT = [5, 9, 17, 40, 3, 8, 61, 22]

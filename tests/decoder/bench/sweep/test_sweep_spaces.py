@@ -5,8 +5,9 @@ from typing import cast
 import pytest
 
 from decoder.bench.sweep.spaces import SPACES, Setting, axes_with, axis_values, base_named, space_named
-from decoder.config import DynaTree, Fixed
 from decoder.errors import ConfigError
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
 
 
 def test_the_fixed_grid_is_the_paper_s_of_450_settings() -> None:

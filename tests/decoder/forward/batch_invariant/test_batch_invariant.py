@@ -7,8 +7,8 @@ import torch
 from transformers import GenerationConfig
 
 from decoder import DynaTree, Fixed, Linear, RunConfig
-from decoder.config import Streaming
 from decoder.events import Round
+from decoder.methods.streaming import Streaming
 from tests.decoder.makers import METHODS, Played, TinyModels, methods_of
 from tests.tiny import FAMILIES
 

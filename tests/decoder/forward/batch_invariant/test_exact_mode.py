@@ -12,7 +12,6 @@ from torch import Tensor
 from transformers import BloomConfig, Gemma2Config
 
 from decoder import Fixed, Linear, RunConfig, decode, load_pair
-from decoder.config import DynaTree
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
 from decoder.events import Run, Summary
@@ -30,6 +29,7 @@ from decoder.forward.batch_invariant.pass_sizes import (
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
 from decoder.methods import METHODS
+from decoder.methods.dynatree import DynaTree
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_model
 from dynatui.prompts import load
 from tests import tiny
@@ -45,13 +45,13 @@ TREES = RunConfig(OWN, 40, dynatree=DynaTree(rho_stop=0.02), linear=Linear(7), f
 
 
 def native_model(name: str, dtype: str) -> LanguageModel:
-    return LanguageModel(native_models.made(name, getattr(torch, dtype)), name)
+    return LanguageModel.of_module(native_models.made(name, getattr(torch, dtype)), name)
 
 
 def module_model(name: str, dtype: str) -> LanguageModel:
     """A model that is run by its module, also where it could run natively."""
     module = tiny.build(tiny.FAMILIES[name](), seed=1).to(getattr(torch, dtype))
-    return LanguageModel(module, name)._run_by(ModuleForward(module))
+    return LanguageModel.of_module(module, name).with_forward(ModuleForward(module))
 
 
 def exact_module_model(name: str, dtype: str) -> LanguageModel:
@@ -168,10 +168,10 @@ def test_what_is_attended_to_is_rounded_once_to_the_model_s_dtype(dtype: torch.d
 
 def test_every_query_of_a_group_looks_where_its_row_may() -> None:
     """Otherwise the trial would find that places matter, and all rows would go one by one."""
-    exact = exact_module_model("llama", "bfloat16")._forward
+    exact = exact_module_model("llama", "bfloat16").runs_by
     assert isinstance(exact, Exact)
     plain, grown = module_model("llama", "bfloat16"), SharedList.at_random(6, 20, 8, 90)
-    found = [as_tree(model, grown)[0].float() for model in (plain._run_by(exact.inner), plain)]
+    found = [as_tree(model, grown)[0].float() for model in (plain.with_forward(exact.inner), plain)]
     assert float((found[0] - found[1]).abs().max()) < 0.1 * float(found[1].abs().max())
 
 
@@ -180,7 +180,9 @@ def test_passes_as_wide_as_on_a_gpu_are_exact_too(groups: int) -> None:
     config = tiny.FAMILIES["llama"](hidden_size=64, num_attention_heads=8, num_key_value_heads=8 // groups)
     module = tiny.build(config, seed=1).bfloat16()
     exact = exactly(ExactModule(module), tiny.VOCABULARY, cuda=True)
-    assert not differing(LanguageModel(module, "wide")._run_by(exact), SharedList.at_random(5, 37, 70, 90))
+    assert not differing(
+        LanguageModel.of_module(module, "wide").with_forward(exact), SharedList.at_random(5, 37, 70, 90)
+    )
 
 
 def test_a_node_is_as_exact_where_each_round_brings_some_more() -> None:
@@ -297,7 +299,7 @@ def test_a_model_whose_widths_fill_no_register_is_exact_too(dtype: str) -> None:
     """Its activation treats the last few numbers of a pass otherwise: which those are hangs on its rows."""
     shape = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 98}
     module = tiny.build(tiny.FAMILIES["neox"](**shape, use_parallel_residual=False), seed=2).to(getattr(torch, dtype))
-    model = LanguageModel(module, "narrow").exact()
+    model = LanguageModel.of_module(module, "narrow").exact()
     for seed, (text, nodes) in enumerate(SHAPES):
         assert not differing(model, SharedList.at_random(seed, text, nodes, 90))
 
@@ -324,7 +326,7 @@ def test_a_model_whose_logits_depend_on_where_keys_lie_is_refused() -> None:
 def test_the_sizes_of_a_machine_are_those_that_agree_on_it() -> None:
     """Its rows are float32, so every other order of sums shows; the embedded pair's numbers of rows differ nowhere."""
     target = load_model(str(EMBEDDED_TARGET), torch.device("cpu"), torch.bfloat16).exact()
-    exact = target._forward
+    exact = target.runs_by
     assert isinstance(exact, Exact)
     logits = []
     with torch.inference_mode():
@@ -374,7 +376,7 @@ def test_a_pass_has_no_other_size() -> None:
 @torch.inference_mode()
 def test_padding_finds_room_where_the_cache_is_full(make: Callable[[str, str], LanguageModel]) -> None:
     model = make("llama", "bfloat16")
-    inner = model._forward.inner if isinstance(model._forward, Exact) else model._forward
+    inner = model.runs_by.inner if isinstance(model.runs_by, Exact) else model.runs_by
     small, large = Exact(inner, (8,)), Exact(inner, (8,))
     text = list(range(20))
     kept = []
@@ -445,7 +447,7 @@ def by_module() -> dict[str, Engine]:
     """The embedded pair in half precision, exact and run by its modules."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
-        patch.setattr(models, "native_model", lambda *_: None)
+        patch.setattr(models, "native_on_cpu", lambda *_: None)
         return {dtype: load_pair(device="cpu", dtype=dtype, exact=True) for dtype in HALF}
 
 
@@ -496,7 +498,7 @@ def test_float64_leaves_nothing_to_round_to(tiny_models: TinyModels) -> None:
 def test_a_family_with_an_attention_of_its_own_is_refused() -> None:
     module = tiny.build(BloomConfig(hidden_size=32, n_layer=1, n_head=2, vocab_size=96), seed=1)
     with pytest.raises(PairError, match="BloomForCausalLM has an attention of its own"):
-        LanguageModel(module.bfloat16(), "tiny").exact()
+        LanguageModel.of_module(module.bfloat16(), "tiny").exact()
 
 
 def test_an_attention_with_more_to_it_is_refused() -> None:
@@ -505,16 +507,16 @@ def test_an_attention_with_more_to_it_is_refused() -> None:
     config = Gemma2Config(**shape)
     module = tiny.build(config, seed=1)
     with pytest.raises(PairError, match="asks for softcap, which exact attention does not compute"):
-        LanguageModel(module.bfloat16(), "tiny").exact()
+        LanguageModel.of_module(module.bfloat16(), "tiny").exact()
 
 
 def test_for_everybody_else_a_module_attends_as_before() -> None:
     model = exact_module_model("llama", "bfloat16")
-    assert model.module.config._attn_implementation == "sdpa"
+    assert model.hf.module.config._attn_implementation == "sdpa"
     cache = model.new_cache(4)
     with pytest.raises(IndexError):
         model.forward(cache, [10**6], [0], np.ones((1, 1), dtype=np.bool_))
-    assert model.module.config._attn_implementation == "sdpa"
+    assert model.hf.module.config._attn_implementation == "sdpa"
 
 
 def test_a_pair_can_be_made_exact_and_inexact_again(tiny_models: TinyModels) -> None:

@@ -20,7 +20,7 @@ TOKENS = [5, 99, 7, 250, 12, 7]
 
 @pytest.fixture(scope="module")
 def llama() -> LanguageModel:
-    return LanguageModel(target("llama"), "the-target")
+    return LanguageModel.of_module(target("llama"), "the-target")
 
 
 def loaded(home: Path, llama: LanguageModel, layout: str, dtype: torch.dtype) -> tuple[Head, Checkpoint]:

@@ -130,7 +130,7 @@ def test_a_cache_keeps_what_it_is_told_to_and_survives_growth() -> None:
 def test_other_families_run_through_their_modules(family: str) -> None:
     module = tiny.build(tiny.FAMILIES[family](), seed=1)
     assert source_of(module) is None
-    assert LanguageModel(module, family).module is module
+    assert LanguageModel.of_module(module, family).hf.module is module
 
 
 class Adapted(nn.Linear):
@@ -161,9 +161,9 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_changed_model_runs_through_its_module(change: Callable[[Any], Any]) -> None:
     module = made("neox")
-    assert LanguageModel(module, "neox").runs_without_module
+    assert LanguageModel.of_module(module, "neox").runs_without_module
     change(module)
-    assert not LanguageModel(module, "neox").runs_without_module
+    assert not LanguageModel.of_module(module, "neox").runs_without_module
 
 
 OTHERS: dict[str, Callable[[], Any]] = {
@@ -185,21 +185,21 @@ def test_weights_are_held_once_and_the_module_comes_back_when_asked_for(tiny_mod
     pair = tiny_models.pair("neox")
     model = load_model(str(pair.target), torch.device("cpu"), torch.float32)
     ids = torch.tensor([[1, 2, 3]])
-    before: Tensor = model.module(ids).logits
+    before: Tensor = model.hf.module(ids).logits
     model.slim()
-    assert model._module is None
-    assert torch.equal(model.module(ids).logits, before)
+    assert model.hf.loaded is None
+    assert torch.equal(model.hf.module(ids).logits, before)
 
 
 def test_a_module_that_cannot_be_loaded_again_is_held() -> None:
     module = made("neox")
-    model = LanguageModel(module, "tiny")
+    model = LanguageModel.of_module(module, "tiny")
     model.slim()
-    assert model.module is module
+    assert model.hf.module is module
 
 
 def test_what_runs_through_its_module_holds_it(tiny_models: TinyModels) -> None:
     model = load_model(str(tiny_models.pair("gpt2").target), torch.device("cpu"), torch.float32)
-    held = model.module
+    held = model.hf.module
     model.slim()
-    assert model._module is held
+    assert model.hf.loaded is held

@@ -12,6 +12,7 @@ from decoder import load_pair
 from decoder.errors import PairError
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.hf import ModuleForward
+from decoder.forward.hf_module import HfModule, OnDemand
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.layers import NativeStatic
@@ -31,7 +32,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models are read as on a device that has graphs."""
-    monkeypatch.setattr("decoder.forward.language_model.native_model", lambda *_: None)
+    monkeypatch.setattr("decoder.forward.language_model.native_on_cpu", lambda *_: None)
 
 
 @pytest.fixture
@@ -59,11 +60,11 @@ def test_logits_have_the_bits_of_a_form_that_was_read_from_its_module(
     module = laid_out_anew(AutoModelForCausalLM.from_pretrained(tmp_path, dtype=dtype).eval())
     model = load_model(str(tmp_path), CPU, dtype)
     assert isinstance(model.runs_by, NativeStatic)
-    assert torch.equal(logits(model.runs_by), logits(static_forward(LanguageModel(module, "module"))))
+    assert torch.equal(logits(model.runs_by), logits(static_forward(LanguageModel.of_module(module, "module"))))
 
 
 def test_graphs_run_by_the_form_that_a_model_was_loaded_in(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LanguageModel, "loaded", lambda *_: pytest.fail("no module is needed"))
+    monkeypatch.setattr(HfModule, "load", lambda *_: pytest.fail("no module is needed"))
     for model in (pair.target, pair.draft_model):
         loaded = model.runs_by
         assert isinstance(loaded, NativeStatic)
@@ -97,7 +98,7 @@ def test_where_there_is_no_room_to_read_it_a_model_runs_by_its_module(
     model, look = load_model(folder, CPU, torch.bfloat16), checkpoints.load_config(folder)
     assert asked == [(CPU, weight_bytes(look, torch.bfloat16) + reading_bytes(look, torch.bfloat16))]
     assert isinstance(model.runs_by, ModuleForward)
-    assert model.held is not None
+    assert model.hf.loaded is not None
     monkeypatch.setattr("decoder.forward.static.static_forward.has_room", lambda *_: False)
     form = static_in_place(model)
     assert isinstance(form, ModuleStatic)
@@ -108,16 +109,16 @@ def test_a_form_that_is_exact_on_a_device_is_that_of_the_module_and_no_other_is_
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running: list[Any] = []
-    right = LanguageModel.loaded
+    right = HfModule.load
 
-    def loaded(model: LanguageModel, device: torch.device) -> Any:
-        running.append(model.runs_by)
-        return right(model, device)
+    def loaded(module: HfModule, device: torch.device) -> Any:
+        running.append(pair.target.runs_by)
+        return right(module, device)
 
-    monkeypatch.setattr(LanguageModel, "loaded", loaded)
+    monkeypatch.setattr(HfModule, "load", loaded)
     exact = pair.target.exact()
-    assert running == [None]
-    assert exact.held is not None
+    assert [type(form) for form in running] == [OnDemand]
+    assert exact.hf.loaded is not None
 
 
 @pytest.mark.usefixtures("_elsewhere")

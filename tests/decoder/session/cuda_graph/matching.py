@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from decoder.config import AdaptiveTree, Rules
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.forward.static.hf import ModuleStatic
 from decoder.knobs import KnobName
 from decoder.loading import TRIED
+from decoder.methods.adaptive import AdaptiveTree
 from decoder.race import _ON_DEVICE
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.compiled import Compile, by_torch, compile_pair
@@ -27,6 +27,7 @@ from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, Session
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
+from decoder.tree_rules import Rules
 from tests.decoder.makers import graph_slots, host_session
 from tests.decoder.session.cuda_graph.operations import Recorded
 
@@ -41,7 +42,7 @@ def with_slots(engine: Engine, *, by_module: bool = False) -> Engine:
     graph_slots = GraphSlots(graphs=False)
     if by_module:
         graph_slots._forwards = {
-            model: ModuleStatic(model.module) for model in (engine.pair.target, engine.pair.draft_model)
+            model: ModuleStatic(model.hf.module) for model in (engine.pair.target, engine.pair.draft_model)
         }
     return replace(engine, slots=graph_slots)
 

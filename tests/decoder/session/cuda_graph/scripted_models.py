@@ -3,11 +3,11 @@
 import random
 from collections.abc import Sequence
 
-from decoder.config import Auto
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.draft.tree_size.plan import SIZES, Plan
 from decoder.draft.tree_size.plan_controller import PlanController
+from decoder.methods.auto import Auto
 
 WIDE = Auto(d_max=6, d0=5, rho_deep=0.0, history=False)
 

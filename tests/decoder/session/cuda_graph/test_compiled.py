@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.config import DynaTree
 from decoder.device import require_compilable, without_gradients
 from decoder.engine import Engine
 from decoder.errors import ConfigError
@@ -19,6 +18,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward
+from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph import compiled as contest
 from decoder.session.cuda_graph.compiled import Compile, Compiled, Pass, by_torch, compared, example
 from decoder.session.cuda_graph.slots import GraphSlots
@@ -72,7 +72,7 @@ def _pays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def by_module(model: LanguageModel) -> StaticForward:
-    return ModuleStatic(model.module)
+    return ModuleStatic(model.hf.module)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(tiny_mode
 def test_a_compiler_does_not_see_how_a_store_is_written(tiny_models: TinyModels) -> None:
     """It would make a new store of it in every layer, and copy all of it."""
     model = tiny_models.loaded(tiny_models.pair("neox"), "float64").pair.target
-    for plain in (ModuleStatic(model.module), static_forward(model)):
+    for plain in (ModuleStatic(model.hf.module), static_forward(model)):
         compiler = Compiler()
         Compiled(plain, compiler).compile([2])
         called = [str(node.target) for node in compiler.made[0].graph.nodes]
@@ -143,7 +143,7 @@ def test_a_compiler_does_not_see_how_a_store_is_written(tiny_models: TinyModels)
 @pytest.mark.parametrize(("dtype", "far"), [("float64", 1e-13), ("float32", 1e-5), ("bfloat16", 0.1), ("float16", 0.1)])
 def test_layers_for_a_compiler_compute_what_the_native_ones_do(dtype: str, far: float, parallel: bool) -> None:  # noqa: FBT001 - a parameter
     module = tiny.build(tiny.FAMILIES["neox"](use_parallel_residual=parallel), seed=4).to(getattr(torch, dtype))
-    native = static_forward(LanguageModel(module, "neox"))
+    native = static_forward(LanguageModel.of_module(module, "neox"))
     assert isinstance(native, NativeStatic)
     given, same = example(native, 5, 20), example(native, 5, 20)
     with without_gradients():

@@ -5,10 +5,10 @@ from dataclasses import fields
 
 import pytest
 
-from decoder.config import DynaTree
 from decoder.draft.tree_size.plan import Plan, ranks
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
+from decoder.methods.dynatree import DynaTree
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
 from tests.decoder.makers import TinyModels, graph_slots, host_session

@@ -9,14 +9,17 @@ import torch
 from transformers import GPTNeoXConfig
 
 from decoder.bench.sizes import Size, run_of
-from decoder.config import DynaTree, Linear, Rules, RunConfig
+from decoder.config import RunConfig
 from decoder.device import without_gradients
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import static_forward
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import bucket, levels, most_nodes, shape, slots
 from decoder.session.cuda_graph.verify import verify
+from decoder.tree_rules import Rules
 from decoder.verify.coupled import CoupledOnDevice
 from decoder.verify.greedy import Greedy
 from decoder.verify.verifier import DeviceVerifier
@@ -56,7 +59,7 @@ def side(name: str) -> Side:
         for parameter in module.parameters():
             if parameter.dim() == 1:
                 parameter.normal_()
-    forward = static_forward(LanguageModel(module, name))
+    forward = static_forward(LanguageModel.of_module(module, name))
     return Side(forward, forward.new_store(1500), VOCABULARY, tiny.CONTEXT)
 
 

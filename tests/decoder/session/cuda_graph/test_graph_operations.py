@@ -10,17 +10,20 @@ import torch
 from torch import Tensor
 from transformers import Qwen2Config
 
-from decoder.config import Auto, DynaTree, Linear, Rules
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward, visibility
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.capture_guard import NotCapturableError
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import beam, shape, slots
+from decoder.tree_rules import Rules
 from decoder.verify.coupled import CoupledOnDevice
 from decoder.verify.greedy import Greedy
 from tests import tiny
@@ -198,7 +201,7 @@ def qwen2(tiny_models: TinyModels) -> Engine:
     settings = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
     config = Qwen2Config(**tiny._common(settings | {"intermediate_size": 64}))
     target = tiny.build(config, seed=1)
-    models = [LanguageModel(module.double(), "qwen2") for module in (tiny.kin(target, seed=2), target)][::-1]
+    models = [LanguageModel.of_module(module.double(), "qwen2") for module in (tiny.kin(target, seed=2), target)][::-1]
     loaded: Engine = tiny_models.loaded(tiny_models.pair("llama"), "float64")
     return Engine(
         Pair(
@@ -236,7 +239,7 @@ def test_no_work_touches_the_host_s_memory(tiny_models: TinyModels, family: str,
 
 
 def side(model: LanguageModel, engine: Engine, *, by_module: bool) -> Side:
-    passes = ModuleStatic(model.module) if by_module else static_forward(model)
+    passes = ModuleStatic(model.hf.module) if by_module else static_forward(model)
     return Side(passes, passes.new_store(1500), engine.pair.vocabulary, engine.pair.context)
 
 

@@ -7,10 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.config import Auto, DynaTree, Fixed, Linear, Rules, tree_rule
 from decoder.draft.model_drafter import best_children
 from decoder.forward.static.static_forward import visibility
 from decoder.knobs import KNOB_GAP
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from decoder.session.cuda_graph.device_state import LEVEL, PARENT, ROW, DeviceState, drafted, verified
 from decoder.session.cuda_graph.draft import PART, WHOLE, Layout, Side, best_tokens, parts
 from decoder.session.cuda_graph.static_shapes import (
@@ -28,6 +31,7 @@ from decoder.session.cuda_graph.static_shapes import (
 from decoder.session.cuda_graph.verify import _learn, ancestors, verify
 from decoder.session.knob_state import KnobState
 from decoder.tree import TokenTree
+from decoder.tree_rules import Rules, tree_rule
 from decoder.verify.greedy import Greedy, accept
 
 CPU = torch.device("cpu")

@@ -11,12 +11,16 @@ from decoder import load_pair, loading
 from decoder.bench import job, shapes, sizes
 from decoder.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
 from decoder.bench.sizes import Size
-from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig, tree_rule
+from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.forward.static.layers import NativeStatic
 from decoder.loading import passes_of
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from decoder.session.cuda_graph import compiled, self_test
 from decoder.session.cuda_graph.static_shapes import Passes, passes
+from decoder.tree_rules import Rules, tree_rule
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import graph_session, with_slots
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes

@@ -9,13 +9,15 @@ import torch
 
 from decoder import RunConfig, Steering, decode, methods
 from decoder.analysis.metrics import fold
-from decoder.config import PRESETS, Auto, DynaTree, Rules
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.engine import Engine
 from decoder.events import Event, Round
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
+from decoder.tree_rules import Rules
 from tests.decoder.makers import METHODS, Played, TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import opened_on_device, recorded, with_slots
 

@@ -12,17 +12,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from decoder.config import BestFirst, DynaTree, Fixed, Linear, Rules
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import NativeStatic
 from decoder.knobs import KnobName
+from decoder.methods.bestfirst import BestFirst
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from decoder.session.cuda_graph import session as session_module
 from decoder.session.cuda_graph import slots as slots_module
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import BUCKETS, fits
 from decoder.session.steering import Turn
 from decoder.tree import depths
+from decoder.tree_rules import Rules
 from decoder.verify.greedy import Greedy
 from tests.decoder.makers import TinyModels, graph_slots, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import graph_session, match, recorded, with_slots
@@ -91,10 +95,10 @@ TIED = METHODS.keys() - {"ar"}
 
 def with_head(engine: Engine, factor: float) -> Engine:
     """The engine whose draft's logits are multiplied."""
-    module = copy.deepcopy(engine.pair.draft_model.module)
+    module = copy.deepcopy(engine.pair.draft_model.hf.module)
     with torch.no_grad():
         module.get_output_embeddings().weight.mul_(factor)
-    return with_pair(engine, draft=LanguageModel(module, "of another head"))
+    return with_pair(engine, draft=LanguageModel.of_module(module, "of another head"))
 
 
 @pytest.mark.parametrize("method", sorted(TIED))

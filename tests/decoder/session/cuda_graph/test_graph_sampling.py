@@ -10,14 +10,19 @@ import pytest
 import torch
 
 from decoder import RunConfig, Steering, decode
-from decoder.config import Auto, BestFirst, DynaTree, Fixed, Linear, Rules
 from decoder.engine import Engine
 from decoder.events import Round
+from decoder.methods.auto import Auto
+from decoder.methods.bestfirst import BestFirst
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import Shape
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, Session
+from decoder.tree_rules import Rules
 from decoder.verify.coupled import CoupledOnDevice, device_verifier
 from decoder.verify.greedy import Greedy
 from tests.decoder.makers import Played, TinyModels, graph_slots, host_session, with_pair

@@ -14,21 +14,23 @@ from decoder import RunConfig, decode, load_pair, loading
 from decoder.bench import shapes
 from decoder.bench.arithmetic import shape
 from decoder.bench.machine import read_bytes
-from decoder.config import DynaTree, Rules
 from decoder.engine import Engine
 from decoder.events import Round, Summary
 from decoder.forward.families import registry
 from decoder.forward.hf import ModuleForward, source_of
+from decoder.forward.hf_module import HfModule
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge
 from decoder.forward.static import static_forward as forward
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward, static_in_place
+from decoder.methods.dynatree import DynaTree
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph.self_test import Reference
 from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.tree_rules import Rules
 from tests import tiny
 from tests.decoder.live_tensors import Live
 from tests.decoder.makers import METHODS, TinyModels, graph_slots
@@ -43,7 +45,7 @@ PROMPT = "The tree grows"
 def _as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models run by their modules, as they do elsewhere than on a CPU."""
     monkeypatch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
-    monkeypatch.setattr("decoder.forward.language_model.native_model", lambda *_: None)
+    monkeypatch.setattr("decoder.forward.language_model.native_on_cpu", lambda *_: None)
 
 
 @pytest.fixture
@@ -85,11 +87,11 @@ def test_a_pair_that_decodes_on_the_device_holds_its_weights_once(
     tiny_models: TinyModels, family: str, dtype: str
 ) -> None:
     pair = fresh(tiny_models, family, dtype)
-    assert all(model.held is not None for model in models(pair))
+    assert all(model.hf.loaded is not None for model in models(pair))
     assert prepared(pair) is None
-    assert all(model.held is None for model in models(pair))
+    assert all(model.hf.loaded is None for model in models(pair))
     assert all(isinstance(graph_slots(pair).forward(model), NativeStatic) for model in models(pair))
-    assert all(isinstance(model._forward, NativeStatic) for model in models(pair))
+    assert all(isinstance(model.runs_by, NativeStatic) for model in models(pair))
 
 
 def test_everything_that_the_host_drives_runs_by_the_same_weights(engine: Engine, tiny_models: TinyModels) -> None:
@@ -97,17 +99,17 @@ def test_everything_that_the_host_drives_runs_by_the_same_weights(engine: Engine
     without_modules = tuple(name for name in METHODS if name != "hf")
     expected = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     assert texts(engine, without_modules) == dict.fromkeys(without_modules, expected)
-    assert all(model.held is None for model in models(engine))
+    assert all(model.hf.loaded is None for model in models(engine))
     match(recorded(engine), tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 30, DynaTree())
 
 
 def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(engine: Engine, tiny_models: TinyModels) -> None:
     assert prepared(engine) is None
     assert texts(engine, ("ar", "hf"))["hf"] == tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
-    assert engine.pair.target.held is not None
+    assert engine.pair.target.hf.loaded is not None
     for model in models(engine):
         model.slim()
-    assert all(model.held is None for model in models(engine))
+    assert all(model.hf.loaded is None for model in models(engine))
 
 
 @pytest.mark.usefixtures("_as_on_cuda")
@@ -122,31 +124,32 @@ def test_near_ties_are_judged_as_by_modules(tiny_models: TinyModels) -> None:
     after = Judge(native.pair.target)(prefix, (7, 9))
     assert after.near_tie is before.near_tie
     assert after.gap == pytest.approx(before.gap, abs=1e-5)
-    assert native.pair.target.held is None
+    assert native.pair.target.hf.loaded is None
 
 
 @pytest.mark.usefixtures("_as_on_cuda")
 def test_a_family_without_a_native_model_runs_by_its_module_and_holds_it(tiny_models: TinyModels) -> None:
     pair = fresh(tiny_models, "qwen3", "float32")
-    held = [model.held for model in models(pair)]
+    held = [model.hf.loaded for model in models(pair)]
     assert prepared(pair) is None
     forms = [graph_slots(pair).forward(model) for model in models(pair)]
     assert [getattr(form, "reason", None) for form in forms] == ["Qwen3ForCausalLM has no native implementation"] * 2
     for model in models(pair):
         model.slim()
-    assert [model.held for model in models(pair)] == held
+    assert [model.hf.loaded for model in models(pair)] == held
     assert texts(pair, ("ar", "alg1"))["alg1"] == tiny_models.generate(tiny_models.pair("qwen3"), "float32", PROMPT, 40)
 
 
 @pytest.mark.usefixtures("_as_on_cuda")
 def test_a_module_that_cannot_be_loaded_again_stays_as_it_is() -> None:
     module = tiny.build(tiny.FAMILIES["neox"](), seed=1)
-    model, before = LanguageModel(module, "tiny"), {name: weight.clone() for name, weight in module.named_parameters()}
+    model = LanguageModel.of_module(module, "tiny")
+    before = {name: weight.clone() for name, weight in module.named_parameters()}
     form = static_in_place(model)
     assert isinstance(form, NativeStatic)
     model.slim()
-    assert model.module is module
-    assert isinstance(model._forward, ModuleForward)
+    assert model.hf.module is module
+    assert isinstance(model.runs_by, ModuleForward)
     assert all(torch.equal(weight, before[name]) for name, weight in module.named_parameters())
 
 
@@ -154,10 +157,10 @@ def test_a_module_that_cannot_be_loaded_again_stays_as_it_is() -> None:
 def test_the_shapes_and_bytes_of_a_model_are_known_without_its_weights(tiny_models: TinyModels) -> None:
     for family in ("neox", "llama"):
         pair = fresh(tiny_models, family, "bfloat16")
-        before = [(read_bytes(model), shape(model.skeleton)) for model in models(pair)]
+        before = [(read_bytes(model), shape(model.hf.skeleton)) for model in models(pair)]
         assert prepared(pair) is None
-        assert [(read_bytes(model), shape(model.skeleton)) for model in models(pair)] == before
-        assert all(model.held is None for model in models(pair))
+        assert [(read_bytes(model), shape(model.hf.skeleton)) for model in models(pair)] == before
+        assert all(model.hf.loaded is None for model in models(pair))
 
 
 # Memory
@@ -173,8 +176,8 @@ def test_a_form_is_made_layer_by_layer_and_never_twice(family: str, dtype: str, 
     held: dict[str, float] = {}
     for name, make in (("beside", static_forward), ("in place", static_in_place)):
         model = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype).pair.target
-        room = reading_bytes(model.module)
-        with Live(model.module.parameters()) as live:
+        room = reading_bytes(model.hf.module)
+        with Live(model.hf.module.parameters()) as live:
             form = make(model)
         assert isinstance(form, NativeStatic)
         assert live.most <= live.before + room + (name == "beside") * live.before
@@ -194,14 +197,14 @@ def test_where_there_is_no_room_the_module_stays_and_the_reason_is_kept(
     form = graph_slots(engine).forward(engine.pair.target)
     assert isinstance(form, ModuleStatic)
     assert form.reason == "0.0 GiB more memory would be needed to make the native model of target"
-    assert asked == [(torch.device("cpu"), reading_bytes(model.module)) for model in models(engine)]
-    assert engine.pair.target.held is not None
+    assert asked == [(torch.device("cpu"), reading_bytes(model.hf.module)) for model in models(engine)]
+    assert engine.pair.target.hf.loaded is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine.pair.target, "_load", None)
+        patch.setattr(engine.pair.target.hf, "_load", None)
         asked.clear()
         static_in_place(engine.pair.target)
-        whole = sum(weight.nbytes for weight in engine.pair.target.module.parameters())
-        assert asked == [(torch.device("cpu"), whole + reading_bytes(engine.pair.target.module))]
+        whole = sum(weight.nbytes for weight in engine.pair.target.hf.module.parameters())
+        assert asked == [(torch.device("cpu"), whole + reading_bytes(engine.pair.target.hf.module))]
 
 
 def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
@@ -244,7 +247,7 @@ def test_a_form_that_cannot_be_made_leaves_the_modules(
 ) -> None:
     monkeypatch.setattr(forward, "empty", broken_after(layers))
     assert prepared(engine) == "CUDA out of memory. Tried to allocate 2.00 GiB"
-    assert all(isinstance(model._forward, ModuleForward) for model in models(engine))
+    assert all(isinstance(model.runs_by, ModuleForward) for model in models(engine))
     assert not any(graph_slots(engine).form(model) for model in models(engine))
     expected = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     assert texts(engine) == dict.fromkeys(METHODS, expected)
@@ -262,21 +265,21 @@ def test_rounds_that_fail_leave_the_modules_and_no_seats(
 
 def test_what_was_made_is_gone_before_modules_come_back(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     forms: list[weakref.ref[Any]] = []
-    right = LanguageModel.loaded
+    right = HfModule.load
 
     def refuse(_: object, slots: GraphSlots, *__: object) -> str:
         forms.extend(weakref.ref(slots.forward(model)) for model in models(engine))
         return "they do not run"
 
-    def loaded(model: LanguageModel, device: torch.device) -> Any:
+    def loaded(module: HfModule, device: torch.device) -> Any:
         assert [form() for form in forms] == [None, None]
         assert released
-        return right(model, device)
+        return right(module, device)
 
     released: list[torch.device] = []
     monkeypatch.setattr(trial, "release_memory", released.append)
     monkeypatch.setattr(trial, "refusal", refuse)
-    monkeypatch.setattr(LanguageModel, "loaded", loaded)
+    monkeypatch.setattr(HfModule, "load", loaded)
     assert prepared(engine) == "they do not run"
     assert len(forms) == 2
 
@@ -395,7 +398,7 @@ def test_random_weights_are_tried_and_held_once(config: str) -> None:
     pair = shapes.random_pair(config, config, device="cpu", dtype="bfloat16", report=said.append)
     assert "trying rounds on the device" in said
     assert graph_slots(pair).refused is None
-    assert all(graph_slots(pair).form(model) and model.held is None for model in models(pair))
+    assert all(graph_slots(pair).form(model) and model.hf.loaded is None for model in models(pair))
 
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
@@ -403,8 +406,8 @@ def test_random_weights_come_back_as_they_were(config: str, monkeypatch: pytest.
     monkeypatch.setattr(trial, "prepare_rounds", lambda *_: None)
     pair = shapes.random_pair(config, config, device="cpu", dtype="bfloat16")
     for model in models(pair):
-        again = dict(model.loaded(torch.device("cpu")).named_parameters())
-        assert all(torch.equal(weight, again[name]) for name, weight in model.held.named_parameters())
+        again = dict(model.hf.load(torch.device("cpu")).named_parameters())
+        assert all(torch.equal(weight, again[name]) for name, weight in model.hf.loaded.named_parameters())
 
 
 def test_random_weights_are_made_on_one_device_wherever_they_are_wanted() -> None:
@@ -431,7 +434,7 @@ def test_a_capture_that_fails_leaves_a_benchmark_of_random_weights_to_the_host(
     pair = shapes.random_pair(config, config, device="cpu", dtype="float32", report=said.append)
     assert graph_slots(pair).refused == "operation not permitted when stream is capturing"
     assert str(graph_slots(pair).refused) in said[-1]
-    assert all(isinstance(model._forward, ModuleForward) for model in models(pair))
+    assert all(isinstance(model.runs_by, ModuleForward) for model in models(pair))
 
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
@@ -447,7 +450,7 @@ def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_f
         patch.setattr(trial, "static_in_place", noted)
         pair = shapes.loaded_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
     assert forms == ["target", "draft", "draft (random head)"]
-    assert all(graph_slots(pair).form(model) and model.held is None for model in models(pair))
+    assert all(graph_slots(pair).form(model) and model.hf.loaded is None for model in models(pair))
     (summary,) = (
         event for event in decode(pair, PROMPT, RunConfig(("linear", "ar"), 30)) if isinstance(event, Summary)
     )

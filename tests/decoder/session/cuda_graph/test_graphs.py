@@ -8,16 +8,18 @@ import pytest
 import torch
 
 from decoder import RunConfig, Steering, decode, load_pair, methods
-from decoder.config import DynaTree, Linear, Rules, tree_rule
 from decoder.decoding_path import decoding_path
 from decoder.device import Graphs, without_gradients
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.events import Round
 from decoder.forward.near_tie import Judge
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import Shape, passes
 from decoder.session.protocol import Outcome
+from decoder.tree_rules import Rules, tree_rule
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import Turns, compiled, graph_session, match, recorded, records
 from tests.decoder.session.cuda_graph.on_gpu import gpu, no_hidden_waits, on_gpu
@@ -279,8 +281,8 @@ def test_the_embedded_pair_is_held_once_and_decoded_by_graphs() -> None:
     before = torch.cuda.memory_allocated()
     engine = load_pair(device="cuda", dtype="float32")
     assert decoding_path(engine).name == "cuda graphs"
-    assert (engine.pair.target.held, engine.pair.draft_model.held) == (None, None)
-    models = (engine.pair.target.skeleton, engine.pair.draft_model.skeleton)
+    assert (engine.pair.target.hf.loaded, engine.pair.draft_model.hf.loaded) == (None, None)
+    models = (engine.pair.target.hf.skeleton, engine.pair.draft_model.hf.skeleton)
     weights = sum(weight.nbytes for module in models for weight in module.parameters())
     (slot,) = graph_slots(engine)._free
     stores = slot.target.store.nbytes + slot.draft.store.nbytes

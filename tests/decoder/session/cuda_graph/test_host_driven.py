@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.config import DynaTree, Rules
 from decoder.engine import Engine
 from decoder.forward.hf import ModuleForward
 from decoder.forward.protocol import Forward
 from decoder.forward.static.layers import NativeStatic, aligned
 from decoder.forward.static.static_forward import static_forward
+from decoder.methods.dynatree import DynaTree
+from decoder.tree_rules import Rules
 from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import TinyModels, host_session
 from tests.decoder.session.cuda_graph.matching import check
@@ -54,7 +55,7 @@ def grown(forward: Forward) -> list[Tensor]:
 @torch.inference_mode()
 def test_trees_and_texts_have_the_logits_keys_and_values_of_the_module(tiny_models: TinyModels, family: str) -> None:
     engine: Engine = tiny_models.loaded(tiny_models.pair(family), "float64")
-    right, found = grown(ModuleForward(engine.pair.target.module)), grown(host(engine))
+    right, found = grown(ModuleForward(engine.pair.target.hf.module)), grown(host(engine))
     far = 1e-4 if family.startswith("llama") else 1e-10  # whose module computes norms in float32
     for one, other in zip(right, found, strict=True):
         assert one.shape == other.shape
@@ -65,7 +66,7 @@ def test_trees_and_texts_have_the_logits_keys_and_values_of_the_module(tiny_mode
 @torch.inference_mode()
 def test_in_half_precision_they_are_those_of_graphs(tiny_models: TinyModels, dtype: str) -> None:
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), dtype)
-    right, found = grown(ModuleForward(engine.pair.target.module)), grown(host(engine))
+    right, found = grown(ModuleForward(engine.pair.target.hf.module)), grown(host(engine))
     for one, other in zip(right, found, strict=True):
         assert one.dtype == other.dtype
         assert 0 <= float((one - other).abs().max()) < 0.1 * float(one.abs().max())
@@ -76,7 +77,7 @@ def test_rounds_of_the_host_are_those_of_modules(tiny_models: TinyModels, rules:
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
     prompt, rounds = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), list[list[Any]]()
     for forwards in (
-        (ModuleForward(engine.pair.target.module), ModuleForward(engine.pair.draft_model.module)),
+        (ModuleForward(engine.pair.target.hf.module), ModuleForward(engine.pair.draft_model.hf.module)),
         (host(engine), host(engine, draft=True)),
     ):
         with pytest.MonkeyPatch.context() as patch:

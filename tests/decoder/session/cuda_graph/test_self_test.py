@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from decoder import RunConfig, loading, methods
-from decoder.config import Auto, Fixed
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.engine import Engine
 from decoder.forward.static.layers import NativeStatic
+from decoder.methods.auto import Auto
+from decoder.methods.fixed import Fixed
 from decoder.models.pair import Pair
 from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.on_device import DeviceSampling

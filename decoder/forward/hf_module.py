@@ -1,0 +1,156 @@
+"""The Hugging Face module of a model: loaded on first use, dropped where it can be loaded again.
+
+Models of the fast families run without it; transformers' own methods and the judge of near ties need it.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.deferred import imported
+from decoder.forward.families.architecture import Source, Traits
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import Forward
+
+Load = Callable[[torch.device], Any]
+"""Loads a Hugging Face module on a device."""
+
+
+class HfModule:
+    """A Hugging Face module in evaluation mode, its weights, and the settings of its `generate`."""
+
+    def __init__(self, traits: Traits, load: Load | None = None, module: Any = None) -> None:
+        """Takes the module, or the traits of a model whose module is loaded on first use.
+
+        Args:
+            traits: Traits of the model. Their source is kept only without a module, since that of a module would keep
+                its weights in memory.
+            load: Loads the module; None: it is never loaded again.
+            module: The module, if it is loaded.
+        """
+        self._device = traits.device
+        self._skeleton = traits.skeleton
+        self._source = traits.source if module is None else None
+        self._load = load
+        self._module = module
+        self._settings: Any = None
+
+    @property
+    def module(self) -> Any:
+        """The module, loaded on first use."""
+        if self._module is None:
+            self._module = self.load(self._device)
+        return self._module
+
+    @property
+    def loaded(self) -> Any:
+        """The module; None where it is not in memory."""
+        return self._module
+
+    @property
+    def available(self) -> bool:
+        """Whether the whole module is in memory or can be loaded."""
+        return self._module is not None or self.reloadable
+
+    @property
+    def reloadable(self) -> bool:
+        """Whether the module can be loaded again."""
+        return self._load is not None
+
+    def load(self, device: torch.device) -> Any:
+        """A new copy of the module; raises DeviceError where the device's memory is too small."""
+        assert self._load is not None, "a module that cannot be loaded again is held"  # noqa: S101 - a programmer's mistake
+        module = self._load(device)
+        if self._settings is not None:
+            module.generation_config = self.generation
+        return module
+
+    def drop(self) -> None:
+        """Frees the module's memory where it can be loaded again."""
+        if self.reloadable:
+            self._module = None
+
+    def release(self) -> Any:
+        """The module, for a caller that takes it apart; the next use loads another copy."""
+        module, self._module = self.module, None
+        return module
+
+    @property
+    def skeleton(self) -> Any:
+        """The module, or one without weights that has the same parts and shapes."""
+        return self._skeleton() if self._module is None else self._module
+
+    @property
+    def source(self) -> Source | None:
+        """The weights, in a file or in the module; None for a model of no family that runs without the module."""
+        return self._source or _hf().source_of(self.module)
+
+    @property
+    def frequencies(self) -> Float[Tensor, "R"] | None:
+        """Frequencies of rotary positions; None where positions are not rotary, or differ between layers."""
+        return self._source.frequencies if self._source else _hf().frequencies_of(self.module)
+
+    @property
+    def embedding(self) -> Float[Tensor, "V X"]:
+        """Input embedding, one row for each token."""
+        weight: Tensor = self.module.get_input_embeddings().weight
+        return weight.detach()
+
+    @property
+    def generation(self) -> Any:
+        """Generation settings of transformers' own methods."""
+        if self._settings is None:
+            return self.module.generation_config
+        if isinstance(self._settings, tuple):
+            self._settings = _hf().settings(*self._settings)
+        return self._settings
+
+    def end_with(self, eos: Any, pad: int | None) -> None:
+        """Sets the end-of-text and padding tokens of transformers' own methods, and no other generation setting."""
+        self._settings = eos, pad
+        if self._module is not None:
+            self._module.generation_config = self.generation
+
+    def has_room(self, text: int, rows: int) -> bool:
+        """Whether the module can compute `rows` rows together after a text of `text` tokens."""
+        return bool(_hf().has_room(self.module, text, rows))
+
+    def forward_form(self) -> Forward:
+        """The module's own forward form; loads the module."""
+        form: Forward = _hf().ModuleForward(self.module)
+        return form
+
+
+class OnDemand:
+    """A `Forward` by a Hugging Face module that the first pass loads."""
+
+    def __init__(self, hf: HfModule) -> None:
+        self._hf = hf
+
+    @functools.cached_property
+    def _form(self) -> Forward:
+        return self._hf.forward_form()
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """See `Forward`."""
+        return self._form.new_cache(capacity)
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`."""
+        return self._form.forward(cache, tokens, positions, visible)
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`."""
+        return self._form.read(cache, tokens)
+
+
+_hf = functools.partial(imported, "decoder.forward.hf")
+"""The module that needs transformers."""
