@@ -1,7 +1,7 @@
-"""Coupled verification: a drafted token stays when the target, under the noise of its position, chooses it too.
+"""Coupled verification: a drafted token is accepted if the target, with the noise of its position, chooses it too.
 
-At temperature 0 there is no noise, and it is greedy verification. Otherwise the text is distributed as the target's
-over seeds, whatever was drafted, since no choice depends on a draft. Siblings differ, so the accepted path is unique.
+At temperature 0 there is no noise: this is greedy verification. Above 0, over all seeds, the text has the target's
+distribution whatever was drafted, since no choice depends on a draft. Siblings differ, so one path at most is accepted.
 """
 
 from collections.abc import Sequence
@@ -47,10 +47,10 @@ class Coupled:
 
 @dataclass(frozen=True)
 class CoupledOnDevice:
-    """A `DeviceVerifier`; seeds and settings are numbers that its graphs read."""
+    """A `DeviceVerifier` whose graphs read seed and settings from device tensors."""
 
     truncates: bool
-    """Whether some tokens may be dropped; to find out which, each row's logits are sorted."""
+    """Whether top-k or top-p may exclude tokens, for which the graph sorts each row's logits."""
 
     def choose(
         self,
@@ -82,7 +82,7 @@ class CoupledOnDevice:
 
 
 def device_verifier(schedule: Schedule, position: int) -> DeviceVerifier:
-    """What decides within graphs from a position on: no more than the settings in force there ask for."""
+    """The cheapest verifier within CUDA graphs for the settings in force from a position on."""
     if schedule.greedy_from(position):
         return Greedy()
     return CoupledOnDevice(truncates=schedule.truncates_from(position))

@@ -1,6 +1,6 @@
-"""Independent sampling: target and draft have random generators of their own, and a lossless verifier joins them.
+"""Independent sampling: the draft draws its tree and a lossless verifier draws its decisions, from separate generators.
 
-The text is distributed as the target's. Knows no methods; the verifier in force is looked up each round.
+The text has the target's distribution. Knows no methods; the verifier in force is looked up each round.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,19 +22,19 @@ from decoder.verify.statistics import of_tokens
 
 
 def unseen(_target_probs: Float[Tensor, "N V"], _node: int) -> None:
-    """Records nothing."""
+    """The default observer, which does nothing."""
 
 
 @dataclass(frozen=True)
 class Independent:
-    """A `Verifier` of one text, of trees that were drawn."""
+    """A `Verifier` of one text whose trees are sampled from the draft."""
 
     verifier: Callable[[], str]
-    """Name of the verifier in force; it must be lossless with the trees of that round."""
+    """Returns the name of the verifier in force, which must be lossless with the trees of the round."""
     schedule: Schedule
     generator: RandomGenerator
     seen: Callable[[Float[Tensor, "N V"], int], None] = unseen
-    """Told the target's probabilities after all nodes, and after which node the round's last token was chosen."""
+    """Called each round with the target's probabilities after all nodes, and with the last accepted node."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """See `Verifier`.
@@ -51,7 +51,7 @@ class Independent:
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
     ) -> Verification | None:
-        """See `Verifier`; of large trees, or vocabularies, the committed tokens alone."""
+        """See `Verifier`; large trees or vocabularies give statistics of the committed tokens alone."""
         if self.schedule.greedy_from(first):
             return None
         target_probs = self._target_probs(tree, logits, first)

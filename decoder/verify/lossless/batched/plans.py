@@ -1,7 +1,6 @@
-"""What the solvers need to know of each node before coins are thrown: probabilities of its draws, and the residual.
+"""Acceptance probabilities and residuals of a tree's nodes, computed for all nodes at once before any random draw.
 
-All nodes are computed at once. Rows of
-nodes without draws are zeros in the draft's, and keep the target's row as their residual.
+After nodes without draws the draft's row is zeros, and the residual is the target's row.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,37 +15,37 @@ from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 
 STEPS = 30
-"""Halvings of [1, k], to the last bit of float32."""
+"""Halvings of the interval [1, k]: enough for the precision of float32."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Of all nodes of a tree."""
+    """Acceptance probabilities and residual of every node of a tree."""
 
     probabilities: Float[Tensor, "N R K"]
-    """That a draw stays, by the number of draws refused before it; one for all where that does not matter."""
+    """Probability that draw K is accepted after R refusals; one R for all where refusals do not matter."""
     residual: Float[Tensor, "N V"]
-    """The distribution of the token if none stays."""
+    """Distribution of the token after the node if no draw is accepted."""
 
 
 @dataclass(frozen=True)
 class PlannedSolver:
-    """A solver that is batched over nodes."""
+    """A solver whose probabilities are computed for all nodes at once, and whose decisions are made node by node."""
 
     plan: Callable[[DrawnTree, Float[Tensor, "N V"], Float[Tensor, "N V"]], Plan]
     select: Callable[[Sequence[Sequence[float]], int, RandomGenerator], int | None]
-    """From the probabilities of a node and the number of its draws: the place of the draw that stays, if any."""
+    """(a node's probabilities, number of its draws, random generator) -> index of the accepted draw, if any."""
 
 
 def in_draw_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
-    """Tries each draw in its turn."""
+    """Index of the accepted draw, tried in draw order; None if all are refused."""
     return next(
         (place for place, probability in enumerate(probabilities[0][:draws]) if generator.bernoulli(probability)), None
     )
 
 
 def in_random_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
-    """Tries any draw of those left, again and again."""
+    """Index of the accepted draw, tried in random order; None if all are refused."""
     pool = list(range(draws))
     for after_refusals in probabilities[:draws]:
         place = pool.pop(generator.integers(len(pool)))
@@ -84,7 +83,7 @@ def plan_spectr(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs
 def division_factor(
     target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"], draws: Int[Tensor, "N 1"]
 ) -> Float[Tensor, "N 1"]:
-    """The factor rho of each node, by bisection."""
+    """Division factor rho of each node, by bisection; see `decoder.verify.lossless.spectr`."""
     low, high = torch.ones_like(target_probs[:, :1]), draws.to(target_probs.dtype)
     for _ in range(STEPS):
         middle = (low + high) / 2
@@ -106,7 +105,7 @@ def plan_specinfer(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_pr
     removed, total = target_probs.new_zeros(len(tree), 1), target_probs.new_ones(len(tree), 1)
     probabilities = []
     for refusals in range(drawn.shape[1]):
-        # Where nothing is left of the target, it is tried as it was.
+        # Where the residual is 0 everywhere, the draw is tried against the target itself.
         left = torch.where(total > 0, (over - removed * under).clamp_min(0) / total, over)
         probabilities.append(ratio(left, under))
         removed = torch.where(refusals < counts[:, None], removed + total, removed)
