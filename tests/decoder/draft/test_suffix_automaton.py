@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.draft.suffix_automaton import FAMILIARITIES, KINDS, SuffixAutomaton
+from decoder.draft.suffix_automaton import FAMILIARITIES, FAMILIARITY, SuffixAutomaton
 
 TOKENS = st.lists(st.integers(0, 2), max_size=24)
 
@@ -57,7 +57,7 @@ def test_a_loop_is_more_familiar_each_time() -> None:
     ("length", "kind"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (8, 3), (16, 4), (31, 4), (32, 5)]
 )
 def test_pieces_are_told_apart_by_the_powers_of_two_of_their_length(length: int, kind: int) -> None:
-    assert KINDS[length] == kind
+    assert FAMILIARITY[length] == kind
     assert kind < FAMILIARITIES
 
 
