@@ -16,9 +16,9 @@ from decoder.engine import Engine
 from decoder.forward.hf import ModuleForward, traits_of
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.tensor_parallel.follower import replayed
+from decoder.tensor_parallel.follower import replay_pass
 from decoder.tensor_parallel.leader import Leader
-from decoder.tensor_parallel.messages import Message, Pass, Words, decoded
+from decoder.tensor_parallel.messages import Message, Pass, Words, decode
 from tests.decoder.makers import TinyModels
 
 
@@ -28,17 +28,17 @@ class Replaying:
 
     own: ModuleForward
     caches: dict[int, KvCache] = field(default_factory=dict)
-    told: list[Message] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
     before: Callable[[int], None] = lambda _passes: None
 
     def send(self, words: Words) -> None:
-        message = decoded(words)
-        self.told.append(message)
-        self.before(len(self.told))
+        message = decode(words)
+        self.messages.append(message)
+        self.before(len(self.messages))
         if isinstance(message, Pass):
-            replayed(self.caches, self.own, message)
+            replay_pass(self.caches, self.own, message)
 
-    def gathered(self, number: int) -> list[int]:
+    def gather(self, number: int) -> list[int]:
         return [number, number + 1]
 
 

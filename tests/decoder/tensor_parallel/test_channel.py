@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from decoder.tensor_parallel.channel import Channel
-from decoder.tensor_parallel.messages import Peak, encoded
+from decoder.tensor_parallel.messages import Peak, encode
 from decoder.tensor_parallel.ranks import Ranks
 
 def count():
@@ -34,7 +34,7 @@ counts = []
 dist.new_group = counted
 channel = Channel(Ranks(0, 1, 0, 1), torch.device("cpu"))
 counts.append(count())
-channel.send(encoded(Peak()))
+channel.send(encode(Peak()))
 channel.release()
 end = time.monotonic() + 20
 while count() > counts[0] and time.monotonic() < end:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from decoder.forward.kv_cache import KvCache
-from decoder.tensor_parallel.rows import ToldCache, follow
+from decoder.tensor_parallel.rows import LeaderCache, follow
 
 HEADS = 2
 ROUNDS = 60
@@ -33,7 +33,7 @@ class Sides:
     """A leader's and a follower's cache, and the numbers that their rows should hold by plain list operations."""
 
     def __init__(self) -> None:
-        self.leader, self.follower = ToldCache(empty(8), 0), KvCache(empty(8))
+        self.leader, self.follower = LeaderCache(empty(8), 0), KvCache(empty(8))
         self.right: list[float] = []
         self.next = 0.0
 
@@ -100,7 +100,7 @@ def test_a_move_is_told_once() -> None:
 
 def test_a_cursor_that_was_set_by_hand_is_followed() -> None:
     """What measures the cost of passes sets it beyond the rows that were forwarded."""
-    leader, follower = ToldCache(empty(8), 0), KvCache(empty(8))
+    leader, follower = LeaderCache(empty(8), 0), KvCache(empty(8))
     leader.length = leader.used = 5
     follow(follower, leader.store.shape[3], leader.used, leader.take_moves())
     assert follower.used == 5
