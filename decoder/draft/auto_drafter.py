@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from decoder.draft.growth import Children, may_grow
-from decoder.draft.lookup import Past
+from decoder.draft.lookup import SuffixIndex
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.draft.tree_size.controller import TreeSizeController
@@ -32,7 +32,7 @@ class AutoDrafter:
         self.model = model
         self._probabilities = probabilities
         self._sizes = sizes
-        self._past = Past()
+        self._past = SuffixIndex()
 
     def read(self, tokens: Sequence[int]) -> None:
         """See `Proposer`."""
@@ -50,14 +50,14 @@ class AutoDrafter:
         tree, guess = TokenTree([text[-1]]), self._looked_up(text) if rule.budget.lookup else None
         passes = self.model.passes if self.model else None
         before, behind = (passes.count, passes.behind(text) or None) if passes else (0, None)
-        way = self._sizes.way(behind, guess)
-        if room >= 1 and way != "plain":
-            first = self._after_text(self.model, text, rule) if self.model and way == "draft" else None
+        source = self._sizes.source(behind, guess)
+        if room >= 1 and source != "plain":
+            first = self._after_text(self.model, text, rule) if self.model and source == "draft" else None
             kept = _MixedTree(tree, rule, self._sizes).grow(self.model, first, guess, room)
             tree = self.model.keep(tree, kept) if self.model else tree.subtree(kept)
         return Proposal(tree, passes.count - before if passes else 0)
 
-    def chosen(self, burst: Sequence[int]) -> None:
+    def record_choices(self, burst: Sequence[int]) -> None:
         """See `Proposer`."""
         self._sizes.learn(burst)
 
@@ -66,9 +66,9 @@ class AutoDrafter:
         if self.model:
             self.model.commit(path)
 
-    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """See `Proposer`."""
-        self._sizes.timed(draft_s, verify_s, round_s)
+        self._sizes.record_times(draft_s, verify_s, round_s)
 
     def _looked_up(self, text: Sequence[int]) -> LookupGuess | None:
         self._past.extend(text[len(self._past) :])
@@ -126,13 +126,13 @@ class _MixedTree:
         tree, children = self.tree, list[int]()
         if options:
             width: int = breadth(self._rule.growth, options.confidence)
-            self._sizes.grown(node, options.tokens, options.logprobs, width)
+            self._sizes.add_children(node, options.tokens, options.logprobs, width)
             children += tree.grow(
                 node, options.tokens[:width], options.logprobs[:width], options.draft_logprobs[:width]
             )
             self._origins += ["draft"] * len(children)
         if guess:
-            tokens, probabilities = self._sizes.looked_up(node, guess)
+            tokens, probabilities = self._sizes.add_lookups(node, guess)
             children += tree.grow(node, tokens, [math.log(probability) for probability in probabilities])
             self._origins += ["lookup"] * len(tokens)
         return children

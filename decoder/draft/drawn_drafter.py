@@ -66,14 +66,14 @@ class DrawnDrafter:
         tree = draw_tree(shape, text[-1], rows, self._generator)
         return Proposal(tree, self.passes.count - before, shape)
 
-    def chosen(self, burst: Sequence[int]) -> None:
+    def record_choices(self, burst: Sequence[int]) -> None:
         """See `Proposer`; nothing is learnt from it."""
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Proposer`."""
         self.passes.commit(path)
 
-    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """See `Proposer`; nothing is learnt from it."""
 
     def _probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:

@@ -66,7 +66,7 @@ class Continuation:
         return total
 
 
-class Past:
+class SuffixIndex:
     """Index of a growing text for lookups of its suffixes."""
 
     def __init__(self, text: Iterable[int] = ()) -> None:
@@ -89,7 +89,7 @@ class Past:
             self._array = np.resize(self._array, 2 * len(self._text))
         self._array[before : len(self._text)] = self._text[before:]
 
-    def endings(self) -> list[Continuation]:
+    def suffix_continuations(self) -> list[Continuation]:
         """Continuations of the text's suffixes, the longest suffix first.
 
         Of suffixes with the same earlier occurrences only the longest is listed. A suffix has `SHORTEST` to `LONGEST`
@@ -111,7 +111,7 @@ class Past:
     def continuation(self) -> Continuation | None:
         """Continuation with the most expected tokens, ties by the longest suffix; None if no suffix occurs earlier."""
         best, most = None, 0.0
-        for ending in self.endings():
+        for ending in self.suffix_continuations():
             if (expected := ending.expected_tokens()) > most:
                 best, most = ending, expected
             if most == FORESEEN:

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 
 from decoder.draft.growth import Children, grow
-from decoder.draft.lookup import Continuation, Past
-from decoder.draft.lookup_noise import ranked
+from decoder.draft.lookup import Continuation, SuffixIndex
+from decoder.draft.lookup_noise import rank_guesses
 from decoder.draft.proposer import Proposal
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.sampling.noise import TokenNoise
@@ -23,7 +23,7 @@ class LookupDrafter:
     def __init__(self, probabilities: DraftProbabilities | None = None) -> None:
         """Begins a text; `probabilities` hold what is known of the target's sampling, None for greedy decoding."""
         self._probabilities = probabilities
-        self._past = Past()
+        self._past = SuffixIndex()
 
     def read(self, tokens: Sequence[int]) -> None:
         """See `Proposer`."""
@@ -42,13 +42,13 @@ class LookupDrafter:
         kept = grow(tree, rule, _LookupSource(continuation, len(text), noise), room)
         return Proposal(tree if len(kept) == len(tree) else tree.subtree(kept))
 
-    def chosen(self, burst: Sequence[int]) -> None:
+    def record_choices(self, burst: Sequence[int]) -> None:
         """See `Proposer`; nothing is learnt."""
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Proposer`; lookups have no cache, and the next round passes the committed tokens."""
 
-    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """See `Proposer`; nothing is learnt."""
 
 
@@ -69,7 +69,7 @@ class _LookupSource:
         if ahead is None:
             return Children([], [])
         if self._noise:
-            return _likeliest(ranked(ahead, self._position + tree.depths[node], self._noise), count)
+            return _likeliest(rank_guesses(ahead, self._position + tree.depths[node], self._noise), count)
         following = ahead.following(count)
         return Children([token for token, _ in following], [math.log(share) for _, share in following])
 

@@ -12,7 +12,7 @@ RANKED = 16
 """Number of most frequent next tokens that are ranked."""
 
 
-def ranked(ahead: Continuation, position: int, noise: TokenNoise) -> list[tuple[int, float, float]]:
+def rank_guesses(ahead: Continuation, position: int, noise: TokenNoise) -> list[tuple[int, float, float]]:
     """Next tokens as (token, log share, log share + noise), sorted by the last, largest first.
 
     Args:

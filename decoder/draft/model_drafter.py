@@ -83,14 +83,14 @@ class ModelDrafter:
             tree = self.grow(tree, rule, self.catch_up(text, int(rule.growth.wide)), deepest=room)
         return Proposal(tree, self.passes.count - before)
 
-    def chosen(self, burst: Sequence[int]) -> None:
+    def record_choices(self, burst: Sequence[int]) -> None:
         """See `Proposer`; nothing is learnt."""
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Proposer`."""
         self.passes.commit(path)
 
-    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """See `Proposer`; nothing is learnt."""
 
     def catch_up(self, text: Sequence[int], count: int) -> Children:

@@ -32,11 +32,11 @@ class Proposer(Protocol):
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """Drafts a tree of at most `room` levels below its root, which is the last token of `text`."""
 
-    def chosen(self, burst: Sequence[int]) -> None:
+    def record_choices(self, burst: Sequence[int]) -> None:
         """Records the target's choices from the root on: the accepted tokens and the bonus token."""
 
     def commit(self, path: Sequence[int]) -> None:
         """Keeps the cache rows of committed nodes and drops those of all other nodes."""
 
-    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """Records the times of the round, in seconds."""

@@ -125,7 +125,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
     from decoder.draft.drawn_drafter import DrawnDrafter, ShapeChoice
     from decoder.session.host import HostSession
     from decoder.session.knob_state import KnobState
-    from decoder.verify.independent import Independent, unseen
+    from decoder.verify.independent import IndependentVerifier, ignore_round
     from decoder.verify.lossless.random_generator import PhiloxGenerator
 
     rules = rules.drawn()
@@ -148,8 +148,8 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
         PhiloxGenerator(engine.seed, DRAFT_STREAM),
     )
     generator = PhiloxGenerator(engine.seed, VERIFY_STREAM)
-    seen = chooser.seen if chooser else unseen
-    verifier = Independent(lambda: now().verifier, engine.sampling, generator, seen)
+    observe = chooser.observe if chooser else ignore_round
+    verifier = IndependentVerifier(lambda: now().verifier, engine.sampling, generator, observe)
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, drafter, verifier)
 
 

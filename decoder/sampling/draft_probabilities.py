@@ -6,7 +6,7 @@ from typing import Protocol
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.sampling.gumbel_noise import OUTSIDE, kept
+from decoder.sampling.gumbel_noise import TRUNCATION_PENALTY, truncation_mask
 from decoder.sampling.noise import TokenNoise
 from decoder.sampling.probabilities import LEAST_TEMPERATURE
 from decoder.sampling.settings import Schedule
@@ -47,7 +47,7 @@ class OwnProbabilities:
         for place, position in enumerate(positions):
             sampling = self._schedule.at(position)
             if sampling.truncates:
-                rows[place] -= OUTSIDE * ~kept(rows[place : place + 1], sampling)[0]
+                rows[place] -= TRUNCATION_PENALTY * ~truncation_mask(rows[place : place + 1], sampling)[0]
             if not sampling.greedy:
                 rows[place] /= max(sampling.temperature, LEAST_TEMPERATURE)
         return rows

@@ -23,7 +23,7 @@ SHARPNESS = 2.0
 Log loss of the first token on the embedded pair, uncalibrated, at temperatures of .3, .6, .8, 1: .51, .50, .53, .59.
 With the scores over the temperature instead: .52, .55, .66, .73; with the draft's own probability: 1.1, 1.5, 1.9, 2.1.
 """
-OUTSIDE = 96.0
+TRUNCATION_PENALTY = 96.0
 """Subtracted from the draft's logits of truncated tokens, which rank them behind all others yet leave them possible.
 
 Truncated tokens are less probable than kept ones, and two numbers of the noise never differ by more than 41.
@@ -72,7 +72,7 @@ class GumbelNoise:
         scores = self.scores(rows, positions)
         for row, sampling in enumerate(settings):
             if sampling.truncates:
-                scores[row].masked_fill_(~kept(rows[row : row + 1], sampling)[0], -torch.inf)
+                scores[row].masked_fill_(~truncation_mask(rows[row : row + 1], sampling)[0], -torch.inf)
         return scores.argmax(-1).tolist()
 
     def chooser(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Callable[[int], int]:
@@ -98,7 +98,7 @@ class GumbelNoise:
             return scores.mul_(SHARPNESS)
         for row, sampling in enumerate(settings):
             if sampling.truncates:
-                scores[row] -= OUTSIDE * ~kept(logits[row : row + 1].float(), sampling)[0]
+                scores[row] -= TRUNCATION_PENALTY * ~truncation_mask(logits[row : row + 1].float(), sampling)[0]
             if not sampling.greedy:
                 scores[row] *= SHARPNESS
         return scores
@@ -144,19 +144,19 @@ class GumbelNoise:
         return gumbel_on_device(seed, places, torch.arange(self._vocabulary, device=self._device)).float()
 
 
-def kept(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"]:
+def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"]:
     """Mask of the tokens that truncation keeps: temperature first, then top-k, then top-p of the top-k.
 
     Among equally probable tokens the lower ids are kept; the most probable token always is.
     """
     if logits.device.type == "cpu":
         rows = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
-        return torch.from_numpy(np.stack([_kept(row, sampling) for row in rows.numpy()]))
-    return truncated(logits, sampling.temperature, sampling.ranks, sampling.share)
+        return torch.from_numpy(np.stack([_truncation_mask(row, sampling) for row in rows.numpy()]))
+    return truncation_masks(logits, sampling.temperature, sampling.ranks, sampling.share)
 
 
-def _kept(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
-    """`kept` for one row: values are sorted without their order, a sixth of the time, since a threshold suffices."""
+def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
+    """`truncation_mask` of one row by a threshold: sorting values without their order takes a sixth of the time."""
     ranked = np.sort(logits)[::-1]
     weights = np.exp((ranked - ranked[0]).astype(np.float64) / sampling.temperature)
     if sampling.top_k:
@@ -169,13 +169,13 @@ def _kept(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
     return mask
 
 
-def truncated(
+def truncation_masks(
     logits: Float[Tensor, "N V"],
     temperature: float | Float[Tensor, "N 1"],
     ranks: float | Float[Tensor, "N 1"],
     share: float | Float[Tensor, "N 1"],
 ) -> Bool[Tensor, "N V"]:
-    """Mask of the tokens that truncation keeps, with settings by row; a CUDA graph can capture it. See `kept`."""
+    """Mask of the tokens that truncation keeps, with settings by row; capturable. See `truncation_mask`."""
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
     rank = torch.arange(logits.shape[-1], device=logits.device)
     in_top_k = rank < ranks

@@ -35,7 +35,7 @@ _ROUNDS = tuple((np.uint64(by), np.uint64(factor & _WORD)) for by, factor in ((3
 _LAST, _UNUSED = np.uint64(31), np.uint64(64 - BITS)
 
 
-def mixed(counters: Integers) -> Integers:
+def mix(counters: Integers) -> Integers:
     """SplitMix64's mix: each bit of a result depends on all bits of its counter."""
     bits = (counters ^ _shifted(counters, 30)) * FIRST
     bits = (bits ^ _shifted(bits, 27)) * SECOND
@@ -44,7 +44,7 @@ def mixed(counters: Integers) -> Integers:
 
 def streams(seed: Integers, positions: Integers) -> Integers:
     """Start of each position's stream of random bits, shape (N,), from a seed (1,) and positions from 0 (N,)."""
-    return mixed(mixed(seed + GOLDEN) + (positions + 1) * GOLDEN)
+    return mix(mix(seed + GOLDEN) + (positions + 1) * GOLDEN)
 
 
 def random_bits(starts: Integers, tokens: Integers) -> Integers:
@@ -57,7 +57,7 @@ def random_bits(starts: Integers, tokens: Integers) -> Integers:
     Returns:
         Shape (N, V), from 0 to 2 ** BITS - 1.
     """
-    return _shifted(mixed(starts[:, None] + (tokens + 1) * GOLDEN), 64 - BITS)
+    return _shifted(mix(starts[:, None] + (tokens + 1) * GOLDEN), 64 - BITS)
 
 
 def _shifted(numbers: Integers, by: int) -> Integers:
@@ -78,8 +78,8 @@ def gumbel(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.f
 
 def bits_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.uint64]:
     """`random_bits` of tokens 0 to V - 1 on the host, in place, which halves the time that each new token costs."""
-    start = _mixed(seed + GOLDEN)
-    starts = [_mixed(start + (position + 1) * GOLDEN) for position in positions]
+    start = _mix(seed + GOLDEN)
+    starts = [_mix(start + (position + 1) * GOLDEN) for position in positions]
     bits = np.array(starts, dtype=np.uint64)[:, None] + _steps(vocabulary)
     shifted = np.empty_like(bits)
     for by, factor in _ROUNDS:
@@ -90,8 +90,8 @@ def bits_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> NDArra
     return bits
 
 
-def _mixed(counter: int) -> int:
-    """`mixed` of one counter, from 0 to 2 ** 64 - 1."""
+def _mix(counter: int) -> int:
+    """`mix` of one counter, from 0 to 2 ** 64 - 1."""
     bits = counter & _WORD
     for by, factor in ((30, FIRST), (27, SECOND)):
         bits = (bits ^ bits >> by) * factor & _WORD

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoder.sampling.gumbel_noise import SHARPNESS, truncated
+from decoder.sampling.gumbel_noise import SHARPNESS, truncation_masks
 from decoder.sampling.noise import gumbel_of, signed, streams
 from decoder.sampling.settings import Schedule
 
@@ -48,7 +48,7 @@ class DeviceSampling:
         """Factor from perturbed scores to logits of probabilities; 1 where decoding is greedy."""
         return self._sharpness.index_select(0, positions)
 
-    def kept(self, logits: Float[Tensor, "N V"], positions: Int[Tensor, "N"]) -> Bool[Tensor, "N V"]:
+    def truncation_mask(self, logits: Float[Tensor, "N V"], positions: Int[Tensor, "N"]) -> Bool[Tensor, "N V"]:
         """Mask of the tokens that truncation keeps at each row's position; several rows may share a position."""
         settings = (each.index_select(0, positions)[:, None] for each in (self._temperature, self._ranks, self._share))
-        return truncated(logits, *settings) | self._whole.index_select(0, positions)[:, None]
+        return truncation_masks(logits, *settings) | self._whole.index_select(0, positions)[:, None]

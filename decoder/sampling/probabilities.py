@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.sampling.gumbel_noise import kept
+from decoder.sampling.gumbel_noise import truncation_mask
 from decoder.sampling.settings import Sampling
 
 LEAST_TEMPERATURE = 1e-3
@@ -31,5 +31,5 @@ def _probabilities(logits: Float[Tensor, "N V"], sampling: Sampling) -> Float[Te
     if sampling.temperature < LEAST_TEMPERATURE:
         return torch.zeros_like(rows).scatter_(-1, rows.argmax(-1, keepdim=True), 1.0)
     if sampling.truncates:
-        rows = rows.masked_fill(~kept(rows, sampling), -torch.inf)
+        rows = rows.masked_fill(~truncation_mask(rows, sampling), -torch.inf)
     return (rows / sampling.temperature).softmax(-1)

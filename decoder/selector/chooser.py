@@ -89,7 +89,7 @@ class Chooser:
         self._impossible = torch.tensor([not one for one in ONE_PATH])
         self._before: tuple[Tensor, Tensor | None] | None = None
 
-    def seen(self, target_probs: Float[Tensor, "N V"], node: int) -> None:
+    def observe(self, target_probs: Float[Tensor, "N V"], node: int) -> None:
         """Records the target's distribution after the last accepted node, from which the next root is sampled."""
         hidden = self.pair.target.hidden
         self._before = target_probs[node], None if hidden is None else hidden[node]
@@ -101,8 +101,8 @@ class Chooser:
         logits, positions = draft.again_after(text, LOOKED_BACK)
         rows = probabilities(logits, [self._schedule.at(position) for position in positions])
         before, hidden = self._before
-        seen = () if hidden is None or draft.hidden is None else (hidden, *draft.hidden.unbind())
-        root = Root(before, rows[0], rows[1], seen, len(text), self._schedule.at(len(text)))
+        hidden_rows = () if hidden is None or draft.hidden is None else (hidden, *draft.hidden.unbind())
+        root = Root(before, rows[0], rows[1], hidden_rows, len(text), self._schedule.at(len(text)))
         return ShapeChoice(self.best(root, verifier), logits[-1:])
 
     def best(self, root: Root, verifier: str) -> DelayedTree:

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from decoder.draft.tree_size.cost_profile import measured
+from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.engine import Engine
 from decoder.errors import PromptError, quoted, require
 from decoder.models.pair import Pair
@@ -22,7 +22,7 @@ from decoder.models.text import encode_prompt
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector import latency
 from decoder.selector.actions import LONGEST, MOST
-from decoder.selector.dataset import FORMAT, Manifest, Plan, Roots, begin, shard, write_shard
+from decoder.selector.dataset import FORMAT, CollectionPlan, Manifest, Roots, begin, shard, write_shard
 from decoder.selector.features import Root, scalars
 from decoder.selector.labels import LABELLED
 from decoder.selector.stored import fingerprint
@@ -45,14 +45,14 @@ class Progress:
     """Roots labelled by this process."""
 
 
-def require_plan(plan: Plan) -> None:
+def require_plan(plan: CollectionPlan) -> None:
     """Raises ConfigError where a verifier cannot be labelled, or a sampling setting is out of bounds."""
     for name in plan.verifiers:
         require(name in LABELLED, f"verifier {quoted(name)} cannot be labelled; choose from {', '.join(LABELLED)}")
     _ = plan.settings
 
 
-def collect(engine: Engine, prompts: Sequence[str], plan: Plan, folder: Path) -> Iterator[Progress]:
+def collect(engine: Engine, prompts: Sequence[str], plan: CollectionPlan, folder: Path) -> Iterator[Progress]:
     """Labels roots of texts that continue prompts; yields after each part, which is a prompt at one setting.
 
     Raises:
@@ -72,9 +72,9 @@ def collect(engine: Engine, prompts: Sequence[str], plan: Plan, folder: Path) ->
         seed = plan.seed + number
         text_ids = encode_prompt(pair.tokenizer, prompts[prompt], plan.new_tokens + LONGEST, pair.context, special=True)
         text = _sampled(engine, text_ids, plan.new_tokens, settings[setting], seed)
-        labelled = list(_labelled(pair, text, len(text_ids), settings[setting], plan, seed))
+        labelled = list(_label_roots(pair, text, len(text_ids), settings[setting], plan, seed))
         if labelled:
-            write_shard(shard(folder, number), _joined(labelled, prompt, setting, clock.now()))
+            write_shard(shard(folder, number), _concatenated(labelled, prompt, setting, clock.now()))
         done, roots = done + 1, roots + len(labelled)
         yield Progress(done, total, roots)
     if not (roots or any(shard(folder, number).exists() for number in range(total))):
@@ -82,7 +82,7 @@ def collect(engine: Engine, prompts: Sequence[str], plan: Plan, folder: Path) ->
 
 
 @dataclass(frozen=True)
-class _Labelled:
+class _LabelledRoot:
     root: Root
     tokens: dict[str, Float[NDArray[np.float64], "A"]]
 
@@ -90,7 +90,7 @@ class _Labelled:
 class _Latency:
     """Current times of the parts of a round, by verifier; see `decoder.selector.latency`."""
 
-    def __init__(self, pair: Pair, plan: Plan) -> None:
+    def __init__(self, pair: Pair, plan: CollectionPlan) -> None:
         self._pair, self._plan = pair, plan
         self._measured_s = -MEASURED_EVERY_S
         self._seconds: dict[str, Float[NDArray[np.float64], S]] = {}
@@ -98,7 +98,7 @@ class _Latency:
     def now(self) -> dict[str, Float[NDArray[np.float64], "S"]]:
         """Seconds of each part of a round; measured anew if older than `MEASURED_EVERY_S`."""
         if time.monotonic() - self._measured_s >= MEASURED_EVERY_S:
-            passes = latency.passes(measured(self._pair, self._plan.new_tokens))
+            passes = latency.passes(measure_costs(self._pair, self._plan.new_tokens))
             for name in self._plan.verifiers:
                 self._seconds[name] = passes.copy()
                 self._seconds[name][latency.ROUND :] = latency.between_passes(
@@ -122,20 +122,20 @@ def _sampled(engine: Engine, prompt_ids: Sequence[int], count: int, sampling: Sa
     return text
 
 
-def _labelled(
-    pair: Pair, text: Sequence[int], prompt_length: int, sampling: Sampling, plan: Plan, seed: int
-) -> Iterator[_Labelled]:
+def _label_roots(
+    pair: Pair, text: Sequence[int], prompt_length: int, sampling: Sampling, plan: CollectionPlan, seed: int
+) -> Iterator[_LabelledRoot]:
     """Labelled roots of a text, every so many tokens after its prompt."""
     roots = TextRoots(pair, sampling, MOST, len(text), PhiloxGenerator(seed, 1))
     for length in range(prompt_length + plan.every, len(text) + 1, plan.every):
-        root = roots.go_to(text[:length])
+        root = roots.advance(text[:length])
         drawn = [roots.drawn() for _ in range(plan.trees)]
         labels = {name: [each.expected_tokens(name) for each in drawn] for name in plan.verifiers}
-        yield _Labelled(root, {name: np.mean(tokens, 0) for name, tokens in labels.items()})
+        yield _LabelledRoot(root, {name: np.mean(tokens, 0) for name, tokens in labels.items()})
 
 
-def _joined(
-    labelled: Sequence[_Labelled],
+def _concatenated(
+    labelled: Sequence[_LabelledRoot],
     prompt: int,
     setting: int,
     part_seconds: dict[str, Float[NDArray[np.float64], "S"]],

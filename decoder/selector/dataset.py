@@ -26,7 +26,7 @@ PART = 5
 VALIDATION, TEST = PART - 2, PART - 1
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CollectionPlan(msgspec.Struct, frozen=True):
     """Settings of a collection: together with the pair and the prompts they determine the labels."""
 
     verifiers: tuple[str, ...] = ("specinfer", "traversal")
@@ -51,7 +51,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     format: int
     pair: Fingerprint
-    plan: Plan
+    plan: CollectionPlan
     prompts: int
     digest: str
     """SHA-256 of the prompts."""

@@ -22,7 +22,7 @@ COMMON = 3
 
 
 @dataclass(frozen=True)
-class Predicted:
+class Prediction:
     """Predicted speeds at the test roots of one sampling setting."""
 
     sampling: Sampling
@@ -47,7 +47,7 @@ class Predicted:
         return self.selected_rate / self.static_rate
 
 
-def predicted(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -> list[Predicted]:
+def predict(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -> list[Prediction]:
     """Predicted speeds of a selector for a verifier at the roots of the test prompts, by sampling setting.
 
     Raises:
@@ -64,17 +64,17 @@ def predicted(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -
     for setting, sampling in enumerate(manifest.plan.settings):
         own = test.of(test.setting == setting)
         if len(own) and setting in base:
-            parts.append(_predicted(policy, verifier, own, sampling, base[setting], part_seconds))
+            parts.append(_predict_setting(policy, verifier, own, sampling, base[setting], part_seconds))
     return parts
 
 
-def _predicted(
+def _predict_setting(
     policy: Policy, verifier: str, roots: Roots, sampling: Sampling, base: int, part_seconds: Tensor
-) -> Predicted:
+) -> Prediction:
     tokens, seconds = roots.tokens[verifier].nan_to_num(0.0), round_seconds(part_seconds[None]).expand(len(roots), -1)
     actions, static = chosen(policy, roots, verifier, part_seconds), torch.full((len(roots),), base)
     common = Counter(actions.tolist()).most_common(COMMON)
-    return Predicted(
+    return Prediction(
         sampling=sampling,
         roots=len(roots),
         static=ACTIONS[base],

@@ -21,7 +21,7 @@ from decoder.tree import TokenTree
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.top_down import Solver
-from decoder.verify.lossless.traversal import Judged, judged
+from decoder.verify.lossless.traversal import NodeSplit, split_node
 from decoder.verify.lossless.verifiers import SOLVERS
 
 LABELLED = (*SOLVERS, "naive", "block", "traversal")
@@ -176,7 +176,7 @@ class _BottomUp:
     draws: SharedDraws
     target_probs: Rows
     draft_probs: Rows
-    known: dict[tuple[int, tuple[int, ...], float], Judged] = field(default_factory=dict)
+    known: dict[tuple[int, tuple[int, ...], float], NodeSplit] = field(default_factory=dict)
 
     def labels(self) -> Float[NDArray[np.float64], "A"]:
         longest = {(shape.k, shape.l1): shape for shape in sorted(self.draws.shapes, key=lambda shape: shape.depth)}
@@ -195,10 +195,10 @@ class _BottomUp:
 
         return visit(0, 1.0)
 
-    def _judge(self, node: int, drawn: tuple[int, ...], handed: float) -> Judged:
+    def _judge(self, node: int, drawn: tuple[int, ...], handed: float) -> NodeSplit:
         key = node, drawn, handed
         if key not in self.known:
-            self.known[key] = judged(self.target_probs[node], self.draft_probs[node], drawn, handed)
+            self.known[key] = split_node(self.target_probs[node], self.draft_probs[node], drawn, handed)
         return self.known[key]
 
 

@@ -32,7 +32,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
     """Widths of the hidden rows that the pair exposes; empty where it exposes none."""
 
 
-class Trained(msgspec.Struct, frozen=True):
+class SelectorInfo(msgspec.Struct, frozen=True):
     """Description of a trained selector: its pair, verifier, sampling settings, and result."""
 
     pair: Fingerprint
@@ -54,7 +54,7 @@ def fingerprint(pair: Pair) -> Fingerprint:
     return Fingerprint(pair.target_name, pair.draft_name, pair.vocabulary, hidden)
 
 
-def write(path: Path, policy: Policy, trained: Trained) -> None:
+def write(path: Path, policy: Policy, trained: SelectorInfo) -> None:
     """Writes a selector, with matrices in half precision; raises ConfigError if that fails."""
     weights = {
         name: value.half().contiguous() if value.ndim > 1 else value.contiguous()
@@ -64,7 +64,7 @@ def write(path: Path, policy: Policy, trained: Trained) -> None:
     write_whole(path, save(weights, metadata))
 
 
-def read(path: Path) -> tuple[Policy, Trained]:
+def read(path: Path) -> tuple[Policy, SelectorInfo]:
     """Reads a selector.
 
     Raises:
@@ -80,7 +80,7 @@ def read(path: Path) -> tuple[Policy, Trained]:
     return policy.eval().requires_grad_(requires_grad=False), trained
 
 
-def about(path: Path) -> Trained:
+def about(path: Path) -> SelectorInfo:
     """Reads the description of a selector; raises ConfigError as `read` does."""
     if not path.is_file():
         raise ConfigError(f"there is no selector {shortened(path)}; {MAKE_ONE}")
@@ -93,7 +93,7 @@ def about(path: Path) -> Trained:
     if metadata.get("format") != FORMAT:
         raise ConfigError(f"{shortened(path)} is no selector that this dynatui reads; {MAKE_ONE}")
     try:
-        return msgspec.json.decode(metadata["trained"], type=Trained)
+        return msgspec.json.decode(metadata["trained"], type=SelectorInfo)
     except (KeyError, msgspec.DecodeError) as error:
         raise ConfigError(f"{shortened(path)} is a damaged selector: {first_line(error)}; {MAKE_ONE}") from None
 
@@ -103,7 +103,7 @@ def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
     return trained_for in (pair, msgspec.structs.replace(pair, hidden=()))
 
 
-def require_fits(path: Path, trained: Trained, pair: Pair) -> None:
+def require_fits(path: Path, trained: SelectorInfo, pair: Pair) -> None:
     """Raises ConfigError if a selector was trained for another pair."""
     own, other = fingerprint(pair), trained.pair
     if fits(other, own):

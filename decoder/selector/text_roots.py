@@ -26,7 +26,7 @@ from decoder.verify.lossless.rows import Rows
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RootDraws:
     """Shared draws below one root, with both models' distributions after all nodes."""
 
     draws: SharedDraws
@@ -62,7 +62,7 @@ class TextRoots:
         self._text: Sequence[int] = ()
 
     @torch.inference_mode()
-    def go_to(self, text: Sequence[int]) -> Root:
+    def advance(self, text: Sequence[int]) -> Root:
         """Root at the last token of a text of at least two tokens, which continues the text of the last call."""
         self._text = text
         target_logits = self._pair.target.read(self._cache, text[self._cache.length : -1])
@@ -73,7 +73,7 @@ class TextRoots:
         return Root(rows[0], rows[1], rows[2], _hidden(target_hidden, self._draft.hidden), len(text), self._sampling)
 
     @torch.inference_mode()
-    def drawn(self) -> Drawn:
+    def drawn(self) -> RootDraws:
         """New draws below this root at each call."""
         draws = shared_draws(self._draft, self._text, self._sampling, self._most, self._generator)
         tree = draws.tree
@@ -84,7 +84,7 @@ class TextRoots:
         draft_probs = np.zeros_like(target_probs)
         for node, each in (tree.draws or {}).items():
             draft_probs[node] = each.row.double().cpu().numpy()
-        return Drawn(draws, target_probs, draft_probs)
+        return RootDraws(draws, target_probs, draft_probs)
 
 
 def shared_draws(

@@ -22,7 +22,7 @@ from decoder.selector import latency
 from decoder.selector.dataset import VALIDATION, Manifest, Roots, round_seconds
 from decoder.selector.features import TIMES
 from decoder.selector.policy import Policy, best_static, loss, throughput
-from decoder.selector.stored import Fingerprint, Trained, write
+from decoder.selector.stored import Fingerprint, SelectorInfo, write
 from decoder.whole_files import write_whole
 
 WORST_SHARE = 0.1
@@ -170,10 +170,10 @@ class _Trainer:
         self._policy.load_state_dict(self._best)
         return self._policy.eval()
 
-    def trained(self) -> Trained:
+    def trained(self) -> SelectorInfo:
         """Description of the best policy for its file."""
         plan, pair = self._manifest.plan, self._manifest.pair
-        return Trained(
+        return SelectorInfo(
             pair=Fingerprint(pair.target, pair.draft, pair.vocabulary, self._policy.hidden_widths),
             verifier=self._recipe.verifier,
             temperatures=plan.temperatures,

@@ -12,18 +12,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.events import Verification
-from decoder.sampling.gumbel_noise import OUTSIDE, GumbelNoise
+from decoder.sampling.gumbel_noise import TRUNCATION_PENALTY, GumbelNoise
 from decoder.sampling.on_device import DeviceSampling
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
 from decoder.tree import TokenTree
-from decoder.verify.greedy import Greedy, accept
-from decoder.verify.statistics import of_tokens
+from decoder.verify.greedy import GreedyVerifier, accept
+from decoder.verify.statistics import token_statistics
 from decoder.verify.verifier import DeviceVerifier, Probabilities
 
 
 @dataclass(frozen=True)
-class Coupled:
+class CoupledVerifier:
     """A `Verifier` of one text."""
 
     noise: GumbelNoise
@@ -31,7 +31,7 @@ class Coupled:
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """See `Verifier`."""
         if self.noise.greedy_from(first):
-            return Greedy().verify(tree, logits, first)
+            return GreedyVerifier().verify(tree, logits, first)
         return accept(tree, self.noise.chooser(logits, [first + depth for depth in tree.depths]))
 
     def statistics(
@@ -42,11 +42,11 @@ class Coupled:
             return None
         nodes = [0, *path][: len(committed)]
         settings = [self.noise.sampling(first + tree.depths[node]) for node in nodes]
-        return of_tokens(probabilities(logits[nodes], settings), committed)
+        return token_statistics(probabilities(logits[nodes], settings), committed)
 
 
 @dataclass(frozen=True)
-class CoupledOnDevice:
+class CoupledDeviceVerifier:
     """A `DeviceVerifier` whose graphs read seed and settings from device tensors."""
 
     truncates: bool
@@ -63,7 +63,7 @@ class CoupledOnDevice:
         rows, depths = logits.float(), (levels - 1).clamp(min=0)
         scores = rows + sampling.noise(positions, rows.shape[1]).index_select(0, depths)
         if self.truncates:
-            kept = sampling.kept(rows, positions.index_select(0, depths))
+            kept = sampling.truncation_mask(rows, positions.index_select(0, depths))
             scores = scores.masked_fill(~kept, -torch.inf)
         return scores.argmax(-1)
 
@@ -75,7 +75,7 @@ class CoupledOnDevice:
             rows = logits.float()
             scores = rows + noise[depth]
             if self.truncates:
-                scores = scores - OUTSIDE * ~sampling.kept(rows, positions[depth : depth + 1])
+                scores = scores - TRUNCATION_PENALTY * ~sampling.truncation_mask(rows, positions[depth : depth + 1])
             return scores * sharpness[depth]
 
         return at_depth
@@ -84,5 +84,5 @@ class CoupledOnDevice:
 def device_verifier(schedule: Schedule, position: int) -> DeviceVerifier:
     """The cheapest verifier within CUDA graphs for the settings in force from a position on."""
     if schedule.greedy_from(position):
-        return Greedy()
-    return CoupledOnDevice(truncates=schedule.truncates_from(position))
+        return GreedyVerifier()
+    return CoupledDeviceVerifier(truncates=schedule.truncates_from(position))

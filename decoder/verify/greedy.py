@@ -14,7 +14,7 @@ from decoder.tree import TokenTree
 
 
 @dataclass(frozen=True)
-class Greedy:
+class GreedyVerifier:
     """A `Verifier` and `DeviceVerifier` that chooses the most probable token; among equals, the lowest id."""
 
     def choose(

@@ -16,7 +16,7 @@ _LEAST = 1e-30
 """Least probability in logarithms, since the surprise of an impossible token would be infinite."""
 
 
-def of_tokens(target_probs: Float[Tensor, "D V"], tokens: Sequence[int]) -> Verification:
+def token_statistics(target_probs: Float[Tensor, "D V"], tokens: Sequence[int]) -> Verification:
     """Statistics of committed tokens, given the target's distribution at the position of each."""
     rows = target_probs.double().cpu().numpy()
     logs = np.log(np.maximum(rows, _LEAST))

@@ -2,7 +2,7 @@
 
 from decoder.bench.machine import ComputingClock
 from decoder.bench.paper.records import RoundCosts
-from decoder.draft.tree_size.cost_profile import measured
+from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.models.pair import Pair
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
@@ -13,7 +13,7 @@ SERIES = 4
 def round_costs(pair: Pair, tokens: int) -> RoundCosts:
     """Seconds of passes of both models after a text of about so many tokens, without waits for a processor."""
     clock = ComputingClock(pair.target.device)
-    series = [measured(pair, tokens, clock) for _ in range(SERIES)]
+    series = [measure_costs(pair, tokens, clock) for _ in range(SERIES)]
     return RoundCosts(
         rows=ROWS,
         verify_s=tuple(

@@ -15,7 +15,7 @@ from decoder.errors import PromptError
 from decoder.models.pair import Pair
 from decoder.selector.chooser import Chooser
 from decoder.selector.features import LOOKED_BACK, Root
-from decoder.selector.text_roots import Drawn, TextRoots
+from decoder.selector.text_roots import RootDraws, TextRoots
 from decoder.verify.lossless.acceptance_bound import acceptance_bound
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.verifiers import SOLVERS
@@ -41,7 +41,7 @@ def expected(
     roots = TextRoots(chooser.pair if chooser else pair, sampling, most, ends[-1], generator)
     whole, found = [*prompt, *text], []
     for end in ends:
-        root, drawn = roots.go_to(whole[:end]), roots.drawn()
+        root, drawn = roots.advance(whole[:end]), roots.drawn()
         tokens = {verifier: _by_shape(asked, verifier, drawn) for verifier in asked.verifiers}
         selected = _selected(asked, chooser, root, tokens) if chooser else {}
         found.append((tokens, selected, *_along_path(asked, drawn)))
@@ -56,7 +56,7 @@ def expected(
     )
 
 
-def _by_shape(asked: Asked, verifier: str, drawn: Drawn) -> list[float]:
+def _by_shape(asked: Asked, verifier: str, drawn: RootDraws) -> list[float]:
     """Block efficiency of each shape that a verifier is compared on."""
     by_shape = dict(zip(drawn.draws.shapes, drawn.expected_tokens(verifier).tolist(), strict=True))
     return [by_shape[shape] for shape in asked.shapes(verifier)]
@@ -68,7 +68,7 @@ def _selected(asked: Asked, chooser: Chooser, root: Root, tokens: Mapping[str, l
     return {name: tokens[name][asked.shapes(name).index(chooser.best(root, name))] for name in names}
 
 
-def _along_path(asked: Asked, drawn: Drawn) -> tuple[list[float], dict[str, list[float]]]:
+def _along_path(asked: Asked, drawn: RootDraws) -> tuple[list[float], dict[str, list[float]]]:
     """By depth along a tree's path, the distance of the rows and every solver's acceptance (the paper, figure 1)."""
     nodes = drawn.draws.trunk[: asked.length + 1]
     levels = [(drawn.target_probs[node], drawn.draft_probs[node]) for node in nodes]

@@ -25,7 +25,7 @@ from decoder.bench.sampling.realised import chosen, contenders, realised, seeded
 from decoder.bench.sampling.report import SamplingReport, for_speed, report
 from decoder.bench.sampling.tasks import Task
 from decoder.config import RunConfig
-from decoder.draft.tree_size.cost_profile import measured
+from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
 from decoder.loading import load_pair
@@ -124,7 +124,7 @@ def _begun(engine: Engine, asked: Asked, log: Log, rows: int, note: Note) -> Beg
     if log.begun is None:
         note("measuring forward passes")
         clock = ComputingClock(engine.pair.target.device)
-        series = [measured(engine.pair, rows + asked.max_new_tokens, clock) for _ in range(COST_SERIES)]
+        series = [measure_costs(engine.pair, rows + asked.max_new_tokens, clock) for _ in range(COST_SERIES)]
         costs = round_costs(series)
     else:
         costs = log.begun.costs

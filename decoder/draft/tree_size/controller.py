@@ -13,11 +13,11 @@ from typing import Literal, TypeAlias
 from decoder.draft.suffix_automaton import SuffixAutomaton
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import HIGHEST_ROWS, Costs
-from decoder.draft.tree_size.drafted_round import DraftedRound, Grown, LookedUp, most_worth
+from decoder.draft.tree_size.drafted_round import DraftedRound, LookupChildren, ModelGuesses, most_worth
 from decoder.draft.tree_size.lookup_guess import LookupGuess, acceptance_of_lookups, chain_gain, draft_adds
 from decoder.draft.tree_size.loss_limit import CREDIT_OF_LOOKUPS, LONGEST_CHAIN, LossLimit
 
-Way: TypeAlias = Literal["plain", "lookup", "draft"]
+DraftSource: TypeAlias = Literal["plain", "lookup", "draft"]
 """Source of a round's draft: none, lookups alone, or the draft model with lookups."""
 MOST_NODES = HIGHEST_ROWS - 1
 """Most nodes that a round keeps."""
@@ -55,7 +55,7 @@ class TreeSizeController:
         """Tokens committed by rounds of lookups alone since the draft's last round."""
         self._round = DraftedRound([self._repeats.here])
 
-    def way(self, behind: int | None, guess: LookupGuess | None) -> Way:
+    def source(self, behind: int | None, guess: LookupGuess | None) -> DraftSource:
         """Source of the next round's draft; called once a round.
 
         Args:
@@ -68,7 +68,7 @@ class TreeSizeController:
             return "draft"
         self._round = DraftedRound([self._repeats.here])
         if guess is not None:
-            self._round.looked_up[0] = LookedUp(guess, 1, ())
+            self._round.lookup_children[0] = LookupChildren(guess, 1, ())
         return "plain"
 
     def drafts(self, behind: int) -> bool:
@@ -156,7 +156,7 @@ class TreeSizeController:
             self.acceptance.see(shares, len(tokens))
             hits += token == tokens[0]
         paid = self.costs.catch_up.seconds(self._round.calls[0]) / self.costs.plain_s()
-        self.credit.probed(hits / len(text), paid)
+        self.credit.record_probe(hits / len(text), paid)
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
         """Nodes of a level that the draft model shall forward; none if their time exceeds their expected gain."""
@@ -176,37 +176,43 @@ class TreeSizeController:
         drafted.draft_s += level_s
         return forwarded
 
-    def grown(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
+    def add_children(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
         """Records that a node got its `count` most probable children of these next tokens, as the newest nodes."""
         drafted, count = self._round, min(count, len(tokens))
         matches, familiar = self._repeats.ahead(drafted.matches[parent], tokens)
         shares = self.acceptance.shares(logprobs, familiar)
-        drafted.grown[parent] = Grown(tokens, logprobs, familiar, shares, len(drafted.probabilities), count)
+        drafted.model_guesses[parent] = ModelGuesses(
+            tokens, logprobs, familiar, shares, len(drafted.probabilities), count
+        )
         probability = drafted.probabilities[parent]
         drafted.matches += matches[:count]
         drafted.probabilities += [probability * share for share in shares[:count]]
         self.acceptance.see(shares, count)
 
-    def looked_up(self, parent: int, guess: LookupGuess) -> tuple[list[int], list[float]]:
+    def add_lookups(self, parent: int, guess: LookupGuess) -> tuple[list[int], list[float]]:
         """Selects lookup guesses as a node's children, except those that it has and those not worth their row's time.
 
         The children become the newest nodes. Returns their tokens, and the acceptance probability of each given that
         the node is accepted.
         """
         drafted, tokens, shares = self._round, list[int](), list[float]()
-        grown, above, first = drafted.grown.get(parent), drafted.probabilities[parent], len(drafted.probabilities)
-        beside = grown.beside(guess.tokens, guess.shares) if grown else guess.shares
+        model_guesses, above, first = (
+            drafted.model_guesses.get(parent),
+            drafted.probabilities[parent],
+            len(drafted.probabilities),
+        )
+        beside = model_guesses.beside(guess.tokens, guess.shares) if model_guesses else guess.shares
         for token, share in zip(guess.tokens, beside, strict=False):
-            there = grown is not None and token in grown.tokens[: grown.count]
+            there = model_guesses is not None and token in model_guesses.tokens[: model_guesses.count]
             # With rows that cost nothing every guess pays, but the tree needs logarithms of probabilities.
             pays = share > 0 and above * share >= drafted.row_price
             if not there and pays and first <= MOST_TRIED:
                 tokens.append(token)
                 shares.append(share)
-        drafted.looked_up[parent] = LookedUp(guess, first, tokens)
+        drafted.lookup_children[parent] = LookupChildren(guess, first, tokens)
         # The draft model can read only nodes whose parents it has read, so only their children need a match.
         match = drafted.matches[parent]
-        drafted.matches += self._repeats.ahead(match, tokens)[0] if grown else [match] * len(tokens)
+        drafted.matches += self._repeats.ahead(match, tokens)[0] if model_guesses else [match] * len(tokens)
         drafted.probabilities += [above * share for share in shares]
         return tokens, shares
 
@@ -240,19 +246,21 @@ class TreeSizeController:
         drafted, node = self._round, 0
         for token in burst:
             following: int | None = None
-            if looked_up := drafted.looked_up.get(node):
-                guess = looked_up.guess
+            if lookups := drafted.lookup_children.get(node):
+                guess = lookups.guess
                 self.lookups.learn(guess.logprobs, guess.shares, _index(token, guess.tokens), guess.familiar)
-                following = looked_up.first + looked_up.tokens.index(token) if token in looked_up.tokens else None
-            if grown := drafted.grown.get(node):
-                chosen = _index(token, grown.tokens)
-                self.acceptance.learn(grown.logprobs, grown.shares, chosen, grown.familiar)
-                following = grown.first + chosen if chosen is not None and chosen < grown.count else following
+                following = lookups.first + lookups.tokens.index(token) if token in lookups.tokens else None
+            if model_guesses := drafted.model_guesses.get(node):
+                chosen = _index(token, model_guesses.tokens)
+                self.acceptance.learn(model_guesses.logprobs, model_guesses.shares, chosen, model_guesses.familiar)
+                following = (
+                    model_guesses.first + chosen if chosen is not None and chosen < model_guesses.count else following
+                )
             if following is None:
                 break
             node = following
 
-    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """Updates the costs with the times of the round, in seconds."""
         costs, drafted = self.costs, self._round
         if not drafted.calls and not drafted.alone:

@@ -40,7 +40,7 @@ class Clock(Protocol):
 
 
 @torch.inference_mode()
-def measured(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
+def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
     """Measures the costs of rounds on a text of about `rows` tokens; without a draft model its passes cost nothing.
 
     `clock` defaults to the device's.

@@ -8,7 +8,7 @@ from decoder.draft.tree_size.lookup_guess import LookupGuess
 
 
 @dataclass(slots=True)
-class Grown:
+class ModelGuesses:
     """The draft model's best next tokens after a node, and the numbers of its children."""
 
     tokens: Sequence[int]
@@ -38,7 +38,7 @@ class Grown:
 
 
 @dataclass(slots=True)
-class LookedUp:
+class LookupChildren:
     """Lookup guesses after a node, and its children from the lookup alone."""
 
     guess: LookupGuess
@@ -56,9 +56,9 @@ class DraftedRound:
     """Longest suffix of the text and the node's path that occurs earlier in the text."""
     probabilities: list[float] = field(default_factory=lambda: [1.0])
     """Acceptance probability of each node's path."""
-    grown: dict[int, Grown] = field(default_factory=dict)
+    model_guesses: dict[int, ModelGuesses] = field(default_factory=dict)
     """The draft model's guesses, by node."""
-    looked_up: dict[int, LookedUp] = field(default_factory=dict)
+    lookup_children: dict[int, LookupChildren] = field(default_factory=dict)
     """Lookup guesses, by node."""
     calls: list[int] = field(default_factory=list)
     """Rows of the draft's forward passes; those of the first are text."""

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from decoder.draft.lookup import Continuation
-from decoder.draft.lookup_noise import ranked
+from decoder.draft.lookup_noise import rank_guesses
 from decoder.draft.suffix_automaton import FAMILIARITY, LONGEST
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.sampling.noise import TokenNoise
@@ -37,7 +37,7 @@ class LookupGuess:
     ) -> None:
         """Selects the best guesses at a position; `noise` is the target's, None if unknown or for greedy decoding."""
         if noise:
-            best = ranked(ahead, position, noise)[:SIBLINGS]
+            best = rank_guesses(ahead, position, noise)[:SIBLINGS]
             tokens, logprobs = [token for token, _, _ in best], [score for _, _, score in best]
         else:
             following = ahead.following(SIBLINGS)

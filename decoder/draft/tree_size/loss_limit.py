@@ -109,7 +109,7 @@ class LossLimit:
         self.tokens = min(MOST_CREDIT, self.tokens + gained + CREDIT_A_TOKEN * tokens)
         self.may_pay = self._chain_may_pay()
 
-    def probed(self, probability: float, paid: float = 0.0) -> None:
+    def record_probe(self, probability: float, paid: float = 0.0) -> None:
         """Records a probe: grants credit again if drafting pays with its acceptance rate, else probes less often.
 
         Args:

@@ -85,9 +85,9 @@ class PlanController:
             self._awaited -= 1
             self._hits += bool(ranks)
             if not self._awaited:
-                self.credit.probed(self._hits / PROBES)
+                self.credit.record_probe(self._hits / PROBES)
 
-    def timed(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
+    def record_times(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
         """Updates the costs with the times of a round, in seconds."""
         self.costs.learn(plan, draft_s, verify_s, round_s)
 

@@ -15,7 +15,7 @@ MOST_NUMBERS = 1 << 20
 _SOLVERS = {"naive": SOLVERS["naive_tree"], **SOLVERS}
 
 
-def of_drawn_tree(
+def tree_statistics(
     name: str, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, path: Sequence[int]
 ) -> tuple[list[float], list[Draws]]:
     """Acceptance probability of every node, and statistics of the draws at each node of the accepted path."""

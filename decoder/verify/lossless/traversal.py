@@ -15,7 +15,7 @@ from decoder.verify.lossless.rows import Row, Rows, positive, ratio, share
 
 
 @dataclass(frozen=True)
-class Judged:
+class NodeSplit:
     """Division of a node's probability between its draws and itself."""
 
     slots: Sequence[float]
@@ -29,13 +29,13 @@ class Judged:
 def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
     """Stops in post-order, the root last, without subtrees of probability 0; rows (N, V)."""
 
-    def judge(node: int, probability: float) -> Judged:
-        return judged(target_probs[node], draft_probs[node], tree.drawn(node), probability)
+    def judge(node: int, probability: float) -> NodeSplit:
+        return split_node(target_probs[node], draft_probs[node], tree.drawn(node), probability)
 
     return list(post_order(tree, judge))
 
 
-def judged(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> Judged:
+def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> NodeSplit:
     """Judges a node whose probability, above 0, is passed to its draws one by one; rows (V,)."""
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:
@@ -46,10 +46,10 @@ def judged(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probabilit
             removed += total / probability
             rest = float(positive(target_probs - removed * draft_probs).sum())
             probability, total = share(probability * rest / total, 1 - probability), rest
-    return Judged(slots, probability, removed)
+    return NodeSplit(slots, probability, removed)
 
 
-def post_order(tree: DrawnTree, judge: Callable[[int, float], Judged]) -> Iterator[Stop]:
+def post_order(tree: DrawnTree, judge: Callable[[int, float], NodeSplit]) -> Iterator[Stop]:
     """Stops of a tree; `judge` divides the probability of a node, given its number and that probability."""
 
     def visit(node: int, probability: float) -> Iterator[Stop]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoder.config import BestFirst, DynaTree, Fixed, Linear, Sampling
 from decoder.draft import lookup
-from decoder.draft.lookup import Past
+from decoder.draft.lookup import SuffixIndex
 from decoder.draft.lookup_drafter import LookupDrafter
 from decoder.sampling.draft_probabilities import DraftProbabilities, OwnProbabilities
 from decoder.sampling.gumbel_noise import GumbelNoise
@@ -51,7 +51,7 @@ def noisy(seed: int, schedule: Schedule | None = None) -> GumbelNoise:
 @examples(60)
 @given(text=TEXTS)
 def test_the_ends_that_are_found_are_those_of_a_search(text: list[int]) -> None:
-    found = {ending.length: list(ending.places) for ending in Past(text).endings()}
+    found = {ending.length: list(ending.places) for ending in SuffixIndex(text).suffix_continuations()}
     lengths = range(lookup.SHORTEST, len(text))
     assert found == {
         length: searched.places(text, length)
@@ -63,7 +63,7 @@ def test_the_ends_that_are_found_are_those_of_a_search(text: list[int]) -> None:
 @examples(60)
 @given(text=TEXTS)
 def test_the_end_that_is_looked_up_is_expected_to_bring_most(text: list[int]) -> None:
-    found = Past(text).continuation()
+    found = SuffixIndex(text).continuation()
     assert (found.length if found else 0) == searched.ending(text)
 
 
@@ -186,7 +186,7 @@ def test_only_the_latest_places_are_compared(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_text_of_one_token_over_and_over_is_looked_up_at_once() -> None:
     """Counts that were raised along all suffixes would take a minute."""
-    past = Past()
+    past = SuffixIndex()
     for _ in range(2_000):
         past.extend([1] * 10)
     found = past.continuation()

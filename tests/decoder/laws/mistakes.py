@@ -20,13 +20,13 @@ from decoder.draft import delayed as drawing
 from decoder.draft import drawn_drafter
 from decoder.forward.kv_cache import KvCache
 from decoder.methods import delayed as method
-from decoder.sampling.gumbel_noise import kept
+from decoder.sampling.gumbel_noise import truncation_mask
 from decoder.sampling.probabilities import probabilities
 from decoder.session.host import HostSession
 from decoder.session.protocol import Outcome
 from decoder.tree import TokenTree
 from decoder.verify import independent
-from decoder.verify.independent import Independent
+from decoder.verify.independent import IndependentVerifier
 from decoder.verify.lossless import random_generator
 from decoder.verify.lossless.batched.device_rows import draw
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
@@ -42,7 +42,7 @@ Change = Callable[[], AbstractContextManager[Any]]
 PLAIN, COOL, NUCLEUS = Sampling(1.0), Sampling(0.6), Sampling(1.0, 0, 0.7)
 ROOMY = 64
 """Rows of a cache that is never emptied."""
-right_verify, right_reserve = Independent.verify, HostSession._reserve
+right_verify, right_reserve = IndependentVerifier.verify, HostSession._reserve
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def few_seeds(seed: int, stream: int = 0) -> PhiloxGenerator:
     return PhiloxGenerator(seed % 50, stream)
 
 
-def alike_each_round(own: Independent, *given: Any) -> tuple[list[int], int]:
+def alike_each_round(own: IndependentVerifier, *given: Any) -> tuple[list[int], int]:
     begun_anew: Any = PhiloxGenerator(0)
     begun_anew._generator.bit_generator.state = key_of(own.generator)
     return right_verify(replace(own, generator=begun_anew), *given)
@@ -110,7 +110,7 @@ def whole(logits: Tensor, settings: Sequence[Sampling]) -> Tensor:
 
 
 def not_renormalised(logits: Tensor, settings: Sequence[Sampling]) -> Tensor:
-    return whole(logits, settings) * kept(logits.float(), settings[0])
+    return whole(logits, settings) * truncation_mask(logits.float(), settings[0])
 
 
 def at_temperature_1(logits: Tensor, settings: Sequence[Sampling]) -> Tensor:
@@ -118,7 +118,7 @@ def at_temperature_1(logits: Tensor, settings: Sequence[Sampling]) -> Tensor:
 
 
 def from_the_nucleus(rows: Tensor, generator: RandomGenerator) -> Tensor:
-    return draw(rows * kept(rows.log(), NUCLEUS), generator)
+    return draw(rows * truncation_mask(rows.log(), NUCLEUS), generator)
 
 
 def most_probable(rows: Tensor, generator: RandomGenerator) -> Tensor:
@@ -148,7 +148,9 @@ def without_the_worst(tree: TokenTree) -> DrawnTree:
     return replace(found, children=tuple(left))
 
 
-def rows_of_their_parents(own: Independent, tree: TokenTree, logits: Tensor, first: int) -> tuple[list[int], int]:
+def rows_of_their_parents(
+    own: IndependentVerifier, tree: TokenTree, logits: Tensor, first: int
+) -> tuple[list[int], int]:
     return right_verify(own, tree, logits[[max(parent, 0) for parent in tree.parents]], first)
 
 
@@ -205,7 +207,7 @@ MISTAKES = (
     *map(of_verifier, WRONG),
     Mistake("coins: the draft's", TREE, with_other(method, VERIFY_STREAM=method.DRAFT_STREAM)),
     Mistake("coins: of few seeds", TREE, with_other(random_generator, PhiloxGenerator=few_seeds)),
-    Mistake("coins: alike each round", TREE, with_other(Independent, verify=alike_each_round)),
+    Mistake("coins: alike each round", TREE, with_other(IndependentVerifier, verify=alike_each_round)),
     Mistake("draft rows: computed anew at another temperature", TREE,
             with_other(independent, draft_rows=at_another_temperature)),
     Mistake("draft rows: before top-p", drawn("traversal", "delayed", (2, 1, 1), NUCLEUS),
@@ -216,7 +218,7 @@ MISTAKES = (
             with_other(independent, probabilities=whole)),
     Mistake("target rows: no temperature", drawn("khisti", "iid", (2, 0, 2), COOL),
             with_other(independent, probabilities=at_temperature_1)),
-    Mistake("target rows: those of the parents", TREE, with_other(Independent, verify=rows_of_their_parents)),
+    Mistake("target rows: those of the parents", TREE, with_other(IndependentVerifier, verify=rows_of_their_parents)),
     Mistake("drafting: the most probable token", TREE, with_other(drawing, draw=most_probable)),
     Mistake("drafting: without replacement", BRANCHES, with_other(drawing, draw=without_replacement)),
     Mistake("drafting: siblings sorted", BRANCHES, with_other(independent, drawn_tree=sorted_siblings)),

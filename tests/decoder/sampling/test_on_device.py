@@ -15,7 +15,7 @@ from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.noise import BITS, gumbel, gumbel_on_device, random_bits, signed, streams
 from decoder.sampling.on_device import DeviceSampling
 from decoder.sampling.settings import Sampling, Schedule
-from decoder.verify.coupled import CoupledOnDevice
+from decoder.verify.coupled import CoupledDeviceVerifier
 from tests.decoder.session.cuda_graph.on_gpu import gpu
 from tests.decoder.session.cuda_graph.operations import record
 
@@ -143,7 +143,7 @@ def test_choices_are_those_of_the_host(seed: int, first: int, deepest: int, sche
     depths = [row % (deepest + 1) for row in range(9)]
     logits = some_logits(seed % 1000, len(depths) + 1, 40)
     right = GumbelNoise(seed, schedule, 40, CPU).choices(logits[:-1], [first + depth for depth in depths])
-    verifier = CoupledOnDevice(truncates=schedule.truncates_from(first))
+    verifier = CoupledDeviceVerifier(truncates=schedule.truncates_from(first))
     positions, levels = torch.arange(first, first + deepest + 1), torch.tensor([depth + 1 for depth in depths] + [0])
     found = verifier.choose(logits, device_sampling(seed, schedule), positions, levels)
     assert found[:-1].tolist() == right
@@ -153,7 +153,7 @@ def test_choices_are_those_of_the_host(seed: int, first: int, deepest: int, sche
 @given(st.integers(0, 2**64 - 1), st.integers(0, 9), st.integers(1, 6), schedules())
 def test_chances_are_those_of_the_host(seed: int, first: int, deepest: int, schedule: Schedule) -> None:
     noise = GumbelNoise(seed, schedule, 40, CPU)
-    verifier = CoupledOnDevice(truncates=schedule.truncates_from(first))
+    verifier = CoupledDeviceVerifier(truncates=schedule.truncates_from(first))
     chances = verifier.probabilities(device_sampling(seed, schedule), torch.arange(first, first + deepest), 40)
     for depth in range(deepest):
         logits = some_logits(seed % 1000 + depth, 5, 40)
@@ -164,7 +164,7 @@ def test_chances_are_those_of_the_host(seed: int, first: int, deepest: int, sche
 def test_what_is_greedy_adds_nothing_to_logits() -> None:
     sampling, logits = device_sampling(3, Schedule(Sampling(0.0, top_k=2, top_p=0.1))), some_logits(1, 4, 40)
     for truncates in (False, True):
-        chances = CoupledOnDevice(truncates=truncates).probabilities(sampling, torch.arange(4), 40)
+        chances = CoupledDeviceVerifier(truncates=truncates).probabilities(sampling, torch.arange(4), 40)
         assert torch.equal(chances(logits, 2), logits)
 
 
@@ -179,8 +179,8 @@ def test_settings_that_were_put_in_force_again_for_the_same_position_are_followe
     right = device_sampling(1, schedule)
     positions, logits = torch.arange(10), some_logits(1, 10, 40)
     assert torch.equal(sampling.noise(positions, 40), right.noise(positions, 40))
-    assert torch.equal(sampling.kept(logits, positions), right.kept(logits, positions))
-    assert bool(sampling.kept(logits, positions).all())
+    assert torch.equal(sampling.truncation_mask(logits, positions), right.truncation_mask(logits, positions))
+    assert bool(sampling.truncation_mask(logits, positions).all())
 
 
 def test_what_is_followed_from_a_position_on_leaves_those_before_as_they_are() -> None:
@@ -198,7 +198,7 @@ def test_of_equally_probable_tokens_the_first_are_kept_by_the_settings_of_each_p
     schedule = Schedule(Sampling(1.0, top_p=0.5))
     for place, latest in enumerate((Sampling(1.0, top_k=3), Sampling(0.5, top_k=4, top_p=0.25), Sampling(1.0)), 1):
         schedule.turn(place, latest)
-    kept = device_sampling(0, schedule).kept(torch.zeros(4, 8), torch.arange(4))
+    kept = device_sampling(0, schedule).truncation_mask(torch.zeros(4, 8), torch.arange(4))
     assert kept.tolist() == [[token < count for token in range(8)] for count in (4, 3, 1, 8)]
 
 

@@ -11,7 +11,7 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.sampling.settings import Sampling
 from decoder.selector import latency
 from decoder.selector.actions import ACTIONS, MOST, number
-from decoder.selector.dataset import FORMAT, Manifest, Plan, Roots
+from decoder.selector.dataset import FORMAT, CollectionPlan, Manifest, Roots
 from decoder.selector.features import SCALARS
 from decoder.selector.labels import SharedDraws
 from decoder.selector.stored import Fingerprint
@@ -62,7 +62,7 @@ def random_draws(seed: int, vocabulary: int = 4, most: DelayedTree = MOST) -> tu
 
 
 def manifest(prompts: int = 20) -> Manifest:
-    return Manifest(FORMAT, PAIR, Plan(("specinfer",), (0.5, 1.0)), prompts, "made")
+    return Manifest(FORMAT, PAIR, CollectionPlan(("specinfer",), (0.5, 1.0)), prompts, "made")
 
 
 def made_roots(count: int = 1200, prompts: int = 20, seed: int = 0) -> Roots:

@@ -69,7 +69,7 @@ def plain(pair: Pair, text: Sequence[int], *, draft: bool = False) -> torch.Tens
 def test_draws_have_the_rows_of_plain_passes(pair: Pair) -> None:
     roots = TextRoots(pair, WARM, MOST, len(TEXT), PhiloxGenerator(0))
     for end in (3, 6):
-        roots.go_to(TEXT[:end])
+        roots.advance(TEXT[:end])
         for _ in range(2):
             drawn = roots.drawn()
             tree = drawn.draws.tree
@@ -84,7 +84,7 @@ def test_draws_have_the_rows_of_plain_passes(pair: Pair) -> None:
 def test_a_root_knows_what_was_said_before_its_last_token_and_what_the_draft_says_after_it(pair: Pair) -> None:
     roots = TextRoots(pair, WARM, MOST, len(TEXT), PhiloxGenerator(0))
     for end in (2, 5, 8):
-        root = roots.go_to(TEXT[:end])
+        root = roots.advance(TEXT[:end])
         roots.drawn()
         assert root.target_before.numpy() == pytest.approx(plain(pair, TEXT[: end - 1]).numpy(), abs=1e-4)
         assert root.draft_before.numpy() == pytest.approx(plain(pair, TEXT[: end - 1], draft=True).numpy(), abs=1e-4)
@@ -95,7 +95,7 @@ def test_a_root_knows_what_was_said_before_its_last_token_and_what_the_draft_say
 def test_other_draws_come_of_each_call_and_the_same_of_one_seed(pair: Pair) -> None:
     def trees(seed: int) -> list[tuple[int, ...]]:
         roots = TextRoots(pair, WARM, DelayedTree(3, 2, 3), len(TEXT), PhiloxGenerator(seed))
-        roots.go_to(TEXT)
+        roots.advance(TEXT)
         return [tuple(roots.drawn().draws.tree.tokens) for _ in range(2)]
 
     one, two = trees(1)

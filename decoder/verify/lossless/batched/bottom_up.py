@@ -22,7 +22,7 @@ from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.top_down import Accepted
-from decoder.verify.lossless.traversal import Judged, post_order
+from decoder.verify.lossless.traversal import NodeSplit, post_order
 
 
 def verify(
@@ -84,7 +84,7 @@ def traversal_stops(
         totals(target_probs, draft_probs), slots, handed, removed
     )
     return list(
-        post_order(tree, lambda node, _: Judged(slot_probabilities[node], probabilities[node], all_removed[node]))
+        post_order(tree, lambda node, _: NodeSplit(slot_probabilities[node], probabilities[node], all_removed[node]))
     )
 
 

@@ -19,7 +19,7 @@ STEPS = 30
 
 
 @dataclass(frozen=True)
-class Plan:
+class NodePlans:
     """Acceptance probabilities and residual of every node of a tree."""
 
     probabilities: Float[Tensor, "N R K"]
@@ -32,7 +32,7 @@ class Plan:
 class PlannedSolver:
     """A solver whose probabilities are computed for all nodes at once, and whose decisions are made node by node."""
 
-    plan: Callable[[DrawnTree, Float[Tensor, "N V"], Float[Tensor, "N V"]], Plan]
+    plan: Callable[[DrawnTree, Float[Tensor, "N V"], Float[Tensor, "N V"]], NodePlans]
     select: Callable[[Sequence[Sequence[float]], int, RandomGenerator], int | None]
     """(a node's probabilities, number of its draws, random generator) -> index of the accepted draw, if any."""
 
@@ -54,19 +54,19 @@ def in_random_order(probabilities: Sequence[Sequence[float]], draws: int, genera
     return None
 
 
-def plan_nss(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
+def plan_nss(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
     """See `decoder.verify.lossless.nss`."""
-    return Plan(draft_probs.new_zeros(len(tree), 1, 0), target_probs)
+    return NodePlans(draft_probs.new_zeros(len(tree), 1, 0), target_probs)
 
 
-def plan_naive(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
+def plan_naive(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
     """See `decoder.verify.lossless.naive`."""
     first = drawn_tokens(tree, target_probs.device)[:, :1]
     probabilities = ratio(target_probs.gather(1, first), draft_probs.gather(1, first))
-    return Plan(probabilities[:, None], residual(target_probs, draft_probs, target_probs.new_ones(len(tree))))
+    return NodePlans(probabilities[:, None], residual(target_probs, draft_probs, target_probs.new_ones(len(tree))))
 
 
-def plan_spectr(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
+def plan_spectr(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
     """See `decoder.verify.lossless.spectr`."""
     drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
     factor = target_probs.new_ones(len(tree), 1)
@@ -77,7 +77,7 @@ def plan_spectr(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs
     single = least.sum(-1, keepdim=True)
     gamma = torch.where(single > 0, _any_of(single, counts[:, None]) / single, counts[:, None])
     rest = normalised((target_probs - gamma * least).clamp_min(0), target_probs)
-    return Plan(ratio(target_probs.gather(1, drawn), factor * draft_probs.gather(1, drawn))[:, None], rest)
+    return NodePlans(ratio(target_probs.gather(1, drawn), factor * draft_probs.gather(1, drawn))[:, None], rest)
 
 
 def division_factor(
@@ -98,7 +98,7 @@ def _any_of(single: Tensor, draws: Tensor) -> Tensor:
     return -torch.expm1(draws * torch.log1p(-single.clamp_max(1)))
 
 
-def plan_specinfer(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
+def plan_specinfer(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
     """See `decoder.verify.lossless.specinfer`."""
     drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
     over, under = target_probs.gather(1, drawn), draft_probs.gather(1, drawn)
@@ -111,7 +111,7 @@ def plan_specinfer(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_pr
         removed = torch.where(refusals < counts[:, None], removed + total, removed)
         total = (target_probs - removed * draft_probs).clamp_min(0).sum(-1, keepdim=True)
     shape = (len(tree), drawn.shape[1], drawn.shape[1])
-    return Plan(
+    return NodePlans(
         torch.stack(probabilities, 1) if probabilities else over.reshape(shape),
         residual(target_probs, draft_probs, removed[:, 0]),
     )

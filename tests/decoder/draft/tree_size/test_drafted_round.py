@@ -2,12 +2,12 @@
 
 import pytest
 
-from decoder.draft.tree_size.drafted_round import Grown
+from decoder.draft.tree_size.drafted_round import ModelGuesses
 
 
-def grown(*shares: float) -> Grown:
+def grown(*shares: float) -> ModelGuesses:
     tokens = range(len(shares) - 1)
-    return Grown(tokens, [-1.0] * len(tokens), [0] * len(shares), shares, 1, len(tokens))
+    return ModelGuesses(tokens, [-1.0] * len(tokens), [0] * len(shares), shares, 1, len(tokens))
 
 
 def test_a_token_that_both_guess_has_the_draft_s_chance() -> None:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from decoder.draft.lookup import Past
+from decoder.draft.lookup import SuffixIndex
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.lookup_guess import (
     DEEPEST,
@@ -16,7 +16,7 @@ from decoder.draft.tree_size.lookup_guess import (
 
 
 def guess(text: list[int], acceptance: AcceptanceModel | None = None) -> LookupGuess:
-    found = Past(text).continuation()
+    found = SuffixIndex(text).continuation()
     assert found is not None
     return LookupGuess(found, acceptance or acceptance_of_lookups())
 
@@ -68,7 +68,7 @@ def test_noise_that_is_known_ranks_what_followed() -> None:
     text = [6, 7, 1, 8, 6, 7, 2, 9, 6, 7]
     favoured = {10: 1, 11: 8}
     noise = lambda position, tokens: [3.0 if token == favoured[position] else 0.0 for token in tokens]  # noqa: E731
-    found = Past(text).continuation()
+    found = SuffixIndex(text).continuation()
     assert found is not None
     first = LookupGuess(found, acceptance_of_lookups(), len(text), noise)
     assert first.tokens == [1, 2]

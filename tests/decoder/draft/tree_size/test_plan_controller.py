@@ -54,11 +54,11 @@ class World:
             following = choose(DEEPEST)
             if plan is None:
                 spent, made = spent + 1, made + 1
-                sizes.timed(None, 0, 1, 1)
+                sizes.record_times(None, 0, 1, 1)
             else:
                 found = self._accepted(plan, luck)
                 draft_s, verify_s = plan.depth * self.level, 1 + plan.nodes * self.row
-                sizes.timed(plan, draft_s, verify_s, draft_s + verify_s + self.host)
+                sizes.record_times(plan, draft_s, verify_s, draft_s + verify_s + self.host)
                 spent, made = spent + draft_s + verify_s + self.host, made + 1 + len(found)
                 told = plan, found
             plan = following
@@ -164,12 +164,12 @@ def probed_after(sizes: PlanController, rounds: int) -> list[int]:
     for _ in range(rounds):
         plan = sizes.choose(DEEPEST)
         if plan:
-            sizes.timed(plan, 0.1, 1, 1.2)
+            sizes.record_times(plan, 0.1, 1, 1.2)
             sizes.learn(plan, [])
             found += [missed] * bool(missed)
             missed = 0
         else:
-            sizes.timed(None, 0, 1, 1)
+            sizes.record_times(None, 0, 1, 1)
             missed += 1
     return found
 
@@ -190,7 +190,7 @@ def test_a_probe_whose_guesses_hold_is_followed_by_drafts() -> None:
     texts = after(100, accepted=0)
     sizes = texts.begin()
     while sizes.choose(DEEPEST) is None:
-        sizes.timed(None, 0, 1, 1)
+        sizes.record_times(None, 0, 1, 1)
     assert sizes.choose(DEEPEST) == PROBE
     for _ in range(PROBES):
         sizes.learn(PROBE, [1])
@@ -212,7 +212,7 @@ def after(rounds: int, *, accepted: int) -> Texts:
     texts.costs.learn(None, 0.0, 1.0, 1.0)
     sizes = texts.begin()
     for _ in range(rounds):
-        sizes.timed(DEEP, DEEP.depth * 0.2, 1.0, 1.0 + DEEP.depth * 0.2)
+        sizes.record_times(DEEP, DEEP.depth * 0.2, 1.0, 1.0 + DEEP.depth * 0.2)
         sizes.learn(DEEP, range(1, accepted + 1))
     return texts
 

@@ -13,7 +13,7 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.lossless import block, specinfer, spectr, traversal
 from decoder.verify.lossless.batched import bottom_up, plans
 from decoder.verify.lossless.batched.device_rows import draw, race
-from decoder.verify.lossless.batched.plans import Plan, PlannedSolver
+from decoder.verify.lossless.batched.plans import NodePlans, PlannedSolver
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
@@ -75,13 +75,13 @@ ALL_ROWS = pytest.mark.parametrize("top_p", [1.0, 0.9])
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def planned(solver: PlannedSolver, given: Case) -> Plan:
+def planned(solver: PlannedSolver, given: Case) -> NodePlans:
     plan = solver.plan(*given.given)
     assert plan.residual.sum(-1) == pytest.approx(np.ones(len(given.tree)), abs=1e-4)
     return plan
 
 
-def assert_leaves_keep_the_target(plan: Plan, given: Case) -> None:
+def assert_leaves_keep_the_target(plan: NodePlans, given: Case) -> None:
     leaves = sorted({*range(len(given.tree))} - {*given.inner()})
     assert torch.allclose(plan.residual[leaves], given.target_probs[leaves], atol=1e-7)
 

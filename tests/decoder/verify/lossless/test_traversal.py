@@ -85,5 +85,7 @@ def test_a_token_drawn_again_has_nothing_left(probability: float) -> None:
     luck = np.random.default_rng(3)
     for _ in range(50):
         target_probs, draft_probs = luck.dirichlet(np.ones(4), 2)
-        first, second, again, once_more = traversal.judged(target_probs, draft_probs, (1, 2, 1, 1), probability).slots
+        first, second, again, once_more = traversal.split_node(
+            target_probs, draft_probs, (1, 2, 1, 1), probability
+        ).slots
         assert first == 1 or second == 1 or again == once_more == 0

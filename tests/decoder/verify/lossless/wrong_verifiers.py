@@ -13,7 +13,7 @@ from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Row, Rows, normalised, positive, ratio, residual
 from decoder.verify.lossless.top_down import Accepted, Solve, descend
-from decoder.verify.lossless.traversal import Judged, post_order
+from decoder.verify.lossless.traversal import NodeSplit, post_order
 from tests.decoder.verify.lossless.row_by_row import Verify, bottom_up, top_down
 
 CHAIN, TREE = DelayedTree(1, 0, 2), DelayedTree(2, 0, 2)
@@ -142,13 +142,13 @@ def uncorrected(found: list[Stop]) -> list[Stop]:
     return [replace(stop, removed=0.0) for stop in found]
 
 
-def judging(change: Callable[[Judged, Row, Row, Sequence[int], float], Judged]) -> Stops:
+def judging(change: Callable[[NodeSplit, Row, Row, Sequence[int], float], NodeSplit]) -> Stops:
     """traversal, but for the probabilities of a node."""
 
     def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-        def judge(node: int, probability: float) -> Judged:
+        def judge(node: int, probability: float) -> NodeSplit:
             given = target_probs[node], draft_probs[node], tree.drawn(node)
-            return change(traversal.judged(*given, probability), *given, probability)
+            return change(traversal.split_node(*given, probability), *given, probability)
 
         return list(post_order(tree, judge))
 
@@ -156,8 +156,8 @@ def judging(change: Callable[[Judged, Row, Row, Sequence[int], float], Judged]) 
 
 
 def of_refused_draft(
-    found: Judged, target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float
-) -> Judged:
+    found: NodeSplit, target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float
+) -> NodeSplit:
     """What is left divided by 1 - q of the refused token, as in public code."""
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:
@@ -167,12 +167,18 @@ def of_refused_draft(
             removed += total / probability
             rest = float(positive(target_probs - removed * draft_probs).sum())
             probability, total = ratio(probability * rest / total, 1 - draft_probs[token]), rest
-    return Judged(slots, probability, removed) if drawn else found
+    return NodeSplit(slots, probability, removed) if drawn else found
 
 
-def unweighted(found: Judged, target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> Judged:  # noqa: ARG001 - one of `judging`
+def unweighted(
+    split: NodeSplit,  # noqa: ARG001 - one of `judging`
+    target_probs: Row,
+    draft_probs: Row,
+    drawn: Sequence[int],
+    probability: float,
+) -> NodeSplit:
     """Each node judged as though the path to it were certain."""
-    return replace(traversal.judged(target_probs, draft_probs, drawn, 1.0), probability=probability)
+    return replace(traversal.split_node(target_probs, draft_probs, drawn, 1.0), probability=probability)
 
 
 def distinct_draws(verify: Verify) -> Verify:
