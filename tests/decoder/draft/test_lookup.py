@@ -1,4 +1,4 @@
-"""What is looked up is what a search through the whole text finds, tree by tree."""
+"""Lookup trees equal those of a search through the whole text."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,12 +35,12 @@ BY_RULES: list[tuple[Rules, Callable[[], reference.Rules]]] = [
 
 
 def chain(text: Sequence[int], count: int, chances: DraftProbabilities | None = None) -> list[int]:
-    """What a chain of so many tokens drafts after a text."""
+    """Drafted tokens of a chain after a text."""
     return LookupDrafter(chances).propose(text, Linear(count).rule(), 100).tree.tokens[1:]
 
 
 def paths(tree: TokenTree) -> list[reference.Path]:
-    """The tokens from below the root to each node."""
+    """Tokens of the path from the root to each node, without the root's."""
     return [tuple(tree.tokens[above] for above in reversed(tree.ancestors(node)[:-1])) for node in range(len(tree))]
 
 
@@ -150,7 +150,7 @@ def test_a_longer_end_that_agrees_is_worth_more_than_a_shorter_one_that_does_not
 
 
 def test_a_shorter_end_counts_where_the_longer_one_is_at_its_end() -> None:
-    """The longest end, 1 1 1 1, was followed by one token only."""
+    """The longest suffix, 1 1 1 1, was followed by one token only."""
     assert len(chain([1, 1, 1, 1, 1], 3)) == 3
 
 
@@ -185,7 +185,7 @@ def test_only_the_latest_places_are_compared(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_text_of_one_token_over_and_over_is_looked_up_at_once() -> None:
-    """Counts that were raised along all suffixes would take a minute."""
+    """Counts raised along all suffixes would take a minute."""
     past = SuffixIndex()
     for _ in range(2_000):
         past.extend([1] * 10)

@@ -1,4 +1,4 @@
-"""What is said again is what a search through the text finds; the automaton only finds it faster."""
+"""The automaton finds the same repetitions as a search through the text, only faster."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def occurs(piece: Sequence[int], text: Sequence[int]) -> bool:
 
 
 def searched(text: list[int], path: list[int]) -> int:
-    """Length of the longest end of both that has been in the text, before the end where there is no path."""
+    """Length of the longest common suffix that occurs in the text, before its end if there is no path."""
     before = text if path else text[:-1]
     whole = [*text, *path]
     lengths = range(len(whole), 0, -1)
@@ -84,7 +84,7 @@ def test_where_nothing_is_said_again_no_token_is_familiar() -> None:
 
 
 def test_a_long_text_is_taken_in_at_once() -> None:
-    """A search would take seconds; two states a token are the most an automaton has."""
+    """A search would take seconds; an automaton has at most two states for each token."""
     text = [token * token % 97 for token in range(20_000)]
     repeats = SuffixAutomaton(text)
     assert repeats.here[1] == 20_000 - 97

@@ -1,4 +1,4 @@
-"""Engines with one mistake each, put into the real one for a while: a test that does not reject them proves nothing.
+"""Engines with one mistake each, patched into the real engine for a while; a test must reject them to prove something.
 
 Wrong verifiers are those of `wrong_verifiers`. The other mistakes are made around a verifier: with coins, rows, trees,
 positions, masks and caches.
@@ -38,7 +38,7 @@ from tests.decoder.verify.lossless.row_by_row import Verify
 from tests.decoder.verify.lossless.wrong_verifiers import CHAIN, WRONG, Wrong
 
 Change = Callable[[], AbstractContextManager[Any]]
-"""What is wrong while it is entered."""
+"""A patch that is active while it is entered."""
 PLAIN, COOL, NUCLEUS = Sampling(1.0), Sampling(0.6), Sampling(1.0, 0, 0.7)
 ROOMY = 64
 """Rows of a cache that is never emptied."""
@@ -47,17 +47,17 @@ right_verify, right_reserve = IndependentVerifier.verify, HostSession._reserve
 
 @dataclass(frozen=True)
 class Mistake:
-    """An engine that is wrong, and trees that show it."""
+    """A wrong engine, and the setting that reveals the mistake."""
 
     name: str
     setting: Setting
     change: Change
     texts: int = 5_000
-    """That are to show it."""
+    """Number of texts that reveal the mistake."""
 
 
 def with_verifier(name: str, verify: Verify) -> Change:
-    """Another verifier, in float64, under the name of a right one."""
+    """Another verifier, in float64, under the name of a correct one."""
 
     def on_device(tree: DrawnTree, target_probs: Tensor, draft_probs: Tensor, generator: RandomGenerator) -> Accepted:
         return verify(tree, target_probs.double().numpy(), draft_probs.double().numpy(), generator)
@@ -66,12 +66,12 @@ def with_verifier(name: str, verify: Verify) -> Change:
 
 
 def with_other(owner: Any, **others: Any) -> Change:
-    """Other things in the places of right ones."""
+    """Patches attributes of an object."""
     return lambda: patch.multiple(owner, **others)
 
 
 def with_all(*changes: Change) -> Change:
-    """Several changes that make one mistake."""
+    """Several patches that make one mistake."""
 
     @contextmanager
     def entered() -> Iterator[None]:
@@ -94,7 +94,7 @@ def alike_each_round(own: IndependentVerifier, *given: Any) -> tuple[list[int], 
 
 
 def key_of(generator: Any) -> dict[str, Any]:
-    """The state of a generator before its first number."""
+    """State of a generator before its first number."""
     state = generator._generator.bit_generator.state
     fresh = PhiloxGenerator(0)._generator.bit_generator.state
     return {**fresh, "state": {**fresh["state"], "key": state["state"]["key"]}}
@@ -155,7 +155,7 @@ def rows_of_their_parents(
 
 
 def in_a_line(own: HostSession, tree: TokenTree) -> Tensor:
-    """Siblings take consecutive positions."""
+    """Siblings get consecutive positions."""
     positions = [own._root + node for node in range(len(tree))]
     return own._pair.known(own._pair.target.forward(own.target_cache, tree.tokens, positions, tree.visible()))
 
@@ -165,7 +165,7 @@ def all_before(tree: TokenTree) -> NDArray[np.bool_]:
 
 
 def in_place(cache: KvCache, rows: Sequence[int]) -> None:
-    """As many rows are kept as were accepted, but the first ones."""
+    """The first rows are kept, as many as were accepted."""
     cache.length = cache.used = cache.length + len(rows)
 
 
@@ -175,7 +175,7 @@ def roomy(own: HostSession) -> None:
 
 
 def nothing_dropped(own: HostSession, outcome: Outcome) -> None:
-    """What was refused stays in the target's cache."""
+    """Refused nodes stay in the target's cache."""
     own.target_cache.length = own.target_cache.used
     assert own.proposer is not None
     own.proposer.commit(outcome.accepted[: len(outcome.committed)])
@@ -191,7 +191,7 @@ LINE, PAIR, TREE, BRANCHES, MANY, WIDE = (
     drawn("traversal", "iid", (4, 0, 2), COOL, "llama"),
 )
 RARE = ("traversal: the residual of naive", "traversal: duplicates left out")
-"""What needs several draws after a node to be refused, or to be alike."""
+"""Mistakes that show only if several draws after a node are refused or equal."""
 
 
 def of_verifier(wrong: Wrong) -> Mistake:

@@ -1,4 +1,4 @@
-"""Perturbed logits: the choice is a draw from the target's truncated distribution; drafts rank under the same noise."""
+"""Perturbed logits: the choice is a draw from the target's truncated distribution; drafts rank with the same noise."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Roots are collected from texts, once each, and in files that a kill leaves whole."""
+"""Roots are collected from texts, once each, in files that remain complete after a kill."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def whole(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def labels(folder: Path) -> dict[str, torch.Tensor]:
-    """All that does not depend on what the machine was doing."""
+    """Files without times, which depend on the machine's load."""
     found = load(folder)
     text = torch.cat([found.scalars[:, : TIMES.start], found.tokens["specinfer"], *found.hidden], -1)
     return {"text": text, "prompt": found.prompt, "setting": found.setting}
@@ -116,7 +116,7 @@ for step in collect(engine, {PROMPTS!r}, plan, Path({str(folder)!r})):
             break
     process.wait()
     process.stdout.close()
-    # What a kill can leave of a file that was being written.
+    # Remains of a file whose writing was killed.
     shard(folder, 5).with_name(f".{shard(folder, 5).name}.partial").write_bytes(b"half")
     steps = list(collect(engine, PROMPTS, PLAN, folder))
     assert 3 <= steps[0].done < 6

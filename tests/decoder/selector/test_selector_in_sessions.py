@@ -1,4 +1,4 @@
-"""drafting selector through the engine: what it chooses, what it goes by, and which selectors are refused."""
+"""Drafting `selector` through the engine: choices, features, and refused selectors."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ def engine(tiny_models: TinyModels) -> Engine:
 
 @pytest.fixture(scope="module")
 def random_file(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A selector of random weights, which chooses now this and now that."""
+    """A selector of random weights, whose choices vary."""
     torch.manual_seed(3)
     pair = fingerprint(engine.pair.observed())
     policy = Policy(pair.hidden)
@@ -77,7 +77,7 @@ def played(engine: Engine, run: RunConfig) -> Played:
 
 @pytest.fixture
 def shapes(monkeypatch: pytest.MonkeyPatch) -> list[DelayedTree]:
-    """The shapes of all proposals."""
+    """Shapes of all proposals."""
     found: list[DelayedTree] = []
     propose = DrawnDrafter.propose
 

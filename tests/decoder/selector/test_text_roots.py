@@ -1,4 +1,4 @@
-"""Roots along a text: what plain passes say there, and draws of which every shape's tree is distributed as its own."""
+"""Roots along a text equal plain passes, and shared draws give every shape's tree its own distribution."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ WARM = Sampling(0.8)
 
 
 class ToyDraft:
-    """Passes of a draft that says what its rows say, after a text of which nothing else is known."""
+    """Passes of a draft whose logits encode the rows it was given, after an unknown text."""
 
     def __init__(self, pair: Models) -> None:
         self._pair = pair
@@ -60,7 +60,7 @@ def pair(tiny_models: TinyModels) -> Pair:
 
 
 def plain(pair: Pair, text: Sequence[int], *, draft: bool = False) -> torch.Tensor:
-    """What a model says after a text, by one pass over the whole of it."""
+    """A model's distribution after a text, by one pass over the whole text."""
     model = pair.draft_model if draft else pair.target
     logits = model.read(model.new_cache(40), text)
     return (pair.known(logits[None])[0].double() / WARM.temperature).softmax(-1)

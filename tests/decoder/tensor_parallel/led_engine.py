@@ -1,6 +1,6 @@
-"""An engine whose target is led, with a follower in the same process that replays at once.
+"""An engine with a tensor-parallel target, and a follower in the same process that replays at once.
 
-Each has the whole of the model: what is tried is what they tell each other.
+Each side has the whole model; the tests are about their messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from tests.decoder.makers import TinyModels
 
 @dataclass
 class Replaying:
-    """Stands for the channel: a follower that replays at once, and remembers what it computed."""
+    """In place of the channel: a follower that replays at once, and records the messages."""
 
     own: ModuleForward
     caches: dict[int, KvCache] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Led:
-    """An engine whose target is led."""
+    """An engine with a tensor-parallel target."""
 
     engine: Engine
     leader: Leader

@@ -1,4 +1,4 @@
-"""What processes of one target send each other, in processes of their own."""
+"""Communication of the ranks of one target, in separate processes."""
 
 import os
 import socket
@@ -42,7 +42,7 @@ while count() > counts[0] and time.monotonic() < end:
 counts.append(count())
 print(*counts)
 """
-"""The only rank, which leads nobody; prints how many threads it has before each group, with both, and in the end."""
+"""A single rank, the leader; prints its number of threads before each group, with both, and at the end."""
 
 
 def test_no_thread_of_the_channel_is_left_after_its_release() -> None:

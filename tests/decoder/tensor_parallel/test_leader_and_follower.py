@@ -1,6 +1,6 @@
-"""Through the leader every method decodes as before, and a follower that hears only its words has the same caches.
+"""With a leader every method decodes as before, and a follower that receives its messages has the same caches.
 
-Both sides are one process here, and each has the whole of the model: what is tried is what they tell each other.
+Both sides are in one process here, each with the whole model; the tests are about their messages.
 """
 
 from typing import Any
@@ -110,7 +110,7 @@ def test_a_follower_that_is_gone_when_memory_is_asked_for_is_told_in_a_sentence(
 def test_a_difference_from_ar_is_told_without_a_verdict(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Near ties are judged by the whole module, which nobody has here."""
+    """Near ties need the whole module in one process."""
     found = led(tiny_models, "llama")
     assert not found.engine.pair.target.has_module
     usual = found.leader.forward

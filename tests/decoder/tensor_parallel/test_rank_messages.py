@@ -1,4 +1,4 @@
-"""What the leader tells its followers comes out as it went in, however long it is."""
+"""Messages of the leader arrive unchanged, however long they are."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def passes(draw: st.DrawFn) -> Pass:
 
 
 def arrived(message: Message) -> Message:
-    """The message on the other side, where the words that follow a frame are known by number alone."""
+    """The decoded message of a follower, which knows the number of words after a frame."""
     frame, rest = split_frame(encode(message))
     assert (frame.shape, len(rest)) == ((FRAME,), rest_length(frame))
     return decode(join_frame(frame, rest))

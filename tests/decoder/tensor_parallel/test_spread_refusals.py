@@ -1,4 +1,4 @@
-"""What cannot be spread over several processes is refused in one sentence, before anything is loaded."""
+"""Settings that exclude tensor parallelism are refused in one sentence, before anything is loaded."""
 
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -68,7 +68,7 @@ def test_a_target_whose_heads_divide_is_not(family: str) -> None:
 
 
 def test_a_target_whose_layers_differ_is_refused_for_any_of_them() -> None:
-    """As transformers tells of such a one: a number that differs from layer to layer has no value of its own."""
+    """As transformers reports a number that differs between layers: it has no single value."""
 
     class Uneven:
         base_model_tp_plan: ClassVar = {"layers.*.self_attn.q_proj": "colwise"}

@@ -1,4 +1,4 @@
-"""A follower's cache is the leader's after every pass, whatever was done to the leader's in between."""
+"""A follower's cache equals the leader's after every pass, whatever happened to the leader's in between."""
 
 import random
 
@@ -18,7 +18,7 @@ def empty(capacity: int) -> Tensor:
 
 
 def appended(cache: KvCache, values: list[float]) -> None:
-    """What a pass leaves behind: new rows, and the cursor behind them."""
+    """Effect of a pass on a cache: new rows in use."""
     end = cache.used + len(values)
     cache.store[..., cache.used : end, :] = torch.tensor(values)[:, None]
     cache.used = end
@@ -38,7 +38,7 @@ class Sides:
         self.next = 0.0
 
     def run(self, count: int) -> None:
-        """A pass of so many rows on both."""
+        """A pass of a number of rows on both caches."""
         values = [self.next + index for index in range(count)]
         self.next += count
         self.leader.reserve(self.leader.used + count)
@@ -99,7 +99,7 @@ def test_a_move_is_told_once() -> None:
 
 
 def test_a_cursor_that_was_set_by_hand_is_followed() -> None:
-    """What measures the cost of passes sets it beyond the rows that were forwarded."""
+    """Measurements of pass costs set the cache's length beyond the forwarded rows."""
     leader, follower = LeaderCache(empty(8), 0), KvCache(empty(8))
     leader.length = leader.used = 5
     follow(follower, leader.store.shape[3], leader.used, leader.take_moves())

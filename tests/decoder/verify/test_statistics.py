@@ -1,4 +1,4 @@
-"""What the distributions of a round say of it, against sums written out, and over many draws."""
+"""Statistics of a round against explicit sums, and their means over many draws."""
 
 import math
 

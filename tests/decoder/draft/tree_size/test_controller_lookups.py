@@ -1,4 +1,4 @@
-"""When a round goes by lookups, alone or beside the draft. Time is only counted here, so no test depends on it."""
+"""Rounds with lookups, alone or besides the draft. Time is simulated, so no test depends on the machine."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -30,13 +30,13 @@ def looping(_: random.Random, text: Sequence[int]) -> int:
 
 
 def random_text(luck: random.Random, _: Sequence[int]) -> int:
-    """A text in which nothing follows from what was before."""
+    """A text without repetitions."""
     return luck.randrange(12)
 
 
 @dataclass
 class Text:
-    """A text that lookups guess at, and a draft that is always wrong; time passes only as the costs say."""
+    """A text that lookups guess, and a draft that is always wrong; its time follows from the costs alone."""
 
     following: Next
     level_s: float = 0.2
@@ -44,7 +44,7 @@ class Text:
     seconds: float = 0.0
     ways: list[DraftSource] = field(default_factory=list)
     behind: int | None = None
-    """Rows that the draft has to catch up; None: there is none."""
+    """Rows that the draft has not read; None without a draft."""
 
     def __post_init__(self) -> None:
         self.luck = random.Random(0)
@@ -109,7 +109,7 @@ class Text:
 
     @property
     def rate(self) -> float:
-        """Tokens a second; that of plain decoding is 1."""
+        """Tokens a second, relative to plain decoding."""
         return (len(self.text) - 1) / self.seconds
 
 
@@ -127,7 +127,7 @@ def test_without_a_draft_it_goes_by_lookups_too() -> None:
 
 @pytest.mark.parametrize(("behind", "least"), [(None, 0.98), (1, 0.94)])
 def test_a_text_of_chance_is_hardly_slower_than_plain_decoding(behind: int | None, least: float) -> None:
-    """A draft that is always wrong, and costs a fifth of a plain round, takes some of it by itself."""
+    """A draft that is always wrong takes a fifth of a plain round, so drafting alone loses some time."""
     text = Text(random_text, behind=behind).decode(3000)
     assert text.rate > least
     assert text.ways.count("plain") > 2000
@@ -180,7 +180,7 @@ def test_a_draft_that_lookups_have_left_behind_is_not_tested_for_that() -> None:
 
 
 def test_what_the_draft_rules_out_is_no_guess_even_where_rows_cost_nothing() -> None:
-    """Truncated sampling and heads of few tokens give a token no chance at all."""
+    """Truncated sampling, and heads of few tokens, give tokens probability 0."""
     level, rows = Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0})
     sizes = TreeSizeController(Costs(Curve({1: 1.0}), level, level, rows, level), AcceptanceModel())
     found = SuffixIndex([0, 1, 2, 3, 4, 0, 1]).continuation()

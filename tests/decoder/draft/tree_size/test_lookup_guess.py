@@ -1,4 +1,4 @@
-"""What the past guesses, how likely that is right, and when a draft is worth its passes beside it."""
+"""Lookup guesses, their acceptance probabilities, and the gain of a draft besides them."""
 
 import itertools
 
@@ -64,7 +64,7 @@ def test_what_was_right_all_the_time_becomes_likelier_and_what_was_wrong_less_so
 
 
 def test_noise_that_is_known_ranks_what_followed() -> None:
-    """Position by position: of what followed equally often, that is guessed which the noise favours."""
+    """At each position, noise decides between equally frequent continuations."""
     text = [6, 7, 1, 8, 6, 7, 2, 9, 6, 7]
     favoured = {10: 1, 11: 8}
     noise = lambda position, tokens: [3.0 if token == favoured[position] else 0.0 for token in tokens]  # noqa: E731
