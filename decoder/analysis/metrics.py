@@ -137,7 +137,7 @@ class Tally(msgspec.Struct, frozen=True):
 
 def tally_round(tally: Tally, event: Round) -> Tally:
     """The totals with one more round."""
-    levels, took = by_depth(event), times(event, event.t - tally.decode_s)
+    levels, round_times = by_depth(event), times(event, event.t - tally.decode_s)
     return structs.replace(
         tally,
         first_round_s=event.t if tally.first_round_s is None else tally.first_round_s,
@@ -146,14 +146,14 @@ def tally_round(tally: Tally, event: Round) -> Tally:
         accepted=tally.accepted + len(event.accepted),
         depth_shares=tally.depth_shares + (len(event.accepted) / len(levels) if levels else 0.0),
         levels=tally.levels + len(levels),
-        timed_tokens=tally.timed_tokens + took.timed_tokens,
+        timed_tokens=tally.timed_tokens + round_times.timed_tokens,
         target_forwards=_plus(tally.target_forwards, event.target_forwards),
         draft_forwards=_plus(tally.draft_forwards, event.draft_forwards),
         decode_s=event.t,
         draft_s=_plus(tally.draft_s, event.draft_s),
         verify_s=_plus(tally.verify_s, event.verify_s),
         commit_s=_plus(tally.commit_s, event.commit_s),
-        stalls=tally.stalls.with_round(event.stalled_s, took) if event.stalled_s else tally.stalls,
+        stalls=tally.stalls.with_round(event.stalled_s, round_times) if event.stalled_s else tally.stalls,
         by_depth=level_by_level(tally.by_depth, levels),
         knows_tree=tally.knows_tree and event.draft_forwards is not None,
         log=tally.log.plus(event.committed),

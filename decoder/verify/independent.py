@@ -55,12 +55,12 @@ class IndependentVerifier:
         if self.schedule.greedy_from(first):
             return None
         target_probs = self._target_probs(tree, logits, first)
-        found = token_statistics(target_probs[[0, *path][: len(committed)]], committed)
+        statistics = token_statistics(target_probs[[0, *path][: len(committed)]], committed)
         if target_probs.numel() > MOST_NUMBERS:
-            return found
+            return statistics
         target, draft = (each.double().cpu().numpy() for each in (target_probs, draft_rows(tree, target_probs)))
         reach, draws = tree_statistics(self.verifier(), drawn_tree(tree), target, draft, path)
-        return structs.replace(found, predicted_tokens=sum(reach), reach=reach, path=draws)
+        return structs.replace(statistics, predicted_tokens=sum(reach), reach=reach, path=draws)
 
     def _target_probs(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> Float[Tensor, "N V"]:
         return probabilities(logits, [self.schedule.at(first + depth) for depth in tree.depths])

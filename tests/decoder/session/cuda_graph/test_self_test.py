@@ -147,7 +147,9 @@ def test_another_noise_than_the_host_s_is_noticed(engine: Engine, monkeypatch: p
 def test_another_truncation_than_the_host_s_is_noticed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "SAMPLED", Sampling(temperature=2.0, top_k=3))
     assert refused(engine) is None
-    monkeypatch.setattr(DeviceSampling, "kept", lambda _, logits, __: torch.ones_like(logits, dtype=torch.bool))
+    monkeypatch.setattr(
+        DeviceSampling, "truncation_mask", lambda _, logits, __: torch.ones_like(logits, dtype=torch.bool)
+    )
     assert "instead of" in (refused(engine) or "")
 
 
