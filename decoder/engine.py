@@ -14,7 +14,7 @@ import torch
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_model import Costs
-from decoder.draft.tree_size.cost_profile import measured
+from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu_threads import choose_threads
 from decoder.forward.language_model import LanguageModel
@@ -26,7 +26,7 @@ from decoder.sampling.settings import Schedule
 from decoder.session.host import HostSession, with_drafter
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
-from decoder.verify.coupled import Coupled
+from decoder.verify.coupled import CoupledVerifier
 
 if TYPE_CHECKING:
     from decoder.session.cuda_graph.slots import GraphSlots
@@ -82,7 +82,7 @@ class Engine:
             length = len(prompt_ids)
             sizes = TreeSizeController(self.costs_of(length), self._acceptance, prompt_ids) if by_cost else None
             pair, proposer = with_drafter(pair, length + max_new_tokens, self.draft_probabilities(noise), sizes)
-        return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, Coupled(noise))
+        return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, CoupledVerifier(noise))
 
     def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
         """Slots for a text under these rules; None: the host drives its rounds."""
@@ -115,7 +115,7 @@ class Engine:
         """Costs of rounds on a text of about `rows` tokens; measured once for each power of two."""
         size = 1 << max(rows, 1).bit_length()
         if size not in self.costs:
-            self.costs[size] = measured(self.pair, rows)
+            self.costs[size] = measure_costs(self.pair, rows)
         return self.costs[size]
 
     def settle_threads(self) -> None:

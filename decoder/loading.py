@@ -33,7 +33,7 @@ from decoder.models.eagle3.config import head_shape
 from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
-from decoder.tensor_parallel.check import require_packages, require_spread, require_whole_passes
+from decoder.tensor_parallel.check import require_packages, require_partial_target, require_partial_weights
 from decoder.tensor_parallel.ranks import Ranks, ranks_of
 from decoder.tensor_parallel.target import load_over, rank_device
 from decoder.tree_rules import Rules, tree_rule
@@ -265,8 +265,8 @@ def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks 
     if count == 1:
         return None
     require_packages()
-    require_whole_passes(exact=exact, compiled=compiled)
-    require_spread(chosen(run.methods))
+    require_partial_weights(exact=exact, compiled=compiled)
+    require_partial_target(chosen(run.methods))
     return ranks_of(count, os.environ)
 
 

@@ -32,7 +32,7 @@ from decoder.sampling.settings import SAMPLING, Schedule
 from decoder.session.knob_state import applied
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
 from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, hold, takes_step
-from decoder.tensor_parallel.check import require_spread
+from decoder.tensor_parallel.check import require_partial_target
 from decoder.text_end import within
 from decoder.tree import TokenTree
 from decoder.tree_rules import MOST_NODES, Rules
@@ -131,7 +131,7 @@ def decode(
     if pair.draft is None:
         require_model_free(config.methods)
     if ranks:
-        require_spread(methods)
+        require_partial_target(methods)
     text = as_chat(pair.tokenizer, prompt) if config.chat else without_surrogates(prompt)
     prompt_ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not config.chat)
     require_known(pair.tokenizer, prompt_ids, pair.vocabulary)

@@ -1,7 +1,7 @@
-"""What limits a method's speed, from its own figures: how much faster it would be if one cost or one loss were gone.
+"""Bottleneck of a method's speed, from its figures: the speed-up if one cost or one loss were removed.
 
-Every bound takes one thing away and leaves all else as it was measured, so bounds are ceilings, not forecasts, and do
-not multiply. Pure; knows neither models nor screens.
+Each bound removes one cost and leaves all others as measured, so bounds are ceilings, not forecasts, and do not
+multiply. Pure; knows neither models nor screens.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,20 +12,20 @@ from decoder.analysis.metrics import Race, Tally, differs_by_design
 from decoder.analysis.stalls import Times
 
 FEWEST_ROUNDS = 5
-"""A method with fewer rounds has no verdict."""
+"""Fewest rounds of a method for a verdict."""
 REPETITIVE = 0.5
-"""With a smaller share of distinct 8-grams, a text repeats itself so much that every acceptance figure is inflated."""
+"""Share of distinct 8-grams below which a text repeats itself so much that every acceptance figure is inflated."""
 FULL_SPEED = 1.02
-"""Under this, a difference of speeds is not worth a word."""
+"""Ratio of speeds below which a difference is not reported."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """How much faster the method would be without one limit."""
+    """Speed-up of a method without one limit."""
 
     limit: Limit
     gain: float
-    """Factor on its tokens a second, at least 1."""
+    """Factor on the method's tokens a second, at least 1."""
 
 
 @dataclass(frozen=True)
@@ -39,37 +39,40 @@ class Bottleneck:
     nodes: float
     """Mean drafted nodes of a tree."""
     draft_share: float | None
-    """Drafting's share of a round's time, as the next two are of verifying and of the host; None: not known."""
+    """Share of a round's time spent in drafting; None if unknown."""
     verify_share: float | None
+    """Share of a round's time spent in verification; None if unknown."""
     host_share: float | None
+    """Share of a round's time spent on the host; None if unknown."""
     verify_growth: float | None
-    """Time of a verification over that of a plain token's pass; None where there is no `ar` beside it."""
+    """Time of a verification over that of a plain token's pass; None if the run has no `ar`."""
     break_even: float | None
-    """Tokens a round from which on the method is faster than plain decoding."""
+    """Tokens a round above which the method is faster than plain decoding; None if the run has no `ar`."""
     bounds: tuple[Bound, ...]
-    """The largest first."""
+    """Bounds, the largest first."""
     distinct_8grams: float | None
+    """Share of distinct 8-grams of the text; None if unknown."""
 
     @property
     def speedup(self) -> float | None:
-        """Over plain decoding."""
+        """Ratio of the method's speed to plain decoding's; None if the run has no `ar`."""
         return self.tokens_per_round / self.break_even if self.break_even else None
 
     @property
     def repeats(self) -> bool:
-        """Whether the text repeats itself so much that it says little of others."""
+        """Whether the text repeats itself so much that its figures say little about other texts."""
         return self.distinct_8grams is not None and self.distinct_8grams < REPETITIVE
 
     def bound(self, limit: Limit) -> Bound | None:
-        """The bound of a limit; None where it cannot be known."""
+        """Bound of a limit; None if unknown."""
         return next((bound for bound in self.bounds if bound.limit == limit), None)
 
 
 def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
-    """What limits a method, compared with plain decoding of the same text where that is known.
+    """Bottleneck of a method, compared with plain decoding of the same text if known.
 
     Returns:
-        None for a method that drafts nothing, writes nothing or does not show its trees, and of fewer than
+        None for a method that drafts nothing, commits nothing or does not report its trees, and for fewer than
         `FEWEST_ROUNDS` rounds.
     """
     rated = tally.rated
@@ -99,7 +102,7 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
 
 
 def of_method(race: Race, method: str) -> Bottleneck | None:
-    """What limits a method of a run, compared with its `ar`; None where nothing can be said."""
+    """Bottleneck of a method of a run, compared with the run's `ar`; None for `ar` and if unknown."""
     tally = race.tallies.get(method)
     return None if tally is None or method == "ar" else bottleneck(tally, race.tallies.get("ar"))
 
@@ -120,7 +123,7 @@ def _without(part_s: float, round_s: float) -> float:
 
 
 def _host_s(rated: Times) -> float | None:
-    """Commit and everything else that is neither drafting nor verification."""
+    """Seconds of rounds outside drafting and verification; None if unknown."""
     if rated.draft_s is None or rated.verify_s is None:
         return None
     return rated.decode_s - rated.draft_s - rated.verify_s
@@ -131,7 +134,7 @@ def _share(part_s: float | None, whole_s: float) -> float | None:
 
 
 def verdict(bottleneck: Bottleneck, method: str) -> tuple[str, ...]:
-    """The same as sentences: how fast it is, what limits it most, what would help, and whether the text misleads."""
+    """A bottleneck as sentences: speed, main limit, remedies, and a note on repetitive texts."""
     limit = main_limit(bottleneck)
     sentences = [
         _speed(bottleneck, method),
@@ -142,10 +145,10 @@ def verdict(bottleneck: Bottleneck, method: str) -> tuple[str, ...]:
 
 
 def headline(bottleneck: Bottleneck | None, method: str) -> tuple[str, ...]:
-    """What limits a method most and what would help, as the verdict has it: wordings of a line, the longest first.
+    """A method's main limit and its remedy in one line: alternative wordings, the longest first.
 
     Returns:
-        Nothing where too little is known, or where nothing that is known limits it.
+        Nothing if too little is known or there is no known limit.
     """
     if bottleneck is None or (limit := main_limit(bottleneck)) is None:
         return ()
@@ -164,15 +167,15 @@ def headline(bottleneck: Bottleneck | None, method: str) -> tuple[str, ...]:
 
 
 def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
-    """The verdict on a method of a run, and that the speeds which it compares are those of two texts, where they are.
+    """Verdict on a method of a run, with a note if its text differs from that of `ar`.
 
     Args:
         race: The run.
         method: One of its methods.
-        name: What the sentences call it.
+        name: Name of the method in the sentences.
 
     Returns:
-        Nothing where nothing can be said.
+        Sentences; empty if there is no bottleneck.
     """
     bottleneck, figures = of_method(race, method), race.figures().get(method)
     if bottleneck is None or figures is None:
@@ -202,32 +205,32 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
 
 
 def main_limit(bottleneck: Bottleneck) -> Limit | None:
-    """What limits a method most; None where nothing that is known is worth a word."""
+    """Limit with the largest bound; None if its gain is below `FULL_SPEED`."""
     first = bottleneck.bounds[0]
     return first.limit if first.gain >= FULL_SPEED else None
 
 
 def limited(cases: Sequence[Bottleneck], limit: Limit) -> str:
-    """A limit in words, with its figures: of one case, or from the least to the most of several."""
+    """A limit in words, with its figures: one number for a single case, a range for several."""
     words, known = WORDS[limit], _known(cases)
     gain = Span(bound.gain for case in cases if (bound := case.bound(limit)))
     return f"{words.why.format_map(known)}; {words.gone}, it would be {gain:.2f} times as fast"
 
 
 def remedies(bottleneck: Bottleneck) -> tuple[str, ...]:
-    """What would help, against what limits a method most and then against what does next."""
+    """Remedies of the two largest limits, the largest first."""
     if is_hopeless(bottleneck):
         return (WITHOUT_HOPE.whole,)
     return tuple(WORDS[bound.limit].remedy.whole for bound in bottleneck.bounds[:2] if bound.gain >= FULL_SPEED)
 
 
 def is_hopeless(bottleneck: Bottleneck) -> bool:
-    """Whether a method is slower than plain decoding, as most rounds commit no more than that does."""
+    """Whether a method is slower than plain decoding with fewer than 2 tokens a round."""
     return bottleneck.speedup is not None and bottleneck.speedup <= 1 / FULL_SPEED and bottleneck.tokens_per_round < 2
 
 
 def repeated(cases: Sequence[Bottleneck]) -> str:
-    """The note that texts repeat themselves."""
+    """Note that texts repeat themselves."""
     distinct = Span(case.distinct_8grams for case in cases if case.distinct_8grams is not None)
     return (
         f"Only {distinct:.0%} of the text's 8-grams are distinct: it repeats itself, which every draft guesses, so "
@@ -236,7 +239,7 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
 
 
 def _known(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
-    """The figures that words of limits name, where they are known of every case."""
+    """Figures for the wordings of limits, by name; only those known for every case."""
     figures: Mapping[str, Sequence[float | None]] = {
         "levels": [case.levels for case in cases],
         "right": [(case.tokens_per_round - 1) / case.levels for case in cases],

@@ -1,6 +1,6 @@
-"""What limits the methods of many runs, each finding once with all that it holds for.
+"""Bottlenecks of the methods of many runs, grouped: each finding once, with all cases that it holds for.
 
-Findings are as the verdict on each method of each run has them. Pure; knows neither recordings nor where it is told.
+Each method of each run has the finding of its own verdict. Pure; knows neither recordings nor output.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -17,18 +17,18 @@ class Case:
     """A method of a run."""
 
     run: int
-    """From 1."""
+    """Number of the run, from 1."""
     method: str
     bottleneck: Bottleneck | None
-    """Its bottleneck; None where figures are missing."""
+    """Bottleneck of the method; None if unknown."""
     speedup: float | None
-    """Over plain decoding."""
+    """Ratio of the method's speed to plain decoding's; None if unknown."""
     compared: bool
-    """Whether its text was compared with that of plain decoding."""
+    """Whether the method's text was compared with that of plain decoding."""
     difference: int | None
-    """The first token that differs."""
+    """Index of the first token that differs from plain decoding; None if there is none."""
     by_design: bool
-    """Whether it may."""
+    """Whether the difference is allowed by the method's design."""
 
 
 Cases: TypeAlias = tuple[Case, ...]
@@ -36,18 +36,18 @@ Cases: TypeAlias = tuple[Case, ...]
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence that holds for some methods of some runs."""
+    """A claim that holds for some methods of some runs."""
 
     cases: Cases
     claim: str
     helps: str = ""
-    """The remedy for all of them."""
+    """Remedy for all cases."""
     then: tuple[tuple[str, Cases], ...] = ()
-    """Their next remedies, each with the cases that it would help."""
+    """Further remedies, each with the cases that it would help."""
 
 
 def cases(race: Race, run: int) -> Iterator[Case]:
-    """The methods of a run, plain decoding among them."""
+    """All methods of a run, plain decoding included."""
     for method, figures in race.figures().items():
         bottleneck = of_method(race, method)
         yield Case(
@@ -62,9 +62,9 @@ def cases(race: Race, run: int) -> Iterator[Case]:
 
 
 def findings(cases: Iterable[Case]) -> Iterator[Finding]:
-    """What limits the methods, the most frequent limit first; then which texts mislead."""
-    told = [(case, case.bottleneck) for case in cases if case.bottleneck]
-    by_limit = grouped((case, (main_limit(limits), is_hopeless(limits))) for case, limits in told)
+    """Limits of the methods, the most frequent first; then the note on repetitive texts."""
+    known_cases = [(case, case.bottleneck) for case in cases if case.bottleneck]
+    by_limit = grouped((case, (main_limit(limits), is_hopeless(limits))) for case, limits in known_cases)
     for (limit, _), group in sorted(by_limit.items(), key=lambda item: -len(item[1])):
         known = _limits(group)
         first, *_ = (*remedies(known[0]), "")
@@ -74,13 +74,13 @@ def findings(cases: Iterable[Case]) -> Iterator[Finding]:
             first,
             tuple(grouped(_next(group)).items()),
         )
-    looping = tuple(case for case, limits in told if limits.repeats)
+    looping = tuple(case for case, limits in known_cases if limits.repeats)
     if looping:
         yield Finding(looping, repeated(_limits(looping)).rstrip("."))
 
 
 def _next(group: Cases) -> Iterator[tuple[Case, str]]:
-    """The second remedy of each case that has one."""
+    """Pairs of a case and its second remedy, for cases that have one."""
     for case in group:
         for remedy in remedies(case.bottleneck)[1:] if case.bottleneck else ():
             yield case, remedy
@@ -94,7 +94,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def grouped(keyed: Iterable[tuple[Case, Key]]) -> Mapping[Key, Cases]:
-    """Cases by their keys, both in the order in which they come."""
+    """Cases grouped by key; keys and cases keep their order."""
     groups = dict[Key, list[Case]]()
     for case, key in keyed:
         groups.setdefault(key, []).append(case)

@@ -1,4 +1,4 @@
-"""A statistic with its interval, the bootstrap and Student's t that give one, and the verdict that it allows. Pure."""
+"""Confidence intervals of statistics, by the bootstrap or Student's t, and verdicts from them. Pure."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
@@ -8,26 +8,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 DRAWS = 4000
-"""Samples of a bootstrap."""
+"""Number of bootstrap samples."""
 COVERAGE = 0.95
+"""Probability that a confidence interval contains the true value."""
 
 Verdict: TypeAlias = Literal["holds", "does not hold", "cannot tell"]
 Statistic: TypeAlias = Callable[[Sequence[NDArray[np.int64]]], NDArray[np.float64]]
-"""From the places drawn in each group, (draws, values in the group), to the statistic of each draw, (draws,)."""
+"""(indices drawn in each group, each of shape (draws, group size)) -> statistic of each bootstrap sample, (draws,)."""
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A statistic, and the interval that holds the true one with a probability of `COVERAGE` unless said otherwise."""
+    """A statistic with its confidence interval, of `COVERAGE` by default."""
 
     value: float = msgspec.field(name="mean")
     std: float | None = None
-    """Of the values, population, where it is told."""
+    """Population standard deviation of the values; None if not computed."""
     low: float | None
-    """None: there are too few values to tell the uncertainty."""
+    """Lower end; None if there are too few values for an interval."""
     high: float | None
+    """Upper end; None if there are too few values for an interval."""
 
     def times(self, factor: float) -> "Interval":
-        """In another unit."""
+        """The interval in another unit: all numbers multiplied by a factor."""
         std, low, high = (None if each is None else each * factor for each in (self.std, self.low, self.high))
         return Interval(value=self.value * factor, std=std, low=low, high=high)
 
@@ -35,14 +37,17 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def bootstrap(
     statistic: Statistic, groups: Sequence[int], *, seed: int, draws: int = DRAWS, coverage: float = COVERAGE
 ) -> tuple[float, float]:
-    """The ends of a statistic's percentile interval, values drawn anew within each group.
+    """Percentile confidence interval of a statistic by the bootstrap, resampling within each group.
 
     Args:
-        statistic: Computes it from places of values.
-        groups: How many values each group has.
-        seed: Of the generator, which draws the groups in their order.
-        draws: How many samples are drawn.
-        coverage: Of the interval.
+        statistic: Computes the statistic from indices of values.
+        groups: Number of values of each group.
+        seed: Seed of the random generator, which draws the groups in order.
+        draws: Number of bootstrap samples.
+        coverage: Coverage of the interval.
+
+    Returns:
+        Lower and upper end.
     """
     random = np.random.default_rng(seed)
     drawn = statistic([random.integers(size, size=(draws, size)) for size in groups])
@@ -51,14 +56,14 @@ def bootstrap(
 
 
 def students_t(freedom: float, coverage: float = COVERAGE) -> float:
-    """Standard errors from the mean to each end of an interval, with so many degrees of freedom."""
+    """Half width of a confidence interval in standard errors, by Student's t with `freedom` degrees of freedom."""
     from scipy.special import stdtrit  # noqa: PLC0415 - takes a tenth of a second, and the screen starts without it
 
     return float(stdtrit(freedom, 0.5 + coverage / 2))
 
 
-def verdict(found: Interval | None, limit: float = 1.0, *, below: bool = False) -> Verdict:
-    """Whether a statistic exceeds a limit, or lies below it: its whole interval must lie on one side."""
-    if found is None or found.low is None or found.high is None or found.low <= limit <= found.high:
+def verdict(interval: Interval | None, limit: float = 1.0, *, below: bool = False) -> Verdict:
+    """Whether a statistic exceeds a limit, or lies below it; its whole interval must lie on one side."""
+    if interval is None or interval.low is None or interval.high is None or interval.low <= limit <= interval.high:
         return "cannot tell"
-    return "holds" if (found.high < limit) is below else "does not hold"
+    return "holds" if (interval.high < limit) is below else "does not hold"

@@ -1,6 +1,6 @@
-"""What limits of a method's speed and their remedies are called, at length and in a line: one source of all wordings.
+"""Wordings of the limits of a method's speed and their remedies, from sentences to short labels.
 
-Knows neither how limits are found nor where they are told.
+Knows neither how limits are determined nor where they are shown.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ NO_LIMIT = "Nothing that is known here limits it."
 
 
 class Span(tuple[float, ...]):
-    """Numbers that are written as the least and the most of them."""
+    """Numbers that are formatted as the range from the least to the largest."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ class Span(tuple[float, ...]):
 
 @dataclass(frozen=True)
 class Remedy:
-    """What would help, in wordings from the longest to the shortest."""
+    """A remedy in wordings from the longest to the shortest."""
 
     whole: str
     helps: str
@@ -31,13 +31,16 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Words:
-    """How a limit is told."""
+    """Wordings of a limit."""
 
     why: str
+    """The limit as a clause of a sentence."""
     gone: str
-    """What is supposed of the ceiling."""
+    """Assumption of the bound: the limit is removed."""
     line: str
+    """The limit in one line."""
     brief: str
+    """The limit as a short label."""
     remedy: Remedy
 
 
@@ -89,5 +92,5 @@ WORDS: Mapping[Limit, Words] = {
         ),
     ),
 }
-"""Figures stand in braces: levels and rows a round, the share of levels that are right, the growth of a verification
-with its rows, and the shares of a round that go to the draft and the host."""
+"""Wordings by limit. Braces are replaced by figures: levels and rows a round, the share of accepted levels, the time of
+a verification over that of one row, and the shares of a round's time for the draft and the host."""

@@ -1,7 +1,7 @@
-"""What sampled rounds tell of verification as they add up: whether the text keeps to the target's distribution.
+"""Statistical check of sampled texts: whether they follow the target's distribution.
 
-Under any lossless decoder each sum here is one of terms whose mean is 0 given all before them, so that its z, the sum
-over the square root of its summed variances, is about standard normal. Knows neither models nor screens.
+With a lossless decoder, each term of the sums has mean 0 given all earlier ones (a martingale), so z, a sum over the
+square root of its summed variances, is approximately standard normal. Knows neither models nor screens.
 """
 
 import math
@@ -13,65 +13,67 @@ from msgspec import structs
 from decoder.events import Draws, Round
 
 Light: TypeAlias = Literal["grey", "green", "yellow", "red"]
-"""Too little to tell; within chance; farther off than chance usually goes; practically impossible by chance."""
+"""Result of the check: too few tokens; plausible; unlikely for a lossless decoder; practically impossible for one."""
 
 LEAST_TOKENS = 50
+"""Fewest tokens for a result."""
 LEAST_VARIANCE = 5.0
-"""Under these one improbable token weighs so much that z is far from normal. Of surprises in nats squared."""
+"""Least summed variance, in nats squared for surprises, at which z is close to normal despite improbable tokens."""
 YELLOW, RED = 2.5, 4.0
-"""Chance alone takes |z| of one sum so far at 1 in 80 looks, and at 1 in 16,000."""
+"""Thresholds of |z|; a lossless decoder exceeds them in 1 of 80 and in 1 of 16,000 cases."""
 
 
 class Deviation(msgspec.Struct, frozen=True):
-    """A sum of terms of mean 0, and the sum of their variances."""
+    """A sum of terms with mean 0, and the sum of their variances."""
 
     total: float = 0.0
     variance: float = 0.0
     count: int = 0
-    """Terms."""
+    """Number of terms."""
 
     def plus(self, total: float, variance: float, count: int) -> "Deviation":
-        """With so many more terms."""
+        """The sums with further terms added."""
         return Deviation(self.total + total, self.variance + variance, self.count + count)
 
     @property
     def z(self) -> float | None:
-        """Standard deviations off; None where nothing varied, or the sums are no numbers."""
+        """The sum in standard deviations; None if the variance is 0 or a sum is NaN or infinite."""
         z = self.total / math.sqrt(self.variance) if self.variance > 0 else math.nan
         return z if math.isfinite(z) else None
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """All that the rounds of one method tell of its text."""
+    """Test statistics over the rounds of one method."""
 
     surprise: Deviation = Deviation()
-    """Over tokens, -ln p(y) - H(p): how much less probable the text is than it should be, in nats."""
+    """Sum over tokens of -ln p(y) - H(p), in nats: how much less probable the text is than expected."""
     top1: Deviation = Deviation()
-    """Over tokens, [y is the most probable] - max p: how much more often the most probable token came."""
+    """Sum over tokens of [y is the most probable] - max p: excess of most probable tokens."""
     prediction: Deviation = Deviation()
-    """Over rounds with drawn trees, tokens that came less those expected of the tree; variances are estimates, the
-    squares of the terms."""
+    """Sum over rounds with sampled trees of committed less expected tokens, given the tree; variances are estimated by
+    the squares of the terms."""
     predicted_tokens: float = 0.0
-    """Over the same rounds."""
+    """Expected tokens of the rounds with sampled trees."""
     came_tokens: int = 0
+    """Actual tokens of the rounds with sampled trees."""
 
     @property
     def light(self) -> Light:
-        """What both sums over tokens say; the prediction, which is of the verifier's coins, is not among them."""
+        """Result of the two sums over tokens; the prediction is left out, since it tests the verifier's decisions."""
         if self.surprise.count < LEAST_TOKENS:
             return "grey"
         enough = [each for each in (self.surprise, self.top1) if each.variance >= LEAST_VARIANCE]
-        told = [abs(each.z) for each in enough if each.z is not None]
-        return colour(max(told)) if told else "grey"
+        scores = [abs(each.z) for each in enough if each.z is not None]
+        return colour(max(scores)) if scores else "grey"
 
 
 def colour(z: float) -> Light:
-    """The verdict on a z: how improbable it is under a lossless decoder."""
+    """Result for one z: how improbable it is with a lossless decoder."""
     return "green" if abs(z) < YELLOW else "yellow" if abs(z) < RED else "red"
 
 
 def weighed(evidence: Evidence, event: Round) -> Evidence:
-    """The evidence after one more round; one that tells nothing of its distributions changes nothing."""
+    """The evidence with one more round; a round without statistics changes nothing."""
     verification = event.verification
     if verification is None:
         return evidence
@@ -94,19 +96,23 @@ def weighed(evidence: Evidence, event: Round) -> Evidence:
 
 
 class AtDepth(msgspec.Struct, frozen=True):
-    """Sums over the nodes at one depth that verification came to and that had draws."""
+    """Sums over visited nodes of one depth that had draws."""
 
     visits: int = 0
+    """Number of visited nodes with draws."""
     accepted: int = 0
-    """Visits after which a draw was accepted."""
+    """Number of visits after which a draw was accepted."""
     l1: float = 0.0
+    """Sum of L1 distances between the target's and the draft's distribution."""
     judged: int = 0
-    """Visits of a verifier whose acceptance is one of single nodes."""
+    """Number of visits by a verifier with an acceptance probability for each node."""
     acceptance: float = 0.0
+    """Sum of these acceptance probabilities."""
     bound: float = 0.0
+    """Sum of the upper bounds alpha*."""
 
     def plus(self, draws: Draws) -> "AtDepth":
-        """With one more visit."""
+        """The sums with one more visit."""
         return AtDepth(
             self.visits + 1,
             self.accepted + draws.accepted,
@@ -123,22 +129,22 @@ class AtDepth(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """Realised acceptance: the share of visits after which a draw was accepted."""
+        """Acceptance rate: share of visits after which a draw was accepted."""
         return self.accepted / self.visits if self.visits else 0.0
 
     @property
     def mean_acceptance(self) -> float | None:
-        """Mean probability that the verifier accepts one of the draws; None for verifiers that judge whole paths."""
+        """Mean probability that the verifier accepts one of the draws; None for verifiers of whole paths."""
         return self.acceptance / self.judged if self.judged else None
 
     @property
     def mean_bound(self) -> float:
-        """Mean of alpha*, the largest acceptance probability of any lossless verifier."""
+        """Mean of alpha*, the upper bound of a lossless verifier's acceptance probability."""
         return self.bound / self.visits if self.visits else 0.0
 
 
 def by_draft_depth(levels: tuple[AtDepth, ...], event: Round) -> tuple[AtDepth, ...]:
-    """The sums after one more round; the first is of the draws after the root."""
+    """Sums by depth, with one more round; the first are for draws after the root."""
     path = event.verification.path if event.verification else []
     deeper = (*levels, *(AtDepth(),) * (len(path) - len(levels)))
     return tuple(level.plus(path[depth]) if depth < len(path) else level for depth, level in enumerate(deeper))

@@ -1,7 +1,7 @@
-"""Every figure, defined here and only here: a pure fold of events.
+"""Definition of every figure, as a pure fold of events.
 
-Knows neither models nor screens. Rates are totals over the run, so a long round weighs as much as it lasted; stalled
-rounds are left out of them (`decoder.analysis.stalls`).
+Knows neither models nor screens. Rates are ratios of totals over the run, without stalled rounds
+(`decoder.analysis.stalls`).
 """
 
 import functools
@@ -28,13 +28,13 @@ Levels: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Figure:
-    """How a figure explains itself."""
+    """Name and explanation of a figure."""
 
     key: str
     label: str
     formula: str
     elsewhere: str = ""
-    """Its name in other engines."""
+    """Names of the figure in other engines."""
 
 
 FIGURES = (
@@ -105,9 +105,9 @@ class Tally(msgspec.Struct, frozen=True):
     accepted: int = 0
     depth_shares: float = 0.0
     levels: int = 0
-    """Depths of the verified trees, over all rounds."""
+    """Sum of the verified trees' depths."""
     timed_tokens: int = 0
-    """Committed tokens that the decode time pays for: a burst at t = 0 came out of the prompt's time."""
+    """Committed tokens of rounds with a decode time; tokens at t = 0 belong to the prefill."""
     target_forwards: int | None = 0
     draft_forwards: int | None = 0
     decode_s: float = 0.0
@@ -116,7 +116,7 @@ class Tally(msgspec.Struct, frozen=True):
     commit_s: float | None = 0.0
     stalls: Stalls = Stalls()
     left_out_from: int = 0
-    """Rates leave out rounds that stalled from this level on, which all methods of a run have in common."""
+    """Lowest stall level whose rounds are left out of rates; the same for all methods of a run."""
     by_depth: Levels = ()
     knows_tree: bool = True
     log: TokenLog = msgspec.field(default_factory=TokenLog)
@@ -125,19 +125,19 @@ class Tally(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> Sequence[int]:
-        """The committed tokens."""
+        """Committed tokens."""
         return self.log.tokens
 
     @property
     def rated(self) -> Times:
-        """The times of the rounds that rates count."""
+        """Times of the rounds that rates include."""
         every = Times(self.rounds, self.timed_tokens, self.decode_s, self.draft_s, self.verify_s, self.commit_s)
         return every.without(self.stalls.from_level(self.left_out_from))
 
 
 def tally_round(tally: Tally, event: Round) -> Tally:
-    """The totals after one more round."""
-    levels, took = by_depth(event), times(event, event.t - tally.decode_s)
+    """The totals with one more round."""
+    levels, round_times = by_depth(event), times(event, event.t - tally.decode_s)
     return structs.replace(
         tally,
         first_round_s=event.t if tally.first_round_s is None else tally.first_round_s,
@@ -146,14 +146,14 @@ def tally_round(tally: Tally, event: Round) -> Tally:
         accepted=tally.accepted + len(event.accepted),
         depth_shares=tally.depth_shares + (len(event.accepted) / len(levels) if levels else 0.0),
         levels=tally.levels + len(levels),
-        timed_tokens=tally.timed_tokens + took.timed_tokens,
+        timed_tokens=tally.timed_tokens + round_times.timed_tokens,
         target_forwards=_plus(tally.target_forwards, event.target_forwards),
         draft_forwards=_plus(tally.draft_forwards, event.draft_forwards),
         decode_s=event.t,
         draft_s=_plus(tally.draft_s, event.draft_s),
         verify_s=_plus(tally.verify_s, event.verify_s),
         commit_s=_plus(tally.commit_s, event.commit_s),
-        stalls=tally.stalls.with_round(event.stalled_s, took) if event.stalled_s else tally.stalls,
+        stalls=tally.stalls.with_round(event.stalled_s, round_times) if event.stalled_s else tally.stalls,
         by_depth=level_by_level(tally.by_depth, levels),
         knows_tree=tally.knows_tree and event.draft_forwards is not None,
         log=tally.log.plus(event.committed),
@@ -161,13 +161,13 @@ def tally_round(tally: Tally, event: Round) -> Tally:
 
 
 def times(event: Round, round_s: float) -> Times:
-    """The times of one round."""
+    """Times of one round."""
     timed = len(event.committed) if round_s > 0 else 0
     return Times(1, timed, round_s, event.draft_s, event.verify_s, event.commit_s)
 
 
 def together(tallies: Iterable[Tally]) -> Tally:
-    """The totals of several texts of one method, as if they were one."""
+    """Totals over several texts of one method."""
     return functools.reduce(_joined, tallies, Tally())
 
 
@@ -198,9 +198,9 @@ def _joined(one: Tally, other: Tally) -> Tally:
 
 
 def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -> Figures:
-    """All figures of a method, compared with ar's if given; `near_tie` and its gap need models and stay None.
+    """All figures of a method, compared with those of `ar` if given; `near_tie` and its gap need models and stay None.
 
-    The first `same_until` tokens must be ar's: a later difference is told, but does not count against the method. None:
+    `same_until` is the number of first tokens that must equal those of `ar`; later differences are by design. With None
     texts are not compared.
     """
     rated, left_out = tally.rated, tally.stalls.from_level(tally.left_out_from)
@@ -242,12 +242,12 @@ def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -
 
 
 def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
-    """How many first tokens of a method's text must be ar's; None: the two cannot be compared.
+    """Number of first tokens of a method's text that must equal those of `ar`; None if texts cannot be compared.
 
     Args:
-        run: With the parameters of its methods.
-        method: One of them.
-        sampled: Whether any token was not chosen greedily.
+        run: The run, with the parameters of its methods.
+        method: One of its methods.
+        sampled: Whether any token was sampled.
     """
     if sampled and draws_alone(method):
         return None
@@ -255,29 +255,29 @@ def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
 
 
 def differs_by_design(own: Figures) -> bool:
-    """Whether a method's text is another one than ar's, as it may be."""
+    """Whether a method's text differs from that of `ar` in tokens that may differ by the method's design."""
     return own.identical_to_ar is None and own.first_difference is not None
 
 
 def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | None:
-    """Index of the first token that differs, on the common length; None when there is none."""
+    """Index of the first token that differs, within the common length; None if there is none."""
     common = min(len(tokens), len(reference))
-    if tuple(tokens[:common]) == tuple(reference[:common]):  # as nearly always, and quickly
+    if tuple(tokens[:common]) == tuple(reference[:common]):  # nearly always true, and fast
         return None
     return next(index for index in range(common) if tokens[index] != reference[index])
 
 
 @dataclass(frozen=True)
 class Race:
-    """The fold over one run's events."""
+    """State of the fold over one run's events."""
 
     run: Run | None = None
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     sampled: bool = False
-    """Whether any token was not chosen greedily."""
+    """Whether any token was sampled."""
 
     def apply(self, event: Event) -> "Race":
-        """The state after one more event; a `Run` begins anew."""
+        """The state with one more event; a `Run` starts over."""
         match event:
             case Run():
                 return Race(event, {name: Tally() for name in event.methods}, event.temperature > 0)
@@ -298,7 +298,7 @@ class Race:
 
     @cached_property
     def _figures(self) -> dict[str, Figures]:
-        # A screen asks several times a frame, and whole texts are compared.
+        # Cached, since a screen reads it several times a frame and it compares whole texts.
         ar, run = self.tallies.get("ar"), self.run
         return {
             name: figures(tally, ar, same_until=compared_until(run, name, sampled=self.sampled) if run else WHOLE)
@@ -317,7 +317,7 @@ class Race:
 
 
 def fold(events: Iterable[Event]) -> Race:
-    """The state after all events; figures are those of the last run in them."""
+    """The state after all events, of which the last run counts."""
     race = Race()
     for event in events:
         race = race.apply(event)
@@ -325,9 +325,9 @@ def fold(events: Iterable[Event]) -> Race:
 
 
 def by_depth(event: Round) -> Levels:
-    """(drafted, accepted) nodes of a round at depth 1, 2, ..., to the deepest that was drafted.
+    """(drafted, accepted) nodes of a round at depth 1, 2, ..., down to the deepest drafted level.
 
-    Depth 1 is the first drafted level: the root's children, and the root itself where it is drafted.
+    Depth 1 is the first drafted level: the root's children, or the root itself if it is drafted.
     """
     first = not root_is_drafted(event.method)
     levels = depths(event.parents)
@@ -346,7 +346,7 @@ def drafted_nodes(event: Round) -> int:
 
 
 def level_by_level(totals: Levels, levels: Levels) -> Levels:
-    """The sums of two, as deep as the deeper."""
+    """Sums of two lists by depth; the shorter counts as 0 beyond its end."""
     pairs = zip_longest(totals, levels, fillvalue=(0, 0))
     return tuple((drafted + more, accepted + kept) for (drafted, accepted), (more, kept) in pairs)
 

@@ -1,8 +1,8 @@
-"""The growth rule replayed on recorded trees, for all nodes of many rounds at once.
+"""Replay of a growth rule on recorded trees, for all nodes of many rounds at once.
 
-Says for each round what these rules would have accepted, committed and drafted; what is not known is a lower bound. In
-rounds of `auto`, what costs cut of the recorded trees is taken to be cut under other rules too, and what was looked up,
-which goes by none of these rules, to stay. Knows only arrays.
+Computes for each round the accepted, committed and drafted tokens under another rule; counts that the record does not
+determine are lower bounds. In rounds of `auto`, nodes that were cut for their costs count as cut under other rules too,
+and lookup guesses, which no growth rule affects, count as unchanged. Knows only arrays.
 """
 
 import math
@@ -20,26 +20,28 @@ Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 _SLACK = 1 + 1e-9
-"""Products of probabilities may be off by the last digits."""
+"""Tolerance factor for rounding of products of probabilities."""
 _FLOAT32 = 1e-6
-"""Probabilities of all tokens add up to 1 within this."""
+"""Tolerance of sums of float32 probabilities."""
 
 
-class Record:
-    """Recorded rounds as arrays over all their nodes, one round after the other."""
+class TreeRecord:
+    """Arrays over all nodes of recorded rounds, one round after the other."""
 
     def __init__(self, rounds: Sequence[Round]) -> None:
         sizes = np.array([len(event.tokens) for event in rounds])
         self.starts: Ints = np.cumsum(sizes) - sizes
-        """Each round's root."""
+        """Index of each round's root."""
         self.round: Ints = np.repeat(np.arange(len(rounds)), sizes)
+        """Round of each node."""
         local = np.concatenate([event.parents for event in rounds])
         self.parent: Ints = np.maximum(local, 0) + self.starts[self.round]
-        """A root is its own parent."""
+        """Parent of each node; a root is its own parent."""
         logprobs = np.minimum(np.concatenate([event.logprobs for event in rounds]).astype(float), 0.0)
         self.levels: list[Ints] = []
-        """The nodes below the roots, level by level."""
+        """Nodes below the roots, level by level."""
         self.depth: Ints = np.zeros(len(logprobs), dtype=np.int64)
+        """Depth of each node; 0 for roots."""
         path = np.zeros(len(logprobs))
         is_root = np.zeros(len(logprobs), dtype=np.bool_)
         is_root[self.starts] = True
@@ -52,41 +54,44 @@ class Record:
             left = left[~reached[self.parent[left]]]
             reached[level] = True
         self.p: Floats = np.exp(path)
+        """Path probability of each node."""
         looked_up = [
             [origin == "lookup" for origin in event.origins] or [False] * len(event.tokens) for event in rounds
         ]
         self.looked_up: Bools = np.concatenate(looked_up)
-        """Nodes that no rule has drafted."""
+        """Whether each node is a lookup guess, which no growth rule affects."""
         self._children(np.exp(logprobs), ~is_root & ~self.looked_up)
         self.paths = self._paths(rounds)
+        """Root and accepted nodes of each round; see `_paths`."""
         self.steps: Ints = np.array([len(event.accepted) for event in rounds])
-        """Accepted nodes of each round."""
+        """Number of accepted nodes of each round."""
         self.committed: Ints = np.array([len(event.committed) for event in rounds])
+        """Number of committed tokens of each round."""
         knobs = [(event.knobs.tau_h, event.knobs.tau_l, event.knobs.d0) for event in rounds if event.knobs]
         own: Floats = np.array(knobs, dtype=float).T[:, self.round] if len(knobs) == len(rounds) else np.empty((3, 0))
         self.tau_h, self.tau_l, self.d0 = own
-        """The knobs that each node was drafted under."""
+        """Knob values under which each node was drafted; empty if a round does not report them."""
 
     def _children(self, q: Floats, drafted: Bools) -> None:
         nodes = np.arange(len(q))
         below, above = nodes[drafted], self.parent[drafted]
         self.child_count: Ints = np.bincount(above, minlength=len(q))
-        """Recorded children of each node that rules have drafted."""
+        """Number of recorded children of each node, without lookup guesses."""
         first = np.zeros(len(q), dtype=np.int64)
         first[above[::-1]] = below[::-1]
         self.rank: Ints = np.where(drafted, nodes - first[self.parent], 0)
-        """Place among the siblings, the most probable first."""
+        """Rank of each node among its siblings, the most probable first."""
         self.c: Floats = np.where(self.child_count > 0, q[first], np.nan)
-        """The draft's largest probability after each node, where it was recorded."""
+        """Confidence after each node: the draft's largest next-token probability; NaN if not recorded."""
         rest = 1 + _FLOAT32 - np.bincount(above, weights=q[drafted], minlength=len(q))
         least = q[np.minimum(first + self.child_count - 1, len(q) - 1)]
         self.tail: Floats = np.where(self.child_count > 0, np.clip(np.minimum(least, rest), 0.0, 1.0), 1.0)
-        """No token after the node that was not recorded is more probable than this."""
+        """Upper bound of the probability of tokens after each node that were not recorded."""
         self.below: Ints = np.searchsorted(np.maximum.accumulate(self.parent), nodes, side="right")
-        """The first node of the round that stands behind the node's children in the order of drafting."""
+        """Index of the first node after the children of each node, in drafting order."""
 
     def _paths(self, rounds: Sequence[Round]) -> Ints:
-        """Root and accepted nodes of each round in a row, filled up with -1."""
+        """Root and accepted nodes, one row for each round, padded with -1."""
         longest = max(len(event.accepted) for event in rounds)
         paths = np.full((len(rounds), longest + 2), -1)
         for row, (event, start) in enumerate(zip(rounds, self.starts.tolist(), strict=True)):
@@ -99,44 +104,47 @@ class Record:
         return sums
 
     def running(self, values: NDArray[np.generic]) -> Ints:
-        """Sum over the nodes of the same round up to each, the node itself included."""
+        """Running sum over the nodes of each round, the node itself included."""
         sums: Ints = np.cumsum(values, dtype=np.int64)
         before = sums[self.starts] - values[self.starts].astype(np.int64)
         return sums - before[self.round]
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One entry a round; a count that is not known is a lower bound."""
+class ReplayedRounds:
+    """Counts under a replayed rule, one entry for each round; counts that are not known are lower bounds."""
 
     accepted: Ints
+    """Accepted nodes."""
     accepted_known: Bools
     tokens: Ints
+    """Committed tokens."""
     tokens_known: Bools
     drafted: Ints
+    """Drafted nodes."""
     drafted_known: Bools
 
 
 @dataclass(frozen=True)
 class _Growth:
-    """How far the recorded nodes would have grown."""
+    """Growth of the recorded trees under a replayed rule, before its node budget."""
 
     alive: Bools
-    """Nodes that would have been drafted as well, if there were room for all; roots included."""
+    """Whether each recorded node would have been drafted; True for roots."""
     more: Bools
-    """Nodes that would have had children which the record lacks."""
+    """Whether each node would have had children that were not recorded."""
     further: Ints
-    """So many more children, where that is known."""
+    """Number of these children, if known."""
     open: Bools
-    """Nodes below which the record cannot tell how many nodes there would have been."""
+    """Whether the number of nodes below each node is unknown."""
 
 
 _Choice: TypeAlias = tuple[Bools, Bools, Callable[[Ints], Bools]]
-"""Which nodes surely stay, which surely do not, and which of some nodes surely have no room for further children."""
+"""(nodes surely within the budget, nodes surely outside, test whether nodes surely have no room for more children)."""
 
 
-def judged(record: Record, rule: TreeRule) -> Judged:
-    """What this rule would have done in each round, as far as the record can tell."""
+def replay(record: TreeRecord, rule: TreeRule) -> ReplayedRounds:
+    """Accepted, committed and drafted counts of each recorded round under another rule."""
     growth = _grown(record, rule)
     most = math.inf
     if rule.budget.by_cost:
@@ -148,14 +156,14 @@ def judged(record: Record, rule: TreeRule) -> Judged:
     sure = record.total(growth.alive) - 1 + record.total(growth.further)
     drafted_known = (record.total(growth.open) == 0) | (sure >= most)
     rows = np.arange(len(record.steps))
-    there = (record.paths >= 0) & kept[record.paths]
-    accepted = np.argmin(there, axis=1) - 1
+    on_path = (record.paths >= 0) & kept[record.paths]
+    accepted = np.argmin(on_path, axis=1) - 1
     last, following = record.paths[rows, accepted], record.paths[rows, accepted + 1]
     at_end = accepted == record.steps
     ends = np.where(at_end, ~growth.more[last] | shut(last), ~growth.alive[following] | cut[following])
-    # A text that was cut ends at the same token under all rules.
+    # A text cut at its end token or length ends at the same token under all rules.
     was_cut = record.committed <= record.steps
-    return Judged(
+    return ReplayedRounds(
         accepted=accepted,
         accepted_known=ends,
         tokens=np.where(was_cut, np.minimum(accepted + 1, record.committed), accepted + 1),
@@ -165,7 +173,7 @@ def judged(record: Record, rule: TreeRule) -> Judged:
     )
 
 
-def _grown(record: Record, rule: TreeRule) -> _Growth:
+def _grown(record: TreeRecord, rule: TreeRule) -> _Growth:
     expandable = _expandable(rule.growth, record.depth, record.p)
     width: Ints = breadth(rule.growth, record.c, np)
     recorded = record.child_count > 0
@@ -180,14 +188,14 @@ def _grown(record: Record, rule: TreeRule) -> _Growth:
     return _Growth(alive, (grows & ~recorded) | (further > 0), further, (grows & ~recorded) | deeper)
 
 
-def _as_costs_allow(record: Record, rule: TreeRule, growth: _Growth) -> _Growth:
-    """The same where a node that had fewer children than its own rules allowed gets no more: they cost too much."""
+def _as_costs_allow(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Growth:
+    """Growth in which nodes with fewer children than their own rule allowed get no more, since they cost too much."""
     more = growth.more & ~_lacks_children(record, rule)
     return _Growth(growth.alive, more, np.zeros_like(growth.further), more)
 
 
-def _lacks_children(record: Record, rule: TreeRule) -> Bools:
-    """Nodes that had fewer children than their own rule allowed: this one, but for the knobs that each round tells."""
+def _lacks_children(record: TreeRecord, rule: TreeRule) -> Bools:
+    """Whether each node had fewer children than its own rule allowed: `rule` with the knob values of its round."""
     growth: Growth[Any] = rule.growth
     own = replace(growth, tau_h=record.tau_h, tau_l=record.tau_l, d0=record.d0)
     grow: Bools = _expandable(own, record.depth, record.p) & (record.child_count < breadth(own, record.c, np))
@@ -200,13 +208,13 @@ def _expandable(growth: Growth[Any], depth: Ints, p: Floats) -> Bools:
 
 
 def _whole(growth: _Growth) -> _Choice:
-    """Where there is no N_max."""
+    """Selection without a node budget."""
     nowhere = np.zeros_like(growth.alive)
     return growth.alive, nowhere, nowhere.__getitem__
 
 
-def _breadth_first(record: Record, rule: TreeRule, growth: _Growth) -> _Choice:
-    """Where the first N_max nodes in breadth-first order stay."""
+def _breadth_first(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
+    """Selection of the first N_max nodes in breadth-first order."""
     further_before = record.running(growth.further) - growth.further
     open_before = record.running(growth.open) - growth.open
     drafted = record.running(growth.alive) - 1
@@ -217,20 +225,20 @@ def _breadth_first(record: Record, rule: TreeRule, growth: _Growth) -> _Choice:
     return growth.alive & (most <= rule.budget.n_max), place > rule.budget.n_max, shut.__getitem__
 
 
-def _best(record: Record, rule: TreeRule, growth: _Growth) -> _Choice:
-    """Where the N_max most probable nodes stay; ties in the order of drafting."""
+def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
+    """Selection of the N_max most probable nodes; ties in drafting order."""
     order = np.lexsort((-record.p, ~growth.alive, record.round))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order)) - record.starts[record.round[order]]
     unknown = np.where(growth.more, _most_probable_child(record, rule), 0.0)
     highest = np.maximum.reduceat(unknown, record.starts)[record.round]
     with np.errstate(divide="ignore"):
-        # Disjoint paths: at any depth at most 1/p of them are at least p probable.
+        # Paths are disjoint events: at any depth at most 1/p of them have probability p or more.
         most = np.where(highest >= record.p, rule.growth.deepest / record.p * _SLACK, place)
     kept = growth.alive & (most <= rule.budget.n_max)
 
     def shut(nodes: Ints) -> Bools:
-        """One node a round: whether as many nodes as stay are more probable than its unknown children."""
+        """Whether N_max nodes of the round are more probable than unknown children; `nodes` has one node a round."""
         better = growth.alive & (record.p > unknown[nodes][record.round])
         full: Bools = record.total(better) - 1 >= rule.budget.n_max
         return full
@@ -238,10 +246,10 @@ def _best(record: Record, rule: TreeRule, growth: _Growth) -> _Choice:
     return kept, place > rule.budget.n_max, shut
 
 
-def _most_probable_child(record: Record, rule: TreeRule) -> Floats:
-    """No unknown child of a node has a path more probable than this, if `n_max` and selection were those of the record.
+def _most_probable_child(record: TreeRecord, rule: TreeRule) -> Floats:
+    """Upper bound of the path probability of each node's unknown children, if the record had the rule's budget.
 
-    Where a full tree lacks a child that its own rules allowed, that child lost to every node which stayed.
+    A child that is missing from a full tree, though its own rule allowed it, is less probable than every kept node.
     """
     full = record.total(np.ones_like(record.p)) - 1 >= rule.budget.n_max
     least = np.where(full, np.nextafter(np.minimum.reduceat(record.p, record.starts), 0.0), np.inf)[record.round]
@@ -250,7 +258,7 @@ def _most_probable_child(record: Record, rule: TreeRule) -> Floats:
 
 
 def _most_nodes(rule: TreeRule, depth: Ints) -> Floats:
-    """As many nodes as there can be down to each depth: of a level, at most 1/stop nodes have children."""
+    """Most nodes of a tree down to each depth, since at most 1/stop nodes of a level have children."""
     widest = float(rule.growth.wide)
     with np.errstate(divide="ignore", over="ignore"):
         most = widest * np.floor(np.divide(1.0, rule.growth.stop) + _FLOAT32)

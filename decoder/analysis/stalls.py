@@ -1,8 +1,8 @@
-"""Stalled rounds: which rounds waited so long for a processor that they say nothing of a method's speed.
+"""Stalled rounds: rounds that waited so long for a processor that their time does not measure the method.
 
-A round that did is marked when it is decoded, and rates leave it out. Where many did, waiting is how this machine
-works: rates without all of them would favour methods with short rounds, which hit fewer waits. Then only those are left
-out that lost far more than the rest. Pure.
+Stalled rounds are marked when they are decoded, and left out of rates. If many rounds stall, waiting is normal on the
+machine, and rates without all of them would favour methods with short rounds, which meet fewer waits. Then only the
+rounds that lost far more than the others are left out. Pure.
 """
 
 from bisect import bisect_right
@@ -15,18 +15,18 @@ import msgspec
 from decoder.events import Figures
 
 LEVELS_S = (0.03, 0.1, 0.3, 1.0)
-"""A round that lost less than the first has not stalled: on a machine with other work, waits of 10 ms are everyday. Of
-many that stalled, those are left out that lost as much as a later one."""
+"""Thresholds of lost time. A round that lost less than the first has not stalled, since waits of 10 ms are common on a
+shared machine. If too many rounds stalled, only those above a later threshold are left out."""
 SHARE = 1 / 3
-"""Nor has one that lost a smaller share of its time."""
+"""Least lost share of a stalled round's time."""
 RECENT = 32
-"""So many of a method's latest rounds tell how long its rounds usually take."""
+"""Number of a method's latest rounds whose median is the usual time of a round."""
 FEW, MANY = 1, 0.1
-"""Of a run's rounds, no more than `FEW` and the share `MANY` are left out."""
+"""Most rounds of a run that are left out: `FEW` plus the share `MANY`."""
 
 
 class Times(msgspec.Struct, frozen=True):
-    """Times of rounds, and the tokens that were timed."""
+    """Total times of rounds, and their timed tokens."""
 
     rounds: int = 0
     timed_tokens: int = 0
@@ -37,42 +37,42 @@ class Times(msgspec.Struct, frozen=True):
 
     @property
     def tokens_per_second(self) -> float | None:
-        """None where no time is known."""
+        """Timed tokens a second; None if no time is known."""
         return self.timed_tokens / self.decode_s if self.decode_s else None
 
     def plus(self, other: "Times") -> "Times":
-        """The sum of both."""
+        """The sum of both totals."""
         return _each(self, other, 1)
 
     def without(self, part: "Times") -> "Times":
-        """The times without those of a part of the rounds."""
+        """The totals without a part of the rounds."""
         if not part.rounds:
             return self
         return _each(self, part, -1) if part.rounds < self.rounds else Times()
 
 
 class Stalls(msgspec.Struct, frozen=True):
-    """The times of stalled rounds, by the time that they lost."""
+    """Total times of stalled rounds, by the time that they lost."""
 
     by_level: tuple[Times, ...] = ()
-    """Times of the rounds that lost at least each of `LEVELS_S`, and less than the next."""
+    """Totals by level: rounds whose lost time is between one of `LEVELS_S` and the next."""
 
     @property
     def rounds(self) -> int:
-        """How many stalled."""
+        """Number of stalled rounds."""
         return sum(times.rounds for times in self.by_level)
 
     def with_round(self, lost_s: float, times: Times) -> "Stalls":
-        """With one more."""
+        """The totals with one more stalled round."""
         return self.plus(Stalls((Times(),) * level_of(lost_s) + (times,)))
 
     def plus(self, other: "Stalls") -> "Stalls":
-        """Both."""
+        """The sum of both totals."""
         pairs = zip_longest(self.by_level, other.by_level, fillvalue=Times())
         return Stalls(tuple(one.plus(two) for one, two in pairs))
 
     def from_level(self, level: int) -> Times:
-        """Times of the rounds that lost at least a level's time."""
+        """Totals of the rounds of a level and all higher ones."""
         total = Times()
         for times in self.by_level[level:]:
             total = total.plus(times)
@@ -80,14 +80,14 @@ class Stalls(msgspec.Struct, frozen=True):
 
 
 def stalled_s(round_s: float, waited_s: float, earlier: Sequence[float]) -> float:
-    """Seconds that a round lost because it waited; 0 of a round that has not stalled.
+    """Seconds that a round lost by waiting; 0 for a round that has not stalled.
 
-    Threads may wait that nothing waits for. So a round loses no more than it took longer than usual.
+    Some threads' waits delay nothing, so the lost time is at most the excess over the usual time of a round.
 
     Args:
-        round_s: What it took.
-        waited_s: How much of that threads waited for a processor, or the process was stopped.
-        earlier: What the latest rounds of the method took, those left out that stalled.
+        round_s: Duration of the round.
+        waited_s: Seconds of it in which threads waited for a processor or the process was stopped.
+        earlier: Durations of the method's latest rounds, without stalled ones.
     """
     if waited_s < LEVELS_S[0]:
         return 0.0
@@ -97,12 +97,12 @@ def stalled_s(round_s: float, waited_s: float, earlier: Sequence[float]) -> floa
 
 
 def level_of(lost_s: float) -> int:
-    """The level, a place in `LEVELS_S`, of a stalled round's lost time."""
+    """Level of a stalled round by its lost time: an index into `LEVELS_S`."""
     return max(0, bisect_right(LEVELS_S, lost_s) - 1)
 
 
 def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
-    """From which level on stalled rounds are left out, so that they are few among so many rounds."""
+    """Lowest level from which on stalled rounds are left out; few enough among `rounds` rounds (see `FEW`)."""
     total = Stalls()
     for each in stalls:
         total = total.plus(each)
@@ -112,7 +112,7 @@ def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
 
 
 def told(figures: Iterable[Figures]) -> tuple[str, ...]:
-    """What became of a run's stalled rounds, in wordings from the longest to the shortest; nothing without any."""
+    """Note on a run's stalled rounds, in wordings from the longest to the shortest; empty if none stalled."""
     all_ = list(figures)
     stalled, left_out = (sum(getattr(one, key) for one in all_) for key in ("stalled_rounds", "left_out_rounds"))
     if not stalled:

@@ -1,19 +1,19 @@
-"""What other tau_h, tau_l and D0 would have drafted and accepted in recorded rounds, where the record can tell.
+"""What-if tables: drafted and accepted tokens of recorded rounds under other values of tau_h, tau_l and D0.
 
-A recorded tree holds the draft's probabilities of the tokens that it drafted and of no others. Where the replayed rule
-asks for less than was recorded, all is known; where it asks for more, the tree is known up to there, and what is sure
-stands as a lower bound. At the end of the accepted path the target chose a token that was not drafted; whether a wider
-or deeper tree would have held it is not in the record.
+A recorded tree holds the draft's probabilities of drafted tokens alone. A rule that drafts less than was recorded is
+fully known; a rule that drafts more is known up to the recorded tree, which gives a lower bound. At the end of the
+accepted path the target chose a token that was not drafted; the record does not say whether a wider or deeper tree
+would have held it.
 
-An estimate all the same: every round is taken by itself, from the place where it began, while under other rules the
-rounds would have begun at other places; and history is taken to stand still. Knows neither models nor screens.
+The tables remain estimates: every round is replayed from the position where it began, although with other rules rounds
+would begin elsewhere, and the rules' history is kept fixed. Knows neither models nor screens.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from decoder.analysis.rule_replay import Judged, Record, judged
+from decoder.analysis.rule_replay import ReplayedRounds, TreeRecord, replay
 from decoder.events import LENGTH, Round
 from decoder.knobs import KNOB_GAP
 from decoder.methods import root_is_drafted
@@ -22,42 +22,43 @@ from decoder.tree import depths
 from decoder.tree_rules import used_depth
 
 ROUNDS = 50
-"""So many of the newest rounds are looked at."""
+"""Most rounds that are replayed, the newest ones."""
 LEAST_SHARE = 0.5
-"""A cell is shown when at least this share of the rounds could be judged."""
+"""Least share of rounds with known tokens for a cell to be shown."""
 LEAST_ROUNDS = 5
-"""A cell is shown when at least so many rounds could be judged."""
+"""Fewest rounds with known tokens for a cell to be shown."""
 ALIKE = 0.005
-"""Tokens a round that differ by less are the same."""
+"""Resolution of tokens a round in comparisons of cells."""
 _NODES = 6000
-"""Fewer rounds are looked at when their trees are larger than this together."""
+"""Most nodes of all replayed rounds together."""
 _DEEPEST = 128
-"""No tree of ours is as deep."""
+"""Levels above which a recorded tree is not replayed; no method drafts deeper ones."""
 _LINES = 5
-"""Rows and columns of a table, where the bounds have room for them."""
+"""Most rows and columns of a table."""
 _SLACK = 1e-6
-"""Steps add up to a bound within this."""
+"""Tolerance for rounding of sums of steps."""
 
 Axis: TypeAlias = Literal["tau_h", "tau_l"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What one pair of values would have done, over all rounds of the record.
+    """Result of one pair of values over all recorded rounds.
 
-    A round that could not be judged counts with what is sure, so a mean is exact when every round was judged, and else
-    a lower bound: without such rounds it would be biased, since a record tells least about the rounds that went best.
+    Rounds that are not fully known count with their lower bound, so a mean is exact if every round is known, and else a
+    lower bound. Without them it would be biased, since the rounds with the most tokens are known least.
     """
 
     rounds: int
+    """Number of rounds."""
     judged: int
-    """Rounds whose tokens are known."""
+    """Number of rounds whose tokens are known."""
     tokens: float
-    """Tokens per round (L-bar), or at least so many."""
+    """Tokens per round (L-bar), or a lower bound."""
     drafted_judged: int
-    """Rounds whose drafted nodes are known."""
+    """Number of rounds whose drafted nodes are known."""
     drafted: float
-    """Drafted nodes a round, or at least so many."""
+    """Drafted nodes a round, or a lower bound."""
 
     @property
     def share(self) -> float:
@@ -66,56 +67,58 @@ class Cell:
 
     @property
     def exact(self) -> bool:
-        """Whether `tokens` is a value and no bound."""
+        """Whether `tokens` is exact, not a lower bound."""
         return 0 < self.rounds == self.judged
 
     @property
     def drafted_exact(self) -> bool:
-        """Whether `drafted` is a value and no bound."""
+        """Whether `drafted` is exact, not a lower bound."""
         return 0 < self.rounds == self.drafted_judged
 
     @property
     def known(self) -> bool:
-        """Whether enough rounds were judged to say anything."""
+        """Whether the tokens of enough rounds are known for the cell to be shown."""
         return self.judged >= LEAST_ROUNDS and self.share >= LEAST_SHARE
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells over two knobs: a row for each value of one, a column for each D0."""
+    """Table of cells over two knobs: a row for each value of one, a column for each D0."""
 
     down: Axis
+    """Knob of the rows."""
     rows: tuple[float, ...]
-    """Rising values of `down`."""
+    """Values of `down`, ascending."""
     columns: tuple[float, ...]
-    """Rising values of D0 as it is used, whole numbers."""
+    """Values of D0 after rounding, ascending."""
     cells: tuple[tuple[Cell, ...], ...]
+    """Cells by row and column."""
     present: tuple[int, int]
     """Row and column of the values in force."""
 
     @property
     def here(self) -> Cell:
-        """The cell of the values in force."""
+        """Cell of the values in force."""
         row, column = self.present
         return self.cells[row][column]
 
     def places(self) -> list[tuple[int, int]]:
-        """Row and column of the cells of which enough is known."""
+        """Rows and columns of the known cells."""
         return [(i, j) for i, row in enumerate(self.cells) for j, cell in enumerate(row) if cell.known]
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The tables that the screen shows, both around the values in force."""
+    """Two tables around the values in force."""
 
     breadth: Grid
-    """tau_h down, D0 across."""
+    """Table with tau_h in rows and D0 in columns."""
     doubt: Grid
-    """tau_l down, D0 across."""
+    """Table with tau_l in rows and D0 in columns."""
     rounds: int
-    """Rounds that were looked at."""
+    """Number of replayed rounds."""
     by_costs: bool = False
-    """Whether costs have cut the trees."""
+    """Whether the trees were also cut by costs."""
 
     @property
     def grids(self) -> tuple[Grid, Grid]:
@@ -130,7 +133,7 @@ class WhatIf:
     def best(self) -> tuple[Grid, int, int] | None:
         """Table, row and column of the known cell with the most tokens a round.
 
-        Among those that are alike: where the drafted nodes are known, then the fewest of them, then what is next to the
+        Among equals, cells with exact drafted nodes come first, then cells with fewer of them, then the nearest to the
         values in force.
         """
         places = [(grid, row, column) for grid in self.grids for row, column in grid.places()]
@@ -138,20 +141,20 @@ class WhatIf:
 
 
 def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
-    """Both tables around the rules in force, from the newest rounds of one method; None when there is none to judge.
+    """Both tables around the rules in force, from the newest rounds of one method; None if no round can be replayed.
 
-    The rounds, oldest first, were drafted under these rules but for tau_h, tau_l and D0, of which each tells its own.
+    The rounds, oldest first, were drafted under these rules except for tau_h, tau_l and D0, which each round records.
     """
     rounds = _newest(past)
     if not rounds:
         return None
-    record = Record(rounds)
+    record = TreeRecord(rounds)
     by_cost = rules.rule().budget.by_cost
     return WhatIf(_grid(record, rules, "tau_h"), _grid(record, rules, "tau_l"), len(rounds), by_cost)
 
 
 def _has_tree(event: Round) -> bool:
-    """Whether the round tells a whole tree by these rules with an accepted path; a recording may claim anything."""
+    """Whether a round has a complete tree of a growth rule with a valid accepted path; recordings are untrusted."""
     if event.knobs is None or root_is_drafted(event.method) or event.limited_by == LENGTH:
         return False
     if max(depths(event.parents)) > _DEEPEST:
@@ -173,14 +176,14 @@ def _newest(past: Sequence[Round]) -> list[Round]:
 
 
 def _around(value: float, low: float, high: float, step: float) -> tuple[float, ...]:
-    """The value and its nearest neighbours at whole steps within the bounds, rising."""
+    """The value and its nearest neighbours at whole steps within the bounds, ascending."""
     apart = [step * count for count in range(-_LINES, _LINES + 1)]
     inside = [value + way for way in apart if low - _SLACK <= value + way <= high + _SLACK or way == 0]
     nearest = sorted(inside, key=lambda other: abs(other - value))[:_LINES]
     return tuple(sorted(other if other == value else min(high, max(low, other)) for other in nearest))
 
 
-def _grid(record: Record, rules: AdaptiveTree, down: Axis) -> Grid:
+def _grid(record: TreeRecord, rules: AdaptiveTree, down: Axis) -> Grid:
     value, low, high = rules.tau_h, rules.tau_l + KNOB_GAP, 1.0
     if down == "tau_l":
         value, low, high = rules.tau_l, KNOB_GAP, rules.tau_h - KNOB_GAP
@@ -189,17 +192,17 @@ def _grid(record: Record, rules: AdaptiveTree, down: Axis) -> Grid:
     cells = []
     for row in rows:
         turned = replace(rules, tau_h=row) if down == "tau_h" else replace(rules, tau_l=row)
-        cells.append(tuple(_cell(judged(record, replace(turned, d0=d0).rule())) for d0 in columns))
+        cells.append(tuple(_cell(replay(record, replace(turned, d0=d0).rule())) for d0 in columns))
     return Grid(down, rows, columns, tuple(cells), (rows.index(value), columns.index(used)))
 
 
-def _cell(judged: Judged) -> Cell:
+def _cell(replayed: ReplayedRounds) -> Cell:
     return Cell(
-        rounds=len(judged.tokens),
-        judged=int(judged.tokens_known.sum()),
-        tokens=float(judged.tokens.mean()),
-        drafted_judged=int(judged.drafted_known.sum()),
-        drafted=float(judged.drafted.mean()),
+        rounds=len(replayed.tokens),
+        judged=int(replayed.tokens_known.sum()),
+        tokens=float(replayed.tokens.mean()),
+        drafted_judged=int(replayed.drafted_known.sum()),
+        drafted=float(replayed.drafted.mean()),
     )
 
 

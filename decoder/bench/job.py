@@ -27,7 +27,7 @@ from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
 from decoder.sampling.settings import Schedule
 from decoder.session.cuda_graph.static_shapes import passes
-from decoder.tensor_parallel.check import require_spread
+from decoder.tensor_parallel.check import require_partial_target
 from decoder.tree_rules import tree_rule
 
 R = TypeVar("R", report.Report, report.RoundsReport)
@@ -85,7 +85,7 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
     if is_model_free(job.draft):
         require_model_free(job.methods)
     if job.tensor_parallel > 1:
-        require_spread(chosen(job.methods))
+        require_partial_target(chosen(job.methods))
     load = loaded_pair if job.random_draft else load_pair
     engine = load(
         **job.pair_options,

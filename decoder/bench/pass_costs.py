@@ -2,14 +2,14 @@
 
 from decoder.bench.machine import ComputingClock
 from decoder.draft.tree_size.cost_model import Costs
-from decoder.draft.tree_size.cost_profile import measured
+from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.models.pair import Pair
 
 SERIES = 4
 """Measurements of the same costs, up to two seconds each; the least counts, since disturbances only add."""
 
 
-def measured_costs(pair: Pair, tokens: int) -> list[Costs]:
+def repeated_costs(pair: Pair, tokens: int) -> list[Costs]:
     """Costs of both models' passes after a text of about `tokens` tokens, `SERIES` times."""
     clock = ComputingClock(pair.target.device)
-    return [measured(pair, tokens, clock) for _ in range(SERIES)]
+    return [measure_costs(pair, tokens, clock) for _ in range(SERIES)]

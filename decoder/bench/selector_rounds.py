@@ -9,7 +9,7 @@ from decoder.errors import ModelError
 from decoder.events import Figures, Summary
 from decoder.methods.delayed import Delayed
 from decoder.race import decode
-from decoder.selector.evaluate import Predicted
+from decoder.selector.evaluate import Prediction
 from decoder.verify.names import Drafting
 
 METHOD = "delayed"
@@ -43,7 +43,7 @@ class Sums:
 class Realised:
     """Totals of both ways at one sampling setting."""
 
-    predicted: Predicted
+    predicted: Prediction
     static: Sums
     selected: Sums
 
@@ -54,7 +54,7 @@ class Realised:
 
 
 def realised(
-    engine: Engine, prompts: Sequence[str], parts: Sequence[Predicted], rules: Delayed, max_new_tokens: int, seed: int
+    engine: Engine, prompts: Sequence[str], parts: Sequence[Prediction], rules: Delayed, max_new_tokens: int, seed: int
 ) -> Iterator[Realised]:
     """Decodes each prompt both ways at each setting; yields the setting's totals after each prompt.
 
@@ -80,7 +80,7 @@ def realised(
             yield totals
 
 
-def _figures(engine: Engine, prompt: str, part: Predicted, rules: Delayed, max_new_tokens: int, seed: int) -> Figures:
+def _figures(engine: Engine, prompt: str, part: Prediction, rules: Delayed, max_new_tokens: int, seed: int) -> Figures:
     sampling = part.sampling
     config = RunConfig(
         (METHOD,), max_new_tokens, seed, temperature=sampling.temperature, top_p=sampling.top_p, delayed=rules

@@ -30,7 +30,7 @@ from decoder.models.compatibility import check_architecture
 from decoder.models.drafts import require_whole_draft
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.static_shapes import Passes
-from decoder.tensor_parallel.check import require_whole_passes
+from decoder.tensor_parallel.check import require_partial_weights
 
 SEED = 0
 CERTAINTY = 40.0
@@ -115,7 +115,7 @@ def loaded_pair(
     """Pair loaded by `load_pair`, with a random draft, which is compiled instead of the loaded one."""
     require_whole_draft("a draft that guesses at random", target, draft)
     if tensor_parallel > 1:
-        require_whole_passes(exact=exact, compiled=compiled)
+        require_partial_weights(exact=exact, compiled=compiled)
     if compiled:
         require_compilable(choose_device(device), exact=exact)
     loaded = load_pair(

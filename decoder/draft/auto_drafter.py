@@ -1,15 +1,15 @@
-"""The proposer of `auto`: a tree of a draft model's guesses and of the text's own past, as large as pays.
+"""The proposer of `auto`: a tree of guesses by a draft model and by suffix lookup, of the size that is worth its time.
 
-Both grow one tree level by level; a guess that both have is one node, the model's. Where lookups alone pay better, the
-model is not asked at all and reads later what it has missed. Knows nothing of the target and of what rounds cost: sizes
-decide.
+Both sources grow one tree, level by level; a guess of both is one node, the model's. Where lookups alone pay better,
+the model does not run, and reads the tokens that it missed later. Knows neither the target nor times: the tree size
+controller decides.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 
 from decoder.draft.growth import Children, may_grow
-from decoder.draft.lookup import Past
+from decoder.draft.lookup import SuffixIndex
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.draft.tree_size.controller import TreeSizeController
@@ -19,20 +19,20 @@ from decoder.tree import Origin, TokenTree
 from decoder.tree_rules import TreeRule, breadth
 
 PROBED_FROM, PROBED_ROWS = 4, 32
-"""Rows; a draft that was left out of more plain rounds is tested on so many of the latest."""
+"""Missed tokens above which a draft is probed, and most of the latest missed tokens that the probe compares."""
 
 
 class AutoDrafter:
-    """A `Proposer` of one text; without a model it goes by lookups alone."""
+    """A `Proposer` of one text; without a model its guesses are lookups alone."""
 
     def __init__(
         self, sizes: TreeSizeController, model: ModelDrafter | None, probabilities: DraftProbabilities | None = None
     ) -> None:
-        """Begins a text; `probabilities` tell how the target samples, as far as lookups know; None: greedily."""
+        """Begins a text; `probabilities` hold what lookups know of the target's sampling, None for greedy decoding."""
         self.model = model
         self._probabilities = probabilities
         self._sizes = sizes
-        self._past = Past()
+        self._past = SuffixIndex()
 
     def read(self, tokens: Sequence[int]) -> None:
         """See `Proposer`."""
@@ -50,14 +50,14 @@ class AutoDrafter:
         tree, guess = TokenTree([text[-1]]), self._looked_up(text) if rule.budget.lookup else None
         passes = self.model.passes if self.model else None
         before, behind = (passes.count, passes.behind(text) or None) if passes else (0, None)
-        way = self._sizes.way(behind, guess)
-        if room >= 1 and way != "plain":
-            first = self._after_text(self.model, text, rule) if self.model and way == "draft" else None
+        source = self._sizes.source(behind, guess)
+        if room >= 1 and source != "plain":
+            first = self._after_text(self.model, text, rule) if self.model and source == "draft" else None
             kept = _MixedTree(tree, rule, self._sizes).grow(self.model, first, guess, room)
             tree = self.model.keep(tree, kept) if self.model else tree.subtree(kept)
         return Proposal(tree, passes.count - before if passes else 0)
 
-    def chosen(self, burst: Sequence[int]) -> None:
+    def record_choices(self, burst: Sequence[int]) -> None:
         """See `Proposer`."""
         self._sizes.learn(burst)
 
@@ -66,20 +66,20 @@ class AutoDrafter:
         if self.model:
             self.model.commit(path)
 
-    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """See `Proposer`."""
-        self._sizes.timed(draft_s, verify_s, round_s)
+        self._sizes.record_times(draft_s, verify_s, round_s)
 
     def _looked_up(self, text: Sequence[int]) -> LookupGuess | None:
         self._past.extend(text[len(self._past) :])
-        found = self._past.continuation()
-        if found is None:
+        continuation = self._past.continuation()
+        if continuation is None:
             return None
         noise = self._probabilities.noise_from(len(text)) if self._probabilities else None
-        return LookupGuess(found, self._sizes.lookups, len(text), noise)
+        return LookupGuess(continuation, self._sizes.lookups, len(text), noise)
 
     def _after_text(self, model: ModelDrafter, text: Sequence[int], rule: TreeRule) -> Children:
-        """The model's best tokens; after rounds without a draft, the sizes learn its guesses for the missed tokens."""
+        """The model's best next tokens; after rounds without it, its guesses for missed tokens are probed first."""
         count = int(rule.growth.wide)
         model.passes.begin_tree()
         if self._sizes.missed <= PROBED_FROM:
@@ -90,10 +90,10 @@ class AutoDrafter:
 
 
 class _MixedTree:
-    """A tree while it grows, from a model's guesses and lookups."""
+    """A growing tree of guesses by a model and by lookup."""
 
     def __init__(self, tree: TokenTree, rule: TreeRule, sizes: TreeSizeController) -> None:
-        """Begins with a root alone."""
+        """Begins with a tree that holds its root alone."""
         self.tree = tree
         self._rule, self._sizes = rule, sizes
         self._origins: list[Origin] = ["root"]
@@ -101,60 +101,57 @@ class _MixedTree:
     def grow(
         self, model: ModelDrafter | None, first: Children | None, guess: LookupGuess | None, deepest: int
     ) -> list[int]:
-        """Grows level by level; returns the nodes that stay.
+        """Grows the tree level by level; returns the nodes that are worth verifying.
 
         Args:
-            model: Whose guesses these are; None: lookups alone.
-            first: Its best tokens after the root; None: it is not asked at all.
-            guess: What the past guesses there; None: nothing.
+            model: The draft model; None for lookups alone.
+            first: The model's best tokens after the root; None if it does not draft this round.
+            guess: Lookup guesses after the root; None if there are none.
             deepest: Levels that the context has room for.
         """
-        found, guesses = {0: first} if first else {}, {0: guess} if guess else {}
+        options, guesses = {0: first} if first else {}, {0: guess} if guess else {}
         level = [0]
-        while found or guesses:
-            level = [child for node in level for child in self._branch(node, found.get(node), guesses.get(node))]
+        while options or guesses:
+            level = [child for node in level for child in self._branch(node, options.get(node), guesses.get(node))]
             if not level or self.tree.depths[level[0]] >= deepest:
                 break
-            guesses = self._after(level, guesses)
-            found = self._asked(model, level, found) if model and found else {}
+            guesses = self._lookup_guesses(level, guesses)
+            options = self._model_guesses(model, level, options) if model and options else {}
         if "lookup" in self._origins:
             self.tree.origins = self._origins
         return self._sizes.keep()
 
     def _branch(self, node: int, options: Children | None, guess: LookupGuess | None) -> list[int]:
-        """A node's new children: the model's guesses, then guesses of the lookup alone."""
+        """New children of a node: the model's guesses, then those that only the lookup has."""
         tree, children = self.tree, list[int]()
         if options:
             width: int = breadth(self._rule.growth, options.confidence)
-            self._sizes.grown(node, options.tokens, options.logprobs, width)
+            self._sizes.add_children(node, options.tokens, options.logprobs, width)
             children += tree.grow(
                 node, options.tokens[:width], options.logprobs[:width], options.draft_logprobs[:width]
             )
             self._origins += ["draft"] * len(children)
         if guess:
-            tokens, probabilities = self._sizes.looked_up(node, guess)
+            tokens, probabilities = self._sizes.add_lookups(node, guess)
             children += tree.grow(node, tokens, [math.log(probability) for probability in probabilities])
             self._origins += ["lookup"] * len(tokens)
         return children
 
-    def _after(self, level: Sequence[int], guesses: Mapping[int, LookupGuess]) -> dict[int, LookupGuess]:
-        """Lookup guesses after each of these nodes that the past continues."""
-        tree, found = self.tree, dict[int, LookupGuess]()
+    def _lookup_guesses(self, level: Sequence[int], above: Mapping[int, LookupGuess]) -> dict[int, LookupGuess]:
+        """Lookup guesses after the nodes of a level, by node; nodes whose path does not occur earlier have none."""
+        tree, guesses = self.tree, dict[int, LookupGuess]()
         for node in level:
-            above = guesses.get(tree.parents[node])
-            if above and (guess := above.after(tree.tokens[node])):
-                found[node] = guess
-        return found
+            parent_guess = above.get(tree.parents[node])
+            if parent_guess and (guess := parent_guess.after(tree.tokens[node])):
+                guesses[node] = guess
+        return guesses
 
-    def _asked(
-        self,
-        model: ModelDrafter,
-        level: Sequence[int],
-        before: Mapping[int, Children],
+    def _model_guesses(
+        self, model: ModelDrafter, level: Sequence[int], above: Mapping[int, Children]
     ) -> dict[int, Children]:
-        """The model's best tokens after the nodes of a level that are worth a pass, whose parents it has read."""
-        seen = [node for node in level if self.tree.parents[node] in before]
-        parents = may_grow(self.tree, seen, self._rule)
+        """The model's best tokens after the nodes of a level that are worth a pass and whose parents it has read."""
+        readable = [node for node in level if self.tree.parents[node] in above]
+        parents = may_grow(self.tree, readable, self._rule)
         parents = self._sizes.worth_growing(parents)
         if not parents:
             return {}

@@ -1,7 +1,7 @@
-"""Drawing delayed trees from the draft (the paper, section 5).
+"""Sampling of delayed trees from the draft (the paper, section 5).
 
-Knows no model: rows come from a function of nodes. Rollouts that agree share their nodes, and the tree keeps how
-often each was drawn, which lossless verifiers need. "The paper" is that of `decoder.verify.lossless`.
+Knows no model: rows come from a function of nodes. Rollouts with equal beginnings share nodes, and the tree records how
+often each node was drawn, which lossless verifiers need. "The paper" is that of `decoder.verify.lossless`.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,17 +17,17 @@ from decoder.verify.lossless.batched.device_rows import draw
 from decoder.verify.lossless.random_generator import RandomGenerator
 
 DraftRows: TypeAlias = Callable[[TokenTree, Sequence[int]], Float[Tensor, "N V"]]
-"""The draft's sampling distributions after nodes of one depth, after temperature and top-p."""
+"""(tree, nodes of one depth) -> the draft's distributions after the nodes, with temperature and truncation applied."""
 
 
 def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, generator: RandomGenerator) -> TokenTree:
-    """Draws a tree below a root token, level by level, with one call of `rows` a level.
+    """Draws a tree below a root token, with one call of `rows` for each level.
 
     Args:
-        shape: The numbers of draws; they must not depend on any draw of this tree.
+        shape: Shape of the tree, which must not depend on any draw of this tree.
         root: The last token of the text.
-        rows: Asked for the nodes of a level of the tree so far; each row is drawn from, and kept, as it is given.
-        generator: Independent of those of the verifier.
+        rows: Returns the rows of one level's nodes, which are sampled and stored in the tree.
+        generator: Source of randomness, independent of the verifier's.
 
     Returns:
         The tree, with its draws.
@@ -43,7 +43,7 @@ def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, generator: RandomG
 
 
 def _draw_level(tree: TokenTree, level: Sequence[int], rows: DraftRows, generator: RandomGenerator) -> list[int]:
-    """One more draw of every rollout."""
+    """Draws the next token of every rollout; returns the nodes."""
     nodes = list(dict.fromkeys(level))
     node_rows = rows(tree, nodes)
     counts = [level.count(node) for node in nodes]
@@ -51,8 +51,8 @@ def _draw_level(tree: TokenTree, level: Sequence[int], rows: DraftRows, generato
     own_rows = node_rows.repeat_interleave(repeats, 0, output_size=len(level))
     drawn = draw(own_rows, generator)
     logprobs = own_rows.gather(1, drawn[:, None])[:, 0].log().tolist()
-    found, tokens = [], drawn.tolist()
+    children, tokens = [], drawn.tolist()
     for node, row, count in zip(nodes, node_rows, counts, strict=True):
-        found += tree.draw(node, tokens[:count], logprobs[:count], row)
+        children += tree.draw(node, tokens[:count], logprobs[:count], row)
         del tokens[:count], logprobs[:count]
-    return found
+    return children

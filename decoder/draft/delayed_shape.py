@@ -26,25 +26,25 @@ class DelayedTree:
 
     @property
     def depth(self) -> int:
-        """Most tokens that a round accepts."""
+        """Levels of the tree: most tokens that a round accepts."""
         return self.l1 + self.l2
 
     @property
     def most_nodes(self) -> int:
-        """Drafted nodes if no rollouts agree."""
+        """Drafted nodes if no rollouts share a node."""
         return self.l1 + self.k * self.l2
 
     def canonical(self) -> "DelayedTree":
-        """The one shape for all that draw the same trees: without branches K is void, and one path has one length."""
+        """Unique shape for the same trees: a shape without branches becomes K = 1, L1 = 0."""
         return DelayedTree(1, 0, self.depth) if self.k == 1 or self.l2 == 0 else self
 
     def up_to(self, levels: int) -> "DelayedTree":
-        """The same with no more levels than there is room for."""
+        """The shape cut to a number of levels."""
         l1 = min(self.l1, levels)
         return DelayedTree(self.k, l1, min(self.l2, levels - l1))
 
 
 def distinct_shapes(most_k: int, most_l1: int, most_l2: int) -> list[DelayedTree]:
-    """All canonical shapes up to these numbers; 233 of 324 for K up to 4 and lengths up to 8 (appendix E)."""
+    """All canonical shapes up to a largest K, L1 and L2; 233 of 324 for K up to 4 and lengths up to 8 (appendix E)."""
     shapes = product(range(1, most_k + 1), range(most_l1 + 1), range(most_l2 + 1))
     return list(dict.fromkeys(DelayedTree(*shape).canonical() for shape in shapes))

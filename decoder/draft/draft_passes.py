@@ -1,7 +1,6 @@
-"""Forward passes of a draft model: over one text, and level by level over the trees that grow on it.
+"""Forward passes of a draft model: over one text, and level by level over the trees that grow from it.
 
-Keeps its keys and values across rounds: a drafted node that was accepted is not computed again. Knows nothing of what
-is made of its logits.
+The KV cache is kept across rounds: accepted drafted nodes are not computed again. Does not know how logits are used.
 """
 
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.tree import TokenTree, visibility
 
 MORE_ROWS = 1024
-"""Room that is made at once: a cache that grew level by level would be copied level by level."""
+"""Rows by which a full cache grows, since growing it for each level would copy it for each level."""
 
 
 class DraftPasses:
@@ -24,36 +23,39 @@ class DraftPasses:
     def __init__(self, model: LanguageModel, vocabulary: int, capacity: int) -> None:
         self.cache = model.new_cache(capacity)
         self.count = 0
-        """Passes so far, without those over the prompt."""
+        """Number of passes so far, without those over the prompt."""
         self._capacity = capacity
         self._model = model
         self._vocabulary = vocabulary
         self._rows: dict[int, int] = {}
         """Cache row of each node that was forwarded in this round."""
-        self._seen: dict[int, list[int]] = {}
-        """Rows of a node and its ancestors, counted from the first row that does not belong to the text."""
+        self._visible_rows: dict[int, list[int]] = {}
+        """Cache rows of each node and its ancestors, counted from the first row after the text."""
 
     def read(self, tokens: Sequence[int]) -> None:
-        """Takes in the prompt but for its last token."""
+        """Reads the prompt up to its last token, exclusively."""
         self._model.read(self.cache, tokens)
 
     def reserve(self, rows: int) -> None:
-        """Makes room for a text and a tree; a tree that needs more makes it itself."""
+        """Makes room for a text and a tree, in rows; a larger tree grows the cache later."""
         self._capacity = max(self._capacity, rows)
         self.cache.reserve(rows)
 
     def behind(self, text: Sequence[int]) -> int:
-        """Tokens of a text that it has not read."""
+        """Number of tokens at the end of a text that the draft has not read."""
         return len(text) - self.cache.length
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
-        """Reads what it lacks of a text; the logits after its last token."""
+        """Reads the unread tokens of a text; returns the logits after the last one."""
         logits = self._model.read(self.cache, text[self.cache.length :])
         self.count += 1
         return self._known(logits[None])
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """The same after each of the `latest` tokens at most that it lacked, and the positions of the next tokens."""
+        """Reads the unread tokens of a text; returns the logits after the last ones, and the next tokens' positions.
+
+        Logits are of the `latest` last tokens, or of all unread ones if they are fewer.
+        """
         start = max(self.cache.length, len(text) - latest)
         if start > self.cache.length:
             self._model.read(self.cache, text[self.cache.length : start])
@@ -66,32 +68,32 @@ class DraftPasses:
         return self._known(logits), [position + 1 for position in positions]
 
     def again_after(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """The same after each of the `latest` tokens, those that it has read among them."""
+        """As `after_latest`, with logits after all of the `latest` last tokens; those already read are read again."""
         self.cache.cut(len(text) - latest)
         return self.after_latest(text, latest)
 
     @property
     def hidden(self) -> Float[Tensor, "N X"] | None:
-        """Hidden rows of its latest pass; None where the model is not observed."""
+        """Hidden rows of the latest pass; None where the model is not observed."""
         return self._model.hidden
 
     def begin_tree(self) -> None:
-        """Forgets the nodes of the tree before."""
-        self._rows, self._seen = {}, {}
+        """Forgets the nodes of the last tree."""
+        self._rows, self._visible_rows = {}, {}
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Forwards nodes of one level, whose parents were; logits after them, and the positions of the next tokens.
+        """Forwards one level's nodes, after their parents; returns the logits after them and the next positions.
 
-        A root that belongs to a text that was read is not forwarded.
+        The root is not forwarded if it is the last token of a text that was read.
         """
         drafted = self.cache.used - self.cache.length
         if self.cache.used + len(nodes) > self._capacity:
             self.reserve(self.cache.used + len(nodes) + MORE_ROWS)
         for index, node in enumerate(nodes):
             self._rows[node] = self.cache.used + index
-            self._seen[node] = [*self._seen.get(tree.parents[node], ()), drafted + index]
-        visible = visibility([self._seen[node] for node in nodes], drafted + len(nodes))
-        # A root that belongs to the text is its last committed row.
+            self._visible_rows[node] = [*self._visible_rows.get(tree.parents[node], ()), drafted + index]
+        visible = visibility([self._visible_rows[node] for node in nodes], drafted + len(nodes))
+        # A root that was read with the text is the last committed row.
         root = self.cache.length - (0 not in self._rows)
         positions = [root + tree.depths[node] for node in nodes]
         logits = self._model.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)
@@ -99,11 +101,11 @@ class DraftPasses:
         return self._known(logits), [position + 1 for position in positions]
 
     def renumber(self, kept: Sequence[int]) -> None:
-        """Takes note that only these nodes stay, numbered in their order."""
+        """Renumbers nodes after the tree was cut to the nodes `kept`, in their order."""
         self._rows = {new: self._rows[old] for new, old in enumerate(kept) if old in self._rows}
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps cache rows of the committed nodes and drops all others of the tree."""
+        """Keeps the cache rows of committed nodes and drops those of all other nodes."""
         if self.cache.used > self.cache.length:
             self.cache.keep([self._rows[node] for node in takewhile(self._rows.__contains__, path)])
         self._rows = {}

@@ -1,4 +1,4 @@
-"""A draft model as a proposer that draws its trees, for independent sampling. Knows nothing of the target."""
+"""A proposer that samples its trees from a draft model, for independent sampling. Knows nothing of the target."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
@@ -18,24 +18,24 @@ from decoder.verify.lossless.random_generator import RandomGenerator
 
 
 class ShapeChoice(NamedTuple):
-    """What one round draws."""
+    """Shape of one round's tree."""
 
     shape: DelayedTree
     logits: Float[Tensor, "1 V"] | None = None
-    """The draft's after the text, where they were needed to choose."""
+    """The draft's logits after the text, if the choice has computed them."""
 
 
 ChooseShape: TypeAlias = Callable[[DraftPasses, Sequence[int]], ShapeChoice]
-"""From the draft, which may be asked about a text, and the text. Whatever it goes by, it sees no draw of its tree."""
+"""(the draft's passes, text) -> shape of the next tree, which must not depend on any draw of the tree."""
 
 
 class DrawnDrafter:
-    """A `Proposer` of one text, whose trees have a shape that is chosen when a round begins."""
+    """A `Proposer` of one text that samples trees whose shape is chosen when a round begins."""
 
     def __init__(
         self, passes: DraftPasses, choose: ChooseShape, schedule: Schedule, generator: RandomGenerator
     ) -> None:
-        """Takes coins that are independent of the verifier's."""
+        """Begins a text; `generator` must be independent of the verifier's."""
         self.passes = passes
         self._choose = choose
         self._schedule = schedule
@@ -50,7 +50,7 @@ class DrawnDrafter:
         self.passes.reserve(rows)
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        """See `Proposer`; the shape says all that a rule could."""
+        """See `Proposer`; the chosen shape takes the place of the rule."""
         del rule
         before = self.passes.count
         self.passes.begin_tree()
@@ -66,14 +66,14 @@ class DrawnDrafter:
         tree = draw_tree(shape, text[-1], rows, self._generator)
         return Proposal(tree, self.passes.count - before, shape)
 
-    def chosen(self, burst: Sequence[int]) -> None:
+    def record_choices(self, burst: Sequence[int]) -> None:
         """See `Proposer`; nothing is learnt from it."""
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Proposer`."""
         self.passes.commit(path)
 
-    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """See `Proposer`; nothing is learnt from it."""
 
     def _probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:

@@ -1,9 +1,9 @@
-"""Passes of an EAGLE-3 head: over one text, and level by level over the trees that grow on it (EAGLE-3, section 3.1).
+"""Passes of an EAGLE-3 head: over one text, and level by level over the trees that grow from it (EAGLE-3, section 3.1).
 
-Row i of a text stands for its token i + 1 and for what the target has computed up to token i, so a text's last token is
-read as soon as the target has read those before it. A drafted row stands for a node and for the head's own output at
-its parent. Keys and values of drafted rows are dropped after each round: where nodes became text, the target has
-computed what they were guessed from. Knows nothing of what is made of its logits.
+Row i of a text combines its token i + 1 with the target's layer states after token i, so a text's last token is read as
+soon as the target has read the tokens before it. A drafted row combines a node with the head's own output at its
+parent. Keys and values of drafted rows are dropped after each round, since the target has then computed the states of
+accepted nodes. Does not know how logits are used.
 """
 
 from collections.abc import Sequence
@@ -23,27 +23,27 @@ AT_ONCE = 512
 
 
 class Eagle3Passes:
-    """`Passes` of one text; logits are over the ids that the target has."""
+    """`Passes` of one text; logits are over the target's token ids."""
 
     def __init__(self, head: Head, capacity: int, states: LayerStates) -> None:
-        """Takes what the passes of the text's target leave in `states`: the inputs of the head's layers."""
+        """Begins a text; `states` are the target's layer states, which each pass of the target adds to."""
         self.cache = head.new_cache(capacity)
         self.count = 0
         self._head = head
         self._capacity = capacity
         self._states = states
         self._unread: list[Float[Tensor, "N Y"]] = []
-        """States of rows that the head has not read."""
+        """Layer states of rows that the head has not read."""
         self._carried: dict[int, Float[Tensor, X]] = {}
-        """By node of the tree, the input of its children's rows; the root is the last row of the text."""
-        self._seen: dict[int, list[int]] = {}
-        """The rows of a drafted node and its ancestors, counted from the first that does not belong to the text."""
+        """The head's output at each node, an input of its children's rows; the root is the last row of the text."""
+        self._visible_rows: dict[int, list[int]] = {}
+        """Cache rows of each drafted node and its ancestors, counted from the first row after the text."""
 
     def read(self, tokens: Sequence[int]) -> None:
-        """See `Passes`; the target has read these just now."""
+        """See `Passes`; the target's last pass must have read the same tokens."""
         self._unread.append(self._states.take(range(len(tokens))))
         if len(tokens) > 1:
-            # What the target knows after the last of them waits for the token behind.
+            # The states of the last token are read with the token after it.
             self._outputs(tokens[1:], 1)
 
     def reserve(self, rows: int) -> None:
@@ -69,7 +69,7 @@ class Eagle3Passes:
     def begin_tree(self) -> None:
         """See `Passes`."""
         self._carried = {node: row for node, row in self._carried.items() if node == 0}
-        self._seen = {}
+        self._visible_rows = {}
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
         """See `Passes`; the root is the last token of a text that was read."""
@@ -77,37 +77,37 @@ class Eagle3Passes:
         if self.cache.used + len(nodes) > self._capacity:
             self.reserve(self.cache.used + len(nodes) + MORE_ROWS)
         for row, node in enumerate(nodes, drafted):
-            self._seen[node] = [*self._seen.get(tree.parents[node], ()), row]
+            self._visible_rows[node] = [*self._visible_rows.get(tree.parents[node], ()), row]
         positions = [self.cache.length - 1 + tree.depths[node] for node in nodes]
         outputs = self._head.forward(
             self.cache,
             [tree.tokens[node] for node in nodes],
             torch.stack([self._carried[tree.parents[node]] for node in nodes]),
             positions,
-            visibility([self._seen[node] for node in nodes], drafted + len(nodes)),
+            visibility([self._visible_rows[node] for node in nodes], drafted + len(nodes)),
         )
         self.count += 1
         self._carried.update(zip(nodes, self._head.carried(outputs), strict=True))
-        # Of the token after a row's own, which is itself one after the row's position.
+        # A row's own token is at its position + 1, and the token after it at its position + 2.
         return self._head.logits(outputs), [position + 2 for position in positions]
 
     def renumber(self, kept: Sequence[int]) -> None:
-        """See `Passes`; nothing of a tree stays."""
+        """See `Passes`; no row of a tree is kept."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """See `Passes`; the target has verified a tree with these nodes just now."""
+        """See `Passes`; the target's last pass must have verified the tree of these nodes."""
         self.cache.keep([])
         self._unread.append(self._states.take([0, *path]))
 
     def _outputs(self, tokens: Sequence[int], latest: int) -> Float[Tensor, "N X"]:
-        """Reads the next tokens of a text; the outputs of the `latest` of them at most."""
+        """Reads the next tokens of a text; returns the head's outputs at the last ones, `latest` at most."""
         states, count = torch.cat(self._unread), len(tokens)
-        # A copy: a view would hold all of a prompt's states until the head is asked again.
-        self._unread, found = [states[count:].clone()], list[Tensor]()
+        # A copy, since a view would keep all states of a prompt in memory until the next pass.
+        self._unread, outputs = [states[count:].clone()], list[Tensor]()
         for start in range(0, count, AT_ONCE):
             part = tokens[start : start + AT_ONCE]
             hidden = self._head.fused(states[start : min(count, start + AT_ONCE)])
             positions = range(self.cache.length, self.cache.length + len(part))
-            found.append(self._head.forward(self.cache, part, hidden, positions, np.tri(len(part), dtype=np.bool_)))
+            outputs.append(self._head.forward(self.cache, part, hidden, positions, np.tri(len(part), dtype=np.bool_)))
             self.cache.keep(positions)
-        return torch.cat(found)[-latest:]
+        return torch.cat(outputs)[-latest:]

@@ -1,6 +1,6 @@
 """Level-by-level growth of a tree under a rule, from any source of next tokens.
 
-Knows neither models nor texts, and no costs.
+Knows neither models nor texts nor costs.
 """
 
 import math
@@ -13,7 +13,7 @@ from decoder.tree_rules import TreeRule, breadth, least_probability
 
 @dataclass(slots=True)
 class Children:
-    """The best next tokens after one node; none where nothing is known."""
+    """Best next tokens after one node, most probable first; empty if the source has none."""
 
     tokens: list[int]
     logprobs: list[float]
@@ -27,24 +27,24 @@ class Children:
 
 
 Source = Callable[[TokenTree, Sequence[int], int], Sequence[Children]]
-"""(tree, nodes of one level, most of each) -> the best tokens after each of the nodes."""
+"""(tree, nodes of one level, most children) -> the best next tokens after each node."""
 
 
 def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[int]:
-    """Grows a tree that holds its root alone, by a rule; returns the nodes that stay, parents before children.
+    """Grows a tree from its root under a rule; returns the nodes within the rule's budget, parents before children.
 
     Args:
-        tree: Grows in place.
-        rule: Which nodes get children, how many, and how many nodes stay.
-        source: What knows the best next tokens.
+        tree: A tree that holds its root alone; it grows in place.
+        rule: Decides which nodes get children, how many, and how many nodes the budget allows.
+        source: Source of the best next tokens.
         deepest: Levels that the context has room for.
     """
     n_max, widest = rule.budget.n_max, int(rule.growth.wide)
     level = [0]
     while level and tree.depths[level[0]] < deepest and (rule.budget.best or len(tree) <= n_max):
-        parents = may_grow(tree, _staying(tree, level, rule), rule)
-        found, level = source(tree, parents, widest) if parents else (), []
-        for parent, options in zip(parents, found, strict=True):
+        parents = may_grow(tree, _within_budget(tree, level, rule), rule)
+        children, level = source(tree, parents, widest) if parents else (), []
+        for parent, options in zip(parents, children, strict=True):
             if not options.tokens:
                 continue
             width: int = breadth(rule.growth, options.confidence)
@@ -54,15 +54,15 @@ def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[
 
 
 def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]:
-    """The nodes of a level that the rule gives children."""
+    """Nodes of a level that get children under the rule."""
     if rule.budget.best and len(level) > rule.budget.n_max:
         level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: rule.budget.n_max])
     least = least_probability(rule.growth, tree.depths[level[0]]) if level else math.inf
     return [node for node in level if tree.path_probability(node) >= least]
 
 
-def _staying(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:
-    """The nodes of a level that may stay: where the best are chosen, none beyond `n_max` can come back in later."""
+def _within_budget(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:
+    """Nodes of a level among the `n_max` most probable ones; with `best`, the others cannot be selected later."""
     if not rule.budget.best or len(tree) - 1 <= rule.budget.n_max:
         return level
     return [node for node in tree.most_probable(rule.budget.n_max) if node >= level[0]]

@@ -1,15 +1,15 @@
 """Suffix lookup as a proposer: trees of earlier continuations of the text's suffix, without a draft model.
 
-A node's probability is its share among all that followed, or under the noise of coupled sampling its probability to be
-chosen among these; so the rules that grow a model's tree grow this one. Knows nothing of the target.
+A node's probability is its share among the earlier continuations, or with the noise of coupled sampling its
+probability of being chosen among them, so the growth rules of a model's tree apply. Knows nothing of the target.
 """
 
 import math
 from collections.abc import Sequence
 
 from decoder.draft.growth import Children, grow
-from decoder.draft.lookup import Continuation, Past
-from decoder.draft.lookup_noise import ranked
+from decoder.draft.lookup import Continuation, SuffixIndex
+from decoder.draft.lookup_noise import rank_guesses
 from decoder.draft.proposer import Proposal
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.sampling.noise import TokenNoise
@@ -21,42 +21,42 @@ class LookupDrafter:
     """A `Proposer` of one text."""
 
     def __init__(self, probabilities: DraftProbabilities | None = None) -> None:
-        """Begins a text; `probabilities` tell how the target samples, as far as is known; None: greedily."""
+        """Begins a text; `probabilities` hold what is known of the target's sampling, None for greedy decoding."""
         self._probabilities = probabilities
-        self._past = Past()
+        self._past = SuffixIndex()
 
     def read(self, tokens: Sequence[int]) -> None:
         """See `Proposer`."""
         self._past.extend(tokens)
 
     def reserve(self, rows: int) -> None:
-        """See `Proposer`; there is nothing to make room for."""
+        """See `Proposer`; lookups have no cache."""
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
         self._past.extend(text[len(self._past) :])
-        tree, found = TokenTree([text[-1]]), self._past.continuation()
-        if found is None:
+        tree, continuation = TokenTree([text[-1]]), self._past.continuation()
+        if continuation is None:
             return Proposal(tree)
         noise = self._probabilities.noise_from(len(text)) if self._probabilities else None
-        kept = grow(tree, rule, _LookedUp(found, len(text), noise), room)
+        kept = grow(tree, rule, _LookupSource(continuation, len(text), noise), room)
         return Proposal(tree if len(kept) == len(tree) else tree.subtree(kept))
 
-    def chosen(self, burst: Sequence[int]) -> None:
+    def record_choices(self, burst: Sequence[int]) -> None:
         """See `Proposer`; nothing is learnt."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """See `Proposer`; nothing to keep, since the text holds the committed tokens."""
+        """See `Proposer`; lookups have no cache, and the next round passes the committed tokens."""
 
-    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """See `Proposer`; nothing is learnt."""
 
 
-class _LookedUp:
+class _LookupSource:
     """The `Source` of one tree."""
 
     def __init__(self, root: Continuation, position: int, noise: TokenNoise | None) -> None:
-        """`position`: of the tokens after the root."""
+        """Begins a tree with the continuations after its root; `position` is that of the tokens after the root."""
         self._after: dict[int, Continuation | None] = {0: root}
         self._position = position
         self._noise = noise
@@ -69,21 +69,21 @@ class _LookedUp:
         if ahead is None:
             return Children([], [])
         if self._noise:
-            return _likeliest(ranked(ahead, self._position + tree.depths[node], self._noise), count)
+            return _likeliest(rank_guesses(ahead, self._position + tree.depths[node], self._noise), count)
         following = ahead.following(count)
         return Children([token for token, _ in following], [math.log(share) for _, share in following])
 
     def _continuation(self, tree: TokenTree, node: int) -> Continuation | None:
-        # Levels are asked for one after the other, so what follows the parent is known.
+        # Trees grow level by level, so the parent's continuation is known.
         if node not in self._after:
             above = self._after.get(tree.parents[node])
             self._after[node] = above.after(tree.tokens[node]) if above else None
         return self._after[node]
 
 
-def _likeliest(found: Sequence[tuple[int, float, float]], count: int) -> Children:
-    """The first of these tokens, with their probabilities among all of them."""
-    *_, most = found[0]
-    whole = most + math.log(sum(math.exp(score - most) for *_, score in found))
-    tokens, logprobs, scores = (list(each) for each in zip(*found[:count], strict=True))
+def _likeliest(ranking: Sequence[tuple[int, float, float]], count: int) -> Children:
+    """The first `count` tokens of a ranking, with their probabilities among all of its tokens."""
+    *_, most = ranking[0]
+    whole = most + math.log(sum(math.exp(score - most) for *_, score in ranking))
+    tokens, logprobs, scores = (list(each) for each in zip(*ranking[:count], strict=True))
     return Children(tokens, [score - whole for score in scores], logprobs)

@@ -1,6 +1,6 @@
 """A draft model as a proposer: it catches up with the text, then grows a tree level by level.
 
-Knows nothing of the target. One forward pass brings the next-token distributions of a whole level (DynaTree paper,
+Knows nothing of the target. One forward pass computes the next-token distributions of a whole level (DynaTree paper,
 section 3.1).
 """
 
@@ -21,44 +21,47 @@ from decoder.tree_rules import TreeRule
 
 
 class Passes(Protocol):
-    """Forward passes of a draft over one text; logits are over the ids that target and draft know."""
+    """Forward passes of a draft over one text; logits are over the token ids that target and draft know."""
 
     cache: KvCache
     count: int
-    """Passes so far, without those over the prompt."""
+    """Number of passes so far, without those over the prompt."""
 
     def read(self, tokens: Sequence[int]) -> None:
-        """Takes in the prompt but for its last token."""
+        """Reads the prompt up to its last token, exclusively."""
 
     def reserve(self, rows: int) -> None:
-        """Makes room for a text and a tree."""
+        """Makes room for a text and a tree, in rows."""
 
     def behind(self, text: Sequence[int]) -> int:
-        """Rows of a text that were not read; 0 where there is nothing to guess from."""
+        """Number of tokens at the end of a text that the draft has not read; 0 if it cannot draft yet."""
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
-        """Reads what it lacks of a text; the logits after its last token."""
+        """Reads the unread tokens of a text; returns the logits after the last one."""
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """The same after each of the `latest` tokens at most that it lacked, and the positions of the next tokens."""
+        """Reads the unread tokens of a text; returns the logits after the last ones, and the next tokens' positions.
+
+        Logits are of the `latest` last tokens, or of all unread ones if they are fewer.
+        """
 
     def begin_tree(self) -> None:
-        """Forgets the nodes of the tree before."""
+        """Forgets the nodes of the last tree."""
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Forwards nodes of one level, whose parents were; logits after them, and the positions of the next tokens."""
+        """Forwards one level's nodes, after their parents; returns the logits after them and the next positions."""
 
     def renumber(self, kept: Sequence[int]) -> None:
-        """Takes note that only these nodes stay, numbered in their order."""
+        """Renumbers nodes after the tree was cut to the nodes `kept`, in their order."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps cache rows of the committed nodes and drops all others of the tree."""
+        """Keeps the cache rows of committed nodes and drops those of all other nodes."""
 
 
 class ModelDrafter:
-    """A `Proposer` of one text, whose trees grow by rules alone.
+    """A `Proposer` of one text whose deterministic trees grow under a rule.
 
-    It guesses what the target chooses by what it takes for probabilities, or greedily.
+    Nodes are ranked by `DraftProbabilities`, or by the draft's own probabilities for greedy decoding.
     """
 
     def __init__(self, passes: Passes, probabilities: DraftProbabilities | None = None) -> None:
@@ -70,7 +73,7 @@ class ModelDrafter:
         self.passes.read(tokens)
 
     def reserve(self, rows: int) -> None:
-        """See `Proposer`; a tree of which more is tried makes room itself."""
+        """See `Proposer`; a larger tree grows the cache later."""
         self.passes.reserve(rows)
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
@@ -80,29 +83,32 @@ class ModelDrafter:
             tree = self.grow(tree, rule, self.catch_up(text, int(rule.growth.wide)), deepest=room)
         return Proposal(tree, self.passes.count - before)
 
-    def chosen(self, burst: Sequence[int]) -> None:
+    def record_choices(self, burst: Sequence[int]) -> None:
         """See `Proposer`; nothing is learnt."""
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Proposer`."""
         self.passes.commit(path)
 
-    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """See `Proposer`; nothing is learnt."""
 
     def catch_up(self, text: Sequence[int], count: int) -> Children:
-        """Forwards the tokens of `text` that the cache lacks; returns the `count` best tokens after it."""
+        """Reads the unread tokens of a text; returns the `count` best tokens after the last one."""
         return self._best(self.passes.after_text(text), [len(text)], count)[0]
 
     def catch_up_with_logits(self, text: Sequence[int], count: int, latest: int) -> list[Children]:
-        """The same, but returns the `count` best tokens after each of the `latest` tokens at most that it lacked."""
+        """As `catch_up`, but returns the `count` best tokens after each of the last unread tokens, `latest` at most."""
         return self._best(*self.passes.after_latest(text, latest), count)
 
     def grow(self, tree: TokenTree, rule: TreeRule, children: Children | None, deepest: int) -> TokenTree:
-        """The tree that is to be verified, grown from one that holds its root alone.
+        """Grows a tree from its root and returns the part within the rule's budget.
 
-        `children` are the best tokens after a root that belongs to the text; None: the root must be forwarded. The
-        context has room for `deepest` levels.
+        Args:
+            tree: A tree that holds its root alone.
+            rule: The growth rule.
+            children: Best tokens after the root if it was read with the text; None if it must be forwarded.
+            deepest: Levels that the context has room for.
         """
 
         def source(tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
@@ -112,18 +118,18 @@ class ModelDrafter:
         return self.keep(tree, grow(tree, rule, source, deepest))
 
     def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
-        """The subtree of these nodes, with cache rows to match."""
+        """Cuts a tree, and the numbering of its cache rows, to the nodes `kept`."""
         if len(kept) == len(tree):
             return tree
         self.passes.renumber(kept)
         return tree.subtree(kept)
 
     def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
-        """Forwards these nodes, all of one level, and returns the `count` best tokens after each."""
+        """Forwards nodes of one level and returns the `count` best tokens after each."""
         return self._best(*self.passes.after_level(tree, nodes), count)
 
     def _best(self, logits: Float[Tensor, "N V"], positions: Sequence[int], count: int) -> list[Children]:
-        """The `count` best tokens for each of these positions."""
+        """The `count` best tokens of each row, for tokens at `positions`."""
         if self._probabilities is None or self._probabilities.greedy_from(positions[0]):
             return best_children(logits, count)
         probabilities = self._probabilities.probabilities(logits, positions)
@@ -135,19 +141,19 @@ def best_children(
 ) -> list[Children]:
     """The `count` most probable tokens of each row, ties by the lower id; probabilities in float32.
 
-    Where the draft's own logits are others, their probabilities of the same tokens come with them.
+    With `draft_logits`, the children also hold the draft's own log-probabilities of the same tokens.
     """
     both = logits if draft_logits is None else torch.cat([logits.float(), draft_logits.float()])
     logprobs = both.log_softmax(-1, torch.float32)
     rows = logprobs[: len(logits)]
     best = _best_on_cpu if logprobs.device.type == "cpu" else _best_on_device
     tokens, values = best(rows, min(count, rows.shape[-1]))
-    found = [Children(ids, scores) for ids, scores in zip(tokens, values, strict=True)]
+    best_of_rows = [Children(ids, scores) for ids, scores in zip(tokens, values, strict=True)]
     if draft_logits is not None:
         own = logprobs[len(logits) :].gather(-1, torch.tensor(tokens).to(logprobs.device))
-        for children, draft_logprobs in zip(found, own.tolist(), strict=True):
+        for children, draft_logprobs in zip(best_of_rows, own.tolist(), strict=True):
             children.draft_logprobs = draft_logprobs
-    return found
+    return best_of_rows
 
 
 def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:
@@ -155,8 +161,7 @@ def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[
     for left in logprobs.numpy():
         best, scores = [], []
         for _ in range(count):
-            # On a few thousand numbers, numpy's argmax costs a tenth of torch's, and of a sort; it takes the first of
-            # equals.
+            # On a few thousand numbers numpy's argmax costs a tenth of torch's or of a sort. Ties go to the lower id.
             token = int(left.argmax())
             best.append(token)
             scores.append(float(left[token]))
@@ -169,7 +174,7 @@ def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[
 def _best_on_device(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:
     tokens, values = [], []
     for _ in range(count):
-        # argmax takes the first of equal values, which topk does not promise.
+        # argmax gives ties to the lower id, which topk does not promise.
         best = logprobs.argmax(-1, keepdim=True)
         tokens.append(best)
         values.append(logprobs.gather(-1, best))

@@ -1,4 +1,4 @@
-"""The protocol of drafters of one text: a model, lookups, or anything else. Knows nothing of the target."""
+"""Protocol of drafters of one text: a model, suffix lookup, or another source. Knows nothing of the target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,31 +11,32 @@ from decoder.tree_rules import TreeRule
 
 @dataclass(frozen=True)
 class Proposal:
-    """The tree that one round verifies."""
+    """Draft tree of one round."""
 
     tree: TokenTree
     forwards: int = 0
+    """Number of the draft's forward passes."""
     shape: DelayedTree | None = None
     """Shape of a drawn tree; None for a deterministic one."""
 
 
 class Proposer(Protocol):
-    """Grows a tree, a chain or nothing but its root, round by round."""
+    """Proposes a draft tree for each round: a tree, a chain, or a root alone."""
 
     def read(self, tokens: Sequence[int]) -> None:
-        """Takes in the prompt but for its last token."""
+        """Reads the prompt up to its last token, exclusively."""
 
     def reserve(self, rows: int) -> None:
-        """Makes room for the whole text and a tree."""
+        """Makes room for the whole text and a tree, in rows."""
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        """A tree whose root is the last token of the text so far; the context leaves room for `room` levels."""
+        """Drafts a tree of at most `room` levels below its root, which is the last token of `text`."""
 
-    def chosen(self, burst: Sequence[int]) -> None:
+    def record_choices(self, burst: Sequence[int]) -> None:
         """Records the target's choices from the root on: the accepted tokens and the bonus token."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps cache rows of these nodes, accepted and committed, and drops all others of the tree."""
+        """Keeps the cache rows of committed nodes and drops those of all other nodes."""
 
-    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """Records the times of the round, in seconds."""

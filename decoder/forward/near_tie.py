@@ -21,7 +21,7 @@ from decoder.deferred import imported
 from decoder.device import has_room, memory_is_full
 from decoder.errors import DeviceError
 from decoder.forward.language_model import LanguageModel
-from decoder.sampling.gumbel_noise import GumbelNoise, kept
+from decoder.sampling.gumbel_noise import GumbelNoise, truncation_mask
 from decoder.sampling.settings import Sampling
 
 CHUNK = 512
@@ -131,7 +131,7 @@ def _at_edge(logits: Float[Tensor, "V"], token: int, sampling: Sampling, error: 
         moved = logits.clone()
         moved[token] += shift
         top_p = min(1.0, sampling.top_p * math.exp(shift / sampling.temperature))
-        ways.append(bool(kept(moved[None], replace(sampling, top_p=top_p))[0, token]))
+        ways.append(bool(truncation_mask(moved[None], replace(sampling, top_p=top_p))[0, token]))
     return ways[0] != ways[1]
 
 

@@ -1,4 +1,4 @@
-"""Every decoding method by name: the registry that race, command line, settings, screen and documents are made from.
+"""Registry of decoding methods by name, from which race, command line, settings, screen and documents are made.
 
 A method is one file of this folder. Importing the registry imports no torch.
 """
@@ -17,11 +17,11 @@ from decoder.sampling.settings import Sampling
 METHODS: dict[str, Method] = {}
 """Methods by name, in the order of help texts; `register` adds one."""
 WHOLE = sys.maxsize
-"""Value of `same_until` for a text whose every token must be ar's: more tokens than any text has."""
+"""Value of `same_until` for a text that must equal that of `ar` in every token: more tokens than any text has."""
 
 
 def register(method: Method) -> None:
-    """Adds a method; raises ValueError where its name, an option or a knob is another's, or it obeys no method."""
+    """Adds a method; raises ValueError if a name, option or knob is taken, or it obeys an unknown method."""
     taken = {option.name for other in METHODS.values() for option in other.options}
     known = all_knobs()
     for what, clash in (
@@ -37,14 +37,14 @@ def register(method: Method) -> None:
 
 
 def chosen(names: Sequence[str]) -> list[Method]:
-    """The methods of these names, in their order; raises ConfigError where there is none of a name."""
+    """Methods by name, in the order given; raises ConfigError for an unknown name."""
     if unknown := [name for name in names if name not in METHODS]:
         raise ConfigError(f"no method {shortened(', '.join(unknown))}; choose from {', '.join(METHODS)}")
     return [METHODS[name] for name in names]
 
 
 def require_model_free(names: Sequence[str]) -> None:
-    """Raises ConfigError where a method of these names cannot do without a draft model."""
+    """Raises ConfigError if one of these methods needs a draft model."""
     needing = [method.name for method in chosen(names) if method.needs_model]
     require(
         not needing,
@@ -55,47 +55,47 @@ def require_model_free(names: Sequence[str]) -> None:
 
 
 def racing() -> tuple[str, ...]:
-    """The methods that race where none are named."""
+    """Names of the methods that race by default."""
     return tuple(name for name, method in METHODS.items() if method.races)
 
 
 def all_knobs() -> Mapping[KnobName, KnobInfo]:
-    """Every knob by its name, in the order of the methods, and those of sampling."""
+    """All knobs by name: those of the methods, in their order, then those of sampling."""
     of_methods = (knob for method in METHODS.values() for knob in method.knobs)
     return {knob.name: knob for knob in (*of_methods, *Sampling.knobs)}
 
 
 def require_knobs(names: Iterable[KnobName]) -> None:
-    """Raises ConfigError where no method has a knob of some name."""
+    """Raises ConfigError for names that no knob has."""
     known = all_knobs()
     unknown = [name for name in names if name not in known]
     require(not unknown, f"no knob is called {shortened(', '.join(unknown))}; choose from {', '.join(known)}")
 
 
 def options_of(name: RulesName) -> tuple[Option, ...]:
-    """The options of a parameter set."""
+    """Options of a parameter set."""
     return METHODS[name].options if name in METHODS else sampling.OPTIONS
 
 
 def base(name: RulesName, rules: TunableParameters) -> TunableParameters:
-    """The values that a parameter set is written relative to."""
+    """Reference values of a parameter set: only differences from them are written."""
     return METHODS[name].base(rules) if name in METHODS else Sampling()
 
 
 def root_is_drafted(method: str) -> bool:
-    """Whether node 0 of a method's trees is a drafted token; of a method that is not known here, it is not."""
+    """Whether node 0 of a method's trees is a drafted token; False for an unknown method."""
     return method in METHODS and METHODS[method].root_is_drafted
 
 
 def draws_alone(method: str) -> bool:
-    """Whether a method samples with noise of its own, so that its text is another one; unknown ones do not."""
+    """Whether a method samples with noise of its own, so that its text differs from others; False if unknown."""
     return method in METHODS and METHODS[method].own_noise
 
 
 def same_until(method: str, parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """How many first tokens of a method's text must be ar's where tokens are chosen alike; all of an unknown method's.
+    """Number of first tokens of a method's text that must equal those of `ar` with equal noise; `WHOLE` by default.
 
-    None where its parameters do not tell.
+    None if the parameters do not determine it.
     """
     rule = METHODS[method].same_until if method in METHODS else None
     return rule(parameters, prompt_tokens) if rule else WHOLE

@@ -1,4 +1,4 @@
-"""Parameters of adaptive trees and their knobs, shared by dynatree and auto.
+"""Parameters of adaptive trees and their knobs, shared by `dynatree` and `auto`.
 
 Names and defaults follow the DynaTree paper (section 3 and appendix A). The paper's ablations need no switches:
 adaptive breadth is off when the three branchings are equal, adaptive depth when `rho_stop` and `rho_deep` are 0,
@@ -17,30 +17,30 @@ from decoder.tree_rules import Budget, Growth, History, Rules, TreeRule, used_de
 
 @dataclass(frozen=True)
 class AdaptiveTree(Rules):
-    """Where a tree grows: breadth by confidence, depth by path probability, history; the defaults are the paper's."""
+    """Growth rule of adaptive trees: breadth by confidence, depth by path probability, history; paper defaults."""
 
     d0: float = 5.0
-    """Base depth: up to floor(d0 + 0.5) levels, a node needs only `rho_stop` to be expanded. History moves it."""
+    """Base depth: expanded nodes need `rho_stop` below depth floor(d0 + 0.5), and `rho_deep` from it on."""
     d_max: int = 8
     """Largest depth of a node."""
     branching: tuple[int, int, int] = (1, 2, 3)
-    """Children of a node where the draft is confident, in between, unsure."""
+    """Numbers of children: of a confident draft, in between, of an unsure draft."""
     tau_h: float = 0.9
-    """The draft is confident when its largest probability is at least this. History moves it."""
+    """Largest next-token probability from which the draft is confident; history adapts it."""
     tau_l: float = 0.4
-    """The draft is unsure when its largest probability is under this."""
+    """Largest next-token probability below which the draft is unsure."""
     rho_stop: float = 0.1
-    """A node whose path is less probable than this is not expanded."""
+    """Least path probability of an expanded node."""
     rho_deep: float = 0.5
-    """From the base depth on, a node's path must be at least this probable."""
+    """Least path probability of an expanded node from the base depth on."""
     tau: float = 0.05
-    """A lower bound on `rho_stop`; in the paper it is the fixed tree's threshold too."""
+    """Lower bound of `rho_stop`; in the paper also the fixed tree's threshold."""
     history: bool = True
-    """Whether past rounds move `d0` and `tau_h`."""
+    """Whether history adapts `d0` and `tau_h`."""
     window: int = 10
-    """Rounds that the mean depth acceptance is taken over."""
+    """Number of rounds in the mean depth acceptance."""
     target_acceptance: float = 0.7
-    """The depth acceptance that history steers towards."""
+    """Depth acceptance that history aims at."""
     eta_d: float = 1.0
     """Step of `d0` per unit of excess depth acceptance."""
     eta_h: float = 0.1
@@ -94,13 +94,13 @@ class AdaptiveTree(Rules):
         require_feasible({"d_max": self.d_max, "the largest branching": high, "window": self.window})
 
     def moved(self, d0: float, tau_h: float) -> Self:
-        """These parameters with the values that history gives them, which lie within their bounds.
+        """A copy with the values of history, which lie within their bounds.
 
-        Not by `replace`: checking all parameters anew would take ten times as long, in every round.
+        Not by `replace`, whose checks of all parameters take ten times as long, in every round.
         """
-        found = object.__new__(type(self))
-        vars(found).update(vars(self), d0=d0, tau_h=tau_h)
-        return found
+        copy = object.__new__(type(self))
+        vars(copy).update(vars(self), d0=d0, tau_h=tau_h)
+        return copy
 
     def _rule(self, budget: Budget) -> TreeRule:
         narrow, middle, wide = self.branching
@@ -119,7 +119,7 @@ class AdaptiveTree(Rules):
         return TreeRule(growth, budget, history)
 
     def _limit(self, depth: int, probability: float) -> Limit | None:
-        """The rule that refuses children to a node of this depth and path probability; None where it may grow."""
+        """Rule by which a node of this depth and path probability has no children; None if it may have some."""
         if depth >= self.d_max:
             return "d_max"
         if probability < max(self.rho_stop, self.tau):

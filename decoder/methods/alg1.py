@@ -1,4 +1,4 @@
-"""alg1: DynaTree's Algorithm 1 as printed, under dynatree's parameters."""
+"""alg1: DynaTree's Algorithm 1 as printed, with the parameters of `dynatree`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

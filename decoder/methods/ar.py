@@ -1,4 +1,4 @@
-"""ar: plain greedy decoding, which every other method is compared with."""
+"""ar: plain autoregressive decoding, the baseline of every comparison."""
 
 from decoder.methods.method import Method
 

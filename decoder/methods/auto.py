@@ -1,4 +1,4 @@
-"""auto: an adaptive tree of as many nodes as pay, by what a round was measured to cost."""
+"""auto: an adaptive tree whose number of nodes follows from expected tokens and measured costs."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,14 +13,14 @@ from decoder.tree_rules import MOST_NODES, Budget, TreeRule
 
 @dataclass(frozen=True)
 class Auto(AdaptiveTree):
-    """The bounds within which each round drafts as many nodes as pay (`decoder.draft.tree_size`); wide by default."""
+    """Bounds of the tree, within which `decoder.draft.tree_size` chooses its size each round; wide by default."""
 
     d0: float = 8.0
     d_max: int = 12
     rho_stop: float = 0.0
     tau: float = 0.0
     lookup: bool = True
-    """Whether what followed in the text before is drafted beside the model's guesses, where that pays."""
+    """Whether suffix lookup drafts too, where that pays."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
@@ -29,11 +29,11 @@ class Auto(AdaptiveTree):
     )  # fmt: skip
 
     def rule(self) -> TreeRule:
-        """How trees grow, as far as costs allow."""
+        """The growth rule, which costs restrict further."""
         return self._rule(Budget(MOST_NODES, best=True, by_cost=True, lookup=self.lookup))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Which of these rules refused children to a leaf of this depth and path probability."""
+        """Rule by which a leaf of this depth and path probability has no children."""
         return self._limit(depth, probability) or "cost"
 
 

@@ -1,8 +1,8 @@
-"""bestfirst: the nodes of highest path probability, as OPT-Tree, DDTree and TALON choose them.
+"""bestfirst: the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON.
 
-Path probabilities add up to the number of accepted nodes that the draft expects. So, by the draft's own probabilities,
-no other tree of as many nodes and levels is expected to be accepted as far. Nodes are found level by level, one draft
-pass each, and not one by one.
+The sum of the path probabilities is the expected number of accepted nodes. So by the draft's own probabilities no other
+tree of as many nodes and levels has more expected accepted nodes. Nodes are drafted level by level, with one draft pass
+each, not one by one.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from decoder.methods.option import Option, whole_numbers
 from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 MOST_CHILDREN = 32
-"""Most children of a node. Larger trees lose further ones, each less than 1/32 as probable as the node."""
+"""Most children of a node. Further ones, which large trees lose, are each less than 1/32 as probable as the node."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class BestFirst(Rules):
         require_feasible({"n_max": self.n_max, "the best-first tree's depth": self.depth})
 
     def rule(self) -> TreeRule:
-        """How trees grow."""
-        # Before a node's child of rank N there are N - 1 better siblings and their parent: with N children a node none
-        # of the best N is missing.
+        """The growth rule."""
+        # A child of rank N has N - 1 better siblings and a better parent: with N children a node none of the best N
+        # nodes is missing.
         children = min(self.n_max, MOST_CHILDREN)
         return TreeRule(fixed_growth(self.depth, 0, children), Budget(self.n_max, best=True))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Which of these rules refused children to a leaf of this depth; any path is probable enough."""
+        """Rule by which a leaf of this depth has no children."""
         del probability
         return "best_depth" if depth >= self.depth else "n_max"
 

@@ -1,7 +1,7 @@
-"""delayed: trees that are drawn from the draft, under independent sampling with a lossless verifier.
+"""delayed: trees sampled from the draft, for independent sampling with a lossless verifier.
 
-Which verifier, over which drafting, is a setting of the whole run: with drafting `tree` no tree is drawn, and the other
-methods' deterministic trees are verified. "The paper" is that of `decoder.verify.lossless`, section 5.
+Verifier and drafting are settings of the whole run: with drafting `tree` no tree is sampled, and the other methods'
+deterministic trees are verified. "The paper" is that of `decoder.verify.lossless`, section 5.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 DRAFT_STREAM, VERIFY_STREAM = 1, 2
 """Streams of the random generator: a verifier that shared the draft's would be biased."""
 _VERIFIERS = (COUPLED, *(name for name in VERIFIER_NAMES if name != "block"), "block")
-"""In the order of the knob: the first takes no drawn trees, the last no trees of several paths."""
+"""Values of the knob in order: the first is not for sampled trees, the last not for trees of several paths."""
 _DRAFTINGS = tuple(Drafting)
 SHIPPED, NONE = "shipped", ""
-"""What to name instead of a selector's file: those that come with dynatui, which are the embedded pair's, or none."""
+"""Values instead of a selector's file: the selectors that come with dynatui for the embedded pair, or none."""
 
 
 def _verifier_ends(own: "Delayed") -> tuple[float, float]:
@@ -43,7 +43,7 @@ def _drafting_ends(own: "Delayed") -> tuple[float, float]:
     if not own.draws:
         return 0.0, 0.0
     drawn = float(_DRAFTINGS.index(Drafting.SELECTOR)) if own.selects or own.selector else 2.0
-    # A verifier of one path leaves shapes of several to the selector, which then avoids them.
+    # With a verifier of one path the selector avoids shapes of several, which other draftings would draw.
     return (drawn if own.verifier == "block" and own.k > 1 else 1.0), drawn
 
 
@@ -55,7 +55,7 @@ class Delayed(VerifierRules):
     l1: int = 2
     l2: int = 2
     selector: str = SHIPPED
-    """The file of what chooses shapes where drafting says so; or `SHIPPED` or `NONE`."""
+    """File of the selector for drafting `selector`, or `SHIPPED`, or `NONE`."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("rollouts", "K", "rollouts from the end of the path", "whole",
@@ -80,7 +80,7 @@ class Delayed(VerifierRules):
 
     @property
     def shape(self) -> DelayedTree:
-        """Shape drawn each round; with a selector, as long as the selector has nothing to choose by."""
+        """Shape of each round's tree; with a selector, of rounds without a choice."""
         l1 = 0 if self.drafting == Drafting.IID else self.l1
         k = 1 if self.selects and self.verifier == "block" else self.k
         return DelayedTree(k, l1, self.l1 + self.l2 - l1)
@@ -96,12 +96,12 @@ class Delayed(VerifierRules):
         return self.shape.canonical().k
 
     def rule(self) -> TreeRule:
-        """Bounds of the drawn tree."""
+        """Bounds of the sampled tree."""
         shape = MOST if self.selects else self.shape
         return TreeRule(fixed_growth(shape.depth, 0, shape.k), Budget(shape.most_nodes))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """The parameter that ended a path."""
+        """Parameter that ended a path."""
         del depth, probability
         return "l2" if self.shape.l2 else "l1"
 
@@ -111,13 +111,13 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
     from decoder.draft.drawn_drafter import DrawnDrafter, ShapeChoice
     from decoder.session.host import HostSession
     from decoder.session.knob_state import KnobState
-    from decoder.verify.independent import Independent, unseen
+    from decoder.verify.independent import IndependentVerifier, ignore_round
     from decoder.verify.lossless.random_generator import PhiloxGenerator
 
     rules = rules.drawn()
     chooser = _chooser(engine, len(prompt_ids), rules)
     pair = chooser.pair if chooser else engine.pair
-    # Where there is no selector, no knob turns one on.
+    # Without a selector the knob must not offer one.
     knobs = KnobState(rules if chooser else replace(rules, selector=NONE))
 
     def now() -> Delayed:
@@ -134,13 +134,13 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
         PhiloxGenerator(engine.seed, DRAFT_STREAM),
     )
     generator = PhiloxGenerator(engine.seed, VERIFY_STREAM)
-    seen = chooser.seen if chooser else unseen
-    verifier = Independent(lambda: now().verifier, engine.sampling, generator, seen)
+    observe = chooser.observe if chooser else ignore_round
+    verifier = IndependentVerifier(lambda: now().verifier, engine.sampling, generator, observe)
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, drafter, verifier)
 
 
 def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
-    """What chooses shapes, if it is asked for or may be turned on; raises ConfigError where it is asked for in vain."""
+    """The selector, if it is in use or can be switched on; raises ConfigError if one is in use but not available."""
     if not (rules.selects or rules.selector):
         return None
     from decoder.selector import latency
@@ -155,7 +155,7 @@ def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
             raise
         return None
     if rules.selects:
-        # Measured before the text begins, and not in one of its rounds.
+        # Measured before the text begins rather than in one of its rounds.
         engine.costs_of(length)
     return Chooser(policies, pair, engine.sampling, lambda: latency.of_one_row(engine.costs_of(length)))
 

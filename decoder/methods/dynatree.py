@@ -1,4 +1,4 @@
-"""DynaTree: an adaptive tree that obeys its knobs alone."""
+"""DynaTree: an adaptive tree that follows its knobs alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ Selection = Literal["bfs", "best"]
 
 @dataclass(frozen=True)
 class DynaTree(AdaptiveTree):
-    """DynaTree's parameters; the defaults are the paper's. Algorithm 1 obeys the same, breadth first."""
+    """DynaTree's parameters, with the paper's defaults; Algorithm 1 has the same, with breadth-first selection."""
 
     n_max: int = 256
     """Most drafted nodes of a tree."""
     selection: Selection = "bfs"
-    """Which nodes stay when more than `n_max` could: the first in breadth-first order, or the most probable."""
+    """Selection of nodes beyond `n_max`: the first in breadth-first order are kept, or the most probable."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
@@ -38,11 +38,11 @@ class DynaTree(AdaptiveTree):
         require_feasible({"n_max": self.n_max})
 
     def rule(self) -> TreeRule:
-        """How trees grow."""
+        """The growth rule."""
         return self._rule(Budget(self.n_max, best=self.selection == "best"))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Which of these rules refused children to a leaf of this depth and path probability."""
+        """Rule by which a leaf of this depth and path probability has no children."""
         return self._limit(depth, probability) or "n_max"
 
 
@@ -63,13 +63,12 @@ PRESETS: Mapping[str, DynaTree] = {
         selection="best",
     ),
 }
-"""Named values of DynaTree's knobs, those that hold by default first.
+"""Presets of DynaTree's knobs; the first is the default.
 
-`tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each act, at about `paper`'s speed: a low
-`rho_stop` leaves it to the knobs where the nodes are, a low `tau_l` pays for that with fewer guesses a node, and a
-small `n_max` bounds the cost of a round. History is off: its aim, a depth acceptance of .7, makes trees shallower than
-pays. `sampled` was chosen on the same pair for temperature .6: fewer paths go deep there, and more rivals are worth a
-guess.
+`tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each have an effect, at about `paper`'s speed: a low
+`rho_stop` lets the knobs decide where nodes are, a low `tau_l` balances this with fewer children, and a small `n_max`
+bounds the cost of a round. History is off, since its target, a depth acceptance of .7, makes trees too shallow.
+`sampled` was chosen on the same pair for temperature .6, where shallower and broader trees are faster.
 """
 
 METHOD = Method(

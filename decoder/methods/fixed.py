@@ -43,18 +43,18 @@ class Fixed(Rules):
         require_feasible({**large, "n_max": self.n_max})
 
     def rule(self) -> TreeRule:
-        """How trees grow."""
+        """The growth rule."""
         return TreeRule(fixed_growth(self.depth, self.tau, self.branching), Budget(self.n_max))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Which of these rules refused children to a leaf of this depth and path probability."""
+        """Rule by which a leaf of this depth and path probability has no children."""
         if depth >= self.depth:
             return "fixed_depth"
         return "fixed_tau" if probability < self.tau else "n_max"
 
 
 _PARTS: Mapping[str, Callable[[str], float]] = {"depth": whole, "branching": whole, "tau": float, "n_max": whole}
-"""Parameters in the order of the option, and how each is read."""
+"""Parameters in the order of the option, and the parser of each."""
 
 
 def _read(shape: str) -> Mapping[str, Any]:
@@ -69,7 +69,7 @@ def _read(shape: str) -> Mapping[str, Any]:
 
 
 def _written(fixed: Fixed) -> str:
-    """Value of the option; with the number of nodes only where it is not the usual one."""
+    """Value of the option; without the number of nodes if it is the default."""
     parts = [str(fixed.depth), str(fixed.branching), number(fixed.tau)]
     return ",".join(parts if fixed.n_max == Fixed.n_max else [*parts, str(fixed.n_max)])
 

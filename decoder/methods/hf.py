@@ -1,4 +1,4 @@
-"""hf: transformers' own assisted generation, as one more baseline."""
+"""hf: transformers' assisted generation, as a baseline."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

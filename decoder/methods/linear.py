@@ -27,11 +27,11 @@ class Linear(Rules):
         require_feasible({"K": self.k})
 
     def rule(self) -> TreeRule:
-        """A chain."""
+        """The growth rule of a chain."""
         return TreeRule(fixed_growth(self.k, 0, 1), Budget(self.k))
 
     def limit(self, depth: int, probability: float) -> Limit:  # noqa: ARG002 - a chain knows one limit
-        """Its length."""
+        """Rule that ends a chain: its length."""
         return "k"
 
 

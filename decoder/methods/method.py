@@ -1,6 +1,6 @@
-"""A decoding method: name, title, parameters with their options, and how it opens a session.
+"""Definition of a decoding method: name, title, parameters with their options, and session.
 
-Everything else that knows methods (race, command line, settings, screen) reads it from here. Knows none by name.
+Race, command line, settings and screen know methods by this definition alone. Knows no method by name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,38 +17,39 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 Open = Callable[["Engine", Sequence[int], int, Any], "Session"]
-"""(engine, prompt ids, most new tokens, the method's parameters) -> a session that has read nothing yet."""
+"""(engine, prompt ids, most new tokens, the method's parameters) -> a session before its prefill."""
 
 N_MAX = KnobInfo(
     "n_max", "N_max", "most guesses a round", "whole", lambda own: (1.0, float(max(HIGHEST_NODES, own.n_max))), coarse=8
 )
-"""A knob of several methods."""
+"""Knob that several methods share."""
 
 
 class Run(Protocol):
-    """The part of a run's configuration that a method reads."""
+    """Part of a run's configuration that methods read."""
 
     @property
     def max_new_tokens(self) -> int:
         """Most new tokens of a text."""
 
     def rules(self, name: RulesName) -> TunableParameters:
-        """One of the parameter sets."""
+        """A parameter set by name."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """How a benchmark measures several settings of a method: --NAME of the method, a group of numbers a setting."""
+    """Benchmark option --NAME for several settings of a method, each given as a group of numbers."""
 
     metavar: str
     help: str
     usual: str
+    """Default value of the option."""
     example: str
-    """One group: numbers with x between them."""
+    """Example of a group: numbers separated by x."""
     changes: Callable[..., Mapping[str, Any]]
-    """The numbers of a group -> the parameters that they set."""
+    """(numbers of a group) -> values of parameters."""
     label: Callable[..., str] = lambda *group: "x".join(map(str, group))
-    """The numbers of a group -> label of that setting."""
+    """(numbers of a group) -> label of the setting."""
 
 
 @dataclass(frozen=True)
@@ -59,53 +60,55 @@ class Method:
     title: str
     """One line for help texts."""
     own: TunableParameters | None = None
-    """Its parameters as they usually are; None where it has none of its own."""
+    """Default parameters; None if the method has none of its own."""
     obeys: RulesName | None = None
-    """The method whose parameters it obeys instead."""
+    """Method whose parameters this one uses, if it has none of its own."""
     options: tuple[Option, ...] = ()
     """Command-line options, in the order in which a command line is written."""
     presets: Mapping[str, TunableParameters] = field(default_factory=dict)
-    """Named values of its parameters, those that hold by default first."""
+    """Presets of the parameters; the first is the default."""
     opened: Open | None = None
-    """None: it decodes by drafted trees that grow as its parameters say; without parameters nothing is drafted."""
+    """Opens a session; None for the engine's, which drafts by the growth rule, and nothing without parameters."""
     races: bool = False
-    """Whether it races where no methods are named."""
+    """Whether the method races by default."""
     root_is_drafted: bool = False
-    """Whether node 0 of its trees is a drafted token; else it is the last committed one."""
+    """Whether node 0 of a tree is a drafted token; else it is the last committed one."""
     own_noise: bool = False
-    """Whether it samples with noise of its own, so that its text is another one than ar's."""
+    """Whether the method samples with noise of its own, so that its text differs from that of `ar`."""
     same_until: Callable[[Mapping[str, Any], int], int | None] | None = None
-    """(parameters, tokens of the prompt) -> how many first tokens of its text must be ar's; later ones may be others by
-    design. None where the parameters, which a recording may hold, do not tell. Without this function all must."""
+    """(parameters, prompt tokens) -> number of first tokens that must equal those of `ar`; later ones may differ by
+    design. The result is None for parameters, as of a recording, that do not determine it. Without this function all
+    tokens must be equal."""
     by_module: bool = False
-    """Whether transformers decodes, through the models' own modules and in a thread of its own."""
+    """Whether transformers decodes, with the models' own modules and in a separate thread."""
     needs_model: bool = False
-    """Whether it cannot do without a draft model."""
+    """Whether the method needs a draft model."""
     whole_target: bool = False
-    """Whether it needs the whole target in one process, as it reaches into its module or its keys and values."""
+    """Whether the method needs the whole target in one process, since it reads its module or its KV cache."""
     sweep: Sweep | None = None
+    """Benchmark option for several settings, if there is one."""
 
     @property
     def rules(self) -> RulesName | None:
-        """The parameter set that it obeys; None: it has no parameters."""
+        """Name of the parameter set; None if the method has no parameters."""
         return self.obeys if self.own is None else self.name
 
     @property
     def knobs(self) -> tuple[KnobInfo, ...]:
-        """The knobs of its own parameters."""
+        """Knobs of the method's own parameters."""
         return self.own.knobs if self.own is not None else ()
 
     def open(self, engine: "Engine", prompt_ids: Sequence[int], run: Run) -> "Session":
-        """A session that has read nothing yet."""
+        """Opens a session, before its prefill."""
         rules = run.rules(self.rules) if self.rules else None
         if self.opened:
             return self.opened(engine, prompt_ids, run.max_new_tokens, rules)
         return engine.session(prompt_ids, run.max_new_tokens, KnobState(rules) if isinstance(rules, Rules) else None)
 
     def parameters(self, run: Run) -> dict[str, Any]:
-        """All its parameters, as a recording keeps them."""
+        """All parameters of the method, as a recording stores them."""
         return asdict(run.rules(self.rules)) if self.rules else {}
 
     def base(self, rules: TunableParameters) -> TunableParameters:
-        """The values that parameters are written relative to: the nearest preset, or the usual ones."""
+        """Reference values, only differences from which are written: the nearest preset, or the defaults."""
         return self.presets[nearest(self.presets, rules)] if self.presets else self.own or rules

@@ -1,4 +1,4 @@
-"""An option that sets parameters of a method, read and written; knows no method and no parser of command lines."""
+"""Options that set parameters of a method: their parsing and formatting. Knows no method and no command-line parser."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -9,83 +9,83 @@ from decoder.errors import ConfigError, quoted
 from decoder.knobs import KnobInfo, TunableParameters
 
 LARGEST_WHOLE = 2**53
-"""Largest whole number of an event."""
+"""Largest whole number that an event may hold."""
 Kind = type[bool] | type[int] | type[float] | type[str]
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option, which is a setting of the same name too: tau_h is --tau-h."""
+    """A command-line option, and the setting of the same name: tau_h is --tau-h."""
 
     name: str
     kind: Kind
-    """What is typed; a truth value is typed as --NAME or --no-NAME."""
+    """Type of the value; a bool is given as --NAME or --no-NAME."""
     metavar: str
     help: str
     sets: tuple[str, ...] = ()
-    """The parameters that it sets; where none is named, the one of its own name."""
+    """Names of the parameters that the option sets; empty for the parameter of its own name."""
     read: Callable[[Any], Mapping[str, Any]] | None = None
-    """What is typed -> the parameters; raises ConfigError. None: it is the parameter."""
+    """Parser from the value to parameters, which raises ConfigError; None if the value is the parameter."""
     write: Callable[[Any], str] | None = None
-    """Parameters -> what is typed to have them. None: the one that it sets."""
+    """Formatter from parameters to the value; None if the value is the parameter."""
     choices: tuple[str, ...] = ()
-    """Values that a shell completes."""
+    """Values for shell completion."""
     default: str | None = None
-    """Value where it is not given, unless that is a method's usual parameters."""
+    """Default value, unless the method's default parameters determine it."""
     instead: Mapping[str, str] = field(default_factory=dict)
-    """What to do instead of giving certain texts that are no such value."""
+    """Remedies in error messages, by invalid value."""
     rank: int = 0
-    """Its place in the help: the lowest come first, equal ones in the order of the methods."""
+    """Order in the help: lower ranks come first, equal ones in the order of the methods."""
 
     @property
     def flag(self) -> str:
-        """As it is typed: --tau-h."""
+        """Flag on the command line: --tau-h."""
         return flag(self.name)
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The parameters that it sets."""
+        """Names of the parameters that the option sets."""
         return self.sets or (self.name,)
 
     def changes(self, given: Any) -> Mapping[str, Any]:
-        """The parameters as they were given; raises ConfigError where they cannot be read."""
+        """Parameters by a value; raises ConfigError for an invalid one."""
         return self.read(given) if self.read else {self.parameters[0]: given}
 
     def value(self, rules: TunableParameters) -> Any:
-        """The option's value for these parameters."""
+        """Value of the option for these parameters."""
         if self.write:
             return self.write(rules)
-        found = getattr(rules, self.parameters[0])
-        return ",".join(map(str, found)) if isinstance(found, tuple) else found
+        value = getattr(rules, self.parameters[0])
+        return ",".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 def flag(name: str) -> str:
-    """An option as it is typed: --tau-h."""
+    """Flag of an option on the command line: --tau-h."""
     return f"--{name.replace('_', '-')}"
 
 
 def option_words(name: str, value: bool | float | str) -> tuple[str, ...]:  # noqa: FBT001 - what an option is set to
-    """The words of a command line that set an option."""
+    """Command-line arguments that set an option."""
     if isinstance(value, bool):
         return (flag(name) if value else flag(f"no_{name}"),)
     return flag(name), value if isinstance(value, str) else number(value)
 
 
 def number(value: float) -> str:
-    """A number that is read back as it was."""
+    """Shortest text from which a number is parsed exactly."""
     return str(value).removesuffix(".0")
 
 
 def whole(text: str) -> int:
-    """A whole number; ValueError for any other, and for one that is too large for all purposes."""
-    found = int(text)
-    if abs(found) > LARGEST_WHOLE:
+    """Parses a whole number; raises ValueError for other text, and above `LARGEST_WHOLE`."""
+    value = int(text)
+    if abs(value) > LARGEST_WHOLE:
         raise ValueError(text)
-    return found
+    return value
 
 
 def whole_numbers(flag: str, text: str, *, example: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them, as many as the example has; raises ConfigError for any others."""
+    """Parses whole numbers separated by commas, as many as the example has; raises ConfigError for other text."""
     parts, count = text.split(","), len(example.split(","))
     with suppress(ValueError):
         if len(parts) == count:
@@ -94,7 +94,7 @@ def whole_numbers(flag: str, text: str, *, example: str) -> tuple[int, ...]:
 
 
 def preset(presets: Mapping[str, TunableParameters], help_: str) -> Option:
-    """The option that names values of all parameters to begin with."""
+    """Option that selects a preset for all parameters."""
     names = tuple(presets)
     sets = tuple(vars(presets[names[0]]))
 
@@ -109,17 +109,17 @@ def preset(presets: Mapping[str, TunableParameters], help_: str) -> Option:
 
 
 def nearest(presets: Mapping[str, TunableParameters], rules: TunableParameters) -> str:
-    """The preset that fewest parameters differ from."""
+    """Name of the preset with the fewest differences from these parameters."""
     return min(presets, key=lambda name: len(differing(rules, presets[name])))
 
 
 def differing(one: TunableParameters, other: TunableParameters) -> set[str]:
-    """Parameters in which two sets differ."""
+    """Names of the parameters in which two sets differ."""
     return {name for name, value in vars(one).items() if value != vars(other)[name]}
 
 
 def any_knobs(name: str, help_: str, usual: TunableParameters, *, example: str, rank: int = 0) -> Option:
-    """An option that sets any knobs of a method: KNOB=X,..; several may be possible only beside each other."""
+    """Option KNOB=X,.. that sets any knobs of a method, all at once, since some values are valid only together."""
     known = {knob.name: knob for knob in usual.knobs}
 
     def read(text: str) -> Mapping[str, Any]:

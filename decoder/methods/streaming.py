@@ -1,8 +1,8 @@
-"""streaming: a chain of drafted tokens on StreamingLLM's cache: attention sinks, a rolling window, positions in it.
+"""streaming: a chain of drafted tokens on StreamingLLM's cache of attention sinks and a rolling window.
 
-Target and draft both see the first tokens of a text and its latest ones. What each token sees does not depend on the
-chain, so the text is that of one token a round with the same cache. It is ar's until it outgrows sinks and window, and
-another one from there on. Rounds are driven by the host.
+Target and draft both attend to the first tokens of a text (sinks) and to its latest ones (window), with positions
+within the cache. Attention does not depend on the chain, so the text is that of one token a round with the same cache.
+It equals that of `ar` until the text is longer than sinks and window. Rounds run on the host.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 MOST_SINKS = 64
-"""Each token of a round needs a copy of them."""
+"""Most attention sinks, since each token of a round needs a copy of them."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Streaming(Rules):
 
     def __post_init__(self) -> None:
         require(0 <= self.sinks <= MOST_SINKS, f"streaming has {self.sinks} sinks; give 0 to {MOST_SINKS}")
-        # The chain lies within the window, however long it is turned.
+        # The chain must fit in the window for all values of the knob `k`.
         least = 1 + max(HIGHEST_DEPTH, self.chain.k)
         require(self.window >= least, f"streaming's window is {self.window} tokens; give {least} or more")
 
@@ -48,11 +48,11 @@ class Streaming(Rules):
         return Linear(self.k)
 
     def rule(self) -> TreeRule:
-        """A chain."""
+        """The growth rule of a chain."""
         return self.chain.rule()
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Its length."""
+        """Rule that ends a chain: its length."""
         return self.chain.limit(depth, probability)
 
 
@@ -62,7 +62,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _same_until(parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """Token i is chosen by the row at prompt_tokens + i - 1; the first row that has lost one is at sinks + window."""
+    """See `Method.same_until`. Row prompt_tokens + i - 1 chooses token i; rows from sinks + window on lack tokens."""
     match parameters:
         case {"sinks": int(sinks), "window": int(window)}:
             return max(0, sinks + window - prompt_tokens + 1)

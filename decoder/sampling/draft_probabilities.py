@@ -6,7 +6,7 @@ from typing import Protocol
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.sampling.gumbel_noise import OUTSIDE, kept
+from decoder.sampling.gumbel_noise import TRUNCATION_PENALTY, truncation_mask
 from decoder.sampling.noise import TokenNoise
 from decoder.sampling.probabilities import LEAST_TEMPERATURE
 from decoder.sampling.settings import Schedule
@@ -17,20 +17,20 @@ class DraftProbabilities(Protocol):
 
     @property
     def noisy(self) -> bool:
-        """Whether probabilities are others than the draft's own probabilities."""
+        """Whether the probabilities differ from the draft's own because the target's noise is in them."""
 
     def greedy_from(self, position: int) -> bool:
-        """Whether it leaves logits as they are, from a position on."""
+        """Whether decoding is greedy from a position on, which leaves the draft's logits unchanged."""
 
     def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits of the probabilities, from the draft's logits for tokens at these positions."""
+        """Logits of the estimated probabilities, by the draft's logits for the tokens at `positions`."""
 
     def noise_from(self, position: int) -> TokenNoise | None:
-        """The noise from a position on; None where nothing is random, or nothing is known of it."""
+        """Noise from a position on; None where decoding is greedy or the draft does not know the noise."""
 
 
 class OwnProbabilities:
-    """`DraftProbabilities` of a draft that does not know the noise: its probabilities at the target's temperature."""
+    """`DraftProbabilities` of a draft without the target's noise: its own, at the target's temperature."""
 
     noisy = False
 
@@ -47,7 +47,7 @@ class OwnProbabilities:
         for place, position in enumerate(positions):
             sampling = self._schedule.at(position)
             if sampling.truncates:
-                rows[place] -= OUTSIDE * ~kept(rows[place : place + 1], sampling)[0]
+                rows[place] -= TRUNCATION_PENALTY * ~truncation_mask(rows[place : place + 1], sampling)[0]
             if not sampling.greedy:
                 rows[place] /= max(sampling.temperature, LEAST_TEMPERATURE)
         return rows

@@ -1,8 +1,8 @@
 """Coupled sampling of one text: the Gumbel-max trick with noise that target and draft share.
 
-The token at a position is the one with the largest logit plus temperature times Gumbel noise, which is a draw from the
-target's distribution. So it follows from the text and the seed, in whatever tree it is verified; and a draft under the
-same noise guesses it as well as it guesses greedy choices.
+The token at a position has the largest logit plus temperature times Gumbel noise, so it is a draw from the target's
+distribution. It depends on the text and the seed alone, not on the drafted tree. A draft with the same noise guesses it
+as well as it guesses greedy choices.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,20 +18,20 @@ from decoder.sampling.noise import TokenNoise, gumbel, gumbel_on_device, signed
 from decoder.sampling.settings import Sampling, Schedule
 
 SHARPNESS = 2.0
-"""Softmax of perturbed draft logits times this is taken as the probability that the target chooses a token.
+"""Factor of perturbed draft logits, whose softmax then estimates the probability that the target chooses a token.
 
-Log loss of the first token on the embedded pair, uncalibrated, at temperatures of .3, .6, .8, 1: .51, .50, .53, .59. Of
-softmax of the scores over the temperature: .52, .55, .66, .73; of the draft's own probability: 1.1, 1.5, 1.9, 2.1.
+Log loss of the first token on the embedded pair, uncalibrated, at temperatures of .3, .6, .8, 1: .51, .50, .53, .59.
+With the scores over the temperature instead: .52, .55, .66, .73; with the draft's own probability: 1.1, 1.5, 1.9, 2.1.
 """
-OUTSIDE = 96.0
-"""Logits that the draft's tokens rank lower by where truncation drops them: behind all others, not impossible.
+TRUNCATION_PENALTY = 96.0
+"""Subtracted from the draft's logits of truncated tokens, which rank them behind all others yet leave them possible.
 
-What is dropped is less probable than what is kept, and two numbers of the noise never differ by more than 41.
+Truncated tokens are less probable than kept ones, and two numbers of the noise never differ by more than 41.
 """
 KEPT = 128
-"""Positions whose noise is kept."""
+"""Positions whose noise is cached."""
 MADE_AT_ONCE, MOST_NUMBERS = 16, 1 << 16
-"""Positions whose noise is made together, fewer where the vocabulary is large: so many numbers at most."""
+"""Most positions, and most numbers, whose noise is computed together; a large vocabulary allows fewer positions."""
 
 
 class GumbelNoise:
@@ -48,15 +48,15 @@ class GumbelNoise:
         """By position: the temperature, and the noise multiplied by it."""
 
     def greedy_from(self, position: int) -> bool:
-        """Whether it leaves logits as they are, from a position on."""
+        """Whether decoding is greedy from a position on, which leaves logits unchanged."""
         return self._schedule.greedy_from(position)
 
     def sampling(self, position: int) -> Sampling:
-        """The settings by which the token at a position is chosen."""
+        """Sampling settings of the token at a position."""
         return self._schedule.at(position)
 
     def known(self, logits: Float[Tensor, "*N W"]) -> Float[Tensor, "*N V"]:
-        """Logits of the ids that both models know, which alone have noise."""
+        """Logits of the token ids that both models know, on the noise's device; other ids have no noise."""
         return logits[..., : self._vocabulary].to(self._device)
 
     def scores(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
@@ -72,11 +72,11 @@ class GumbelNoise:
         scores = self.scores(rows, positions)
         for row, sampling in enumerate(settings):
             if sampling.truncates:
-                scores[row].masked_fill_(~kept(rows[row : row + 1], sampling)[0], -torch.inf)
+                scores[row].masked_fill_(~truncation_mask(rows[row : row + 1], sampling)[0], -torch.inf)
         return scores.argmax(-1).tolist()
 
     def chooser(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Callable[[int], int]:
-        """What gives the token after a row: on a CPU, where few rows are asked for, it is found then."""
+        """A function from a row to the token after it; on a CPU it computes a row when called, since few rows are."""
         if self._device.type != "cpu":
             return self.choices(logits, positions).__getitem__
         rows = logits.float()
@@ -91,14 +91,14 @@ class GumbelNoise:
         return int(scores.argmax())
 
     def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits of the probability that the draft's tokens are the target's choice at these positions."""
+        """Logits of the probability that the target chooses a token, by the draft's logits at these positions."""
         settings = [self._schedule.at(position) for position in positions]
         scores = self.scores(logits, positions)
         if not any(sampling.truncates or sampling.greedy for sampling in settings):
             return scores.mul_(SHARPNESS)
         for row, sampling in enumerate(settings):
             if sampling.truncates:
-                scores[row] -= OUTSIDE * ~kept(logits[row : row + 1].float(), sampling)[0]
+                scores[row] -= TRUNCATION_PENALTY * ~truncation_mask(logits[row : row + 1].float(), sampling)[0]
             if not sampling.greedy:
                 scores[row] *= SHARPNESS
         return scores
@@ -129,7 +129,7 @@ class GumbelNoise:
         return self._rows[position][1]
 
     def _make(self, position: int) -> None:
-        """Noise of a position and the following ones: made together they take a third of the time."""
+        """Computes the noise of a position and those after it, together in a third of the time."""
         if len(self._rows) > KEPT:
             self._rows = {place: row for place, row in self._rows.items() if place >= position - KEPT // 2}
         places = range(position, position + max(1, min(MADE_AT_ONCE, MOST_NUMBERS // self._vocabulary)))
@@ -144,19 +144,19 @@ class GumbelNoise:
         return gumbel_on_device(seed, places, torch.arange(self._vocabulary, device=self._device)).float()
 
 
-def kept(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"]:
+def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"]:
     """Mask of the tokens that truncation keeps: temperature first, then top-k, then top-p of the top-k.
 
-    Of equals the lower ids are kept; the most probable token always is.
+    Among equally probable tokens the lower ids are kept; the most probable token always is.
     """
     if logits.device.type == "cpu":
         rows = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
-        return torch.from_numpy(np.stack([_kept(row, sampling) for row in rows.numpy()]))
-    return truncated(logits, sampling.temperature, sampling.ranks, sampling.share)
+        return torch.from_numpy(np.stack([_truncation_mask(row, sampling) for row in rows.numpy()]))
+    return truncation_masks(logits, sampling.temperature, sampling.ranks, sampling.share)
 
 
-def _kept(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
-    """The same for one row: sorted without its order, which takes a sixth of the time, since a threshold tells all."""
+def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
+    """`truncation_mask` of one row by a threshold: sorting values without their order takes a sixth of the time."""
     ranked = np.sort(logits)[::-1]
     weights = np.exp((ranked - ranked[0]).astype(np.float64) / sampling.temperature)
     if sampling.top_k:
@@ -164,18 +164,18 @@ def _kept(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
     upto = np.cumsum(weights)
     share = sampling.top_p * upto[-1] if sampling.top_p < 1 else np.inf
     count = min(max(1, int((upto - weights < share).sum())), sampling.top_k or len(logits))
-    found: NDArray[np.bool_] = logits > ranked[count - 1]
-    found[np.flatnonzero(logits == ranked[count - 1])[: count - int(found.sum())]] = True
-    return found
+    mask: NDArray[np.bool_] = logits > ranked[count - 1]
+    mask[np.flatnonzero(logits == ranked[count - 1])[: count - int(mask.sum())]] = True
+    return mask
 
 
-def truncated(
+def truncation_masks(
     logits: Float[Tensor, "N V"],
     temperature: float | Float[Tensor, "N 1"],
     ranks: float | Float[Tensor, "N 1"],
     share: float | Float[Tensor, "N 1"],
 ) -> Bool[Tensor, "N V"]:
-    """See `kept` and `Sampling`; settings may differ from row to row, and a graph can capture it."""
+    """Mask of the tokens that truncation keeps, with settings by row; capturable. See `truncation_mask`."""
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
     rank = torch.arange(logits.shape[-1], device=logits.device)
     in_top_k = rank < ranks
@@ -186,7 +186,7 @@ def truncated(
 
 
 def _best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], sampling: Sampling) -> int:
-    """The token of the largest score among those that `kept` would leave; few are looked at, and nothing is sorted."""
+    """Kept token with the largest score; tests tokens by falling score, which is faster than a mask of all."""
     weights = np.exp((logits - logits.max()).astype(np.float64) / sampling.temperature)
     whole = weights.sum() if not sampling.top_k else np.sort(weights)[-sampling.top_k :].sum()
     while True:

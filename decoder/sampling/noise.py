@@ -1,7 +1,7 @@
-"""Gumbel noise that depends on nothing but (seed, position in the text, token): a counter-based random generator.
+"""Gumbel noise as a function of (seed, position in the text, token) alone: a counter-based random generator.
 
-Whoever asks for the noise of a position gets the same numbers, however many rows are computed beside it and wherever.
-Integers and uniforms are equal bit for bit in numpy and torch, on every device; logarithms are those of the library.
+The noise of a position is the same in every process and whatever other rows are computed with it. Integers and uniform
+numbers are equal bit for bit in numpy and torch, on every device; logarithms are the library's.
 Mixing is SplitMix64's (Steele, Lea, Flood 2014), once for the seed, once for the position, once for the token.
 """
 
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = TypeVar("Integers", NDArray[np.int64], Tensor)
-"""int64 of either library, which both wrap around."""
+"""int64 of numpy or torch, both of which wrap on overflow."""
 TokenNoise: TypeAlias = Callable[[int, Sequence[int]], Sequence[float]]
-"""(position, tokens) -> noise that coupled sampling adds to each token's log-probability there."""
+"""(position, tokens) -> noise that coupled sampling adds to the log-probability of each token at the position."""
 BITS = 52
-"""Bits of a uniform number. With one bit more, half a step under 1 would round to 1."""
+"""Bits of a uniform random number. With one bit more, the largest number, half a step below 1, would round to 1."""
 
 
 def signed(number: int) -> int:
@@ -35,20 +35,20 @@ _ROUNDS = tuple((np.uint64(by), np.uint64(factor & _WORD)) for by, factor in ((3
 _LAST, _UNUSED = np.uint64(31), np.uint64(64 - BITS)
 
 
-def mixed(counters: Integers) -> Integers:
-    """Bits of which each depends on all bits of its counter."""
-    found = (counters ^ _shifted(counters, 30)) * FIRST
-    found = (found ^ _shifted(found, 27)) * SECOND
-    return found ^ _shifted(found, 31)
+def mix(counters: Integers) -> Integers:
+    """SplitMix64's mix: each bit of a result depends on all bits of its counter."""
+    bits = (counters ^ _shifted(counters, 30)) * FIRST
+    bits = (bits ^ _shifted(bits, 27)) * SECOND
+    return bits ^ _shifted(bits, 31)
 
 
 def streams(seed: Integers, positions: Integers) -> Integers:
-    """The start of each position's stream of bits: seed of shape (1,), positions from 0, of shape (N,)."""
-    return mixed(mixed(seed + GOLDEN) + (positions + 1) * GOLDEN)
+    """Start of each position's stream of random bits, shape (N,), from a seed (1,) and positions from 0 (N,)."""
+    return mix(mix(seed + GOLDEN) + (positions + 1) * GOLDEN)
 
 
 def random_bits(starts: Integers, tokens: Integers) -> Integers:
-    """`BITS` random bits for each position, by its stream, and token.
+    """`BITS` random bits for each pair of position and token.
 
     Args:
         starts: `streams`, shape (N,).
@@ -57,16 +57,16 @@ def random_bits(starts: Integers, tokens: Integers) -> Integers:
     Returns:
         Shape (N, V), from 0 to 2 ** BITS - 1.
     """
-    return _shifted(mixed(starts[:, None] + (tokens + 1) * GOLDEN), 64 - BITS)
+    return _shifted(mix(starts[:, None] + (tokens + 1) * GOLDEN), 64 - BITS)
 
 
 def _shifted(numbers: Integers, by: int) -> Integers:
-    """Shifted to the right, zeros coming in."""
+    """Logical shift to the right: zeros enter at the left, also for negative numbers."""
     return (numbers >> by) & ((1 << (64 - by)) - 1)
 
 
 def gumbel(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.float64]:
-    """The noise of positions, shape (N, V)."""
+    """Gumbel noise of positions on the host, shape (N, V)."""
     noise = bits_on_host(seed, positions, vocabulary).astype(np.float64)
     noise += 0.5
     noise *= 2.0**-BITS
@@ -77,25 +77,25 @@ def gumbel(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.f
 
 
 def bits_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.uint64]:
-    """The `random_bits` of tokens from 0 on, in place: half the time, which every new token of a text pays for."""
-    start = _mixed(seed + GOLDEN)
-    starts = [_mixed(start + (position + 1) * GOLDEN) for position in positions]
-    found = np.array(starts, dtype=np.uint64)[:, None] + _steps(vocabulary)
-    shifted = np.empty_like(found)
+    """`random_bits` of tokens 0 to V - 1 on the host, in place, which halves the time that each new token costs."""
+    start = _mix(seed + GOLDEN)
+    starts = [_mix(start + (position + 1) * GOLDEN) for position in positions]
+    bits = np.array(starts, dtype=np.uint64)[:, None] + _steps(vocabulary)
+    shifted = np.empty_like(bits)
     for by, factor in _ROUNDS:
-        found ^= np.right_shift(found, by, out=shifted)
-        found *= factor
-    found ^= np.right_shift(found, _LAST, out=shifted)
-    found >>= _UNUSED
-    return found
+        bits ^= np.right_shift(bits, by, out=shifted)
+        bits *= factor
+    bits ^= np.right_shift(bits, _LAST, out=shifted)
+    bits >>= _UNUSED
+    return bits
 
 
-def _mixed(counter: int) -> int:
-    """`mixed` of one counter, from 0 on."""
-    found = counter & _WORD
+def _mix(counter: int) -> int:
+    """`mix` of one counter, from 0 to 2 ** 64 - 1."""
+    bits = counter & _WORD
     for by, factor in ((30, FIRST), (27, SECOND)):
-        found = (found ^ found >> by) * factor & _WORD
-    return found ^ found >> 31
+        bits = (bits ^ bits >> by) * factor & _WORD
+    return bits ^ bits >> 31
 
 
 @lru_cache(maxsize=4)
@@ -106,10 +106,10 @@ def _steps(vocabulary: int) -> NDArray[np.uint64]:
 def gumbel_on_device(
     seed: Int[Tensor, "1"], positions: Int[Tensor, "N"], tokens: Int[Tensor, "V"]
 ) -> Float[Tensor, "N V"]:
-    """The same where the tensors are, and nothing waits for it."""
+    """Gumbel noise on the device of its arguments, without a synchronisation; shape (N, V)."""
     return gumbel_of(streams(seed, positions), tokens)
 
 
 def gumbel_of(starts: Int[Tensor, "N"], tokens: Int[Tensor, "V"]) -> Float[Tensor, "N V"]:
-    """The same for `streams` that are known, so that a graph holds half as many operations."""
+    """Gumbel noise of known `streams`, which halves the operations of a CUDA graph; shape (N, V)."""
     return -((random_bits(starts, tokens).to(torch.float64) + 0.5) * 2.0**-BITS).log().neg().log()

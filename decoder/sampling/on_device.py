@@ -1,22 +1,22 @@
-"""The noise and settings of one text where a graph reads them: nothing is captured anew for other ones.
+"""Noise and sampling settings of one text in tensors that CUDA graphs read: new ones need no new capture.
 
-What `decoder.sampling.gumbel_noise` computes by position, here in tensors of fixed shape. Knows no models and no trees.
+Computes as `decoder.sampling.gumbel_noise` does, in tensors of fixed shape. Knows no models and no trees.
 """
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoder.sampling.gumbel_noise import SHARPNESS, truncated
+from decoder.sampling.gumbel_noise import SHARPNESS, truncation_masks
 from decoder.sampling.noise import gumbel_of, signed, streams
 from decoder.sampling.settings import Schedule
 
 
 class DeviceSampling:
-    """A seed, and settings by position, in device tensors that stay where they are."""
+    """A seed, and sampling settings by position, in device tensors of fixed address."""
 
     def __init__(self, device: torch.device, capacity: int) -> None:
-        """Takes the number of positions."""
+        """Allocates tensors for `capacity` positions."""
         self._positions = torch.arange(capacity, device=device)
         self._streams: Int[Tensor, S] = torch.zeros_like(self._positions)
         """Noise streams of the seed, by position."""
@@ -28,7 +28,7 @@ class DeviceSampling:
         self._sharpness: Float[Tensor, S] = torch.ones(capacity, device=device)
 
     def follow(self, seed: int, schedule: Schedule, position: int) -> None:
-        """Takes over a seed and the settings in force from a position on; the host waits for nothing."""
+        """Writes a seed and the settings in force from a position on, without a synchronisation."""
         number = torch.full((1,), signed(seed), device=self._positions.device)
         self._streams.copy_(streams(number, self._positions))
         for start, sampling in schedule.in_force(position):
@@ -48,7 +48,7 @@ class DeviceSampling:
         """Factor from perturbed scores to logits of probabilities; 1 where decoding is greedy."""
         return self._sharpness.index_select(0, positions)
 
-    def kept(self, logits: Float[Tensor, "N V"], positions: Int[Tensor, "N"]) -> Bool[Tensor, "N V"]:
-        """Which tokens truncation leaves at each row's position; rows may share one."""
+    def truncation_mask(self, logits: Float[Tensor, "N V"], positions: Int[Tensor, "N"]) -> Bool[Tensor, "N V"]:
+        """Mask of the tokens that truncation keeps at each row's position; several rows may share a position."""
         settings = (each.index_select(0, positions)[:, None] for each in (self._temperature, self._ranks, self._share))
-        return truncated(logits, *settings) | self._whole.index_select(0, positions)[:, None]
+        return truncation_masks(logits, *settings) | self._whole.index_select(0, positions)[:, None]

@@ -6,19 +6,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.sampling.gumbel_noise import kept
+from decoder.sampling.gumbel_noise import truncation_mask
 from decoder.sampling.settings import Sampling
 
 LEAST_TEMPERATURE = 1e-3
-"""Below, logits over it leave what float32 holds: the most probable token alone is drawn, as at 0."""
+"""Least temperature by which logits can be divided in float32; lower ones are greedy, as 0."""
 
 
 def probabilities(logits: Float[Tensor, "N V"], settings: Sequence[Sampling]) -> Float[Tensor, "N V"]:
-    """The distributions that settings make of logits, in float32.
+    """Sampling distributions of logits under settings, in float32.
 
     Args:
-        logits: Of a target or a draft, over the ids that both know.
-        settings: Of the token after each row.
+        logits: The target's or the draft's, over the token ids that both know.
+        settings: Settings of the token after each row.
     """
     if len(set(settings)) > 1:
         parts = zip(logits.split(1), settings, strict=True)
@@ -31,5 +31,5 @@ def _probabilities(logits: Float[Tensor, "N V"], sampling: Sampling) -> Float[Te
     if sampling.temperature < LEAST_TEMPERATURE:
         return torch.zeros_like(rows).scatter_(-1, rows.argmax(-1, keepdim=True), 1.0)
     if sampling.truncates:
-        rows = rows.masked_fill(~kept(rows, sampling), -torch.inf)
+        rows = rows.masked_fill(~truncation_mask(rows, sampling), -torch.inf)
     return (rows / sampling.temperature).softmax(-1)

@@ -13,7 +13,7 @@ SAMPLING = "sampling"
 """The parameter set that all methods share, beside their own."""
 HIGHEST_TEMPERATURE = 2.0
 LEAST_TOP_P = 0.05
-"""Lower end of the knob; the option may be smaller."""
+"""Lower end of the knob `top_p`; the option may be smaller."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Sampling(TunableParameters):
     temperature: float = 0.0
     """0 is greedy: the most probable token."""
     top_k: int = 0
-    """So many most probable tokens are kept; 0 keeps all."""
+    """Number of most probable tokens that are kept; 0 keeps all."""
     top_p: float = 1.0
-    """Of these, as few most probable ones are kept as hold this much of their probability."""
+    """Share of the top-k's probability that the nucleus holds; 1 keeps all."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("temperature", "T", "sampling temperature; 0: greedy", "real",
@@ -44,63 +44,63 @@ class Sampling(TunableParameters):
 
     @property
     def greedy(self) -> bool:
-        """Whether nothing is random; truncation keeps the most probable token, and so has no part in it."""
+        """Whether the most probable token is always chosen, which truncation does not change."""
         return self.temperature == 0
 
     @property
     def truncates(self) -> bool:
-        """Whether some tokens are never drawn."""
+        """Whether top-k or top-p excludes tokens."""
         return not self.greedy and (self.top_k > 0 or self.top_p < 1)
 
     @property
     def ranks(self) -> float:
-        """Tokens that top-k keeps at most; infinite where it keeps all."""
+        """Most tokens that top-k keeps; infinite where it keeps all."""
         return self.top_k or math.inf
 
     @property
     def share(self) -> float:
-        """Of what top-k keeps, the probability below which top-p keeps more; infinite where it keeps all."""
+        """Share of the top-k's probability that top-p keeps; infinite where it keeps all."""
         return self.top_p if self.top_p < 1 else math.inf
 
 
 class Schedule:
     """Sampling settings by position of a text.
 
-    All methods of a run share it. What the user turns is in force from one position on for all of them, those that have
-    not come so far included: their texts stay the same.
+    All methods of a run share it. A change is in force from one position on for all methods, also for those that have
+    not reached the position, so that their texts stay the same.
     """
 
     def __init__(self, sampling: Sampling | None = None) -> None:
-        """Begins with one setting for all positions; greedy where none is given."""
+        """Starts with one setting for all positions; greedy by default."""
         self._starts = [0]
         self._settings = [sampling or Sampling()]
         self.turns = 0
-        """How often settings were put in force since; read by whoever keeps a copy of them."""
+        """Number of changes so far, by which a copy of the settings is recognised as outdated."""
 
     @property
     def latest(self) -> Sampling:
-        """The settings put in force last."""
+        """Settings of the last change."""
         return self._settings[-1]
 
     def greedy_from(self, position: int) -> bool:
-        """Whether nothing is random from a position on."""
+        """Whether decoding is greedy from a position on."""
         return all(sampling.greedy for _, sampling in self.in_force(position))
 
     def truncates_from(self, position: int) -> bool:
-        """Whether some tokens are never drawn at some position from this one on."""
+        """Whether top-k or top-p excludes tokens at this position or a later one."""
         return any(sampling.truncates for _, sampling in self.in_force(position))
 
     def in_force(self, position: int) -> Iterator[tuple[int, Sampling]]:
-        """The settings in force from a position on, each with where it begins, in their order."""
+        """Pairs of start position and settings, in order, that are in force from a position on."""
         begun = bisect_right(self._starts, position) - 1
         return zip(self._starts[begun:], self._settings[begun:], strict=True)
 
     def at(self, position: int) -> Sampling:
-        """The settings by which the token at a position, from 0, is chosen."""
+        """Sampling settings of the token at a position, from 0."""
         return self._settings[bisect_right(self._starts, position) - 1]
 
     def turn(self, position: int, sampling: Sampling) -> None:
-        """Puts settings in force from a position on; none may have been put in force further on."""
+        """Changes the settings from a position on, which is not before the position of any earlier change."""
         self.turns += 1
         if self._starts[-1] == position:
             self._settings[-1] = sampling

@@ -1,17 +1,17 @@
-"""The neural selector of delayed trees: which shape a round draws, by what is known before its first draw.
+"""The neural selector of delayed trees: a small network that chooses each round's shape before the first draw.
 
-"The paper" is "Multi-path speculative decoding with delayed tree expansion", its section 6 and appendix E. In the order
-in which they build on each other:
+"The paper" is "Multi-path speculative decoding with delayed tree expansion", its section 6 and appendix E. Modules in
+the order in which they build on each other:
 
-    actions    the shapes that can be chosen
-    latency    what a round of each shape takes, from a few measured passes
-    features   what is known at the root
-    policy     the network, and the objective that it is trained for
-    stored     a trained selector in a file, and whether it fits a pair
-    chooser    a selector at work in a session
-    labels     what a round of each shape would have brought, from draws that all shapes share
-    dataset    labelled roots in files
+    actions    table of shapes
+    latency    expected time of a round of each shape, from a few measured passes
+    features   input of the network: the models' distributions at the root
+    policy     the network and its training objective
+    stored     the file format of a trained selector, and the check against a pair
+    chooser    a selector in a session
+    labels     expected tokens of a round of each shape, from draws that all shapes share
+    dataset    files of labelled roots
     collect    labelled roots from prompts
-    train      a selector from labelled roots
-    evaluate   what it would bring, against the best shape of all roots
+    train      training on labelled roots
+    evaluate   predicted gain over the best fixed shape
 """

@@ -1,20 +1,20 @@
-"""The shapes that a selector chooses from: all distinct delayed trees up to four rollouts and lengths of eight."""
+"""Table of the selector's actions: all distinct delayed trees of up to four rollouts and lengths of up to eight."""
 
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 
 MOST = DelayedTree(4, 8, 8)
 """The largest K, L1 and L2."""
 ACTIONS: tuple[DelayedTree, ...] = tuple(distinct_shapes(MOST.k, MOST.l1, MOST.l2))
-"""By number; 233 of them."""
+"""Shapes by action number; 233 shapes."""
 PLACE = {action: number for number, action in enumerate(ACTIONS)}
 LONGEST = MOST.depth
-"""Most levels of a tree."""
+"""Levels of the deepest tree."""
 MOST_NODES = MOST.most_nodes
-"""Most drafted nodes of a tree."""
+"""Drafted nodes of the largest tree."""
 ONE_PATH = tuple(action.k == 1 for action in ACTIONS)
-"""Which actions draw one path, for verifiers that take no other."""
+"""Whether each action draws a single path, as the verifier `block` requires."""
 
 
 def number(shape: DelayedTree) -> int:
-    """The number of the action that draws the same trees; raises KeyError where there is none."""
+    """Number of the action that draws the same trees as a shape; raises KeyError if there is none."""
     return PLACE[shape.canonical()]

@@ -1,6 +1,6 @@
-"""Labelled roots from a user's prompts: texts are sampled, and at some of their tokens all shapes are judged at once.
+"""Labelled roots from a user's prompts: texts are sampled, and at some of their tokens all shapes are labelled at once.
 
-Goes on where it was stopped: what is in the folder already is not made again, and each part has a seed of its own.
+Resumes where it was stopped: parts that are in the folder are not made again, and each part has a seed of its own.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from decoder.draft.tree_size.cost_profile import measured
+from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.engine import Engine
 from decoder.errors import PromptError, quoted, require
 from decoder.models.pair import Pair
@@ -22,7 +22,7 @@ from decoder.models.text import encode_prompt
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector import latency
 from decoder.selector.actions import LONGEST, MOST
-from decoder.selector.dataset import FORMAT, Manifest, Plan, Roots, begin, shard, write_shard
+from decoder.selector.dataset import FORMAT, CollectionPlan, Manifest, Roots, begin, shard, write_shard
 from decoder.selector.features import Root, scalars
 from decoder.selector.labels import LABELLED
 from decoder.selector.stored import fingerprint
@@ -30,29 +30,30 @@ from decoder.selector.text_roots import TextRoots
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 
 MEASURED_EVERY_S = 30.0
-"""What rounds take is measured again after so long, since other programs come and go."""
+"""Seconds after which pass times are measured anew, since the load by other programs changes."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far collecting has come."""
+    """Progress of a collection."""
 
     done: int
     """Parts that are in the folder."""
     total: int
+    """Parts of the whole collection."""
     roots: int
-    """Labelled by this process."""
+    """Roots labelled by this process."""
 
 
-def require_plan(plan: Plan) -> None:
+def require_plan(plan: CollectionPlan) -> None:
     """Raises ConfigError where a verifier cannot be labelled, or a sampling setting is out of bounds."""
     for name in plan.verifiers:
         require(name in LABELLED, f"verifier {quoted(name)} cannot be labelled; choose from {', '.join(LABELLED)}")
     _ = plan.settings
 
 
-def collect(engine: Engine, prompts: Sequence[str], plan: Plan, folder: Path) -> Iterator[Progress]:
-    """Labels roots of texts that go on from prompts; yields after each part, a prompt at one setting.
+def collect(engine: Engine, prompts: Sequence[str], plan: CollectionPlan, folder: Path) -> Iterator[Progress]:
+    """Labels roots of texts that continue prompts; yields after each part, which is a prompt at one setting.
 
     Raises:
         ConfigError: The folder holds another collection or cannot be written, or a verifier cannot be labelled.
@@ -71,9 +72,9 @@ def collect(engine: Engine, prompts: Sequence[str], plan: Plan, folder: Path) ->
         seed = plan.seed + number
         text_ids = encode_prompt(pair.tokenizer, prompts[prompt], plan.new_tokens + LONGEST, pair.context, special=True)
         text = _sampled(engine, text_ids, plan.new_tokens, settings[setting], seed)
-        labelled = list(_labelled(pair, text, len(text_ids), settings[setting], plan, seed))
+        labelled = list(_label_roots(pair, text, len(text_ids), settings[setting], plan, seed))
         if labelled:
-            write_shard(shard(folder, number), _joined(labelled, prompt, setting, clock.now()))
+            write_shard(shard(folder, number), _concatenated(labelled, prompt, setting, clock.now()))
         done, roots = done + 1, roots + len(labelled)
         yield Progress(done, total, roots)
     if not (roots or any(shard(folder, number).exists() for number in range(total))):
@@ -81,34 +82,34 @@ def collect(engine: Engine, prompts: Sequence[str], plan: Plan, folder: Path) ->
 
 
 @dataclass(frozen=True)
-class _Labelled:
+class _LabelledRoot:
     root: Root
     tokens: dict[str, Float[NDArray[np.float64], "A"]]
 
 
 class _Latency:
-    """What rounds take just now, by verifier."""
+    """Current times of the parts of a round, by verifier; see `decoder.selector.latency`."""
 
-    def __init__(self, pair: Pair, plan: Plan) -> None:
+    def __init__(self, pair: Pair, plan: CollectionPlan) -> None:
         self._pair, self._plan = pair, plan
         self._measured_s = -MEASURED_EVERY_S
-        self._found: dict[str, Float[NDArray[np.float64], S]] = {}
+        self._seconds: dict[str, Float[NDArray[np.float64], S]] = {}
 
     def now(self) -> dict[str, Float[NDArray[np.float64], "S"]]:
-        """Measured, if it was not lately."""
+        """Seconds of each part of a round; measured anew if older than `MEASURED_EVERY_S`."""
         if time.monotonic() - self._measured_s >= MEASURED_EVERY_S:
-            passes = latency.passes(measured(self._pair, self._plan.new_tokens))
+            passes = latency.passes(measure_costs(self._pair, self._plan.new_tokens))
             for name in self._plan.verifiers:
-                self._found[name] = passes.copy()
-                self._found[name][latency.ROUND :] = latency.between_passes(
+                self._seconds[name] = passes.copy()
+                self._seconds[name][latency.ROUND :] = latency.between_passes(
                     self._pair.vocabulary, name, self._plan.settings[0], self._pair.target.device
                 )
             self._measured_s = time.monotonic()
-        return self._found
+        return self._seconds
 
 
 def _sampled(engine: Engine, prompt_ids: Sequence[int], count: int, sampling: Sampling, seed: int) -> list[int]:
-    """A prompt and how the target goes on."""
+    """Token ids of a prompt and its sampled continuation."""
     session = engine.sampled(seed, Schedule(sampling)).session(prompt_ids, count, None)
     text = list(prompt_ids)
     session.prefill()
@@ -121,25 +122,25 @@ def _sampled(engine: Engine, prompt_ids: Sequence[int], count: int, sampling: Sa
     return text
 
 
-def _labelled(
-    pair: Pair, text: Sequence[int], prompt_length: int, sampling: Sampling, plan: Plan, seed: int
-) -> Iterator[_Labelled]:
-    """The roots of a text: not the tokens of its prompt."""
+def _label_roots(
+    pair: Pair, text: Sequence[int], prompt_length: int, sampling: Sampling, plan: CollectionPlan, seed: int
+) -> Iterator[_LabelledRoot]:
+    """Labelled roots of a text, every so many tokens after its prompt."""
     roots = TextRoots(pair, sampling, MOST, len(text), PhiloxGenerator(seed, 1))
     for length in range(prompt_length + plan.every, len(text) + 1, plan.every):
-        root = roots.go_to(text[:length])
+        root = roots.advance(text[:length])
         drawn = [roots.drawn() for _ in range(plan.trees)]
         labels = {name: [each.expected_tokens(name) for each in drawn] for name in plan.verifiers}
-        yield _Labelled(root, {name: np.mean(found, 0) for name, found in labels.items()})
+        yield _LabelledRoot(root, {name: np.mean(tokens, 0) for name, tokens in labels.items()})
 
 
-def _joined(
-    labelled: Sequence[_Labelled],
+def _concatenated(
+    labelled: Sequence[_LabelledRoot],
     prompt: int,
     setting: int,
-    found: dict[str, Float[NDArray[np.float64], "S"]],
+    part_seconds: dict[str, Float[NDArray[np.float64], "S"]],
 ) -> Roots:
-    first = next(iter(found.values()))
+    first = next(iter(part_seconds.values()))
     seconds = float(first[latency.DRAFT.start]), float(first[latency.VERIFY.start])
     count, roots = len(labelled), [each.root for each in labelled]
     return Roots(
@@ -147,6 +148,6 @@ def _joined(
         torch.stack([scalars(root, *seconds) for root in roots]),
         torch.full((count,), prompt),
         torch.full((count,), setting),
-        {name: torch.from_numpy(np.stack([each.tokens[name] for each in labelled])) for name in found},
-        {name: torch.from_numpy(rows).repeat(count, 1) for name, rows in found.items()},
+        {name: torch.from_numpy(np.stack([each.tokens[name] for each in labelled])) for name in part_seconds},
+        {name: torch.from_numpy(rows).repeat(count, 1) for name, rows in part_seconds.items()},
     )

@@ -1,6 +1,6 @@
-"""Labelled roots in files: one a prompt and sampling setting, each written whole, so that collecting can go on later.
+"""Files of labelled roots: one for each prompt and sampling setting, written whole, so that a collection can resume.
 
-Knows nothing of how roots are labelled.
+Does not know how roots are labelled.
 """
 
 from dataclasses import dataclass
@@ -22,61 +22,63 @@ from decoder.whole_files import write_whole
 FORMAT = 1
 MANIFEST = "collection.json"
 PART = 5
-"""One prompt in so many is kept for validation, and another one for judging what was trained."""
+"""Of this many prompts one is for validation and one for the test; the others are for training."""
 VALIDATION, TEST = PART - 2, PART - 1
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """What is collected: all that labels depend on, but for the pair and the prompts."""
+class CollectionPlan(msgspec.Struct, frozen=True):
+    """Settings of a collection: together with the pair and the prompts they determine the labels."""
 
     verifiers: tuple[str, ...] = ("specinfer", "traversal")
     temperatures: tuple[float, ...] = (0.6, 1.0)
     top_ps: tuple[float, ...] = (1.0,)
     new_tokens: int = 96
-    """Sampled after each prompt."""
+    """Tokens sampled after each prompt."""
     every: int = 16
-    """Tokens from root to root."""
+    """Tokens from one root to the next."""
     trees: int = 4
-    """Independent draws below each root, over which labels are means."""
+    """Independent trees below each root; labels are means over them."""
     seed: int = 0
 
     @property
     def settings(self) -> list[Sampling]:
-        """All combinations."""
+        """Sampling settings: all combinations of temperature and top-p."""
         return [Sampling(temperature, 0, top_p) for temperature in self.temperatures for top_p in self.top_ps]
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What the files of a folder belong to."""
+    """Identity of the collection in a folder."""
 
     format: int
     pair: Fingerprint
-    plan: Plan
+    plan: CollectionPlan
     prompts: int
     digest: str
-    """Of the prompts."""
+    """SHA-256 of the prompts."""
 
 
 @dataclass(frozen=True)
 class Roots:
-    """Labelled roots."""
+    """Labelled roots, R of them, with features and labels in parallel tensors."""
 
     hidden: tuple[Float[Tensor, "R X"], ...]
+    """Hidden rows; see `Root.hidden`."""
     scalars: Float[Tensor, "R F"]
+    """Scalar features; see `decoder.selector.features.SCALARS`."""
     prompt: Int[Tensor, "R"]
-    """The number of the prompt."""
+    """Number of the prompt."""
     setting: Int[Tensor, "R"]
-    """The number of the sampling setting."""
+    """Number of the sampling setting."""
     tokens: dict[str, Float[Tensor, "R A"]]
-    """By verifier: expected block efficiency of each action."""
+    """Expected block efficiency of each action, by verifier; NaN where the verifier cannot verify the shape."""
     latency: dict[str, Float[Tensor, "R S"]]
-    """By verifier: see `decoder.selector.latency`."""
+    """Seconds of each part of a round, by verifier; see `decoder.selector.latency`."""
 
     def __len__(self) -> int:
         return len(self.scalars)
 
     def of(self, chosen: Bool[Tensor, "R"] | Int[Tensor, "N"]) -> "Roots":
-        """Some of them."""
+        """The roots that a mask or indices select."""
         return Roots(
             tuple(rows[chosen] for rows in self.hidden),
             self.scalars[chosen],
@@ -87,34 +89,34 @@ class Roots:
         )
 
     def part(self, number: int) -> "Roots":
-        """Those of the prompts of a part: `VALIDATION` or `TEST`."""
+        """Roots of the prompts of a part, `VALIDATION` or `TEST`."""
         return self.of(self.prompt % PART == number)
 
     def training(self) -> "Roots":
-        """Those of all other prompts."""
+        """Roots of the prompts for training."""
         return self.of(self.prompt % PART < VALIDATION)
 
     def fastest(self, verifier: str) -> Float[Tensor, "S"]:
-        """What the parts of a round took when least else was in the way, since disturbances only ever add.
+        """Seconds of each part of a round in the fastest measurement, since disturbances only add time.
 
-        All of one measurement: what lies between passes was fitted together.
+        All numbers come from one measurement, because the times between passes were fitted together.
         """
-        found = self.latency[verifier]
-        return found[round_seconds(found).sum(-1).argmin()]
+        part_seconds = self.latency[verifier]
+        return part_seconds[round_seconds(part_seconds).sum(-1).argmin()]
 
 
-def round_seconds(found: Float[Tensor, "R S"]) -> Float[Tensor, "R A"]:
-    """Seconds of a round of each action; see `decoder.selector.latency`."""
-    return found @ torch.from_numpy(latency.counts()).to(found.dtype).T
+def round_seconds(part_seconds: Float[Tensor, "R S"]) -> Float[Tensor, "R A"]:
+    """Seconds of a round of each action, from the seconds of its parts; see `decoder.selector.latency`."""
+    return part_seconds @ torch.from_numpy(latency.counts()).to(part_seconds.dtype).T
 
 
 def shard(folder: Path, number: int) -> Path:
-    """Where the roots of a prompt and a setting are kept."""
+    """Path of the file for one prompt and setting."""
     return folder / f"roots-{number:06d}.safetensors"
 
 
 def write_shard(path: Path, roots: Roots) -> None:
-    """Keeps some roots; raises ConfigError where they cannot be written."""
+    """Writes roots to a file; raises ConfigError if that fails."""
     tensors = {f"hidden.{place}": rows.half() for place, rows in enumerate(roots.hidden)}
     tensors |= {"scalars": roots.scalars, "prompt": roots.prompt, "setting": roots.setting}
     tensors |= {f"tokens.{name}": rows.float() for name, rows in roots.tokens.items()}
@@ -123,32 +125,32 @@ def write_shard(path: Path, roots: Roots) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What a folder holds; raises ConfigError where it holds no collection."""
+    """Manifest of a folder; raises ConfigError if the folder holds no collection."""
     try:
-        found = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except OSError as error:
         raise ConfigError(
             f"{shortened(folder)} holds no collection: {error.strerror}; make one with dynatui selector collect"
         ) from None
     except msgspec.DecodeError as error:
         raise ConfigError(f"{shortened(folder / MANIFEST)} is damaged: {error}; collect anew") from None
-    require(found.format == FORMAT, f"{shortened(folder)} was collected by another version of dynatui; collect anew")
-    return found
+    require(manifest.format == FORMAT, f"{shortened(folder)} was collected by another version of dynatui; collect anew")
+    return manifest
 
 
 def begin(folder: Path, manifest: Manifest) -> None:
-    """Takes a folder for a collection, or goes on with the one that it holds.
+    """Begins a collection in a folder, or resumes the collection that it holds.
 
     Raises:
-        ConfigError: It holds another one, or cannot be written.
+        ConfigError: The folder holds another collection, or cannot be written.
     """
     if (folder / MANIFEST).exists():
-        found = read_manifest(folder)
-        named = [name for name in manifest.__struct_fields__ if getattr(found, name) != getattr(manifest, name)]
+        earlier = read_manifest(folder)
+        differing = [name for name in manifest.__struct_fields__ if getattr(earlier, name) != getattr(manifest, name)]
         require(
-            not named,
-            f"{shortened(folder)} holds a collection of another {' and '.join(named)}; name another folder, or give "
-            "what it was begun with",
+            not differing,
+            f"{shortened(folder)} holds a collection of another {' and '.join(differing)}; name another folder, or "
+            "give what it was begun with",
         )
         return
     try:
@@ -159,7 +161,7 @@ def begin(folder: Path, manifest: Manifest) -> None:
 
 
 def load(folder: Path) -> Roots:
-    """All roots of a folder; raises ConfigError where there are none, or a file is damaged."""
+    """All roots of a folder; raises ConfigError if there are none or a file is damaged."""
     paths = sorted(folder.glob("roots-*.safetensors"))
     require(bool(paths), f"{shortened(folder)} holds no labelled roots; go on with dynatui selector collect")
     parts = [_read(path) for path in paths]
@@ -178,10 +180,10 @@ def load(folder: Path) -> Roots:
 
 def _read(path: Path) -> dict[str, Tensor]:
     try:
-        found: dict[str, Tensor] = load_file(path)
+        tensors: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:
         raise ConfigError(f"{shortened(path)} is damaged: {first_line(error)}; remove it and collect again") from None
-    return found
+    return tensors
 
 
 def _by_verifier(whole: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

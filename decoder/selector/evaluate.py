@@ -1,6 +1,6 @@
-"""What a selector would bring at roots that it was not trained on, against the best shape for each sampling setting.
+"""Predicted speed of a selector on test roots, against the best fixed shape for each sampling setting.
 
-Both are judged by the same labels and times; the best shape is the one of the training roots.
+Both are computed from the same labels and times. The best fixed shape is that of the training roots.
 """
 
 from collections import Counter
@@ -18,58 +18,63 @@ from decoder.selector.policy import Policy
 from decoder.selector.train import bases, chosen, rate
 
 COMMON = 3
-"""Shapes that are named of those that were chosen."""
+"""Number of most frequently chosen shapes in a report."""
 
 
 @dataclass(frozen=True)
-class Predicted:
-    """At the roots of one sampling setting."""
+class Prediction:
+    """Predicted speeds at the test roots of one sampling setting."""
 
     sampling: Sampling
     roots: int
+    """Number of test roots."""
     static: DelayedTree
-    """The best of all shapes for all training roots."""
+    """Best fixed shape for all training roots."""
     static_rate: float
-    """Tokens a second, as is the next."""
+    """Tokens a second with the fixed shape."""
     selected_rate: float
+    """Tokens a second with the selector."""
     static_tokens: float
-    """A round."""
+    """Tokens a round with the fixed shape."""
     selected_tokens: float
+    """Tokens a round with the selector."""
     common: tuple[tuple[DelayedTree, float], ...]
-    """The shapes that were chosen most, each with its share of the roots."""
+    """Most frequently chosen shapes, each with its share of the roots."""
 
     @property
     def gain(self) -> float:
-        """Of the selector over the best shape."""
+        """Ratio of the selector's speed to that of the fixed shape."""
         return self.selected_rate / self.static_rate
 
 
-def predicted(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -> list[Predicted]:
-    """What a selector for a verifier brings at the roots of prompts that are kept for judging, by sampling setting.
+def predict(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -> list[Prediction]:
+    """Predicted speeds of a selector for a verifier at the roots of the test prompts, by sampling setting.
 
     Raises:
-        ConfigError: No roots were labelled for this verifier, or no prompts were kept.
+        ConfigError: No roots were labelled for this verifier, or there are too few prompts for a test part.
     """
     require(
         verifier in roots.tokens,
         f"no roots were labelled for {verifier}, only for {', '.join(roots.tokens)}; give another --data",
     )
-    judged, found = roots.part(TEST), roots.fastest(verifier)
-    require(len(judged) > 0, f"{manifest.prompts} prompts are too few to keep any for judging; collect more prompts")
-    base = bases(roots.training(), verifier, round_seconds(found[None])[0])
+    test, part_seconds = roots.part(TEST), roots.fastest(verifier)
+    require(len(test) > 0, f"{manifest.prompts} prompts are too few to keep any for judging; collect more prompts")
+    base = bases(roots.training(), verifier, round_seconds(part_seconds[None])[0])
     parts = []
     for setting, sampling in enumerate(manifest.plan.settings):
-        own = judged.of(judged.setting == setting)
+        own = test.of(test.setting == setting)
         if len(own) and setting in base:
-            parts.append(_predicted(policy, verifier, own, sampling, base[setting], found))
+            parts.append(_predict_setting(policy, verifier, own, sampling, base[setting], part_seconds))
     return parts
 
 
-def _predicted(policy: Policy, verifier: str, roots: Roots, sampling: Sampling, base: int, found: Tensor) -> Predicted:
-    tokens, seconds = roots.tokens[verifier].nan_to_num(0.0), round_seconds(found[None]).expand(len(roots), -1)
-    actions, static = chosen(policy, roots, verifier, found), torch.full((len(roots),), base)
+def _predict_setting(
+    policy: Policy, verifier: str, roots: Roots, sampling: Sampling, base: int, part_seconds: Tensor
+) -> Prediction:
+    tokens, seconds = roots.tokens[verifier].nan_to_num(0.0), round_seconds(part_seconds[None]).expand(len(roots), -1)
+    actions, static = chosen(policy, roots, verifier, part_seconds), torch.full((len(roots),), base)
     common = Counter(actions.tolist()).most_common(COMMON)
-    return Predicted(
+    return Prediction(
         sampling=sampling,
         roots=len(roots),
         static=ACTIONS[base],

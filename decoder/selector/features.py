@@ -1,7 +1,7 @@
-"""What a selector goes by: what is known at the root before the first draw, as one row of numbers.
+"""Features of a selector: the models' distributions at the root, known before the first draw, as one row of numbers.
 
-Nothing here depends on a draw of the tree that is chosen, so every verifier stays lossless (the paper, section 5). The
-target has no row at the root yet: the last it says is what the root itself was chosen by.
+No feature depends on a draw of the chosen tree, so every verifier stays lossless (the paper, section 5). The target's
+distribution after the root is not known yet: its latest is the one from which the root was sampled.
 """
 
 import math
@@ -27,43 +27,45 @@ SCALARS = (
     "logarithm of a target pass's seconds",
 )
 TIMES = slice(len(SCALARS) - 2, len(SCALARS))
-"""Those that the machine decides, not the text."""
+"""Scalars that depend on the machine, not on the text."""
 LOOKED_BACK = 2
 """Tokens that the draft reads at a root."""
 LEAST = 1e-10
-"""Under a logarithm; top-p leaves zeros."""
+"""Least argument of a logarithm, since top-p leaves zeros."""
 
 
 @dataclass(frozen=True)
 class Root:
-    """What models say before and at the last token of a text, after temperature and truncation."""
+    """Distributions before and after the last token of a text, with temperature and truncation applied."""
 
     target_before: Float[Tensor, "V"]
-    """What the last token was chosen by."""
+    """Target's distribution of the last token."""
     draft_before: Float[Tensor, "V"]
+    """Draft's distribution of the last token."""
     draft_at: Float[Tensor, "V"]
+    """Draft's distribution of the next token."""
     hidden: tuple[Float[Tensor, "X"], ...]
-    """Of the target before, of the draft before and at the last token; empty where models do not show them."""
+    """Hidden rows of the three distributions, in their order; empty where models do not expose them."""
     length: int
-    """Of the text, in tokens."""
+    """Length of the text in tokens."""
     sampling: Sampling
 
 
 def scalars(root: Root, draft_s: float, target_s: float) -> Float[Tensor, "F"]:
-    """The numbers that `SCALARS` names, in float32 on the host, in nats and seconds."""
+    """Values of `SCALARS`, in float32 on the host; entropies in nats, times in seconds."""
     rows = torch.stack([root.target_before, root.draft_before, root.draft_at]).float()
     logs = rows.clamp_min(LEAST).log()
-    # All that touches the vocabulary in a few calls, and one copy to the host.
+    # Few calls on rows of the vocabulary's size, and a single copy to the host.
     entropies = -(rows * logs).sum(-1)
     difference = rows[0] - rows[1]
     divergences = rows[:2] @ (logs[0] - logs[1])
-    told = torch.cat([entropies, divergences, difference.abs().sum()[None]]).tolist()
-    *entropies_of, forward, backward, distance = told
-    by_text = [*entropies_of, forward, -backward, distance, math.log(root.length)]
+    sums = torch.cat([entropies, divergences, difference.abs().sum()[None]])
+    *entropy_values, forward, backward, distance = sums.tolist()
+    by_text = [*entropy_values, forward, -backward, distance, math.log(root.length)]
     by_settings = [root.sampling.temperature, root.sampling.top_p]
     return torch.tensor([*by_text, *by_settings, *times(draft_s, target_s)])
 
 
 def times(draft_s: float, target_s: float) -> list[float]:
-    """The last scalars, for passes of one row that take so long."""
+    """The scalars `TIMES`, from the seconds of one-row passes of draft and target."""
     return [math.log(max(draft_s, LEAST)), math.log(max(target_s, LEAST))]

@@ -1,9 +1,9 @@
-"""What a round of each shape would bring at a root: exact over the verifier's coins, from draws that all shapes share.
+"""Labels of a root: expected tokens of a round of each shape, over the verifier's random numbers, from shared draws.
 
-One path of the longest length is drawn, and at each of its nodes where a shape can branch the other rollouts. The first
-K rollouts of L2 draws from the end of L1 of the path are then a delayed tree of that shape, distributed as if it had
-been drawn alone. So the differences between shapes are not blurred by other draws (common random numbers), and one
-target pass labels them all.
+One path of the longest length is drawn, and the other rollouts at each of its nodes where a shape can branch. The first
+L1 nodes of the path and the first K rollouts of L2 draws below them are then a delayed tree of that shape, distributed
+as if it had been drawn alone. Shared draws (common random numbers) reduce the variance of differences between shapes,
+and one target pass labels all shapes.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ from decoder.tree import TokenTree
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.top_down import Solver
-from decoder.verify.lossless.traversal import Judged, judged
+from decoder.verify.lossless.traversal import NodeSplit, split_node
 from decoder.verify.lossless.verifiers import SOLVERS
 
 LABELLED = (*SOLVERS, "naive", "block", "traversal")
@@ -35,30 +35,30 @@ class SharedDraws:
     most: DelayedTree
     """The largest K, L1 and L2."""
     tree: TokenTree
-    """All contexts that were drawn, whatever draws they belong to."""
+    """Tree of all draws together."""
     trunk: Sequence[int]
     """Nodes of the long path, the root first: one more than the deepest tree has levels."""
     sides: Mapping[int, Sequence[Sequence[int]]]
-    """By length of the path so far, the rollouts beside it."""
+    """Nodes of the other rollouts, by the length of the path where they branch off."""
 
     @cached_property
     def shapes(self) -> list[DelayedTree]:
-        """All that are labelled."""
+        """Labelled shapes, A of them."""
         return distinct_shapes(self.most.k, self.most.l1, self.most.l2)
 
     def rollouts(self, k: int, l1: int, l2: int) -> list[list[int]]:
-        """The nodes of each rollout, the node that they begin at not among them."""
+        """Nodes of each rollout, without the node at which they begin."""
         first = list(self.trunk[l1 + 1 : l1 + l2 + 1])
         return [first, *(list(side[:l2]) for side in self.sides.get(l1, ())[: k - 1])]
 
     def subtree(self, shape: DelayedTree) -> tuple[DrawnTree, list[int]]:
-        """The delayed tree of a shape, and the node of each of its nodes."""
-        found, children, number = [0], defaultdict[int, list[int]](list), {0: 0}
+        """The delayed tree of a shape, and the number of each of its nodes in `tree`."""
+        nodes, children, number = [0], defaultdict[int, list[int]](list), {0: 0}
 
         def put(parent: int, node: int) -> None:
             if node not in number:
-                number[node] = len(found)
-                found.append(node)
+                number[node] = len(nodes)
+                nodes.append(node)
             children[parent].append(node)
 
         for parent, node in zip(self.trunk, self.trunk[1 : shape.l1 + 1], strict=False):
@@ -70,24 +70,24 @@ class SharedDraws:
             ends = list(level)
         return (
             DrawnTree(
-                tuple(self.tree.tokens[node] for node in found),
-                tuple(number.get(self.tree.parents[node], -1) for node in found),
-                tuple(tuple(number[child] for child in children[node]) for node in found),
+                tuple(self.tree.tokens[node] for node in nodes),
+                tuple(number.get(self.tree.parents[node], -1) for node in nodes),
+                tuple(tuple(number[child] for child in children[node]) for node in nodes),
             ),
-            found,
+            nodes,
         )
 
 
 def expected_tokens(
     draws: SharedDraws, target_probs: Rows, draft_probs: Rows, verifier: str
 ) -> Float[NDArray[np.float64], "A"]:
-    """Expected block efficiency of the tree of each shape, NaN where the verifier takes no such tree.
+    """Expected block efficiency of the tree of each shape; NaN where the verifier cannot verify the shape.
 
     Args:
-        draws: Below one root, with A shapes.
-        target_probs: After all nodes of its tree, shape (N, V).
-        draft_probs: The same, where something was drawn.
-        verifier: Of `LABELLED`.
+        draws: Draws below one root, with A shapes.
+        target_probs: Target's distributions after all nodes of `draws.tree`, shape (N, V).
+        draft_probs: Draft's distributions, likewise; zeros after nodes without draws.
+        verifier: One of `LABELLED`.
     """
     if verifier in SOLVERS:
         return _TopDown(draws, target_probs, draft_probs, SOLVERS[verifier]).labels()
@@ -95,14 +95,14 @@ def expected_tokens(
         paths = _TopDown(draws, target_probs, draft_probs, SOLVERS["naive_tree"]).path()
         return np.array([paths[shape.depth] for shape in draws.shapes])
     bottom_up = _BottomUp(draws, target_probs, draft_probs)
-    # On one path, block verification and traversal accept alike.
+    # On one path, block verification and traversal are the same.
     labels = bottom_up.labels()
     return labels if verifier == "traversal" else np.where([shape.k == 1 for shape in draws.shapes], labels, np.nan)
 
 
 @dataclass(frozen=True)
 class _TopDown:
-    """Sums of the probabilities to reach nodes, level by level (the paper, equation 3)."""
+    """Labels of top-down verifiers: sums of the nodes' acceptance probabilities, by level (the paper, equation 3)."""
 
     draws: SharedDraws
     target_probs: Rows
@@ -124,7 +124,7 @@ class _TopDown:
         )
 
     def path(self) -> Float[NDArray[np.float64], "L"]:
-        """Of one path of each length."""
+        """Expected block efficiency of a single path of each length, from 0."""
         return np.cumsum(self._reach, dtype=np.float64)
 
     @cached_property
@@ -135,8 +135,8 @@ class _TopDown:
         return np.cumprod([1.0, *probabilities], dtype=np.float64)
 
     def _below(self, k: int, l1: int) -> Float[NDArray[np.float64], "L2"]:
-        """Nodes reached below the node where rollouts begin, from there, up to each of their levels."""
-        tokens, found = self.draws.tree.tokens, []
+        """Expected accepted nodes below the branching node, given that it is accepted, down to each level."""
+        tokens, by_level = self.draws.tree.tokens, []
         start = self.draws.trunk[l1]
         ends, reach = [start] * k, {start: 1.0}
         for level in zip(*self.draws.rollouts(k, l1, self.draws.most.l2), strict=True):
@@ -147,9 +147,9 @@ class _TopDown:
             for parent, nodes in drawn.items():
                 probabilities = self._branching(parent, tuple(tokens[node] for node in nodes))
                 below |= {node: reach[parent] * probabilities[tokens[node]] for node in nodes}
-            found.append(sum(below.values()))
+            by_level.append(sum(below.values()))
             ends, reach = list(level), below
-        return np.cumsum(found)
+        return np.cumsum(by_level)
 
     def _branching(self, node: int, drawn: tuple[int, ...]) -> Mapping[int, float]:
         if (node, drawn) not in self.known:
@@ -164,19 +164,19 @@ class _Judgement:
 
     depth: int
     handed: float
-    """The probability that it stops here if nothing was drawn after it."""
+    """Probability of stopping here if the node is a leaf."""
     left: float
-    """If all draws after it were refused."""
+    """Probability of stopping here once all draws after the node were refused."""
 
 
 @dataclass(frozen=True)
 class _BottomUp:
-    """Sums over stops in post-order; a shorter tree has the same stops, but for its leaves."""
+    """Labels of bottom-up verifiers: sums over stops in post-order; a shorter tree differs in its leaves alone."""
 
     draws: SharedDraws
     target_probs: Rows
     draft_probs: Rows
-    known: dict[tuple[int, tuple[int, ...], float], Judged] = field(default_factory=dict)
+    known: dict[tuple[int, tuple[int, ...], float], NodeSplit] = field(default_factory=dict)
 
     def labels(self) -> Float[NDArray[np.float64], "A"]:
         longest = {(shape.k, shape.l1): shape for shape in sorted(self.draws.shapes, key=lambda shape: shape.depth)}
@@ -187,27 +187,27 @@ class _BottomUp:
         tree, nodes = self.draws.subtree(shape)
 
         def visit(place: int, handed: float) -> Iterator[_Judgement]:
-            found = self._judge(nodes[place], tuple(tree.drawn(place)), handed)
+            division = self._judge(nodes[place], tuple(tree.drawn(place)), handed)
             for slot, child, owns in tree.slots(place):
-                if owns and found.slots[slot] > 0:
-                    yield from visit(child, found.slots[slot])
-            yield _Judgement(tree.depths[place], handed, found.probability)
+                if owns and division.slots[slot] > 0:
+                    yield from visit(child, division.slots[slot])
+            yield _Judgement(tree.depths[place], handed, division.probability)
 
         return visit(0, 1.0)
 
-    def _judge(self, node: int, drawn: tuple[int, ...], handed: float) -> Judged:
+    def _judge(self, node: int, drawn: tuple[int, ...], handed: float) -> NodeSplit:
         key = node, drawn, handed
         if key not in self.known:
-            self.known[key] = judged(self.target_probs[node], self.draft_probs[node], drawn, handed)
+            self.known[key] = split_node(self.target_probs[node], self.draft_probs[node], drawn, handed)
         return self.known[key]
 
 
 def _tokens(judgements: Sequence[_Judgement], deepest: int) -> float:
-    """Expected block efficiency of the tree down to a depth."""
+    """Expected block efficiency of the tree, cut below depth `deepest`."""
     expected, left = 1.0, 1.0
-    for found in judgements:
-        if found.depth <= deepest:
-            probability = found.handed if found.depth == deepest else found.left
-            expected += found.depth * probability * left
+    for node in judgements:
+        if node.depth <= deepest:
+            probability = node.handed if node.depth == deepest else node.left
+            expected += node.depth * probability * left
             left *= 1 - probability
     return expected

@@ -1,7 +1,7 @@
-"""What a round of each shape takes: measured passes by their rows, and what lies between them (the paper, equation 11).
+"""Expected time of a round of each shape: passes measured by their rows, and the work between them (equation 11).
 
-Written as one vector of seconds, so that the times of all rounds are a product with a matrix of counts. A round that
-chooses its shape reads the last two tokens of the text first: that pass is the one that the first draw is made from.
+All parts of a round are one vector of seconds, so the times of all shapes are its product with a matrix of counts. A
+round that chooses its shape begins with a draft pass over the last two tokens of the text, which gives the first draw.
 """
 
 import time
@@ -28,49 +28,50 @@ from decoder.verify.lossless.verifiers import VERIFIERS
 
 READ = 0
 DRAFT = slice(1, 1 + MOST.k)
-"""A draft pass of 1, 2, ... rows."""
+"""Draft passes of 1, 2, ... rows."""
 VERIFY = slice(DRAFT.stop, DRAFT.stop + 1 + MOST_NODES)
-"""A target pass of 1, 2, ... rows."""
+"""Target passes of 1, 2, ... rows."""
 ROUND, LEVEL, NODE = range(VERIFY.stop, VERIFY.stop + 3)
-"""What lies between passes: once a round, once a level, once a drafted node."""
+"""Work between passes: once a round, once a level, once a drafted node."""
 SIZE = NODE + 1
 TRIED = ((1, 0, 0), (1, 0, 2), (1, 0, 8), (2, 2, 2), (4, 0, 4), (4, 4, 8))
 REPEATS = 3
-_SPREAD = 4.0
-"""Of random logits, which are about as sure of a token as those of a model."""
+_LOGIT_DEVIATION = 4.0
+"""Standard deviation of random logits, with which their entropy is about a model's."""
 
 
 @cache
 def counts() -> Float[NDArray[np.float64], "A S"]:
-    """How often each part of the vector occurs in a round of each action."""
-    found = np.zeros((len(ACTIONS), SIZE))
-    for row, action in zip(found, ACTIONS, strict=True):
+    """How often each part occurs in a round of each action."""
+    occurrences = np.zeros((len(ACTIONS), SIZE))
+    for row, action in zip(occurrences, ACTIONS, strict=True):
         row[READ] = row[ROUND] = 1
         for depth in range(1, action.depth):
             row[DRAFT.start + (action.k if depth > action.l1 else 1) - 1] += 1
         row[VERIFY.start + action.most_nodes] = 1
         row[LEVEL], row[NODE] = action.depth, action.most_nodes
-    return found
+    return occurrences
 
 
 def passes(costs: Costs) -> Float[NDArray[np.float64], "S"]:
-    """The measured passes of a pair; nothing between them."""
-    found = np.zeros(SIZE)
-    found[READ] = costs.catch_up.seconds(LOOKED_BACK)
-    found[DRAFT] = [costs.draft.seconds(rows) for rows in range(1, 1 + MOST.k)]
-    found[VERIFY] = [costs.verify.seconds(rows) for rows in range(1, 2 + MOST_NODES)]
-    return found
+    """Seconds of a pair's passes; 0 for the work between them."""
+    seconds = np.zeros(SIZE)
+    seconds[READ] = costs.catch_up.seconds(LOOKED_BACK)
+    seconds[DRAFT] = [costs.draft.seconds(rows) for rows in range(1, 1 + MOST.k)]
+    seconds[VERIFY] = [costs.verify.seconds(rows) for rows in range(1, 2 + MOST_NODES)]
+    return seconds
 
 
 def of_one_row(costs: Costs) -> tuple[float, float]:
-    """Seconds of a draft pass and of a target pass of one row: what a selector is told of the machine."""
+    """Seconds of a one-row pass of the draft and of the target: a selector's features of the machine."""
     return costs.draft.seconds(1), costs.verify.seconds(1)
 
 
 @torch.inference_mode()
 def between_passes(vocabulary: int, verifier: str, sampling: Sampling, device: torch.device) -> tuple[float, ...]:
-    """Seconds of a round, a level and a drafted node beside the passes: rounds over random rows, timed and fitted."""
-    logits = torch.randn(1 + MOST_NODES, vocabulary, generator=torch.Generator().manual_seed(0)).to(device) * _SPREAD
+    """Seconds between passes: for each round, level and drafted node, fitted to timed rounds over random logits."""
+    logits = torch.randn(1 + MOST_NODES, vocabulary, generator=torch.Generator().manual_seed(0)).to(device)
+    logits = logits * _LOGIT_DEVIATION
     shapes = [DelayedTree(*shape) for shape in TRIED]
     if verifier == "block":
         shapes = [shape for shape in shapes if shape.canonical().k == 1]

@@ -1,7 +1,7 @@
-"""The network that scores actions at a root, and the objective that it is trained for (the paper, appendix E).
+"""The network that scores actions at a root, and its training objective (the paper, appendix E).
 
-Knows neither models nor files. Hidden rows are brought to mean square 1 before they are projected, since their lengths
-differ by orders of magnitude between families.
+Knows neither models nor files. Hidden rows are normalised (RMS norm) before their projection, since their norms differ
+by orders of magnitude between model families.
 """
 
 import math
@@ -18,20 +18,20 @@ from decoder.selector.features import SCALARS
 
 PROJECTED, WIDE, NARROW = 128, 512, 32
 FARTHEST = 4.0
-"""Scaled scalars are cut here: a machine or a setting that was not seen must not upset the rest."""
+"""Standardised scalars are clamped to this, so that an unseen machine or setting does not dominate the input."""
 EPSILON = 1e-6
 BEGINNING = 0.1
-"""Of the usual weights of the last layer."""
+"""Factor on the initial weights of the last layer."""
 
 
 class Policy(nn.Module):
-    """Scores of all actions, from hidden rows and scalars."""
+    """Network from hidden rows and scalars to a score for each action."""
 
     mean: Tensor
     deviation: Tensor
 
     def __init__(self, hidden_widths: Sequence[int], dropout: float = 0.0) -> None:
-        """Takes the widths of the hidden rows, which may be none."""
+        """Builds a network for hidden rows of these widths, possibly none."""
         super().__init__()
         self.hidden_widths = tuple(hidden_widths)
         self.register_buffer("mean", torch.zeros(len(SCALARS)))
@@ -50,20 +50,20 @@ class Policy(nn.Module):
         )
 
     def scale_by(self, scalars: Float[Tensor, "R F"]) -> None:
-        """Standardises by these roots; what does not vary among them is left out."""
+        """Standardises scalars by the mean and deviation of these roots; scalars that do not vary become 0."""
         deviation, mean = torch.std_mean(scalars, 0, correction=0)
         self.mean.copy_(mean)
         self.deviation.copy_(torch.where(deviation > EPSILON, deviation, math.inf))
 
     def begin_with(self, scores: Float[Tensor, "A"]) -> None:
-        """Lets it score all roots about so, before it has learnt how they differ."""
+        """Initialises the last layer so that all roots score about `scores`."""
         last = self.layers[-1]
         with torch.no_grad():
             last.weight.mul_(BEGINNING)
             last.bias.copy_(scores)
 
     def forward(self, hidden: Sequence[Float[Tensor, "R X"]], scalars: Float[Tensor, "R F"]) -> Float[Tensor, "R A"]:
-        """Scores before softmax."""
+        """Scores (logits) of the actions at R roots."""
         scaled = ((scalars - self.mean) / self.deviation).clamp(-FARTHEST, FARTHEST)
         rows = [
             project(functional.rms_norm(row, row.shape[-1:], eps=EPSILON))
@@ -76,7 +76,7 @@ class Policy(nn.Module):
 def throughput(
     scores: Float[Tensor, "R A"], tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"]
 ) -> Float[Tensor, "R"]:
-    """Tokens a second of a round that is drawn by the policy: a ratio of sums (the paper, equation 4)."""
+    """Expected tokens over expected seconds of a round whose action the policy samples (the paper, equation 4)."""
     probabilities = scores.softmax(-1)
     return (probabilities * tokens).sum(-1) / (probabilities * seconds).sum(-1)
 
@@ -84,13 +84,13 @@ def throughput(
 def loss(
     rates: Float[Tensor, "R"], base_rates: Float[Tensor, "R"], regret_weight: float, worst_share: float
 ) -> Float[Tensor, ""]:
-    """How far a policy stays behind a base (the paper, equation 12).
+    """Training loss: slowness against a baseline, and regret at the worst roots (the paper, equation 12).
 
     Args:
-        rates: Of the policy, in tokens a second.
-        base_rates: Of the best action for all roots of the same sampling settings.
-        regret_weight: Lambda: of being slower than the base.
-        worst_share: Alpha: the share of roots, the worst, that this is taken of.
+        rates: Tokens a second of the policy.
+        base_rates: Tokens a second of the best fixed action for the root's sampling setting.
+        regret_weight: Lambda, the weight of the regret.
+        worst_share: Alpha, the share of roots with the largest regret over which its mean is taken.
     """
     ratios = rates / base_rates
     regrets = (1 - ratios).clamp_min(0).square()
@@ -101,6 +101,6 @@ def loss(
 def best_static(
     tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"], possible: Bool[Tensor, "A"] | None = None
 ) -> Int[Tensor, ""]:
-    """The one action that brings most tokens a second over all these roots."""
+    """The fixed action with most tokens a second over these roots."""
     rates = tokens.sum(0) / seconds.sum(0)
     return (rates if possible is None else rates.masked_fill(~possible, -math.inf)).argmax()

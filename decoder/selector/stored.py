@@ -1,6 +1,6 @@
-"""A trained selector in a file: weights with the scaling of its features, and what it was trained for.
+"""File format of a trained selector: weights, feature scaling, and a description of its pair and training.
 
-Written whole or not at all; refused where it was trained for another pair. Knows nothing of training.
+A file is written whole or not at all, and refused for another pair. Knows nothing of training.
 """
 
 from collections.abc import Mapping
@@ -23,52 +23,52 @@ MAKE_ONE = "make one with dynatui selector collect and dynatui selector train"
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
-    """Which pair it is, as far as a selector depends on it."""
+    """Identity of a pair, as far as a selector depends on it."""
 
     target: str
     draft: str
     vocabulary: int
     hidden: tuple[int, ...]
-    """Widths of the hidden rows that it shows; empty where it shows none."""
+    """Widths of the hidden rows that the pair exposes; empty where it exposes none."""
 
 
-class Trained(msgspec.Struct, frozen=True):
-    """What a selector was trained for, and on what."""
+class SelectorInfo(msgspec.Struct, frozen=True):
+    """Description of a trained selector: its pair, verifier, sampling settings, and result."""
 
     pair: Fingerprint
     verifier: str
     temperatures: tuple[float, ...]
     top_ps: tuple[float, ...]
     roots: int
-    """On which it was trained."""
+    """Number of training roots."""
     gain: float
-    """Tokens a second on prompts that it was not trained on, over those of the best shape for each setting."""
+    """Tokens a second on validation prompts, over those of the best fixed shape for each sampling setting."""
     actions: int = len(ACTIONS)
     scalars: int = len(SCALARS)
 
 
 def fingerprint(pair: Pair) -> Fingerprint:
-    """Of a pair, which should be observed."""
+    """Fingerprint of a pair, which must be observed for its hidden widths to count."""
     widths = pair.target.hidden_width, pair.draft_model.hidden_width
     hidden = (widths[0], widths[1], widths[1]) if all(widths) else ()
     return Fingerprint(pair.target_name, pair.draft_name, pair.vocabulary, hidden)
 
 
-def write(path: Path, policy: Policy, trained: Trained) -> None:
-    """Keeps a selector, its matrices in half precision; raises ConfigError where it cannot be written."""
+def write(path: Path, policy: Policy, trained: SelectorInfo) -> None:
+    """Writes a selector, with matrices in half precision; raises ConfigError if that fails."""
     weights = {
         name: value.half().contiguous() if value.ndim > 1 else value.contiguous()
         for name, value in policy.state_dict().items()
     }
-    told = {"format": FORMAT, "trained": msgspec.json.encode(trained).decode()}
-    write_whole(path, save(weights, told))
+    metadata = {"format": FORMAT, "trained": msgspec.json.encode(trained).decode()}
+    write_whole(path, save(weights, metadata))
 
 
-def read(path: Path) -> tuple[Policy, Trained]:
-    """A selector that was kept.
+def read(path: Path) -> tuple[Policy, SelectorInfo]:
+    """Reads a selector.
 
     Raises:
-        ConfigError: There is none, or it is of another version.
+        ConfigError: There is no such file, or it is damaged or of another version.
     """
     trained = about(path)
     try:
@@ -80,31 +80,31 @@ def read(path: Path) -> tuple[Policy, Trained]:
     return policy.eval().requires_grad_(requires_grad=False), trained
 
 
-def about(path: Path) -> Trained:
-    """What a selector was trained for; raises ConfigError as `read` does."""
+def about(path: Path) -> SelectorInfo:
+    """Reads the description of a selector; raises ConfigError as `read` does."""
     if not path.is_file():
         raise ConfigError(f"there is no selector {shortened(path)}; {MAKE_ONE}")
     try:
         file: Any
         with safe_open(path, framework="pt") as file:
-            told: Mapping[str, str] = file.metadata() or {}
+            metadata: Mapping[str, str] = file.metadata() or {}
     except (SafetensorError, OSError, ValueError) as error:
         raise ConfigError(f"{shortened(path)} is no selector: {first_line(error)}; {MAKE_ONE}") from None
-    if told.get("format") != FORMAT:
+    if metadata.get("format") != FORMAT:
         raise ConfigError(f"{shortened(path)} is no selector that this dynatui reads; {MAKE_ONE}")
     try:
-        return msgspec.json.decode(told["trained"], type=Trained)
+        return msgspec.json.decode(metadata["trained"], type=SelectorInfo)
     except (KeyError, msgspec.DecodeError) as error:
         raise ConfigError(f"{shortened(path)} is a damaged selector: {first_line(error)}; {MAKE_ONE}") from None
 
 
 def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
-    """Whether a selector of one pair serves another; one that goes by no hidden rows serves all forms of its own."""
+    """Whether a selector trained for one pair serves another; without hidden rows it serves observed pairs too."""
     return trained_for in (pair, msgspec.structs.replace(pair, hidden=()))
 
 
-def require_fits(path: Path, trained: Trained, pair: Pair) -> None:
-    """Raises ConfigError where a selector was trained for another pair."""
+def require_fits(path: Path, trained: SelectorInfo, pair: Pair) -> None:
+    """Raises ConfigError if a selector was trained for another pair."""
     own, other = fingerprint(pair), trained.pair
     if fits(other, own):
         return

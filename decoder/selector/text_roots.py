@@ -1,6 +1,6 @@
-"""Roots along one text: what the models say there before the first draw, and draws that trees of all shapes share.
+"""Roots along one text: the models' distributions before the first draw, and draws that trees of all shapes share.
 
-Knows neither what is learnt from them nor what is compared on them.
+Knows nothing of training and evaluation.
 """
 
 from collections.abc import Sequence
@@ -26,22 +26,22 @@ from decoder.verify.lossless.rows import Rows
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Draws below one root, with the rows after all nodes of their tree."""
+class RootDraws:
+    """Shared draws below one root, with both models' distributions after all nodes."""
 
     draws: SharedDraws
     target_probs: Rows
-    """Shape (N, V)."""
+    """Target's distributions, shape (N, V)."""
     draft_probs: Rows
-    """The same; zeros where nothing was drawn."""
+    """Draft's distributions, shape (N, V); zeros after nodes without draws."""
 
     def expected_tokens(self, verifier: str) -> Float[NDArray[np.float64], "A"]:
-        """Block efficiency of the tree of each shape; see `decoder.selector.labels`."""
+        """Expected block efficiency of the tree of each shape; see `decoder.selector.labels`."""
         return expected_tokens(self.draws, self.target_probs, self.draft_probs, verifier)
 
 
 class TextRoots:
-    """The roots of one text, which are visited in its order."""
+    """Roots of one text, visited in text order."""
 
     def __init__(
         self, pair: Pair, sampling: Sampling, most: DelayedTree, most_tokens: int, generator: RandomGenerator
@@ -49,11 +49,11 @@ class TextRoots:
         """Prepares a text.
 
         Args:
-            pair: Observed, where hidden rows are asked for.
-            sampling: In force everywhere.
+            pair: The pair; observed if roots shall have hidden rows.
+            sampling: Settings at all positions.
             most: The largest K, L1 and L2.
-            most_tokens: Of the text.
-            generator: For draws from the draft.
+            most_tokens: Most tokens of the text.
+            generator: Source of the draft's draws.
         """
         self._pair, self._sampling, self._most, self._generator = pair, sampling, most, generator
         shared = most.depth + (most.l1 + 1) * (most.k - 1) * most.l2
@@ -62,8 +62,8 @@ class TextRoots:
         self._text: Sequence[int] = ()
 
     @torch.inference_mode()
-    def go_to(self, text: Sequence[int]) -> Root:
-        """What is known at the last token of a text of two tokens at least, which goes on from the text before."""
+    def advance(self, text: Sequence[int]) -> Root:
+        """Root at the last token of a text of at least two tokens, which continues the text of the last call."""
         self._text = text
         target_logits = self._pair.target.read(self._cache, text[self._cache.length : -1])
         target_hidden = self._pair.target.hidden
@@ -73,8 +73,8 @@ class TextRoots:
         return Root(rows[0], rows[1], rows[2], _hidden(target_hidden, self._draft.hidden), len(text), self._sampling)
 
     @torch.inference_mode()
-    def drawn(self) -> Drawn:
-        """Other draws below this root at each call."""
+    def drawn(self) -> RootDraws:
+        """New draws below this root at each call."""
         draws = shared_draws(self._draft, self._text, self._sampling, self._most, self._generator)
         tree = draws.tree
         positions = [len(self._text) - 1 + depth for depth in tree.depths]
@@ -84,13 +84,13 @@ class TextRoots:
         draft_probs = np.zeros_like(target_probs)
         for node, each in (tree.draws or {}).items():
             draft_probs[node] = each.row.double().cpu().numpy()
-        return Drawn(draws, target_probs, draft_probs)
+        return RootDraws(draws, target_probs, draft_probs)
 
 
 def shared_draws(
     draft: DraftPasses, text: Sequence[int], sampling: Sampling, most: DelayedTree, generator: RandomGenerator
 ) -> SharedDraws:
-    """Draws the trees of all shapes below the last token of a text, level by level."""
+    """Draws below the last token of a text, level by level, that the trees of all shapes share."""
     draft.begin_tree()
     tree = TokenTree([text[-1]], draws={})
     trunk, sides = [0], {l1: [list[int]() for _ in range(most.k - 1)] for l1 in range(most.l1 + 1)}

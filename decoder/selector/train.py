@@ -1,8 +1,8 @@
-"""A selector from labelled roots: a few hundred small steps, by the objective of the paper's equation 12.
+"""Training of a selector on labelled roots: a few hundred small steps with the objective of the paper's equation 12.
 
-Goes on where it was stopped, from a checkpoint beside the file that it writes. Machines differ in what a draft pass
-takes beside a target pass, and one machine measures but one of them: so each step scales both at random, in the times
-that are trained on as in the features that tell them.
+Resumes where it was stopped, from a checkpoint beside the output file. Machines differ in the ratio of a draft pass's
+time to a target pass's, and one machine measures one ratio alone. So each step scales both times at random, in the
+objective as in the features.
 """
 
 import hashlib
@@ -22,24 +22,24 @@ from decoder.selector import latency
 from decoder.selector.dataset import VALIDATION, Manifest, Roots, round_seconds
 from decoder.selector.features import TIMES
 from decoder.selector.policy import Policy, best_static, loss, throughput
-from decoder.selector.stored import Fingerprint, Trained, write
+from decoder.selector.stored import Fingerprint, SelectorInfo, write
 from decoder.whole_files import write_whole
 
 WORST_SHARE = 0.1
 """Alpha of the objective."""
 PACE = 0.7
-"""Draft and target are made faster or slower by up to a factor of e to this."""
+"""Largest logarithm of the random factor on the times of draft and target."""
 SURENESS = 20.0
-"""How strongly a policy prefers, at first, what is best for all roots."""
+"""Scale of the initial scores, by which an untrained policy prefers actions that are fast over all roots."""
 LEAST_RATE = 1e-3
 IMPOSSIBLE = -1e4
-"""The score of shapes that a verifier does not take."""
+"""Score of shapes that the verifier cannot verify."""
 LEAST_ROOTS = 8
-"""For each of the parts: training, validation, and what is judged."""
+"""Fewest roots of the training part and of the validation part."""
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """How a selector is trained."""
+    """Hyperparameters of a training."""
 
     verifier: str
     epochs: int = 40
@@ -50,32 +50,33 @@ class Recipe(msgspec.Struct, frozen=True):
     regret_weight: float = 1.0
     """Lambda of the objective."""
     entropy_weight: float = 0.03
-    """Of the policy's entropy, falling to 0: one that is sure too soon of what is best for all roots learns no more."""
+    """Initial weight of the policy's entropy, falling to 0: a policy that is certain too early stops learning."""
     hidden: bool = True
-    """Whether it goes by hidden rows, where they were collected."""
+    """Whether the policy reads hidden rows, where they were collected."""
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """How far training has come."""
+    """Result of one epoch of a training."""
 
     number: int
-    """From 1."""
+    """Number of the epoch, from 1."""
     total: int
+    """Epochs of the whole training."""
     loss: float
-    """Mean over the training roots."""
+    """Mean loss over the training roots."""
     gain: float
-    """Tokens a second of what it chooses for validation roots, over the best shape for each of their settings."""
+    """Predicted speed at validation roots, over that of the best fixed shape for each setting."""
     best: float
-    """The largest so far; the selector that had it is kept."""
+    """Largest gain so far, whose selector is kept."""
 
 
 def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Iterator[Epoch]:
-    """Trains a selector and keeps it; yields after each epoch.
+    """Trains a selector and writes it; yields after each epoch.
 
     Raises:
-        ConfigError: The roots are too few, were not labelled for this verifier, or the file cannot be written.
+        ConfigError: The roots are too few or not labelled for this verifier, or the file cannot be written.
     """
     labelled = ", ".join(roots.tokens)
     require(recipe.verifier in roots.tokens, f"no roots were labelled for {recipe.verifier}, only for {labelled}")
@@ -90,35 +91,35 @@ def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Itera
     trainer = _Trainer(training, validation, manifest, recipe)
     trainer.resume(checkpoint)
     while trainer.epochs < recipe.epochs:
-        told = trainer.epoch()
+        epoch = trainer.epoch()
         write_whole(checkpoint, trainer.state())
-        yield told
+        yield epoch
     write(file, trainer.best_policy(), trainer.trained())
     checkpoint.unlink(missing_ok=True)
 
 
 def bases(roots: Roots, verifier: str, seconds: Float[Tensor, "A"]) -> dict[int, int]:
-    """The best shape of all roots of each sampling setting, by number."""
+    """Best fixed action for the roots of each sampling setting: action number by setting number."""
     tokens = roots.tokens[verifier].nan_to_num(0.0)
-    found = {}
+    actions = {}
     for setting in roots.setting.unique().tolist():
         own = tokens[roots.setting == setting]
-        found[setting] = int(best_static(own, seconds.expand_as(own)))
-    return found
+        actions[setting] = int(best_static(own, seconds.expand_as(own)))
+    return actions
 
 
-def gain(policy: Policy, roots: Roots, verifier: str, base: dict[int, int], found: Float[Tensor, "S"]) -> float:
-    """Predicted tokens a second of what a policy chooses, over those of the best static shapes."""
-    tokens, seconds = roots.tokens[verifier].nan_to_num(0.0), round_seconds(found[None]).expand(len(roots), -1)
-    actions = chosen(policy, roots, verifier, found)
+def gain(policy: Policy, roots: Roots, verifier: str, base: dict[int, int], part_seconds: Float[Tensor, "S"]) -> float:
+    """Predicted tokens a second of a policy, over those of the best fixed shapes."""
+    tokens, seconds = roots.tokens[verifier].nan_to_num(0.0), round_seconds(part_seconds[None]).expand(len(roots), -1)
+    actions = chosen(policy, roots, verifier, part_seconds)
     static = torch.tensor([base.get(setting, next(iter(base.values()))) for setting in roots.setting.tolist()])
     return rate(tokens, seconds, actions) / rate(tokens, seconds, static)
 
 
-def chosen(policy: Policy, roots: Roots, verifier: str, found: Float[Tensor, "S"]) -> Tensor:
-    """The action of each root, shape (R,), by passes that take so long."""
+def chosen(policy: Policy, roots: Roots, verifier: str, part_seconds: Float[Tensor, "S"]) -> Tensor:
+    """Action that a policy chooses at each root, shape (R,), with these times of the parts of a round."""
     scalars = roots.scalars.clone()
-    scalars[:, TIMES] = found[[latency.DRAFT.start, latency.VERIFY.start]].log().to(scalars.dtype)
+    scalars[:, TIMES] = part_seconds[[latency.DRAFT.start, latency.VERIFY.start]].log().to(scalars.dtype)
     policy.eval()
     with torch.no_grad():
         scores: Tensor = policy(roots.hidden if policy.hidden_widths else (), scalars)
@@ -126,20 +127,20 @@ def chosen(policy: Policy, roots: Roots, verifier: str, found: Float[Tensor, "S"
 
 
 def rate(tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"], actions: Tensor) -> float:
-    """Tokens a second of rounds at all these roots."""
+    """Tokens a second of rounds with one action at each root."""
     picked = tokens.gather(1, actions[:, None]).sum() / seconds.gather(1, actions[:, None]).sum()
     return float(picked)
 
 
 class _Trainer:
-    """A policy in training, and the best so far."""
+    """State of a training: the policy, its optimiser, and the best policy so far."""
 
     def __init__(self, training: Roots, validation: Roots, manifest: Manifest, recipe: Recipe) -> None:
         self.epochs = 0
         self._training, self._validation = training, validation
         self._manifest, self._recipe = manifest, recipe
-        self._found = training.fastest(recipe.verifier)
-        self._base = bases(training, recipe.verifier, round_seconds(self._found[None])[0])
+        self._part_seconds = training.fastest(recipe.verifier)
+        self._base = bases(training, recipe.verifier, round_seconds(self._part_seconds[None])[0])
         widths = [rows.shape[1] for rows in training.hidden] if recipe.hidden else []
         self._generator = torch.Generator().manual_seed(recipe.seed)
         with torch.random.fork_rng(devices=()):
@@ -154,25 +155,25 @@ class _Trainer:
         self._best_gain, self._best = -torch.inf, self._copied()
 
     def epoch(self) -> Epoch:
-        """Once through all roots, in a new order."""
+        """Trains on all roots once, in a new random order."""
         order = torch.randperm(len(self._training), generator=self._generator)
         losses = [self._step(rows) * len(rows) for rows in order.split(self._recipe.batch)]
         self.epochs += 1
-        found = gain(self._policy, self._validation, self._recipe.verifier, self._base, self._found)
-        if found > self._best_gain:
-            self._best_gain, self._best = found, self._copied()
+        latest = gain(self._policy, self._validation, self._recipe.verifier, self._base, self._part_seconds)
+        if latest > self._best_gain:
+            self._best_gain, self._best = latest, self._copied()
         mean = sum(losses) / len(self._training)
-        return Epoch(self.epochs, self._recipe.epochs, mean, found, self._best_gain)
+        return Epoch(self.epochs, self._recipe.epochs, mean, latest, self._best_gain)
 
     def best_policy(self) -> Policy:
-        """The one that chose best for validation roots."""
+        """The policy with the largest gain at validation roots."""
         self._policy.load_state_dict(self._best)
         return self._policy.eval()
 
-    def trained(self) -> Trained:
-        """What is kept beside it."""
+    def trained(self) -> SelectorInfo:
+        """Description of the best policy for its file."""
         plan, pair = self._manifest.plan, self._manifest.pair
-        return Trained(
+        return SelectorInfo(
             pair=Fingerprint(pair.target, pair.draft, pair.vocabulary, self._policy.hidden_widths),
             verifier=self._recipe.verifier,
             temperatures=plan.temperatures,
@@ -182,7 +183,7 @@ class _Trainer:
         )
 
     def state(self) -> bytes:
-        """All that going on needs."""
+        """Content of a checkpoint, from which a training resumes."""
         content = io.BytesIO()
         kept = {
             "of": self._digest(),
@@ -198,7 +199,7 @@ class _Trainer:
         return content.getvalue()
 
     def resume(self, checkpoint: Path) -> None:
-        """Goes on from a checkpoint of the same roots and recipe, if there is one."""
+        """Restores a checkpoint, if there is one of the same roots and recipe."""
         if not checkpoint.exists():
             return
         try:
@@ -214,12 +215,12 @@ class _Trainer:
         self.epochs, self._best, self._best_gain = kept["epochs"], kept["best"], kept["best_gain"]
 
     def _step(self, rows: Tensor) -> float:
-        # Dropout draws from torch's own generator, which a resumed training must find where it was.
+        # Dropout draws from torch's global generator, whose state must be the same in a resumed training.
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(int(torch.randint(1 << 62, (), generator=self._generator)))
             roots = self._training.of(rows)
-            scalars, found = self._paced(rows)
-            tokens, seconds = roots.tokens[self._recipe.verifier], round_seconds(found)
+            scalars, part_seconds = self._paced(rows)
+            tokens, seconds = roots.tokens[self._recipe.verifier], round_seconds(part_seconds)
             self._policy.train()
             scores: Tensor = self._policy(roots.hidden if self._policy.hidden_widths else (), scalars)
         scores = scores.masked_fill(tokens.isnan(), IMPOSSIBLE)
@@ -238,26 +239,26 @@ class _Trainer:
         return value.item()
 
     def _paced(self, rows: Tensor) -> tuple[Float[Tensor, "R F"], Float[Tensor, "R S"]]:
-        """Scalars and parts of rounds of some roots, as on a machine on which models run faster or slower."""
+        """Scalars and part times of some roots, as on machines where either model is faster or slower."""
         factors = (torch.rand((len(rows), 2), generator=self._generator) * 2 - 1).mul_(PACE).exp_()
-        found = self._found.repeat(len(rows), 1)
-        found[:, latency.READ] *= factors[:, 0]
-        found[:, latency.DRAFT] *= factors[:, :1]
-        found[:, latency.VERIFY] *= factors[:, 1:]
+        part_seconds = self._part_seconds.repeat(len(rows), 1)
+        part_seconds[:, latency.READ] *= factors[:, 0]
+        part_seconds[:, latency.DRAFT] *= factors[:, :1]
+        part_seconds[:, latency.VERIFY] *= factors[:, 1:]
         scalars = self._training.scalars[rows]
-        scalars[:, TIMES] = found[:, [latency.DRAFT.start, latency.VERIFY.start]].log()
-        return scalars, found
+        scalars[:, TIMES] = part_seconds[:, [latency.DRAFT.start, latency.VERIFY.start]].log()
+        return scalars, part_seconds
 
     def _static_rates(self) -> Float[Tensor, "A"]:
-        """Tokens a second of each shape for all roots, over those of the best."""
+        """Tokens a second of each shape over all roots, relative to the best shape."""
         tokens = self._training.tokens[self._recipe.verifier].nan_to_num(0.0).sum(0)
-        rates = tokens / round_seconds(self._found[None])[0]
+        rates = tokens / round_seconds(self._part_seconds[None])[0]
         return (rates / rates.max()).clamp_min(LEAST_RATE).float()
 
     def _copied(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self._policy.state_dict().items()}
 
     def _digest(self) -> str:
-        """Of what is trained on, and how."""
-        told = msgspec.json.encode((self._recipe, self._manifest.digest, len(self._training), len(self._validation)))
-        return hashlib.sha256(told + self._training.scalars.numpy().tobytes()).hexdigest()
+        """SHA-256 of the recipe and the training roots."""
+        job = msgspec.json.encode((self._recipe, self._manifest.digest, len(self._training), len(self._validation)))
+        return hashlib.sha256(job + self._training.scalars.numpy().tobytes()).hexdigest()

@@ -20,7 +20,7 @@ from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome
 from decoder.tree import TokenTree
 from decoder.tree_rules import Budget, Rules, TreeRule
-from decoder.verify.coupled import Coupled
+from decoder.verify.coupled import CoupledVerifier
 
 
 class Algorithm1Session(HostRounds):
@@ -38,7 +38,7 @@ class Algorithm1Session(HostRounds):
         probabilities: DraftProbabilities,
     ) -> None:
         self._parameters = KnobState(rules)
-        super().__init__(pair, prompt_ids, max_new_tokens, self._parameters, Coupled(noise))
+        super().__init__(pair, prompt_ids, max_new_tokens, self._parameters, CoupledVerifier(noise))
         self.drafter = ModelDrafter(DraftPasses(pair.draft_model, pair.vocabulary, self._longest), probabilities)
         self._reserve()
         self._next_choice = -1

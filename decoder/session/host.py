@@ -116,7 +116,7 @@ class HostRounds(ABC):
         outcome.commit_s = clock.now() - committing
         outcome.turned_after = learnt(self._knobs, outcome, self.root_depth)
         if self.proposer:
-            self.proposer.timed(verifying - drafting, outcome.verify_s, clock.now() - start)
+            self.proposer.record_times(verifying - drafting, outcome.verify_s, clock.now() - start)
         outcome.round_s = clock.now() - start
         return outcome
 
@@ -197,7 +197,7 @@ class HostSession(HostRounds):
     def _accept(self, tree: TokenTree, path: list[int], bonus: int) -> tuple[list[int], list[int]]:
         burst = [*(tree.tokens[node] for node in path), bonus]
         if self.proposer:
-            self.proposer.chosen(burst)
+            self.proposer.record_choices(burst)
         return path, burst
 
     def _commit(self, outcome: Outcome) -> None:

@@ -1,1 +1,1 @@
-"""A target spread over several processes: one leads and decides, the others replay its passes."""
+"""Tensor parallelism: a target over several processes (ranks); rank 0 leads and the others replay its passes."""

@@ -1,7 +1,7 @@
-"""Communication between the ranks of one target: torch.distributed, set up once for the whole process.
+"""Communication between the ranks of one target by torch.distributed, initialised once for the whole process.
 
-Messages go over CPU memory on every device, through groups of their own, and wait as long as the user does. Knows
-nothing of what they say.
+Messages use CPU memory on every device, and process groups of their own without a timeout, since a user may pause.
+Does not know the content of messages.
 """
 
 import os
@@ -15,23 +15,23 @@ import torch
 import torch.distributed as dist
 
 from decoder.errors import DeviceError, first_line
-from decoder.tensor_parallel.messages import FRAME, Words, framed, left_over, unframed
+from decoder.tensor_parallel.messages import FRAME, Words, join_frame, rest_length, split_frame
 from decoder.tensor_parallel.ranks import Ranks
 
 _SOURCE_LINE = re.compile(r"^\[\S+:\d+\] ")
 ENDLESS = timedelta(days=3650)
-"""A paused leader says nothing; that it is gone is told by its closed connection."""
+"""Timeout of all groups: a paused leader sends nothing, and a lost one is noticed by its closed connection."""
 _CLOSED_WITHIN_S = 1.0
 
 
 class Channel:
-    """Words from the leader to all, numbers from all to the leader, and word of the leader's end."""
+    """Messages from the leader to all ranks, numbers from all ranks to all, and the signal of the leader's end."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
-        """Waits until all are there.
+        """Waits until all ranks have joined.
 
         Raises:
-            DeviceError: They do not find each other.
+            DeviceError: The ranks cannot connect to each other.
         """
         self._ranks = ranks
         try:
@@ -48,30 +48,30 @@ class Channel:
             ) from error
 
     def send(self, words: Words) -> None:
-        """Tells all followers; called by the leader alone."""
-        for part in framed(words):
+        """Sends a message to all followers; called by the leader alone."""
+        for part in split_frame(words):
             if len(part):
                 dist.broadcast(torch.from_numpy(part), 0, group=self._words)
 
     def receive(self) -> Words:
-        """The leader's next message, however long it takes; called by followers alone."""
+        """Waits for the leader's next message; called by followers alone."""
         frame = self._received(FRAME)
-        return unframed(frame, self._received(left_over(frame)))
+        return join_frame(frame, self._received(rest_length(frame)))
 
-    def gathered(self, number: int) -> list[int]:
-        """The number that each rank brings, by rank; called by all."""
-        found = [torch.zeros(1, dtype=torch.int64) for _ in range(self._ranks.count)]
-        dist.all_gather(found, torch.tensor([number]), group=self._words)
-        return [int(each) for each in found]
+    def gather(self, number: int) -> list[int]:
+        """The numbers of all ranks, by rank; called by all ranks."""
+        numbers = [torch.zeros(1, dtype=torch.int64) for _ in range(self._ranks.count)]
+        dist.all_gather(numbers, torch.tensor([number]), group=self._words)
+        return [int(each) for each in numbers]
 
     def release(self) -> None:
-        """Lets the followers end, whatever they are doing, and closes the channel; called by the leader alone.
+        """Ends the followers, also in the middle of a pass, and closes the channel; called by the leader alone.
 
-        Threads of torch drop tensors a little after they have been sent, for which they need Python: where it has ended
-        by then, the process aborts. So they end here, unless one of them waits for a rank.
+        Torch's threads free tensors shortly after sending them, which needs a running Python: without it the process
+        aborts. So the threads are ended here, except one that waits for a rank.
         """
         for rank in range(1, self._ranks.count):
-            with suppress(RuntimeError):  # one that is gone needs no word
+            with suppress(RuntimeError):  # the follower may have ended
                 dist.send(torch.ones(1), rank, group=self._ends)
         groups = [self._words, self._ends]
         del self._words, self._ends
@@ -85,7 +85,7 @@ class Channel:
         closing.join(_CLOSED_WITHIN_S)
 
     def watch_leader(self, ended: Callable[[bool], object]) -> None:
-        """Has a thread call `ended` when the leader lets go of this process; with False where it is gone without."""
+        """Starts a thread that calls `ended` at the leader's end: with True after `release`, False if it is lost."""
 
         def wait() -> None:
             try:
@@ -101,15 +101,15 @@ class Channel:
         words = torch.zeros(count, dtype=torch.int64)
         if count:
             dist.broadcast(words, 0, group=self._words)
-        found: Words = words.numpy()
-        return found
+        received: Words = words.numpy()
+        return received
 
 
 def reason(error: BaseException) -> str:
-    """Why processes cannot reach each other, without the place in the library's source and its advice."""
+    """First sentence of torch's error about a connection, without its source position."""
     return _SOURCE_LINE.sub("", first_line(error)).partition(". ")[0]
 
 
 def leave(code: int) -> None:
-    """Ends this process at once: Python's own end would wait for threads that wait for other processes."""
+    """Ends this process at once, since Python's shutdown would wait for threads that wait for other processes."""
     os._exit(code)

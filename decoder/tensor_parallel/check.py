@@ -1,4 +1,4 @@
-"""What a target over several processes cannot be or do, refused in one sentence before anything is loaded."""
+"""Checks of a tensor-parallel target before anything is loaded; each refusal is one sentence."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ from decoder.tensor_parallel.ranks import Ranks
 
 
 def require_packages() -> None:
-    """Raises ConfigError where transformers lacks what it needs to spread a model."""
+    """Raises ConfigError if the package that transformers needs for tensor parallelism is missing."""
     require(
         find_spec("accelerate") is not None,
         "--tensor-parallel needs the package accelerate, by which transformers loads a model onto several devices; "
@@ -22,17 +22,17 @@ def require_packages() -> None:
     )
 
 
-def require_whole_passes(*, exact: bool, compiled: bool) -> None:
-    """Refuses passes that are made of a target's weights, which lie in parts."""
-    for name, asked, what in (("exact", exact, "computes by layers of"), ("compile", compiled, "compiles")):
+def require_partial_weights(*, exact: bool, compiled: bool) -> None:
+    """Refuses settings that need all weights of the target in one process."""
+    for name, enabled, what in (("exact", exact, "computes by layers of"), ("compile", compiled, "compiles")):
         require(
-            not asked,
+            not enabled,
             f"--{name} {what} the whole target, which --tensor-parallel spreads over processes; leave out one of them",
             name,
         )
 
 
-def require_spread(methods: Sequence[Method]) -> None:
+def require_partial_target(methods: Sequence[Method]) -> None:
     """Refuses methods that need the whole target in one process."""
     if whole := [method.name for method in methods if method.whole_target]:
         names = ", ".join(whole)
@@ -44,15 +44,15 @@ def require_spread(methods: Sequence[Method]) -> None:
 
 
 def require_plan(name: str, config: Any, count: int) -> None:
-    """Refuses a target that transformers cannot spread over so many processes.
+    """Refuses a target that transformers cannot divide among this number of processes.
 
     Args:
-        name: Of the target.
+        name: Name of the target.
         config: transformers' configuration.
-        count: Processes.
+        count: Number of processes.
 
     Raises:
-        ConfigError: Its family has no plan, or its heads do not divide.
+        ConfigError: The target's family has no tensor-parallel plan, or its heads are not divisible.
     """
     config = config.get_text_config()
     if not getattr(config, "base_model_tp_plan", None):
@@ -70,9 +70,9 @@ def require_plan(name: str, config: Any, count: int) -> None:
 
 
 def require_devices(kind: str, ranks: Ranks) -> None:
-    """Refuses more processes of this machine than it has devices of a kind; those on a CPU share it.
+    """Refuses more processes on this machine than devices of a kind; a CPU is shared by all.
 
-    transformers spreads a target over the accelerators that torch sees, whatever is asked for.
+    transformers places a tensor-parallel target on the accelerators that torch sees, whatever the kind.
     """
     if kind == "cpu":
         require(

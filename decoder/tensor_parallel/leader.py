@@ -1,6 +1,6 @@
-"""The leader's `Forward`: tells each pass to the followers, then runs this rank's part of it.
+"""The leader's `Forward`: sends each pass to the followers, then runs this rank's part of it.
 
-Whoever decodes sees one model. Knows nothing of drafts and texts.
+To the engine it is a single model. Knows nothing of drafts and texts.
 """
 
 import itertools
@@ -20,16 +20,16 @@ from decoder.errors import LostRankError
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 from decoder.tensor_parallel.channel import Channel, reason
-from decoder.tensor_parallel.messages import Pass, Peak, encoded
-from decoder.tensor_parallel.rows import ToldCache
+from decoder.tensor_parallel.messages import Pass, Peak, encode
+from decoder.tensor_parallel.rows import LeaderCache
 
 Result = TypeVar("Result")
 
 
 class Leader:
-    """A `Forward` over several processes; each computes by an `own` of its own.
+    """A `Forward` over several processes, each with its own part of the target.
 
-    After a pass that has failed the ranks are in different places, so there is no further one.
+    After a failed pass the ranks' caches differ, so every further pass is refused.
     """
 
     def __init__(self, own: Forward, channel: Channel, devices: Sequence[str]) -> None:
@@ -39,12 +39,12 @@ class Leader:
         self._channel = channel
         self._numbers = itertools.count()
         self._gone: deque[int] = deque()
-        """Caches that nobody holds any more."""
+        """Numbers of caches that were garbage collected since the last pass."""
         self._fault: LostRankError | None = None
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
-        cache = ToldCache(self._own.new_cache(capacity).store, next(self._numbers))
+        cache = LeaderCache(self._own.new_cache(capacity).store, next(self._numbers))
         weakref.finalize(cache, self._gone.append, cache.number)
         return cache
 
@@ -54,11 +54,11 @@ class Leader:
         """See `Forward`.
 
         Raises:
-            LostRankError: Another rank is gone, or this one or another has failed.
+            LostRankError: A rank has failed or was lost.
         """
 
         def run() -> Tensor:
-            self._tell(cache, tokens, positions, visible)
+            self._send(cache, tokens, positions, visible)
             return self._own.forward(cache, tokens, positions, visible)
 
         return self._together(run)
@@ -71,36 +71,36 @@ class Leader:
         return logits
 
     def peak_bytes(self) -> list[int]:
-        """Most memory in use so far, by rank.
+        """Peak memory use so far in bytes, by rank.
 
         Raises:
-            LostRankError: As `forward`.
+            LostRankError: A rank has failed or was lost.
         """
 
         def ask() -> list[int]:
-            self._channel.send(encoded(Peak()))
-            return self._channel.gathered(peak_bytes(torch.device(self.devices[0])))
+            self._channel.send(encode(Peak()))
+            return self._channel.gather(peak_bytes(torch.device(self.devices[0])))
 
         return self._together(ask)
 
     def _together(self, work: Callable[[], Result]) -> Result:
-        """Runs work that every rank takes part in; none after a failure."""
+        """Runs work of all ranks; refuses it after an earlier failure."""
         if self._fault:
             raise self._fault
         try:
             return work()
-        except BaseException as error:  # an interruption leaves the ranks in different places too
+        except BaseException as error:  # after an interruption the ranks' caches differ too
             self._fault = self._failed(error)
             if isinstance(error, RuntimeError) and not memory_is_full(error):
                 raise self._fault from error
             raise
 
-    def _tell(
+    def _send(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> None:
-        assert isinstance(cache, ToldCache), "a cache is used by the one that made it"  # noqa: S101 - a programmer's mistake
+        assert isinstance(cache, LeaderCache), "a cache is used by the one that made it"  # noqa: S101 - a programmer's mistake
         gone = [self._gone.popleft() for _ in range(len(self._gone))]
-        told = Pass(
+        message = Pass(
             cache.number,
             cache.store.shape[3],
             cache.used,
@@ -110,7 +110,7 @@ class Leader:
             positions=positions,
             visible=visible,
         )
-        self._channel.send(encoded(told))
+        self._channel.send(encode(message))
 
     def _failed(self, error: BaseException) -> LostRankError:
         return LostRankError(

@@ -1,7 +1,7 @@
-"""Messages of the leader to its followers, as 64-bit integers: pickling would take longer than a small pass.
+"""Messages of the leader to its followers, as 64-bit integers, since pickling would take longer than a small pass.
 
-A pass is told with all that its cache must be before it, so that no operation on a cache is told by itself and none can
-be forgotten. Knows neither processes nor models.
+A pass carries the complete state of its cache before it, so that operations on a cache need no messages of their own
+and none can be forgotten. Knows neither processes nor models.
 """
 
 from collections.abc import Sequence
@@ -13,38 +13,39 @@ from numpy.typing import NDArray
 
 Words: TypeAlias = NDArray[np.int64]
 FRAME = 512
-"""Words of the tensor that comes first, the same for every message; most passes fit."""
+"""Words of the first tensor of every message; most passes need no second one."""
 _WORD_BYTES = 8
 _HEAD = 8
-"""Numbers that a told pass begins with, its kind among them."""
+"""Numbers at the start of an encoded pass, its kind included."""
 
 
 @dataclass(frozen=True)
 class Begin:
-    """Load the target in this dtype, by its number in `decoder.device.DTYPES`."""
+    """Command to load the target."""
 
     dtype: int
+    """Index into `decoder.device.DTYPES`."""
 
 
 @dataclass(frozen=True)
 class Peak:
-    """Tell the most memory in use so far."""
+    """Request for the peak memory use of every rank."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One forward pass, and the cache that it finds."""
+    """One forward pass, and the state of its cache before it."""
 
     cache: int
-    """Number of the cache; one that was not named before is new and empty."""
+    """Number of the cache; a new number means an empty cache."""
     capacity: int
-    """Rows that it has room for."""
+    """Rows that the cache has room for."""
     used: int
-    """Rows that the pass finds; it appends its own."""
+    """Rows in use before the pass, which appends its own."""
     moved: Sequence[tuple[int, int]]
-    """(row of the cache, row after the previous pass that it was); rows that are not named are where they were."""
+    """Moved rows: (row now, row after the previous pass)."""
     gone: Sequence[int]
-    """Caches that nobody needs any more."""
+    """Numbers of caches to delete."""
     tokens: Sequence[int]
     positions: Sequence[int]
     visible: NDArray[np.bool_]
@@ -55,8 +56,8 @@ Message: TypeAlias = Begin | Peak | Pass
 _BEGIN, _PEAK, _PASS = range(3)
 
 
-def encoded(message: Message) -> Words:
-    """A message as words."""
+def encode(message: Message) -> Words:
+    """Encodes a message as words."""
     match message:
         case Begin(dtype):
             return np.array([_BEGIN, dtype])
@@ -70,8 +71,8 @@ def encoded(message: Message) -> Words:
             return np.concatenate([np.array(lists), _bits(message.visible)])
 
 
-def decoded(words: Words) -> Message:
-    """The message that was encoded; raises ValueError for words of none."""
+def decode(words: Words) -> Message:
+    """Decodes a message; raises ValueError for words that are no message."""
     kind, *rest = words.tolist()
     if kind == _BEGIN:
         return Begin(rest[0])
@@ -93,8 +94,8 @@ def decoded(words: Words) -> Message:
     )
 
 
-def framed(words: Words) -> tuple[Words, Words]:
-    """The frame that is sent first, which begins with the number of words, and the words that did not fit."""
+def split_frame(words: Words) -> tuple[Words, Words]:
+    """Splits a message into the frame, which begins with the number of words, and the words that did not fit."""
     frame = np.zeros(FRAME, dtype=np.int64)
     first = words[: FRAME - 1]
     frame[0] = len(words)
@@ -102,13 +103,13 @@ def framed(words: Words) -> tuple[Words, Words]:
     return frame, words[FRAME - 1 :]
 
 
-def left_over(frame: Words) -> int:
-    """How many words follow a frame."""
+def rest_length(frame: Words) -> int:
+    """Number of words that follow a frame."""
     return max(0, int(frame[0]) - (FRAME - 1))
 
 
-def unframed(frame: Words, rest: Words) -> Words:
-    """The words of a frame and of what followed it."""
+def join_frame(frame: Words, rest: Words) -> Words:
+    """Joins a frame and the words that followed it to a message."""
     return np.concatenate([frame[1 : 1 + int(frame[0])], rest])
 
 

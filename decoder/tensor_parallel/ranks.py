@@ -1,4 +1,4 @@
-"""Which of the processes that share a target this one is, as torchrun's variables tell. Imports no torch."""
+"""Rank of this process in the tensor-parallel group, by torchrun's environment variables. Imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,67 +6,66 @@ from dataclasses import dataclass
 from decoder.errors import ConfigError, LostRankError, quoted
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-"""What torchrun tells each process; and where they meet, which torch reads by itself."""
+"""Variables that torchrun sets for each process; torch reads the address and port itself."""
 
 LIFELINE = "TENSOR_PARALLEL_LIFELINE"
-"""Variable with the number of a pipe that is closed when the process that started the ranks ends, if it has one."""
+"""Variable with the file descriptor of a pipe that closes when the launcher of the ranks ends; may be unset."""
 LOST = LostRankError.exit_code
-"""Exit code of a rank that has lost another: a follower whose leader is gone without a word, or a leader whose follower
-is."""
+"""Exit code of a rank that has lost another one: a follower without its leader, or a leader without a follower."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """One process among those that share a target."""
+    """Rank of a process in the tensor-parallel group of a target."""
 
     rank: int
-    """0 leads."""
+    """Number of the process; 0 is the leader."""
     count: int
     """Number of ranks on all machines."""
     local: int
-    """Its number on this machine, and that of its device."""
+    """Number of the process on this machine, which is also the number of its device."""
     local_count: int
-    """Processes on this machine."""
+    """Number of ranks on this machine."""
 
     @property
     def leads(self) -> bool:
-        """Whether this one drafts, decides and shows."""
+        """Whether this rank is the leader, which drafts, decides and displays."""
         return self.rank == 0
 
     def variables(self) -> dict[str, str]:
         """Environment variables of this rank, as torchrun sets them."""
-        told = (self.rank, self.count, self.local, self.local_count)
-        return dict(zip(VARIABLES, map(str, told), strict=True))
+        numbers = (self.rank, self.count, self.local, self.local_count)
+        return dict(zip(VARIABLES, map(str, numbers), strict=True))
 
 
-def told(environment: Mapping[str, str]) -> bool:
-    """Whether a process was started as one of several."""
+def in_group(environment: Mapping[str, str]) -> bool:
+    """Whether the environment has torchrun's variables, so that the process is one of several."""
     return all(name in environment for name in VARIABLES)
 
 
-def started(environment: Mapping[str, str]) -> Ranks:
-    """This process among all that were started with it, as it was told; raises ConfigError for what are no numbers."""
+def group_rank(environment: Mapping[str, str]) -> Ranks:
+    """Rank of this process by torchrun's variables; raises ConfigError for values that are no numbers."""
     return Ranks(*(_number(name, environment[name]) for name in VARIABLES))
 
 
-def ranks_of(asked: int, environment: Mapping[str, str]) -> Ranks:
-    """This process among as many as were asked for.
+def ranks_of(count: int, environment: Mapping[str, str]) -> Ranks:
+    """Rank of this process in a group of `count` processes.
 
     Raises:
-        ConfigError: The variables are missing, or speak of another number of processes.
+        ConfigError: The variables are missing, or hold another number of processes.
     """
-    if not told(environment):
+    if not in_group(environment):
         raise ConfigError(
-            f"tensor_parallel is {asked}, and nobody has started so many processes; start the program by torchrun "
-            f"--nproc-per-node {asked}, or by dynatui --tensor-parallel {asked}"
+            f"tensor_parallel is {count}, and nobody has started so many processes; start the program by torchrun "
+            f"--nproc-per-node {count}, or by dynatui --tensor-parallel {count}"
         )
-    found = started(environment)
-    if found.count != asked:
+    ranks = group_rank(environment)
+    if ranks.count != count:
         raise ConfigError(
-            f"--tensor-parallel is {asked}, and WORLD_SIZE says that {found.count} processes were started; give both "
+            f"--tensor-parallel is {count}, and WORLD_SIZE says that {ranks.count} processes were started; give both "
             "the same number"
         )
-    return found
+    return ranks
 
 
 def _number(name: str, text: str) -> int:

@@ -1,7 +1,7 @@
-"""A cache that the followers hold too, each with heads of its own: which of its rows moved, and how they follow.
+"""Synchronisation of a KV cache whose heads are divided among the ranks: record of moved rows, and their replay.
 
-Followers learn nothing of what is done to a cache between two passes, only what it is when the next one begins. Knows
-neither processes nor models.
+Followers do not see operations on a cache between two passes, only its state when the next pass begins. Knows neither
+processes nor models.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from torch import Tensor
 from decoder.forward.kv_cache import KvCache
 
 
-class ToldCache(KvCache):
-    """The leader's cache, which remembers what its rows were after the previous pass."""
+class LeaderCache(KvCache):
+    """The leader's cache, which records how its rows moved since the previous pass."""
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], number: int) -> None:
         super().__init__(store)
         self.number = number
         self._origins: dict[int, int] = {}
-        """Rows that something was copied to, each with the row that this was."""
+        """Source row, as of the previous pass, of each row that was overwritten."""
 
     def place(self, first: int, rows: Sequence[int]) -> None:
         """See `KvCache`."""
@@ -28,14 +28,14 @@ class ToldCache(KvCache):
         super().place(first, rows)
 
     def take_moves(self) -> list[tuple[int, int]]:
-        """(row in use, the row after the previous pass that it was), which are told with this."""
+        """Moved rows as (row now, row after the previous pass); clears the record."""
         moves = [(row, origin) for row, origin in self._origins.items() if row < self.used and row != origin]
         self._origins = {}
         return moves
 
 
 def follow(cache: KvCache, capacity: int, used: int, moved: Sequence[tuple[int, int]]) -> None:
-    """Brings a follower's cache from its state after the previous pass to the leader's before the next."""
+    """Updates a follower's cache, left by the previous pass, to the leader's state before the next pass."""
     cache.reserve(capacity)
     if moved:
         rows, origins = (torch.tensor(numbers, device=cache.store.device) for numbers in zip(*moved, strict=True))

@@ -1,4 +1,4 @@
-"""A rank's part of the target, which transformers spreads by the plan of the model's family; and the whole of it."""
+"""Loading of a tensor-parallel target: each rank's part, divided by transformers' plan for the model's family."""
 
 import atexit
 from dataclasses import replace
@@ -16,18 +16,18 @@ from decoder.models.load_progress import Tell, downloading
 from decoder.tensor_parallel.channel import Channel
 from decoder.tensor_parallel.check import require_devices, require_plan
 from decoder.tensor_parallel.leader import Leader
-from decoder.tensor_parallel.messages import Begin, encoded
+from decoder.tensor_parallel.messages import Begin, encode
 from decoder.tensor_parallel.ranks import Ranks
 
 ON_CPU = -1
-"""Stands for a CPU among the numbers of devices."""
+"""Device number that stands for a CPU."""
 
 
 def rank_device(ranks: Ranks, name: str) -> torch.device:
-    """The device of this rank that `auto`, `cpu` or `cuda` means.
+    """Device of this rank for `auto`, `cpu` or `cuda`.
 
     Raises:
-        ConfigError: The name is none of these, or this machine has fewer devices than ranks.
+        ConfigError: The name is another one, or this machine has fewer devices than ranks.
         DeviceError: There is no such device.
     """
     if name.startswith("cuda:"):
@@ -41,35 +41,35 @@ def rank_device(ranks: Ranks, name: str) -> torch.device:
 
 
 def devices_of(channel: Channel, own: torch.device) -> list[str]:
-    """The device of each rank, by rank; called by all."""
-    numbers = channel.gathered(ON_CPU if own.index is None else own.index)
+    """Devices of all ranks, by rank; called by all ranks."""
+    numbers = channel.gather(ON_CPU if own.index is None else own.index)
     return [own.type if number == ON_CPU else f"{own.type}:{number}" for number in numbers]
 
 
 def part_of(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, tell: Tell = lambda _: None) -> Any:
-    """This rank's module; its logits are those of the whole target, once all ranks run it.
+    """Loads this rank's module, whose logits are the whole target's if all ranks run the pass.
 
     Raises:
-        ModelError: It cannot be had.
-        DeviceError: It does not fit in the device's memory.
+        ModelError: The target cannot be loaded.
+        DeviceError: The part does not fit in the device's memory.
     """
     set_up(device, dtype)
     return imported("decoder.models.hf_checkpoints").load_module(name, dtype, device, tell, ranks=ranks.count)
 
 
 def load_over(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, tell: Tell) -> LanguageModel:
-    """The target as the leader sees it, loaded by all ranks; its followers end when this process does.
+    """Loads the target on all ranks and returns the leader's model; followers end with this process.
 
     Raises:
-        ConfigError: transformers cannot spread it over so many.
-        ModelError: It cannot be had.
-        DeviceError: It does not fit in a device's memory, or the others are not there.
+        ConfigError: transformers cannot divide the target among this number of ranks.
+        ModelError: The target cannot be loaded.
+        DeviceError: A part does not fit in its device's memory, or the ranks cannot connect.
     """
     require_plan(display_name(name), imported("decoder.models.hf_checkpoints").load_config(name), ranks.count)
     channel = Channel(ranks, device)
     atexit.register(channel.release)
     devices = devices_of(channel, device)
-    channel.send(encoded(Begin(list(DTYPES.values()).index(dtype))))
+    channel.send(encode(Begin(list(DTYPES.values()).index(dtype))))
     hf = imported("decoder.forward.hf")
     with downloading(name, tell):
         module = part_of(ranks, name, device, dtype, tell)

@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The options."""
+    """Parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m decoder.training", description="Train the embedded pair.")
     parser.add_argument("stage", choices=["all", *STAGES])
     parser.add_argument("--data", type=Path, required=True, help="folder with books/ and books_test/")
@@ -44,7 +44,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def run(stage: str, options: argparse.Namespace) -> None:
-    """Brings one stage to its end; what it makes stands in the work folder, named after the stage."""
+    """Runs one stage; its result is in the work folder, named after the stage."""
     folder = options.work / "tokenizer"
     if stage == "tokenizer":
         corpus.train_tokenizer(corpus.books(options.data / "books"), recipe.VOCABULARY).save_pretrained(folder)
@@ -70,7 +70,7 @@ def run(stage: str, options: argparse.Namespace) -> None:
 
 
 def prepare(stage: str, work: Path, device: torch.device) -> tuple[Any, loop.Loss, recipe.Stage]:
-    """The model a stage starts from, what it learns, and its plan."""
+    """Initial model, loss and budget of a stage."""
     if stage == "target":
         model = loop.new_model(recipe.TARGET, recipe.VOCABULARY, recipe.SEED)
         return model.to(device), loop.text_loss, recipe.TARGET_STAGE
@@ -82,14 +82,14 @@ def prepare(stage: str, work: Path, device: torch.device) -> tuple[Any, loop.Los
 
 
 def load(folder: Path, device: torch.device) -> Any:
-    """A trained model, to go on with."""
+    """Loads a trained model for further training."""
     model: Any = GPTNeoXForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     model.config.use_cache = False
     return model.to(device)
 
 
 def publish(trained: Path, out: Path, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Writes the model as it is shipped: bfloat16, with its tokenizer, in Hugging Face's layout."""
+    """Writes a trained model for shipping: in bfloat16, with the tokenizer, in Hugging Face's layout."""
     model: Any = GPTNeoXForCausalLM.from_pretrained(trained, dtype=torch.bfloat16)
     model.config.use_cache = model.generation_config.use_cache = True
     model.save_pretrained(out)
@@ -97,7 +97,7 @@ def publish(trained: Path, out: Path, tokenizer: PreTrainedTokenizerFast) -> Non
 
 
 def logger(path: Path) -> Callable[[str], None]:
-    """Writes lines to the screen and to `path`, each with the time of day."""
+    """Logger that prints lines and appends them to `path`, each with the time of day."""
 
     def log(line: str) -> None:
         stamped = f"{time.strftime('%H:%M:%S')} {line}"

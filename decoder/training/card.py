@@ -1,4 +1,4 @@
-"""The model card beside the weights: every line of it is a fact of the recipe, the run or a measurement."""
+"""Model card of the embedded pair, made from the recipe, the training runs and measurements."""
 
 import platform
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ def write(
     """Measures the pair and writes its card.
 
     Args:
-        path: The card.
+        path: File of the card.
         target: Folder of the target as shipped.
         draft: Folder of the draft as shipped.
         texts: Folder of held-out books.
-        made: Facts of each training stage, by its name.
-        device: Where to measure.
+        made: Facts of each training stage, by the stage's name.
+        device: Device of the measurements.
     """
     books = corpus.books(texts)
     quality = measure.measure(target, draft, books, device)
@@ -87,12 +87,12 @@ def parameters(folder: Path) -> int:
 
 
 def shape_row(shape: recipe.Shape) -> str:
-    """One cell of the table."""
+    """Cell of the table of models: hidden size, layers, heads."""
     return f"{shape.hidden}, {shape.layers}, {shape.heads}" + (", tied embeddings" if shape.tied else "")
 
 
 def stage_row(name: str, facts: Mapping[str, Any]) -> str:
-    """One row of the training table."""
+    """Row of the training table."""
     windows = ", ".join(f"{size} ({share:.0%})" for share, size in facts["windows"])
     where = f"{facts['device']}, {facts['threads']} threads"
     return (
@@ -103,7 +103,7 @@ def stage_row(name: str, facts: Mapping[str, Any]) -> str:
 
 @torch.inference_mode()
 def sample(folder: Path, device: torch.device) -> str:
-    """A paragraph by the target."""
+    """Sampled continuation of `SAMPLE_PROMPT` by the target."""
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     model = measure.load(folder, device)
     torch.manual_seed(recipe.SEED)

@@ -1,6 +1,6 @@
-"""Books as one long array of token ids, and evenly spread windows of it.
+"""Books as one long array of token ids, and evenly distributed windows of it.
 
-Knows nothing of models. Every book starts with the end-of-text token, so that a window may cross a border unharmed.
+Knows nothing of models. Every book starts with the end-of-text token, so that windows may cross the border of books.
 """
 
 from collections.abc import Iterator
@@ -16,17 +16,17 @@ GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
 def books(folder: Path) -> list[Path]:
-    """The text files of a folder, by name. Raises FileNotFoundError when there are none."""
-    found = sorted(folder.glob("*.txt"))
-    if not found:
+    """Text files of a folder, sorted by name; raises FileNotFoundError if there are none."""
+    files = sorted(folder.glob("*.txt"))
+    if not files:
         raise FileNotFoundError(
             f"no .txt files in {folder}: point --data at a folder that holds books/ and books_test/"
         )
-    return found
+    return files
 
 
 def train_tokenizer(files: list[Path], vocabulary: int, sample_bytes: int = 120_000) -> PreTrainedTokenizerFast:
-    """Byte-level BPE over a sample from the middle of each book; every string can be encoded and decoded exactly."""
+    """Trains a byte-level BPE tokenizer on the middle of each book; every string can be encoded and decoded exactly."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -48,7 +48,7 @@ def _middles(files: list[Path], sample_bytes: int) -> Iterator[str]:
 
 
 def tokenize(files: list[Path], tokenizer: PreTrainedTokenizerFast, cache: Path) -> NDArray[np.uint16]:
-    """All books as ids, one after the other, memory-mapped from `cache`, which is written when it is not there."""
+    """Token ids of all books, one after the other, memory-mapped from `cache`, which is written if missing."""
     if not cache.exists():
         end = tokenizer.convert_tokens_to_ids(END_OF_TEXT)
         parts = []
@@ -63,10 +63,10 @@ def tokenize(files: list[Path], tokenizer: PreTrainedTokenizerFast, cache: Path)
 
 
 def batch(ids: NDArray[np.uint16], first: int, rows: int, window: int) -> NDArray[np.int64]:
-    """Rows `first` to `first + rows` of an endless, evenly spread sequence of windows.
+    """Windows `first` to `first + rows` of an endless sequence that covers the text evenly.
 
-    Starts follow the multiples of the golden ratio: they cover the text evenly at every moment, need no memory of what
-    was read, and a resumed run goes on where it stopped.
+    Starts are multiples of the golden ratio modulo the text's length: they cover the text evenly at every moment and
+    depend on nothing but the index, so that a run can resume.
 
     Returns:
         Token ids, shape (rows, window + 1): inputs are all but the last column, labels all but the first.

@@ -1,6 +1,6 @@
-"""The training loop: one model, one objective, a budget of time, checkpoints that resume.
+"""Training loop for one model and objective, with a budget of time and resumable checkpoints.
 
-Knows nothing of files other than its checkpoint, and nothing of what the model is for.
+Knows no files other than its checkpoint, and no purpose of the model.
 """
 
 import time
@@ -24,7 +24,7 @@ Loss = Callable[[Any, Tensor], Tensor]
 
 
 def new_model(shape: recipe.Shape, vocabulary: int, seed: int) -> Any:
-    """A GPT-NeoX model of this shape; projections into the residual stream start at zero."""
+    """A GPT-NeoX model of this shape, whose projections into the residual stream are initialised to 0."""
     torch.manual_seed(seed)
     config = GPTNeoXConfig(
         vocab_size=vocabulary,
@@ -38,7 +38,7 @@ def new_model(shape: recipe.Shape, vocabulary: int, seed: int) -> Any:
         eos_token_id=0,
         use_cache=False,
     )
-    # Eager attention keeps the score matrix, which bf16 matrix products on a CPU turn into speed at short windows.
+    # Eager attention computes the score matrix by bf16 matrix products, which is faster on a CPU at short windows.
     config._attn_implementation = "eager"  # noqa: SLF001 - a configuration cannot be made with it
     model: Any = GPTNeoXForCausalLM(config)
     for layer in model.gpt_neox.layers:
@@ -66,7 +66,7 @@ def distillation_loss(target: Any) -> Loss:
 
 
 def optimizers(model: nn.Module, stage: recipe.Stage) -> list[torch.optim.Optimizer]:
-    """Muon for the hidden matrices, AdamW for the rest; both carry their peak rate as "peak"."""
+    """Muon for the hidden matrices and AdamW for the other parameters, each with its peak learning rate in "peak"."""
     hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     chosen = {id(p) for p in hidden}
     rest = [p for p in model.parameters() if id(p) not in chosen]
@@ -84,20 +84,22 @@ def optimizers(model: nn.Module, stage: recipe.Stage) -> list[torch.optim.Optimi
 
 @dataclass
 class Progress:
-    """How far a stage has come; the model card repeats it."""
+    """Totals of a stage so far, which the model card lists."""
 
     steps: int = 0
     rows: int = 0
+    """Training sequences."""
     tokens: int = 0
     seconds: float = 0.0
+    """Training time."""
 
     def share(self, stage: recipe.Stage) -> float:
-        """Share of the stage's budget that is spent."""
+        """Spent share of the stage's budget."""
         return self.seconds / (60 * stage.minutes)
 
 
 class Trainer:
-    """One stage of training, in place, from its checkpoint if there is one."""
+    """Trains a model in place for one stage; resumes from the checkpoint if there is one."""
 
     def __init__(self, model: Any, loss: Loss, stage: recipe.Stage, device: torch.device, checkpoint: Path) -> None:
         self.progress = Progress()
@@ -119,7 +121,7 @@ class Trainer:
             rows = max(1, self._stage.batch_tokens // window)
             value = self._step(corpus.batch(ids, self.progress.rows, rows, window), self._stage.rate(share))
             smooth = value if smooth is None else 0.95 * smooth + 0.05 * value
-            # The first step of a window compiles; its time says nothing about training.
+            # The first step of a window includes compilation, so its time does not count.
             self.progress.seconds += 0.0 if fresh else time.perf_counter() - started
             self.progress.steps += 1
             self.progress.rows += rows
@@ -145,7 +147,7 @@ class Trainer:
         return loss.item()
 
     def _save(self) -> None:
-        """Writes a checkpoint that is complete or not there at all."""
+        """Writes a checkpoint atomically."""
         partial = self._checkpoint.with_suffix(".partial")
         state = {
             "model": self._model.state_dict(),

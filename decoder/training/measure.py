@@ -1,6 +1,6 @@
-"""What the pair is worth on books it has never seen: bits per byte, agreement, loss by position.
+"""Quality of the pair on held-out books: bits per byte, agreement, loss by position.
 
-Everything is measured in float32 on the weights as they are shipped.
+All figures are measured in float32 on the shipped weights.
 """
 
 import math
@@ -44,24 +44,24 @@ def load(folder: Path, device: torch.device) -> Any:
 def windows(
     files: list[Path], tokenizer: PreTrainedTokenizerFast, window: int, stride: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Every `stride`-th window of each book, one after the other without overlap, and their bytes to predict.
+    """Every `stride`-th window of each book, without overlap, and the number of bytes to predict in them.
 
     Returns:
-        Ids of shape (windows, window), and the bytes of all their tokens but the first of each window.
+        Token ids of shape (windows, window), and the bytes of all tokens except each window's first.
     """
-    found: list[list[int]] = []
+    rows: list[list[int]] = []
     for file in files:
         ids = tokenizer.backend_tokenizer.encode(file.read_text(encoding="utf-8")).ids
-        found.extend(ids[i : i + window] for i in range(0, len(ids) - window + 1, window * stride))
-    # A byte-level token is spelled with one character a byte.
+        rows.extend(ids[i : i + window] for i in range(0, len(ids) - window + 1, window * stride))
+    # The spelling of a byte-level token has one character for each byte.
     spellings = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     lengths = np.array([len(spelling) for spelling in spellings])
-    table = np.array(found)
+    table = np.array(rows)
     return table, int(lengths[table[:, 1:]].sum())
 
 
 def batches(ids: NDArray[np.int64], device: torch.device) -> Iterator[Tensor]:
-    """The windows in batches that fit in memory."""
+    """Windows in batches of at most `BATCH_TOKENS` tokens."""
     rows = max(1, BATCH_TOKENS // ids.shape[1])
     for start in range(0, len(ids), rows):
         yield torch.from_numpy(ids[start : start + rows]).to(device)
@@ -69,7 +69,7 @@ def batches(ids: NDArray[np.int64], device: torch.device) -> Iterator[Tensor]:
 
 @torch.inference_mode()
 def bits(model: Any, batch: Tensor) -> tuple[Tensor, Tensor]:
-    """Bits of each token but the first and the most probable token there, both of shape (rows, window - 1)."""
+    """Bits of each token except the first, and the most probable token at its position; each (rows, window - 1)."""
     logprobs = model(input_ids=batch).logits[:, :-1].float().log_softmax(-1)
     scored = logprobs.gather(-1, batch[:, 1:, None])[..., 0]
     return -scored / math.log(2), logprobs.argmax(-1)
@@ -101,7 +101,7 @@ def measure(target: Path, draft: Path, texts: list[Path], device: torch.device, 
 
 
 def by_position_of(model: Any, ids: NDArray[np.int64], device: torch.device) -> dict[str, float]:
-    """Mean bits per token in each stretch of the window."""
+    """Mean bits per token in each range of positions between `EDGES`."""
     total = torch.zeros(ids.shape[1] - 1, dtype=torch.float64)
     for batch in batches(ids, device):
         total += bits(model, batch)[0].double().sum(0).cpu()

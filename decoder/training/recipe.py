@@ -1,7 +1,7 @@
-"""What is trained and how long: the numbers that the model card repeats.
+"""Recipe of the embedded pair: model shapes, stages and their budgets, which the model card lists.
 
-Knows no tensors. A stage is budgeted in minutes of training time, because that is what a machine has; the learning rate
-and the window follow the share of the budget that is spent, so a stage always ends with its full decay.
+Knows no tensors. The budget of a stage is in minutes of training time, and learning rate and window depend on the spent
+share of it, so a stage ends with its full decay on any machine.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ Objective = Literal["text", "distillation"]
 
 @dataclass(frozen=True)
 class Shape:
-    """The free dimensions of a GPT-NeoX model."""
+    """Dimensions of a GPT-NeoX model."""
 
     hidden: int
     layers: int
     heads: int
     tied: bool
-    """True: one matrix embeds the input and scores the output, which is worth its parameters in a very small model."""
+    """Whether input embedding and output head are one matrix, which pays in a very small model."""
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,26 @@ class Stage:
 
     objective: Objective
     minutes: float
-    """Training time, evaluation and start-up excluded."""
+    """Budget of training time in minutes, without evaluation and start-up."""
     batch_tokens: int
     muon_lr: float
-    """Peak rate of the hidden matrices, in Muon's "match_rms_adamw" scale."""
+    """Peak learning rate of the hidden matrices, in Muon's "match_rms_adamw" scale."""
     adam_lr: float
-    """Peak rate of embeddings, head, norms and biases."""
+    """Peak learning rate of embeddings, head, norms and biases."""
     windows: Sequence[tuple[float, int]]
     """(share of the budget up to which, window in tokens), ascending; the last share is 1."""
     warmup: float = 0.01
-    """Share of the budget over which the rate rises from 0."""
+    """Share of the budget over which the learning rate rises from 0."""
     decay: float = 0.4
-    """Share of the budget at the end over which the rate falls to 0."""
+    """Share of the budget, at its end, over which the learning rate falls to 0."""
     weight_decay: float = 0.05
 
     def rate(self, progress: float) -> float:
-        """Factor on the peak rates, in [0, 1], after `progress` of the budget: rise, hold, fall."""
+        """Factor on the peak learning rates, in [0, 1], at a spent share of the budget: warm-up, constant, decay."""
         return max(0.0, min(1.0, progress / self.warmup, (1.0 - progress) / self.decay))
 
     def window(self, progress: float) -> int:
-        """Tokens a training sequence has after `progress` of the budget."""
+        """Tokens of a training sequence at a spent share of the budget."""
         return next((size for until, size in self.windows if progress < until), self.windows[-1][1])
 
 

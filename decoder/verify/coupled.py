@@ -1,7 +1,7 @@
-"""Coupled verification: a drafted token stays when the target, under the noise of its position, chooses it too.
+"""Coupled verification: a drafted token is accepted if the target, with the noise of its position, chooses it too.
 
-At temperature 0 there is no noise, and it is greedy verification. Otherwise the text is distributed as the target's
-over seeds, whatever was drafted, since no choice depends on a draft. Siblings differ, so the accepted path is unique.
+At temperature 0 there is no noise: this is greedy verification. Above 0, over all seeds, the text has the target's
+distribution whatever was drafted, since no choice depends on a draft. Siblings differ, so one path at most is accepted.
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.events import Verification
-from decoder.sampling.gumbel_noise import OUTSIDE, GumbelNoise
+from decoder.sampling.gumbel_noise import TRUNCATION_PENALTY, GumbelNoise
 from decoder.sampling.on_device import DeviceSampling
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
 from decoder.tree import TokenTree
-from decoder.verify.greedy import Greedy, accept
-from decoder.verify.statistics import of_tokens
+from decoder.verify.greedy import GreedyVerifier, accept
+from decoder.verify.statistics import token_statistics
 from decoder.verify.verifier import DeviceVerifier, Probabilities
 
 
 @dataclass(frozen=True)
-class Coupled:
+class CoupledVerifier:
     """A `Verifier` of one text."""
 
     noise: GumbelNoise
@@ -31,7 +31,7 @@ class Coupled:
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """See `Verifier`."""
         if self.noise.greedy_from(first):
-            return Greedy().verify(tree, logits, first)
+            return GreedyVerifier().verify(tree, logits, first)
         return accept(tree, self.noise.chooser(logits, [first + depth for depth in tree.depths]))
 
     def statistics(
@@ -42,15 +42,15 @@ class Coupled:
             return None
         nodes = [0, *path][: len(committed)]
         settings = [self.noise.sampling(first + tree.depths[node]) for node in nodes]
-        return of_tokens(probabilities(logits[nodes], settings), committed)
+        return token_statistics(probabilities(logits[nodes], settings), committed)
 
 
 @dataclass(frozen=True)
-class CoupledOnDevice:
-    """A `DeviceVerifier`; seeds and settings are numbers that its graphs read."""
+class CoupledDeviceVerifier:
+    """A `DeviceVerifier` whose graphs read seed and settings from device tensors."""
 
     truncates: bool
-    """Whether some tokens may be dropped; to find out which, each row's logits are sorted."""
+    """Whether top-k or top-p may exclude tokens, for which the graph sorts each row's logits."""
 
     def choose(
         self,
@@ -63,7 +63,7 @@ class CoupledOnDevice:
         rows, depths = logits.float(), (levels - 1).clamp(min=0)
         scores = rows + sampling.noise(positions, rows.shape[1]).index_select(0, depths)
         if self.truncates:
-            kept = sampling.kept(rows, positions.index_select(0, depths))
+            kept = sampling.truncation_mask(rows, positions.index_select(0, depths))
             scores = scores.masked_fill(~kept, -torch.inf)
         return scores.argmax(-1)
 
@@ -75,14 +75,14 @@ class CoupledOnDevice:
             rows = logits.float()
             scores = rows + noise[depth]
             if self.truncates:
-                scores = scores - OUTSIDE * ~sampling.kept(rows, positions[depth : depth + 1])
+                scores = scores - TRUNCATION_PENALTY * ~sampling.truncation_mask(rows, positions[depth : depth + 1])
             return scores * sharpness[depth]
 
         return at_depth
 
 
 def device_verifier(schedule: Schedule, position: int) -> DeviceVerifier:
-    """What decides within graphs from a position on: no more than the settings in force there ask for."""
+    """The cheapest verifier within CUDA graphs for the settings in force from a position on."""
     if schedule.greedy_from(position):
-        return Greedy()
-    return CoupledOnDevice(truncates=schedule.truncates_from(position))
+        return GreedyVerifier()
+    return CoupledDeviceVerifier(truncates=schedule.truncates_from(position))

@@ -1,4 +1,4 @@
-"""Greedy verification: a drafted token stays when it is the target's own choice.
+"""Greedy verification: a drafted token is accepted if it is the target's most probable token.
 
 Siblings differ, so at most one child matches and the accepted path is unique (DynaTree paper, section 3.1).
 """
@@ -14,8 +14,8 @@ from decoder.tree import TokenTree
 
 
 @dataclass(frozen=True)
-class Greedy:
-    """A `Verifier` and `DeviceVerifier` whose choice is the most probable token, the lower id among equals."""
+class GreedyVerifier:
+    """A `Verifier` and `DeviceVerifier` that chooses the most probable token; among equals, the lowest id."""
 
     def choose(
         self,
@@ -46,7 +46,7 @@ class Greedy:
 
 
 def accept(tree: TokenTree, choice: Callable[[int], int]) -> tuple[list[int], int]:
-    """The accepted nodes below the root, which is right, in path order, and the bonus token, by the choice at each."""
+    """Accepted nodes below the root, in path order, and the bonus token; `choice` is the target's token at a node."""
     children: dict[tuple[int, int], int] = {
         (parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))
     }

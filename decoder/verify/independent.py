@@ -1,6 +1,6 @@
-"""Independent sampling: target and draft have random generators of their own, and a lossless verifier joins them.
+"""Independent sampling: the draft draws its tree and a lossless verifier draws its decisions, from separate generators.
 
-The text is distributed as the target's. Knows no methods; the verifier in force is looked up each round.
+The text has the target's distribution. Knows no methods; the verifier in force is looked up each round.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,25 +16,25 @@ from decoder.sampling.settings import Schedule
 from decoder.tree import TokenTree
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import RandomGenerator
-from decoder.verify.lossless.statistics import MOST_NUMBERS, of_drawn_tree
+from decoder.verify.lossless.statistics import MOST_NUMBERS, tree_statistics
 from decoder.verify.lossless.verifiers import VERIFIERS
-from decoder.verify.statistics import of_tokens
+from decoder.verify.statistics import token_statistics
 
 
-def unseen(_target_probs: Float[Tensor, "N V"], _node: int) -> None:
-    """Records nothing."""
+def ignore_round(_target_probs: Float[Tensor, "N V"], _node: int) -> None:
+    """The default observer, which does nothing."""
 
 
 @dataclass(frozen=True)
-class Independent:
-    """A `Verifier` of one text, of trees that were drawn."""
+class IndependentVerifier:
+    """A `Verifier` of one text whose trees are sampled from the draft."""
 
     verifier: Callable[[], str]
-    """Name of the verifier in force; it must be lossless with the trees of that round."""
+    """Returns the name of the verifier in force, which must be lossless with the trees of the round."""
     schedule: Schedule
     generator: RandomGenerator
-    seen: Callable[[Float[Tensor, "N V"], int], None] = unseen
-    """Told the target's probabilities after all nodes, and after which node the round's last token was chosen."""
+    observe: Callable[[Float[Tensor, "N V"], int], None] = ignore_round
+    """Called each round with the target's probabilities after all nodes, and with the last accepted node."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """See `Verifier`.
@@ -45,22 +45,22 @@ class Independent:
         target_probs = self._target_probs(tree, logits, first)
         verify = VERIFIERS[self.verifier()].on_device
         path, token = verify(drawn_tree(tree), target_probs, draft_rows(tree, target_probs), self.generator)
-        self.seen(target_probs, path[-1] if path else 0)
+        self.observe(target_probs, path[-1] if path else 0)
         return path, token
 
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
     ) -> Verification | None:
-        """See `Verifier`; of large trees, or vocabularies, the committed tokens alone."""
+        """See `Verifier`; large trees or vocabularies give statistics of the committed tokens alone."""
         if self.schedule.greedy_from(first):
             return None
         target_probs = self._target_probs(tree, logits, first)
-        found = of_tokens(target_probs[[0, *path][: len(committed)]], committed)
+        statistics = token_statistics(target_probs[[0, *path][: len(committed)]], committed)
         if target_probs.numel() > MOST_NUMBERS:
-            return found
+            return statistics
         target, draft = (each.double().cpu().numpy() for each in (target_probs, draft_rows(tree, target_probs)))
-        reach, draws = of_drawn_tree(self.verifier(), drawn_tree(tree), target, draft, path)
-        return structs.replace(found, predicted_tokens=sum(reach), reach=reach, path=draws)
+        reach, draws = tree_statistics(self.verifier(), drawn_tree(tree), target, draft, path)
+        return structs.replace(statistics, predicted_tokens=sum(reach), reach=reach, path=draws)
 
     def _target_probs(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> Float[Tensor, "N V"]:
         return probabilities(logits, [self.schedule.at(first + depth) for depth in tree.depths])

@@ -1,8 +1,8 @@
-"""Names of verifiers and draftings, and which of them go together; other combinations are refused.
+"""Names of verifiers and draftings, and the lossless combinations; all other combinations are refused.
 
-By exact enumeration: over a deterministic tree every verifier but coupled sampling and nss is biased, by up to .7 in
-total variation, since all others judge a token by its probability to be drawn. Knows no verifier's code, so that
-command lines are read without torch.
+Over a deterministic tree every verifier but coupled sampling and nss is biased, by up to .7 in total variation (found
+by exact enumeration), since the others judge a token by the probability of drawing it. Knows no verifier's code, so
+that command lines are read without torch.
 """
 
 from enum import StrEnum
@@ -19,32 +19,32 @@ class Drafting(StrEnum):
     """How a round's tree is drafted."""
 
     TREE = "tree"
-    """Deterministic: the most probable tokens, with or without knobs."""
+    """Deterministic: each node's children are the most probable tokens."""
     IID = "iid"
     """Independent rollouts from the root."""
     DELAYED = "delayed"
-    """One path, then independent rollouts from its end."""
+    """One sampled path, then independent rollouts from its end."""
     SELECTOR = "selector"
-    """Delayed, of a shape that is chosen each round from what is known before the first draw."""
+    """Delayed, with a shape that a trained selector chooses each round before the first draw."""
 
 
 def lossless_with(name: str, drafting: Drafting, paths: int = 1) -> bool:
-    """Whether a verifier keeps the target's distribution with so many drafted paths of such a drafting."""
+    """Whether a verifier keeps the target's distribution with this drafting and number of drafted paths."""
     if drafting is Drafting.TREE:
         return name in (COUPLED, "nss")
     return name != COUPLED and (paths == 1 or name != "block")
 
 
 def require_lossless(name: str, drafting: str, paths: int = 1) -> None:
-    """Refuses a verifier that would be biased, or cannot work, with a drafting; temperatures above 0 alone need it.
+    """Refuses a verifier that is biased, or does not work, with a drafting at a temperature above 0.
 
     Args:
-        name: Of a verifier.
-        drafting: Of a `Drafting`.
+        name: Name of a verifier.
+        drafting: Value of a `Drafting`.
         paths: Most rollouts, K.
 
     Raises:
-        ConfigError: They do not fit, or there is no verifier or drafting of that name.
+        ConfigError: The combination is refused, or a name is unknown.
     """
     verifiers, draftings = (COUPLED, *VERIFIER_NAMES), [each.value for each in Drafting]
     for what, given, known in (("verifier", name, verifiers), ("drafting", drafting, draftings)):

@@ -1,7 +1,7 @@
-"""Statistics of a sampled round, for users who check a decoder while it runs. Decides nothing.
+"""Statistics of a sampled round, by which users check a decoder while it runs. They influence nothing.
 
-Both sums over committed tokens have mean 0 in any lossless decoder, whatever its text (a martingale), so far from 0
-they show a wrong one; that they are near 0 proves nothing.
+Both sums over committed tokens have mean 0 in any lossless decoder, whatever its text (a martingale). A sum far from 0
+therefore shows a faulty decoder; a sum near 0 proves nothing.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from torch import Tensor
 from decoder.events import Verification
 
 _LEAST = 1e-30
-"""Taken for the probability of a token that cannot be, whose surprise would be infinite."""
+"""Least probability in logarithms, since the surprise of an impossible token would be infinite."""
 
 
-def of_tokens(target_probs: Float[Tensor, "D V"], tokens: Sequence[int]) -> Verification:
-    """Statistics of the committed tokens alone, each with the target's distribution at its position."""
+def token_statistics(target_probs: Float[Tensor, "D V"], tokens: Sequence[int]) -> Verification:
+    """Statistics of committed tokens, given the target's distribution at the position of each."""
     rows = target_probs.double().cpu().numpy()
     logs = np.log(np.maximum(rows, _LEAST))
     entropies = -(rows * logs).sum(-1)

@@ -26,7 +26,7 @@ def spreading(models: Models, count: int, *, target_is_here: bool) -> Iterator[s
     from decoder.tensor_parallel.target import rank_device  # noqa: PLC0415 - as above
 
     check.require_packages()
-    check.require_whole_passes(exact=models.exact, compiled=models.compiled)
+    check.require_partial_weights(exact=models.exact, compiled=models.compiled)
     place = rank_device(Ranks(0, count, local=0, local_count=count), models.device).type
     yield f"{count} processes {'would share this CPU' if place == 'cpu' else 'would have a GPU each'}"
     if target_is_here:

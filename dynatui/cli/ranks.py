@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from decoder.errors import ConfigError, DecoderError, not_importable
-from decoder.tensor_parallel.ranks import LIFELINE, Ranks, ranks_of, started, told
+from decoder.tensor_parallel.ranks import LIFELINE, Ranks, group_rank, in_group, ranks_of
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
@@ -50,7 +50,7 @@ def spread(
     Raises:
         ConfigError: This process was started as one of another number, or cannot launch so many.
     """
-    if not told(os.environ):
+    if not in_group(os.environ):
         if count == 1:
             return None
         from dynatui.cli.launcher import launch  # noqa: PLC0415 - few runs need it
@@ -70,7 +70,7 @@ def require_alone(command: str) -> None:
     Raises:
         ConfigError: This process was started as one of several.
     """
-    if told(os.environ) and (count := started(os.environ).count) > 1:
+    if in_group(os.environ) and (count := group_rank(os.environ).count) > 1:
         raise ConfigError(
             f"WORLD_SIZE says that {count} processes were started, and each would do all of {command}; start it once, "
             "without torchrun"

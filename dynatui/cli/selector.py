@@ -23,7 +23,7 @@ from dynatui.terminal import streams
 if TYPE_CHECKING:
     from decoder.bench.selector_rounds import Realised
     from decoder.engine import Engine
-    from decoder.selector.evaluate import Predicted
+    from decoder.selector.evaluate import Prediction
 
 SELECTOR = "Selector"
 LEAST_PROMPTS = 5
@@ -93,9 +93,9 @@ def collect(
     names = tuple(dict.fromkeys(name.strip() for name in verifiers.split(",")))
     sampled = {"temperatures": _numbers("--temperatures", temperatures), "top_ps": _numbers("--top-ps", top_ps)}
     from decoder.selector import collect as job  # noqa: PLC0415 - imports torch
-    from decoder.selector.dataset import Plan  # noqa: PLC0415
+    from decoder.selector.dataset import CollectionPlan  # noqa: PLC0415
 
-    plan = Plan(names, **sampled, new_tokens=max_new_tokens, every=every, trees=trees, seed=seed)
+    plan = CollectionPlan(names, **sampled, new_tokens=max_new_tokens, every=every, trees=trees, seed=seed)
     job.require_plan(plan)
     steps = (
         Told(f"{step.done} of {step.total} texts, {step.roots} roots now", step.done / step.total)
@@ -146,7 +146,7 @@ def evaluate(
 ) -> int:
     """Compare a selector with the best shape for each sampling setting: as labels predict, and in texts."""
     from decoder.selector import dataset, stored  # noqa: PLC0415 - imports torch
-    from decoder.selector.evaluate import predicted  # noqa: PLC0415
+    from decoder.selector.evaluate import predict  # noqa: PLC0415
 
     policy, trained = stored.read(selector_file)
     manifest = dataset.read_manifest(data)
@@ -155,7 +155,7 @@ def evaluate(
         f"{data} was collected with {manifest.pair.target} and {manifest.pair.draft}, and {selector_file} was trained "
         f"for {trained.pair.target} with {trained.pair.draft}; name what belongs together",
     )
-    parts = predicted(policy, trained.verifier, dataset.load(data), manifest)
+    parts = predict(policy, trained.verifier, dataset.load(data), manifest)
     out, _ = streams.for_printing()
     streams.show(predictions(trained.verifier, parts), out)
     if decoding:
@@ -165,7 +165,7 @@ def evaluate(
     return 0
 
 
-def predictions(verifier: str, parts: Sequence["Predicted"]) -> str:
+def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
     """A table of what labels predict."""
     head = f"{'T':>4} {'top-p':>5} {'roots':>5}  {'best shape':>10} {'tok/s':>7} {'tok/rnd':>7}  "
     lines = [f"predicted, verifier {verifier}", head + f"{'selector':>8} {'tok/rnd':>7} {'gain':>6}  chosen most"]
@@ -195,7 +195,7 @@ def realisations(found: Sequence["Realised"]) -> str:
 def _decoded(
     engine: "Engine",
     texts: Sequence[str],
-    parts: Sequence["Predicted"],
+    parts: Sequence["Prediction"],
     verifier: str,
     file: Path,
     max_new_tokens: int,
@@ -233,7 +233,7 @@ def _share(step: Any) -> float:
     return float(step.number / step.total)
 
 
-def _setting(part: "Predicted") -> str:
+def _setting(part: "Prediction") -> str:
     return f"{part.sampling.temperature:4g} {part.sampling.top_p:5g}"
 
 

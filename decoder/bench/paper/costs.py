@@ -1,7 +1,7 @@
 """The machine's cost curve: seconds of a pass by its rows."""
 
 from decoder.bench.paper.records import RoundCosts
-from decoder.bench.pass_costs import measured_costs
+from decoder.bench.pass_costs import repeated_costs
 from decoder.models.pair import Pair
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
@@ -9,7 +9,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64)
 
 def round_costs(pair: Pair, tokens: int) -> RoundCosts:
     """Seconds of both models' passes after a text of about `tokens` tokens, without waits for a processor."""
-    series = measured_costs(pair, tokens)
+    series = repeated_costs(pair, tokens)
     return RoundCosts(
         rows=ROWS,
         verify_s=tuple(

@@ -15,7 +15,7 @@ from decoder.errors import PromptError
 from decoder.models.pair import Pair
 from decoder.selector.chooser import Chooser
 from decoder.selector.features import LOOKED_BACK, Root
-from decoder.selector.text_roots import Drawn, TextRoots
+from decoder.selector.text_roots import RootDraws, TextRoots
 from decoder.verify.lossless.acceptance_bound import acceptance_bound
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.verifiers import SOLVERS
@@ -49,7 +49,7 @@ def expected(
     roots = TextRoots(chooser.pair if chooser else pair, sampling, most, ends[-1], generator)
     whole, at_roots = [*prompt, *text], []
     for end in ends:
-        root, drawn = roots.go_to(whole[:end]), roots.drawn()
+        root, drawn = roots.advance(whole[:end]), roots.drawn()
         tokens = {verifier: _by_shape(request, verifier, drawn) for verifier in request.verifiers}
         selected = _selected(request, chooser, root, tokens) if chooser else {}
         at_roots.append((tokens, selected, *_along_path(request, drawn)))
@@ -64,7 +64,7 @@ def expected(
     )
 
 
-def _by_shape(request: Request, verifier: str, drawn: Drawn) -> list[float]:
+def _by_shape(request: Request, verifier: str, drawn: RootDraws) -> list[float]:
     """Block efficiency of each shape of a verifier."""
     by_shape = dict(zip(drawn.draws.shapes, drawn.expected_tokens(verifier).tolist(), strict=True))
     return [by_shape[shape] for shape in request.shapes(verifier)]
@@ -76,7 +76,7 @@ def _selected(request: Request, chooser: Chooser, root: Root, tokens: Mapping[st
     return {name: tokens[name][request.shapes(name).index(chooser.best(root, name))] for name in names}
 
 
-def _along_path(request: Request, drawn: Drawn) -> tuple[list[float], dict[str, list[float]]]:
+def _along_path(request: Request, drawn: RootDraws) -> tuple[list[float], dict[str, list[float]]]:
     """By depth along a tree's path, L1 distance of the rows and acceptance of every solver (the paper, figure 1)."""
     nodes = drawn.draws.trunk[: request.length + 1]
     levels = [(drawn.target_probs[node], drawn.draft_probs[node]) for node in nodes]

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from decoder.bench.contenders import BASELINE, decoded
 from decoder.bench.machine import examined, load, utc_now
 from decoder.bench.on_pair import Note, OnPair, pair_names
-from decoder.bench.pass_costs import measured_costs
+from decoder.bench.pass_costs import repeated_costs
 from decoder.bench.protocol import DISTURBED
 from decoder.bench.record_log import alone
 from decoder.bench.sampling.costs import round_costs
@@ -118,7 +118,7 @@ def _begun(engine: Engine, request: Request, log: Log, rows: int, note: Note) ->
     """Header of the log; a new log's is written, which measures forward passes."""
     if log.header is None:
         note("measuring forward passes")
-        costs = round_costs(measured_costs(engine.pair, rows + request.max_new_tokens))
+        costs = round_costs(repeated_costs(engine.pair, rows + request.max_new_tokens))
     else:
         costs = log.header.costs
         note(f"going on: {len(log.expected)} of {len(prompts_of(request))} texts have their roots")

@@ -1,9 +1,10 @@
 """Acceptance model: the probability that the target chooses each of the draft's best tokens, over all texts of a pair.
 
-Two numbers turn the draft's probabilities into acceptance probabilities: an exponent that sharpens or flattens them,
-since greedy verification knows only the target's most probable token, and the weight of all tokens that were not
-drafted. They begin from a prior, follow the text by Newton steps and forget old observations. A token that continues as
-the text did before weighs more; the factor is learnt for each familiarity. Knows neither trees nor models.
+Two parameters turn the draft's probabilities into acceptance probabilities: an exponent that sharpens or flattens them,
+since greedy verification chooses the target's most probable token alone, and the weight of all tokens that were not
+drafted. They start from a prior, are updated by Newton steps, and forget old observations exponentially. A token that
+continues a repetition of the text weighs more, by a factor learnt for each familiarity class. Knows neither trees nor
+models.
 """
 
 import math
@@ -13,21 +14,22 @@ from decoder.draft.suffix_automaton import FAMILIARITIES
 from decoder.draft.tree_size.plan import PathProbabilities
 
 SHARPNESS = 2.0
-"""The exponent to begin with where the draft's own probabilities are told; 1 takes them as probabilities."""
+"""Prior mean of the exponent on the draft's probabilities; 1 would leave them unchanged."""
 OTHERS = -5.0
-"""Logarithm of the weight of all other tokens to begin with."""
+"""Prior mean of the logarithm of the weight of all other tokens."""
 SURENESS = (2.0, 1.0)
-"""Precision of the prior on these two."""
+"""Prior precision of the exponent and of the logarithmic weight."""
 FAMILIAR = 0.8
-"""Logarithm of the weight that each kind of familiarity adds to the last, to begin with."""
+"""Initial logarithm of the factor between the weights of adjacent familiarity classes."""
 FAMILIAR_STEP = 0.2
+"""Step size of the familiarity factors' gradient steps."""
 _UNFAMILIAR, _MOST_FAMILIAR = math.exp(-1.0), math.exp(8.0)
 MOST_GAINED = 64.0
-"""Gains and losses beyond this are forgotten."""
+"""Largest absolute value of `AcceptanceModel.gained`, in tokens."""
 USUAL = (0.6, 0.15)
-"""Probabilities of a first and of a second guess to begin with."""
+"""Prior mean acceptance probabilities of a node's first and second guess."""
 SEEN_BEFORE = 4.0
-"""Nodes that this is worth."""
+"""Number of nodes that the prior `USUAL` counts as."""
 KEPT = 0.98
 """Decay factor of earlier observations, applied with each new one."""
 _LEAST_LOGPROB = -60.0
@@ -39,25 +41,26 @@ class AcceptanceModel:
     """Acceptance statistics of one pair so far."""
 
     def __init__(self, sharpness: float = SHARPNESS, others: float = OTHERS) -> None:
-        """Begins with an exponent, and with the logarithm of the weight of all other tokens."""
+        """Starts from the prior means of the exponent and of the logarithm of all other tokens' weight."""
         self.sharpness = sharpness
         self.others = others
         self._heavier = [math.exp(FAMILIAR * familiarity) for familiarity in range(FAMILIARITIES)]
-        """Factor on a token's weight, by its familiarity."""
+        """Factor on a token's weight, by its familiarity class."""
         self._seen = SEEN_BEFORE
         self._sums = tuple(probability * SEEN_BEFORE for probability in USUAL)
-        """Running sums of the probabilities of first and second guesses."""
+        """Decayed sums of the acceptance probabilities of first and second guesses."""
         self.gained = 0.0
-        """Tokens gained by drafting in all texts, beyond those of plain decoding in the same time."""
+        """Tokens gained by drafting in all texts, compared with plain decoding in the same time."""
         self.paths = PathProbabilities()
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
-        """Of sharpness, of both together, of others."""
+        """Precision matrix of (sharpness, others): first diagonal entry, off-diagonal entry, second diagonal entry."""
 
     def shares(self, logprobs: Sequence[float], familiar: Sequence[int] = ()) -> list[float]:
-        """The probability that the target chooses each of a node's best tokens, and last any other token.
+        """Acceptance probability of each of a node's best tokens, and last of all others, if the node is accepted.
 
-        Given that the node is accepted. Log-probabilities are the draft's, best first; `familiar` tells how familiar
-        each of these tokens is, and last the likeliest other token; empty: not at all.
+        Args:
+            logprobs: The draft's log-probabilities, best first.
+            familiar: Familiarity class of each token, and last of the likeliest other token; empty for class 0.
         """
         weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
         weights.append(math.exp(self.others))
@@ -69,24 +72,24 @@ class AcceptanceModel:
     def learn(
         self, logprobs: Sequence[float], shares: Sequence[float], chosen: int | None, familiar: Sequence[int] = ()
     ) -> None:
-        """Records which of these tokens the target chose, by its index; None: another one. See `shares`."""
+        """Updates the model with the index of the token that the target chose, None for another one; see `shares`."""
         if logprobs[-1] < _LEAST_LOGPROB:
-            # A token that the draft rules out entirely would make infinite numbers of it.
+            # The draft may give a token probability 0, whose logarithm is infinite.
             logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
         *probabilities, other = shares
         mean = square = 0.0
         for probability, logprob in zip(probabilities, logprobs, strict=True):
             mean += probability * logprob
             square += probability * logprob * logprob
-        ways = ((0.0 if chosen is None else logprobs[chosen]) - mean, (chosen is None) - other)
+        gradient = ((0.0 if chosen is None else logprobs[chosen]) - mean, (chosen is None) - other)
         one, both, two = self._precision
         one = SURENESS[0] + KEPT * (one - SURENESS[0]) + square - mean**2
         both = KEPT * both - mean * other
         two = SURENESS[1] + KEPT * (two - SURENESS[1]) + other * (1 - other)
         self._precision = one, both, two
-        span = one * two - both**2
-        self.sharpness += (two * ways[0] - both * ways[1]) / span
-        self.others += (one * ways[1] - both * ways[0]) / span
+        determinant = one * two - both**2
+        self.sharpness += (two * gradient[0] - both * gradient[1]) / determinant
+        self.others += (one * gradient[1] - both * gradient[0]) / determinant
         self.sharpness = min(_SHARPEST, max(_FLATTEST, self.sharpness))
         self.others = min(_HEAVIEST, max(_LIGHTEST, self.others))
         right = len(logprobs) if chosen is None else chosen
@@ -97,16 +100,16 @@ class AcceptanceModel:
 
     @property
     def usual(self) -> tuple[float, float]:
-        """Recent means of the acceptance probabilities of a node's first and second guess."""
+        """Exponential moving averages of the acceptance probabilities of a node's first and second guess."""
         first, second = self._sums
         return first / self._seen, second / self._seen
 
     def see(self, shares: Sequence[float], count: int) -> None:
-        """Records the probabilities of a node's best tokens, `count` of which became nodes."""
+        """Updates `usual` with the acceptance probabilities of a node's best tokens, `count` of which became nodes."""
         first, second = self._sums
         self._sums = KEPT * first + shares[0], KEPT * second + (shares[1] if count > 1 else 0.0)
         self._seen = KEPT * self._seen + 1
 
     def earn(self, tokens: float) -> None:
-        """Records the gain of a round over plain decoding, in tokens; old rounds are forgotten."""
+        """Adds a round's gain over plain decoding, in tokens; the sum is clamped to `MOST_GAINED`."""
         self.gained = min(MOST_GAINED, max(-MOST_GAINED, self.gained + tokens))

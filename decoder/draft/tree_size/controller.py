@@ -1,9 +1,9 @@
 """Tree size of the method `auto`: how much a round drafts, and from which source, for most committed tokens a second.
 
-Time has a price: the tokens that the run commits a second. A level is drafted and a node kept only where it is expected
-to bring more than its time is worth, and no round may lose more than the text has credit for (`loss_limit`). Guesses
-come from a draft model and from the text's own past (`lookup_guess`), which costs no draft pass. DynaTree's rules have
-cut the model's tree before. Knows probabilities and costs, and neither models nor clocks.
+The price of a second is the number of tokens that the run commits in a second. A level is drafted, and a node kept, if
+its expected tokens exceed the price of its time, and no round may lose more than the text's credit (`loss_limit`).
+Guesses come from a draft model and from suffix lookup (`lookup_guess`), which needs no draft pass. DynaTree's rule
+bounds the model's tree beforehand. Knows probabilities and costs, and neither models nor clocks.
 """
 
 from collections.abc import Sequence
@@ -13,25 +13,26 @@ from typing import Literal, TypeAlias
 from decoder.draft.suffix_automaton import SuffixAutomaton
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import HIGHEST_ROWS, Costs
-from decoder.draft.tree_size.drafted_round import DraftedRound, Grown, LookedUp, most_worth
+from decoder.draft.tree_size.drafted_round import DraftedRound, LookupChildren, ModelGuesses, most_worth
 from decoder.draft.tree_size.lookup_guess import LookupGuess, acceptance_of_lookups, chain_gain, draft_adds
 from decoder.draft.tree_size.loss_limit import CREDIT_OF_LOOKUPS, LONGEST_CHAIN, LossLimit
 
-Way: TypeAlias = Literal["plain", "lookup", "draft"]
-"""How a round drafts: not at all, by lookups alone, or by the draft model and lookups."""
+DraftSource: TypeAlias = Literal["plain", "lookup", "draft"]
+"""Source of a round's draft: none, lookups alone, or the draft model with lookups."""
 MOST_NODES = HIGHEST_ROWS - 1
 """Most nodes that a round keeps."""
 MOST_TRIED = 4 * MOST_NODES
-"""Lookups add to no tree that has more nodes; the best are kept."""
+"""Most nodes of a tree before the best are kept; a larger tree gets no more lookup guesses."""
 FORESIGHT = 0.9
-"""A level costs as if time were cheaper by this: it opens the way to further levels."""
+"""Factor on the price of a draft level, since a level allows further levels."""
 REMEMBERED = 4096
-"""Tokens of a prompt, the newest, in which repetitions are looked for."""
+"""Number of latest prompt tokens in which repetitions are found."""
 _SLOPE_ROWS = 8
+"""Additional rows of a verification over which the time of one more row is averaged."""
 
 
 class TreeSizeController:
-    """Decides for one text, round by round; learns from each round. A path's probability is that of all its nodes."""
+    """Chooses each round's source and size for one text, and learns from each round's result."""
 
     def __init__(
         self,
@@ -39,30 +40,27 @@ class TreeSizeController:
         acceptance: AcceptanceModel,
         text: Sequence[int] = (),
     ) -> None:
-        """Begins a text, which adds to the costs and to what is known of the draft's guesses.
-
-        Of the text that is there already the latest `REMEMBERED` tokens count.
-        """
+        """Begins a text; its rounds update `costs` and `acceptance`. `text` is the prompt."""
         self.acceptance = acceptance
         self.lookups = acceptance_of_lookups()
-        """Of this text alone: one repeats itself and another does not."""
+        """Acceptance model of lookups, for this text alone, since texts differ in repetition."""
         self.credit = LossLimit(costs, acceptance)
         self.lookup_credit = LossLimit(costs, self.lookups, CREDIT_OF_LOOKUPS)
         """Loss limit of rounds that draft by lookups alone."""
         self.costs = costs
         self._repeats = SuffixAutomaton(text[-REMEMBERED:])
         self._unread: list[int] = []
-        """Committed tokens that repeats do not hold yet."""
+        """Committed tokens that `_repeats` does not hold yet."""
         self._skipped = 0
-        """Tokens that lookups alone have brought since the draft ran."""
+        """Tokens committed by rounds of lookups alone since the draft's last round."""
         self._round = DraftedRound([self._repeats.here])
 
-    def way(self, behind: int | None, guess: LookupGuess | None) -> Way:
-        """The way in which the next round drafts; called once a round.
+    def source(self, behind: int | None, guess: LookupGuess | None) -> DraftSource:
+        """Source of the next round's draft; called once a round.
 
         Args:
-            behind: Rows that the draft has to catch up; None: there is no draft.
-            guess: What the past guesses after the text; None: nothing.
+            behind: Tokens that the draft model has not read; None without a draft model.
+            guess: Lookup guesses after the text; None if there are none.
         """
         if guess is not None and self._pays_alone(behind, guess):
             return "lookup"
@@ -70,15 +68,15 @@ class TreeSizeController:
             return "draft"
         self._round = DraftedRound([self._repeats.here])
         if guess is not None:
-            self._round.looked_up[0] = LookedUp(guess, 1, ())
+            self._round.lookup_children[0] = LookupChildren(guess, 1, ())
         return "plain"
 
     def drafts(self, behind: int) -> bool:
-        """Whether the next round drafts by the draft model, with these rows to catch up; called once a round."""
+        """Whether the next round uses the draft model, which has not read `behind` tokens; called once a round."""
         missed = behind - self._skipped
         probes = self.credit.probe_due(missed)
         if probes or self.credit.may_draft:
-            # Not round by round: without a draft, a round must cost no more than one of `ar`.
+            # Deferred until needed: a round without a draft must cost no more than one of `ar`.
             self._repeats.extend(self._unread)
             self._unread.clear()
             self._begin(self.credit)
@@ -91,7 +89,7 @@ class TreeSizeController:
         return False
 
     def _pays_alone(self, behind: int | None, guess: LookupGuess) -> bool:
-        """Whether the next round drafts by lookups alone, which is begun then."""
+        """Whether the next round drafts by lookups alone; if so, begins that round."""
         if self.credit.plain_due:
             return False
         costs, before = self.costs, self._round
@@ -120,7 +118,7 @@ class TreeSizeController:
         return draft_adds(probabilities, first, self._round.price, self._round.row_price, levels_s)
 
     def _begin(self, credit: LossLimit) -> None:
-        """A round that risks this credit."""
+        """Begins a round whose losses are charged to this credit."""
         costs, price = self.costs, self.credit.price
         slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)
         self._round = DraftedRound(
@@ -132,22 +130,24 @@ class TreeSizeController:
 
     @property
     def probabilities(self) -> Sequence[float]:
-        """The probability of each of the round's nodes to be right."""
+        """Acceptance probability of the path to each of the round's nodes."""
         return self._round.probabilities
 
     @property
     def missed(self) -> int:
-        """Tokens that have come by plain rounds since the draft ran, and one; of a round that the draft drafts."""
+        """One more than the tokens committed by plain rounds since the draft's last round; for rounds with a draft."""
         return self._round.missed
 
     def _affordable(self, rows: int, level_s: float = 0.0) -> bool:
-        """Whether a verification of so many rows is, after the draft's calls so far and one that takes `level_s`."""
+        """Whether `rows` can be verified within the round's time limit, after a further draft call of `level_s`."""
         return self.costs.verify.seconds(rows) + level_s + self._round.draft_s <= self._round.limit_s
 
     def probe_draft(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
-        """Records the draft's guesses for the latest tokens of a text that were decoded without it.
+        """Updates the models with the draft's guesses for the latest tokens, which were decoded without it.
 
-        What was easy or hard long ago says little of what comes. A guess: best tokens, log-probabilities.
+        Args:
+            guesses: (best tokens, log-probabilities) for each token of `text`.
+            text: The latest tokens; earlier ones say little about the next.
         """
         hits = 0
         for (tokens, logprobs), token in zip(guesses, text, strict=True):
@@ -156,10 +156,10 @@ class TreeSizeController:
             self.acceptance.see(shares, len(tokens))
             hits += token == tokens[0]
         paid = self.costs.catch_up.seconds(self._round.calls[0]) / self.costs.plain_s()
-        self.credit.probed(hits / len(text), paid)
+        self.credit.record_probe(hits / len(text), paid)
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
-        """The nodes of a level that the draft gives children; none where that does not pay."""
+        """Nodes of a level that the draft model shall forward; none if their time exceeds their expected gain."""
         drafted, draft = self._round, self.costs.draft
         price, row_price = drafted.price * FORESIGHT, drafted.row_price * FORESIGHT
         first, second = self.acceptance.usual
@@ -176,41 +176,48 @@ class TreeSizeController:
         drafted.draft_s += level_s
         return forwarded
 
-    def grown(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
-        """A node gets its `count` most probable children, of these best next tokens; they are the newest nodes."""
+    def add_children(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
+        """Records that a node got its `count` most probable children of these next tokens, as the newest nodes."""
         drafted, count = self._round, min(count, len(tokens))
-        places, familiar = self._repeats.ahead(drafted.places[parent], tokens)
+        matches, familiar = self._repeats.ahead(drafted.matches[parent], tokens)
         shares = self.acceptance.shares(logprobs, familiar)
-        drafted.grown[parent] = Grown(tokens, logprobs, familiar, shares, len(drafted.probabilities), count)
+        drafted.model_guesses[parent] = ModelGuesses(
+            tokens, logprobs, familiar, shares, len(drafted.probabilities), count
+        )
         probability = drafted.probabilities[parent]
-        drafted.places += places[:count]
+        drafted.matches += matches[:count]
         drafted.probabilities += [probability * share for share in shares[:count]]
         self.acceptance.see(shares, count)
 
-    def looked_up(self, parent: int, guess: LookupGuess) -> tuple[list[int], list[float]]:
-        """A node gets those of the past's guesses as children that it does not have and that may pay.
+    def add_lookups(self, parent: int, guess: LookupGuess) -> tuple[list[int], list[float]]:
+        """Selects lookup guesses as a node's children, except those that it has and those not worth their row's time.
 
-        They are the newest nodes. Returns their tokens, and the probability of each after the node.
+        The children become the newest nodes. Returns their tokens, and the acceptance probability of each given that
+        the node is accepted.
         """
         drafted, tokens, shares = self._round, list[int](), list[float]()
-        grown, above, first = drafted.grown.get(parent), drafted.probabilities[parent], len(drafted.probabilities)
-        beside = grown.beside(guess.tokens, guess.shares) if grown else guess.shares
+        model_guesses, above, first = (
+            drafted.model_guesses.get(parent),
+            drafted.probabilities[parent],
+            len(drafted.probabilities),
+        )
+        beside = model_guesses.beside(guess.tokens, guess.shares) if model_guesses else guess.shares
         for token, share in zip(guess.tokens, beside, strict=False):
-            there = grown is not None and token in grown.tokens[: grown.count]
-            # Where rows cost nothing all pay, but a probability of 0 has no logarithm.
+            there = model_guesses is not None and token in model_guesses.tokens[: model_guesses.count]
+            # With rows that cost nothing every guess pays, but the tree needs logarithms of probabilities.
             pays = share > 0 and above * share >= drafted.row_price
             if not there and pays and first <= MOST_TRIED:
                 tokens.append(token)
                 shares.append(share)
-        drafted.looked_up[parent] = LookedUp(guess, first, tokens)
-        # The draft may go on only after nodes whose parents it was asked about.
-        place = drafted.places[parent]
-        drafted.places += self._repeats.ahead(place, tokens)[0] if grown else [place] * len(tokens)
+        drafted.lookup_children[parent] = LookupChildren(guess, first, tokens)
+        # The draft model can read only nodes whose parents it has read, so only their children need a match.
+        match = drafted.matches[parent]
+        drafted.matches += self._repeats.ahead(match, tokens)[0] if model_guesses else [match] * len(tokens)
         drafted.probabilities += [above * share for share in shares]
         return tokens, shares
 
     def keep(self) -> list[int]:
-        """The root and the nodes that are worth verifying, in their order; parents are among them."""
+        """The root and the nodes worth verifying, ascending; parents of kept nodes are kept."""
         drafted, left_s = self._round, self._round.limit_s - self._round.draft_s
         _, *verify_s = self.costs.verify.by_rows(len(drafted.probabilities))
         while len(verify_s) > 1 and verify_s[-1] > left_s:
@@ -219,11 +226,11 @@ class TreeSizeController:
         return drafted.kept
 
     def learn(self, burst: Sequence[int]) -> None:
-        """Records the target's choices from the root on: the accepted tokens and the bonus token."""
+        """Updates the models with the target's choices from the root on: the accepted tokens and the bonus token."""
         self._unread += burst
         self._learn_guesses(burst)
         costs, drafted = self.costs, self._round
-        # By expected times, which no single slow call upsets.
+        # Expected times, on which a single slow call has little effect.
         round_s = drafted.draft_s + costs.host.seconds(1) + costs.verify.seconds(len(drafted.kept))
         if drafted.calls:
             self.credit.earn(len(burst), round_s)
@@ -239,20 +246,22 @@ class TreeSizeController:
         drafted, node = self._round, 0
         for token in burst:
             following: int | None = None
-            if found := drafted.looked_up.get(node):
-                guess = found.guess
-                self.lookups.learn(guess.logprobs, guess.shares, _place(token, guess.tokens), guess.familiar)
-                following = found.first + found.tokens.index(token) if token in found.tokens else None
-            if grown := drafted.grown.get(node):
-                chosen = _place(token, grown.tokens)
-                self.acceptance.learn(grown.logprobs, grown.shares, chosen, grown.familiar)
-                following = grown.first + chosen if chosen is not None and chosen < grown.count else following
+            if lookups := drafted.lookup_children.get(node):
+                guess = lookups.guess
+                self.lookups.learn(guess.logprobs, guess.shares, _index(token, guess.tokens), guess.familiar)
+                following = lookups.first + lookups.tokens.index(token) if token in lookups.tokens else None
+            if model_guesses := drafted.model_guesses.get(node):
+                chosen = _index(token, model_guesses.tokens)
+                self.acceptance.learn(model_guesses.logprobs, model_guesses.shares, chosen, model_guesses.familiar)
+                following = (
+                    model_guesses.first + chosen if chosen is not None and chosen < model_guesses.count else following
+                )
             if following is None:
                 break
             node = following
 
-    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Records the times of the round, in seconds."""
+    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
+        """Updates the costs with the times of the round, in seconds."""
         costs, drafted = self.costs, self._round
         if not drafted.calls and not drafted.alone:
             costs.plain.learn([1], round_s)
@@ -262,20 +271,20 @@ class TreeSizeController:
                 self._learn_draft(draft_s)
             settled = costs.verify.settled
             factor = costs.verify.learn([len(drafted.kept)], verify_s)
-            # The same model on the same text: what slows the one down slows the other down. At first, though, what was
-            # measured beforehand is put right, and that says nothing of the other.
+            # The same model on the same text: a slowdown of one affects the other. The first rounds, though, correct
+            # the curve that was measured beforehand, which says nothing about the other.
             if settled:
                 costs.plain.scale(factor)
             costs.host.learn([1], round_s - passes_s - verify_s)
 
     def _learn_draft(self, draft_s: float) -> None:
-        """Only their time together is known: what takes longer than expected does so in both kinds of passes."""
+        """Updates the draft's costs with the sum of its passes' times; a deviation counts for all passes alike."""
         costs, (behind, *levels) = self.costs, self._round.calls
         ratio, first_s = draft_s / self._round.draft_s, costs.catch_up.seconds(behind)
         costs.draft.learn(levels, ratio * (self._round.draft_s - first_s))
         costs.catch_up.learn([behind], ratio * first_s)
 
 
-def _place(token: int, tokens: Sequence[int]) -> int | None:
-    """Index of a token among these; None where it is absent."""
+def _index(token: int, tokens: Sequence[int]) -> int | None:
+    """Index of a token in a list; None if it is absent."""
     return tokens.index(token) if token in tokens else None

@@ -1,7 +1,7 @@
 """Cost model of a round on this machine: seconds of a draft level and of a verification, each by its rows.
 
-Begins with a few measured sizes and follows the rounds: their times move the whole curve quickly, as the text grows or
-the machine slows down, and its shape slowly. Pure: knows no models and reads no clock.
+Starts from a few measured sizes and is updated by the times of rounds, which scale the whole curve quickly, as the text
+grows or the machine slows down, and change its shape slowly. Pure: knows no models and reads no clock.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,43 +12,43 @@ from typing import Protocol
 from decoder.draft.tree_size.plan import SIZES, Plan
 
 HIGHEST_ROWS = 65
-"""No call of a budgeted round has more rows: the root and as many nodes as a tree may keep."""
+"""Most rows of a call: the root and the most nodes that a tree keeps."""
 PACE_STEP = 0.1
-"""Step of a whole curve towards one round's time."""
+"""Step of a whole curve's logarithm towards one round's time."""
 SELDOM_STEP = 0.3
-"""The same for rare rounds."""
+"""`PACE_STEP` of calls that are rare."""
 SHAPE_STEP = 0.02
-"""How far the size next to the largest call follows a round."""
+"""Step of the nearest measured size's logarithm towards one round's time."""
 RESHAPED_EVERY = 32
-"""Calls after which the curve takes on its new shape."""
+"""Number of calls after which the curve is interpolated anew."""
 SETTLED = 24
-"""Rounds that correct the times measured beforehand."""
+"""Number of rounds that correct the times measured beforehand."""
 CLIP = 1.25
 """Ratios of measured to expected time are clipped to [1/CLIP, CLIP], so that one slow call does not upset a time."""
 PLAN_STEP = 0.15
-"""How far the time of a planned size follows one round."""
+"""Step of a planned size's logarithmic time towards one round's time."""
 
 
 class CostModel(Protocol):
-    """The costs that decide whether drafting may pay."""
+    """Expected times by which `LossLimit` decides whether drafting may pay."""
 
     def plain_s(self) -> float:
-        """Expected time of a round without a draft; 0: not known yet."""
+        """Expected seconds of a round without a draft; 0 if unknown."""
 
     def chains_s(self) -> Iterator[float]:
-        """Expected times of rounds that draft and verify a chain of 1, 2, ... tokens."""
+        """Expected seconds of rounds that draft and verify a chain of 1, 2, ... tokens."""
 
 
 def clipped_ratio(seconds: float, expected_s: float) -> float:
-    """Ratio of measured to expected time, clipped."""
+    """Ratio of measured to expected time, clipped to [1/CLIP, CLIP]."""
     return min(CLIP, max(1 / CLIP, seconds / expected_s))
 
 
 class Curve:
-    """Seconds of a call by its rows: measured sizes, straight lines between them, the last line beyond them."""
+    """Seconds of a call by its rows: linear interpolation of measured sizes, extrapolated by the last segment."""
 
     def __init__(self, measured: Mapping[int, float], pace_step: float = PACE_STEP) -> None:
-        """Takes over seconds by rows, of one size at least, zero where nothing is done; see `PACE_STEP`."""
+        """Starts from measured seconds by rows: one size at least; 0 seconds for calls that are not made."""
         self._pace_step = pace_step
         self._rows = sorted(measured)
         self._seconds = [measured[rows] for rows in self._rows]
@@ -58,10 +58,10 @@ class Curve:
         self._nearest = [
             min(sizes, key=lambda index: abs(self._rows[index] - rows)) for rows in range(HIGHEST_ROWS + 1)
         ]
-        self._shape = self._drawn()
+        self._shape = self._interpolated()
 
     def seconds(self, rows: int) -> float:
-        """Expected seconds of a call of this many rows."""
+        """Expected seconds of a call with `rows` rows."""
         return self._pace * self._shape[min(rows, HIGHEST_ROWS)]
 
     @property
@@ -70,11 +70,11 @@ class Curve:
         return self._learnt >= SETTLED
 
     def by_rows(self, most: int = HIGHEST_ROWS) -> list[float]:
-        """Expected seconds of calls of 0, 1, 2, ... and `most` rows, or as many as a round has; none cost nothing."""
+        """Expected seconds of calls with 0 to `most` rows; 0 for no rows."""
         return [self._pace * seconds for seconds in self._shape[: most + 1]]
 
     def learn(self, calls: Sequence[int], seconds: float) -> float:
-        """Records the time of calls of so many rows together; returns the factor by which all were scaled."""
+        """Updates the curve with the total time of calls with these rows; returns the factor on the whole curve."""
         expected = sum(map(self.seconds, calls))
         if not expected or seconds <= 0:
             return 1.0
@@ -90,7 +90,7 @@ class Curve:
         self._pace *= factor
 
     def _reshape(self, rows: int, factor: float) -> None:
-        """Moves the measured size that is nearest, and its neighbours half as far."""
+        """Scales the measured size nearest to `rows` by a factor, and its neighbours by the square root."""
         nearest = self._nearest[min(rows, HIGHEST_ROWS)]
         self._seconds[nearest] *= factor
         for beside in (nearest - 1, nearest + 1):
@@ -98,18 +98,18 @@ class Curve:
                 self._seconds[beside] *= factor**0.5
         self._learnt += 1
         if self._learnt % RESHAPED_EVERY == 0:
-            self._shape = self._drawn()
+            self._shape = self._interpolated()
 
-    def _drawn(self) -> list[float]:
-        found = [0.0] * (HIGHEST_ROWS + 1)
+    def _interpolated(self) -> list[float]:
+        by_rows = [0.0] * (HIGHEST_ROWS + 1)
         points = list(zip(self._rows, self._seconds, strict=True))
         if len(points) == 1:
             points.append((points[0][0] * 2, points[0][1] * 2))
         lines = list(pairwise(points))
-        for rows in range(1, len(found)):
+        for rows in range(1, len(by_rows)):
             (low, fast), (high, slow) = next((line for line in lines if rows <= line[1][0]), lines[-1])
-            found[rows] = max(min(fast, slow), fast + (slow - fast) * (rows - low) / (high - low))
-        return found
+            by_rows[rows] = max(min(fast, slow), fast + (slow - fast) * (rows - low) / (high - low))
+        return by_rows
 
 
 @dataclass(frozen=True)
@@ -117,18 +117,18 @@ class Costs:
     """Costs of all parts of a round; kept from text to text."""
 
     plain: Curve
-    """A verification of the root alone, after another such: a round of `ar`."""
+    """Target pass of a round of `ar`: one row, directly after another."""
     catch_up: Curve
-    """The draft's first forward pass of a round, right after the target's; by the rows of text that it reads."""
+    """First draft pass of a round, directly after a target pass; by the number of text rows that it reads."""
     draft: Curve
-    """Each further one, a level, and the choice of the best tokens."""
+    """Further draft pass, for one level, with the selection of the best tokens; by its rows."""
     verify: Curve
-    """A verification of the root and the kept nodes, after drafting."""
+    """Target pass over the root and the kept nodes, after drafting; by its rows."""
     host: Curve
-    """What a round that drafted takes beside these; by its one size, 1."""
+    """Remaining time of a round with a draft; has the single size 1."""
 
     def plain_s(self) -> float:
-        """Expected time of a round of `ar`; never taken for longer than the verification of the root after a draft."""
+        """Expected seconds of a round of `ar`; at most those of a one-row verification after drafting."""
         return min(self.plain.seconds(1), self.verify.seconds(1))
 
     def chains_s(self) -> Iterator[float]:
@@ -140,7 +140,7 @@ class Costs:
 
 
 class SizeTimes:
-    """Seconds of something by its size; sizes that were not seen yet are guessed from the nearest that was."""
+    """Expected seconds of one part of a round by its size; an unseen size takes its time from the nearest seen one."""
 
     def __init__(self, *, proportional: bool = False) -> None:
         self._proportional = proportional
@@ -154,7 +154,7 @@ class SizeTimes:
         return self._seconds[nearest] * (size / nearest if self._proportional else 1.0)
 
     def learn(self, seconds: float, size: int = 1) -> None:
-        """Takes note of how long it took."""
+        """Updates the expected time of a size with a measured one."""
         expected = self.seconds(size)
         if size not in self._seconds:
             self._seconds[size] = min(seconds, 2 * expected) if expected else seconds
@@ -169,12 +169,12 @@ class PlanCosts:
         self._draft = SizeTimes(proportional=True)
         self._verify = SizeTimes()
         self._host = SizeTimes()
-        """Time of a drafting round besides both, in seconds."""
+        """Remaining time of a round with a draft."""
         self._plain = SizeTimes()
 
     @property
     def known(self) -> bool:
-        """Whether a round that drafted was timed."""
+        """Whether a round with a draft was timed."""
         return self._draft.seconds() > 0
 
     def plain_s(self) -> float:
@@ -182,7 +182,7 @@ class PlanCosts:
         return self._plain.seconds() or self._verify.seconds()
 
     def round_s(self, plan: Plan) -> float:
-        """Expected time of a round of this size."""
+        """Expected seconds of a round of this size."""
         return self._draft.seconds(plan.depth) + self._verify.seconds(plan.nodes) + self._host.seconds()
 
     def chains_s(self) -> Iterator[float]:
@@ -191,10 +191,10 @@ class PlanCosts:
             yield self.round_s(Plan(length, next((size for size in SIZES if size > length), SIZES[-1])))
 
     def learn(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Records the times of a round; None: a round without a draft."""
+        """Updates the costs with the times of a round, in seconds; `plan` is None for a round without a draft."""
         self._verify.learn(verify_s, plan.nodes if plan else 1)
         if plan is None:
-            # The device may have worked on it before the round began.
+            # The device may have begun the verification before the round began.
             self._plain.learn(max(round_s, verify_s))
             return
         self._draft.learn(draft_s, plan.depth)

@@ -1,7 +1,7 @@
-"""Cost profile: times passes of draft and target in turn, as a round runs them.
+"""Cost profile: measured times of passes of draft and target, alternating as in a round.
 
-One after the other matters: a draft that has just given way to the target runs slower than in a loop of its own. Takes
-well under two seconds; sizes that would take longer are left to be guessed from the smaller ones.
+Alternation matters: a draft pass directly after a target pass is slower than in a loop of draft passes. A profile takes
+well under two seconds; sizes that would take longer are extrapolated from smaller ones.
 """
 
 from collections import defaultdict
@@ -20,30 +20,30 @@ from decoder.models.pair import Pair
 
 VERIFIED_ROWS = (2, 3, 5, 9, 17, 33, 65, 4, 6, 7, 8, 11, 13)
 DRAFTED_ROWS = (1, 2, 4, 8, 16, 32, 64, 3, 5, 6, 7, 10, 12)
-"""Sizes that are measured together: what spans them first, then those between, where products like some rows better."""
+"""Rows of the measured passes, pairwise: first the range in powers of 2, then sizes between, where kernels differ."""
 REPEATS = 15
 LIMIT_S = 0.5
-"""No further call begins after this, once each size was measured."""
+"""Seconds after which no further repeat begins."""
 LATEST_S = 1.5
-"""No further size begins after this."""
+"""Seconds after which no further size begins."""
 HOST_SHARE = 0.03
-"""Of a plain round: what the rest of a round is thought to take until rounds have told."""
+"""Prior of a round's remaining time, as a share of a plain round's."""
 NOTHING = {1: 0.0}
-"""What passes take that nobody makes."""
+"""Seconds by rows of passes that are never made."""
 
 
 class Clock(Protocol):
     """The clock of a measurement."""
 
     def now(self) -> float:
-        """Seconds since some moment, when the device has done its work."""
+        """Seconds since a fixed moment, read after the device has finished its work."""
 
 
 @torch.inference_mode()
-def measured(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
-    """Costs of rounds on a text of about so many tokens, by a clock; None: the device's.
+def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
+    """Measures the costs of rounds on a text of about `rows` tokens; without a draft model its passes cost nothing.
 
-    Without a draft model its passes cost nothing.
+    `clock` defaults to the device's.
     """
     rows = max(0, min(rows, pair.context - max(VERIFIED_ROWS)))
     clock = clock or Stopwatch(pair.target.device)
@@ -66,28 +66,28 @@ def measured(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
                 caught[few].append(draft.reading_seconds(few))
                 drafted[few].append(draft.seconds(few))
             verified[many].append(target.seconds(many))
-    first = _usual(plain[1:])
+    first = _undisturbed(plain[1:])
     return Costs(
         plain=Curve({1: first}, SELDOM_STEP),
-        catch_up=Curve({rows: _usual(times) for rows, times in caught.items()} or NOTHING),
-        draft=Curve({rows: _usual(times) for rows, times in drafted.items()} or NOTHING),
-        verify=Curve({1: first} | {rows: _usual(times) for rows, times in verified.items()}),
+        catch_up=Curve({rows: _undisturbed(times) for rows, times in caught.items()} or NOTHING),
+        draft=Curve({rows: _undisturbed(times) for rows, times in drafted.items()} or NOTHING),
+        verify=Curve({1: first} | {rows: _undisturbed(times) for rows, times in verified.items()}),
         host=Curve({1: first * HOST_SHARE}),
     )
 
 
-def _usual(times: Sequence[float]) -> float:
+def _undisturbed(times: Sequence[float]) -> float:
     """Undisturbed time of a call: the second best, since disturbances only add time."""
     return sorted(times)[:2][-1]
 
 
 class _Calls:
-    """Timed forward passes after a text of so many tokens, whatever they are."""
+    """Timed forward passes after a text of `rows` tokens, whose content does not matter."""
 
     def __init__(self, model: Forward, rows: int, clock: Clock) -> None:
         self._model, self._clock, self._rows = model, clock, rows
         self._cache: Any = model.new_cache(rows + max(VERIFIED_ROWS))
-        # Keys and values of zeros take as long to read as any others; the first pass makes room for them.
+        # Zero keys and values take as long to read as any others; the first pass allocates them.
         self._timed(lambda: model.read(self._cache, [0])[None])
 
     def seconds(self, rows: int) -> float:
@@ -96,7 +96,7 @@ class _Calls:
         return self._timed(lambda: self._model.forward(self._cache, [0] * rows, [self._rows] * rows, siblings))
 
     def reading_seconds(self, rows: int) -> float:
-        """The same for `rows` rows of text."""
+        """Seconds of a pass over `rows` tokens of text, until the most probable next token is known."""
         return self._timed(lambda: self._model.read(self._cache, [0] * rows)[None])
 
     def _timed(self, call: Callable[[], Tensor]) -> float:

@@ -1,34 +1,35 @@
-"""Drafted nodes of one round of `auto`, and the choice of nodes worth their time. Decides nothing else."""
+"""State of one round of `auto`: its drafted nodes, and the selection of nodes worth their time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from decoder.draft.suffix_automaton import Place
+from decoder.draft.suffix_automaton import SuffixMatch
 from decoder.draft.tree_size.lookup_guess import LookupGuess
 
 
 @dataclass(slots=True)
-class Grown:
-    """The best next tokens after a node, and where its children are."""
+class ModelGuesses:
+    """The draft model's best next tokens after a node, and the numbers of its children."""
 
     tokens: Sequence[int]
     logprobs: Sequence[float]
     familiar: Sequence[int]
-    """How familiar each of them is, and then the likeliest of all others."""
+    """Familiarity class of each token, and last of the likeliest other token."""
     shares: Sequence[float]
-    """Their probabilities, and then that of all others."""
+    """Acceptance probability of each token, and last of all others."""
     first: int
-    """Node of the most probable child."""
+    """Node number of the most probable child; the others follow."""
     count: int
-    """Children in the tree."""
+    """Number of children in the tree."""
 
     def beside(self, tokens: Sequence[int], probabilities: Sequence[float]) -> list[float]:
-        """What the probabilities of other guesses are beside the draft's: of a token that both know the draft's own.
+        """Acceptance probabilities of a lookup's guesses, given the draft's guesses after the same node.
 
-        All others share what the draft leaves, in proportion to their probabilities where it guesses at none of those.
+        A token that both guess has the draft's probability. The other guesses divide the draft's remaining probability
+        in proportion to their own. `probabilities` has one more entry, for all other tokens.
         """
         guesses = list(zip(tokens, probabilities, strict=False))
-        # Not 1 less the others: of a token that is nearly certain nothing would be left to divide by.
+        # A sum, not 1 - p, which rounds to 0 if a token is nearly certain.
         unknown = probabilities[-1] + sum(probability for token, probability in guesses if token not in self.tokens)
         return [
             self.shares[self.tokens.index(token)] if token in self.tokens else self.shares[-1] * probability / unknown
@@ -37,48 +38,53 @@ class Grown:
 
 
 @dataclass(slots=True)
-class LookedUp:
-    """Lookup guesses after a node, and the first of its children that only the lookup has guessed."""
+class LookupChildren:
+    """Lookup guesses after a node, and its children from the lookup alone."""
 
     guess: LookupGuess
     first: int
+    """Node number of the first child; the others follow."""
     tokens: Sequence[int]
+    """Tokens of the children."""
 
 
 @dataclass
 class DraftedRound:
-    """Drafted nodes of one round so far; lists by node."""
+    """Drafted nodes of one round so far, with one entry for each node in lists."""
 
-    places: list[Place]
-    """Earlier occurrence of each path in the text."""
+    matches: list[SuffixMatch]
+    """Longest suffix of the text and the node's path that occurs earlier in the text."""
     probabilities: list[float] = field(default_factory=lambda: [1.0])
     """Acceptance probability of each node's path."""
-    grown: dict[int, Grown] = field(default_factory=dict)
-    looked_up: dict[int, LookedUp] = field(default_factory=dict)
+    model_guesses: dict[int, ModelGuesses] = field(default_factory=dict)
+    """The draft model's guesses, by node."""
+    lookup_children: dict[int, LookupChildren] = field(default_factory=dict)
+    """Lookup guesses, by node."""
     calls: list[int] = field(default_factory=list)
-    """Rows of the draft's forward passes; of text in the first."""
+    """Rows of the draft's forward passes; those of the first are text."""
     alone: bool = False
-    """Whether it drafts by lookups alone."""
+    """Whether the round drafts by lookups alone."""
     missed: int = 0
-    """Tokens that have come by plain rounds since the draft ran, and one."""
+    """One more than the tokens committed by plain rounds since the draft's last round."""
     draft_s: float = 0.0
-    """Expected time of these passes."""
+    """Expected seconds of the draft's passes."""
     kept: list[int] = field(default_factory=lambda: [0])
+    """Nodes to verify, the root first."""
     limit_s: float = 0.0
-    """Most seconds that its passes may take if all guesses may fail."""
+    """Most seconds of the round's passes, which bounds the loss if all guesses fail."""
     price: float = 0.0
-    """Tokens that a second is worth in this round."""
+    """Price of a second, in tokens."""
     row_price: float = 0.0
-    """Tokens that the verification of one more node is worth, on average."""
+    """Price of the verification of one more node, in tokens."""
 
 
 def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -> list[int]:
-    """The things to take so that their gains exceed the price of their time by most, rising; ties by their order.
+    """Indices of the items with the largest total gain less the price of their time, ascending; ties by index.
 
     Args:
-        gains: What each is expected to bring, in tokens.
-        price: Tokens that a second is worth.
-        seconds: How long it takes with none, one, two, ... of them; as many may be taken as have a time.
+        gains: Expected tokens of each item.
+        price: Price of a second, in tokens.
+        seconds: Time with 0, 1, 2, ... items; its length limits the number of items.
     """
     ranked = sorted(range(len(gains)), key=lambda index: -gains[index])
     best, count, tokens = -price * seconds[0], 0, 0.0

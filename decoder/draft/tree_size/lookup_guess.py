@@ -1,6 +1,6 @@
-"""Guesses by suffix lookup with their recent acceptance probabilities, and whether a draft is worth its time besides.
+"""Guesses by suffix lookup with acceptance probabilities, and whether a draft model adds enough to them.
 
-A guess that followed a long suffix of the text each time is likelier right; how much so is learnt from the target's
+A guess that always followed a long suffix of the text is more probable; by how much is learnt from the target's
 choices. Knows neither trees nor models.
 """
 
@@ -8,53 +8,53 @@ import math
 from collections.abc import Iterable, Sequence
 
 from decoder.draft.lookup import Continuation
-from decoder.draft.lookup_noise import ranked
-from decoder.draft.suffix_automaton import KINDS, LONGEST
+from decoder.draft.lookup_noise import rank_guesses
+from decoder.draft.suffix_automaton import FAMILIARITY, LONGEST
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.sampling.noise import TokenNoise
 
 SIBLINGS = 4
-"""Next tokens that are guessed after one node."""
+"""Most guesses after one node."""
 DEEPEST = 64
-"""Levels that are looked ahead."""
+"""Most levels of a chain of guesses."""
 SHARPNESS, OTHERS = 1.0, 2.0
-"""What learning begins with: shares are taken as probabilities, and other tokens weigh over three times as much as
-one of the least familiar guesses."""
+"""Priors of the acceptance model: shares count as probabilities, and all other tokens together weigh over three times
+as much as one guess of familiarity class 1."""
 
 
 def acceptance_of_lookups() -> AcceptanceModel:
-    """Prior of an acceptance model for lookups at the start of a text."""
+    """Acceptance model of lookups at the start of a text."""
     return AcceptanceModel(SHARPNESS, OTHERS)
 
 
 class LookupGuess:
-    """The next tokens after one place, as the past has them."""
+    """Lookup guesses for the next token at one node, with acceptance probabilities."""
 
     __slots__ = ("_acceptance", "_after", "_ahead", "_noise", "_position", "familiar", "logprobs", "shares", "tokens")
 
     def __init__(
         self, ahead: Continuation, acceptance: AcceptanceModel, position: int = 0, noise: TokenNoise | None = None
     ) -> None:
-        """The best guesses for a position; `noise`: the target's; None: unknown, or greedy decoding."""
+        """Selects the best guesses at a position; `noise` is the target's, None if unknown or for greedy decoding."""
         if noise:
-            found = ranked(ahead, position, noise)[:SIBLINGS]
-            tokens, logprobs = [token for token, _, _ in found], [score for _, _, score in found]
+            best = rank_guesses(ahead, position, noise)[:SIBLINGS]
+            tokens, logprobs = [token for token, _, _ in best], [score for _, _, score in best]
         else:
             following = ahead.following(SIBLINGS)
             tokens, logprobs = [token for token, _ in following], [math.log(share) for _, share in following]
         self.tokens = tokens
         self.logprobs = logprobs
-        """Of their shares among all that followed, and the noise."""
-        self.familiar = [KINDS[min(ahead.length + 1, LONGEST)]] * len(tokens) + [0]
-        """As `AcceptanceModel` takes it: how long a piece of the past each token would lengthen."""
+        """Logarithm of each guess's share among the continuations, plus its noise."""
+        self.familiar = [FAMILIARITY[min(ahead.length + 1, LONGEST)]] * len(tokens) + [0]
+        """Familiarity class of each guess, by the length of the repetition that it continues; last, of all others."""
         self.shares = acceptance.shares(self.logprobs, self.familiar)
-        """Their probabilities, and then that of all others."""
+        """Acceptance probability of each guess, and last of all other tokens."""
         self._ahead, self._acceptance = ahead, acceptance
         self._position, self._noise = position, noise
         self._after = dict[int, LookupGuess | None]()
 
     def after(self, token: int) -> "LookupGuess | None":
-        """Guesses after one of these tokens; None where the past ends or continued otherwise."""
+        """Guesses after one of the guessed tokens; None if no earlier occurrence continues."""
         if token not in self._after:
             ahead = self._ahead.after(token)
             self._after[token] = (
@@ -63,25 +63,25 @@ class LookupGuess:
         return self._after[token]
 
     def chain(self, least: float) -> list[float]:
-        """Probabilities of the path of the likeliest tokens, level by level, as long as they are `least` or more."""
-        found, probability = list[float](), 1.0
+        """Path probabilities of the chain of best guesses, level by level, down to a probability of `least`."""
+        probabilities, probability = list[float](), 1.0
         guess: LookupGuess | None = self
-        while guess is not None and len(found) < DEEPEST:
+        while guess is not None and len(probabilities) < DEEPEST:
             probability *= guess.shares[0]
             if probability < least:
                 break
-            found.append(probability)
+            probabilities.append(probability)
             guess = guess.after(guess.tokens[0])
-        return found
+        return probabilities
 
 
 def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[float]) -> float:
-    """Most tokens that a chain of some length brings beyond the worth of its time; 0 where none pays.
+    """Largest expected tokens of a chain less the price of its time, over all lengths; 0 if no length pays.
 
     Args:
-        probabilities: Of the path, level by level.
-        price: Tokens that a second is worth.
-        seconds: How much longer than a plain round takes one with 1, 2, ... of these nodes.
+        probabilities: Path probabilities of the chain, level by level.
+        price: Price of a second, in tokens.
+        seconds: Additional seconds of a round with 1, 2, ... nodes of the chain, compared with a plain round.
     """
     best = tokens = 0.0
     for probability, more_s in zip(probabilities, seconds, strict=False):
@@ -93,19 +93,19 @@ def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[f
 def draft_adds(
     probabilities: Sequence[float], first: float, price: float, row_price: float, levels_s: Iterable[float]
 ) -> bool:
-    """Whether a draft is expected to gain more, where this chain is wrong, than its passes and nodes are worth.
+    """Whether a draft's expected tokens where a lookup chain fails exceed the price of its passes and nodes.
 
     Args:
-        probabilities: Of the chain, level by level.
-        first: How likely a draft's first guess is right.
-        price: Tokens that a second is worth.
-        row_price: Tokens that the verification of one more node is worth.
-        levels_s: Seconds of the draft's first pass, its second and so on.
+        probabilities: Path probabilities of the lookup chain, level by level.
+        first: Acceptance probability of a draft's first guess.
+        price: Price of a second, in tokens.
+        row_price: Price of the verification of one more node, in tokens.
+        levels_s: Seconds of the draft's passes, in order.
     """
     above, following, tokens, worth = 1.0, 0.0, 0.0, 0.0
     for level, level_s in enumerate(levels_s):
         probability = probabilities[level] if level < len(probabilities) else 0.0
-        # The draft goes on wherever the chain has come to its end, here or at a level before.
+        # The draft continues where the chain failed, at this level or an earlier one.
         following = first * (following + above - probability)
         above = probability
         tokens += following

@@ -1,8 +1,8 @@
-"""Loss limit: the price of a second in tokens, the credit for drafting at a loss, and when to probe a draft.
+"""Loss limit: the price of a second in tokens, the credit for drafting at a loss, and the schedule of probes.
 
-A text begins with some credit; guesses that fail spend it and guesses that hold earn it. Without credit, or where
-guesses have become too poor, rounds go without a draft, and a probe decides now and then whether credit is given again.
-Knows probabilities and costs, neither trees nor clocks.
+A text starts with a credit in tokens; rejected guesses spend it and accepted guesses earn it. Without credit, or after
+poor guesses, rounds run without a draft, and an occasional probe decides whether credit is granted again. Knows
+probabilities and costs, neither trees nor clocks.
 """
 
 from itertools import islice
@@ -11,96 +11,97 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import CostModel
 
 CREDIT = 4.0
-"""Tokens that a text may lose to guesses that fail, to begin with."""
+"""Initial credit of a text, in tokens."""
 CREDIT_OF_LOOKUPS = 2.5
-"""The same by lookups alone: a text that repeats itself does so again, and earns more soon."""
+"""Initial credit for rounds of lookups alone, in tokens; lower, since a repetitive text soon earns more."""
 TRUSTED = 0.625
-"""This share of it more where other texts have shown that drafting pays, less where they have shown the contrary."""
+"""Largest relative change of the initial credit by the gain or loss of drafting in other texts."""
 MUCH = 32.0
-"""Tokens gained or lost by drafting in other texts at which that is certain."""
+"""Gain or loss by drafting in other texts, in tokens, at which that change is largest."""
 CREDIT_A_TOKEN = 0.006
-"""Credit added by each token: on a text where nothing can be gained, drafting costs this share in the long run."""
+"""Credit added by each committed token: the long-run share of time lost on texts where drafting never pays."""
 MOST_CREDIT = 12.0
-"""Most credit: gains of earlier rounds are not staked beyond it."""
+"""Largest credit, in tokens."""
 STAKE = 0.5
-"""The share of the credit that one round may lose, so that a few bad guesses do not end all drafting."""
+"""Share of the credit that one round may lose, so that a few rejected drafts do not use it up."""
 LEAST_STAKE = 0.8
-"""One round may lose so many tokens as long as there is credit for them: less would not pay for any draft."""
+"""Tokens that a round may lose if there is credit for them, whatever `STAKE` says; less would allow no draft."""
 OPTIMISM = 1.5
-"""Drafting may pay where it would if guesses were likelier by this than they have been lately."""
+"""Factor on the recent acceptance probability by which the decision whether drafting may pay is optimistic."""
 PATIENCE = 12
-"""Plain rounds after which the draft is tested; two thirds where other texts have shown that drafting pays."""
+"""Initial number of plain rounds before a probe; down to two thirds of it if drafting paid in other texts."""
 MOST_PATIENCE = 256
-"""It is tested less often the longer its guesses fail, since reading what it missed takes time; but not less often."""
+"""Largest number of plain rounds before a probe; it grows with failed probes, since catching up costs time."""
 LONGEST_CHAIN = 8
+"""Most tokens of the chains by which the decision whether drafting pays is made."""
 MEMORY = 0.98
-"""Share of the running sums that a round leaves."""
+"""Decay factor of the running sums, applied by each round."""
 FIRST_TOKENS = 4.0
-"""Plain rounds that these sums begin with."""
+"""Number of plain rounds that the running sums start with."""
 PLAIN_EVERY = 64
-"""So many rounds after the last plain one another is run, to know what it costs."""
+"""Number of rounds after which a plain one is due, to measure its time."""
 
 
 class LossLimit:
     """Loss limit of one text."""
 
     def __init__(self, costs: CostModel, acceptance: AcceptanceModel, credit: float | None = None) -> None:
-        """Begins a text, which adds to what other texts have shown of these guesses; without a credit, `CREDIT`."""
+        """Begins a text; its rounds add to `acceptance.gained`. `credit` is in tokens and defaults to `CREDIT`."""
         self._costs = costs
         self._acceptance = acceptance
         self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))
         self._given = CREDIT if credit is None else credit
         self.tokens = self._given * (1 + TRUSTED * self._trust)
-        """Tokens that drafting may still lose."""
+        """Credit: tokens that drafting may still lose."""
         self.patience = self._least_patience
-        """The draft is tested when it has missed so many rows."""
+        """Number of missed tokens at which a probe is due."""
         self.may_pay = self._chain_may_pay()
-        """Whether drafting may pay, as far as guesses of late tell."""
+        """Whether drafting may pay with the recent acceptance probabilities."""
         self._since_plain = 0
         self._committed, self._time_s = FIRST_TOKENS, FIRST_TOKENS * costs.plain_s()
 
     @property
     def stake(self) -> float:
-        """Tokens that the next round may lose."""
+        """Most tokens that the next round may lose."""
         return min(self.tokens, max(LEAST_STAKE, STAKE * self.tokens))
 
     @property
     def price(self) -> float:
-        """Price of a second in tokens: those that the run commits a second."""
+        """Price of a second: the tokens that the run commits in a second."""
         return max(1 / self._costs.plain_s(), self._committed / self._time_s)
 
     @property
     def may_draft(self) -> bool:
-        """Whether the next round may draft though no probe is due."""
+        """Whether the next round may draft without being a probe."""
         return self.may_pay and not self.plain_due
 
     @property
     def plain_due(self) -> bool:
-        """Whether the next round is a plain one unless the draft is tested, to know what that costs."""
+        """Whether the next round, unless it is a probe, must be plain, to measure its time."""
         return self._since_plain + 1 >= PLAIN_EVERY
 
     @property
     def could_pay(self) -> bool:
-        """Whether guesses that are always right would."""
+        """Whether drafting would pay if every guess were accepted."""
         return self._chain_pays(1.0)
 
     def probe_due(self, missed: int) -> bool:
-        """Whether the draft is tested, of which the text has gone on without it for so many tokens."""
+        """Whether a probe is due, given the number of tokens committed without the draft."""
         return missed >= self.patience
 
     def wait(self, tokens: int) -> None:
-        """A round without a draft has brought so many tokens."""
+        """Records the tokens of a plain round."""
         self._since_plain = 0
         self._count(tokens, self._costs.plain_s())
         self.tokens = min(MOST_CREDIT, self.tokens + CREDIT_A_TOKEN * tokens)
 
     def go_without(self, tokens: int, round_s: float) -> None:
-        """A round that drafted otherwise, at no risk of this credit, has brought so many tokens in this time."""
+        """Records tokens and time of a round whose draft was charged to another credit."""
         self._since_plain += 1
         self._count(tokens, round_s)
 
     def earn(self, tokens: int, round_s: float) -> None:
-        """A round with a draft has brought so many tokens in this time, by what it was expected to take."""
+        """Records tokens and expected time of a round with a draft, and its gain or loss of credit."""
         self._since_plain += 1
         self._count(tokens, round_s)
         gained = tokens - round_s / self._costs.plain_s()
@@ -108,10 +109,12 @@ class LossLimit:
         self.tokens = min(MOST_CREDIT, self.tokens + gained + CREDIT_A_TOKEN * tokens)
         self.may_pay = self._chain_may_pay()
 
-    def probed(self, probability: float, paid: float = 0.0) -> None:
-        """Takes note of a probe in which this share of the guesses was right; it is going to cost so many tokens.
+    def record_probe(self, probability: float, paid: float = 0.0) -> None:
+        """Records a probe: grants credit again if drafting pays with its acceptance rate, else probes less often.
 
-        Where guesses that are right so often pay, drafting is given credit again; else it is tested less often.
+        Args:
+            probability: Share of the probe's guesses that were right.
+            paid: Cost of the probe, in tokens.
         """
         self.may_pay = self._chain_may_pay()
         if self._chain_pays(probability):
@@ -133,7 +136,10 @@ class LossLimit:
         return self._chain_pays(min(1.0, OPTIMISM * self._acceptance.usual[0]))
 
     def _chain_pays(self, probability: float) -> bool:
-        """Whether a chain of some length brings more tokens than rounds of `ar` in its time, each guess as likely."""
+        """Whether a chain of some length has more expected tokens than `ar` in the same time.
+
+        `probability` is the acceptance probability of each guess, given that the guess before it was accepted.
+        """
         tokens, step = 1.0, 1.0
         for round_s in islice(self._costs.chains_s(), LONGEST_CHAIN):
             step *= probability

@@ -1,8 +1,8 @@
-"""Sizes of rounds that are planned before anything is drafted, and how far the target's path lies within them.
+"""Sizes of rounds that are chosen before drafting, and the expected accepted tokens of each size.
 
-A CUDA graph drafts a whole tree of so many levels, and another verifies so many of its most probable nodes: the sizes
-are those of a small grid. What smaller sizes would have brought is known from each round; of larger ones a little more
-is expected than was seen. Knows neither times nor models.
+One CUDA graph drafts a tree of a fixed depth, and another verifies a fixed number of its most probable nodes. Both
+numbers come from a small grid. Each round shows the accepted tokens of all smaller sizes; for larger ones the estimate
+is a little higher than for the observed ones. Knows neither times nor models.
 """
 
 from bisect import bisect_right
@@ -12,37 +12,38 @@ from dataclasses import dataclass
 import numpy as np
 
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-"""Levels of a draft."""
+"""Grid of draft depths, in levels."""
 SIZES = (2, 4, 8, 16, 32, 64)
-"""Rows of a verification, the root among them."""
+"""Grid of verification sizes, in rows, the root included."""
 FIRST_HIT = 0.6
-"""Prior probability of the most probable token."""
+"""Prior acceptance probability of the most probable token after the root."""
 PRIOR_ROUNDS = 2.0
-"""Rounds that the prior weighs as much as."""
+"""Number of rounds that the prior counts as."""
 UNSEEN = 0.1
-"""Prior: share of the missing probability that twice as many nodes gain."""
+"""Prior share of the missing probability that is gained by twice as many nodes."""
 KEPT = 0.97
 """Decay factor of earlier observations, applied by each round."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The size of a round."""
+    """Size of a round."""
 
     depth: int
+    """Levels of the draft."""
     nodes: int
-    """Rows of its verification, the root among them."""
+    """Rows of the verification, the root included."""
 
 
 class PathProbabilities:
-    """Probability that the target's path reaches a depth within the so many most probable nodes."""
+    """Probability that the accepted path reaches a depth if the n most probable nodes are verified, n of `SIZES`."""
 
     def __init__(self) -> None:
         self._tried = np.zeros((DEPTHS[-1] + 1, len(SIZES)))
         self._reached = np.zeros((DEPTHS[-1] + 1, len(SIZES)))
 
     def learn(self, plan: Plan, ranks: Sequence[int]) -> None:
-        """Takes note of a round: the ranks, from 1, of the accepted nodes among all nodes of its tree."""
+        """Updates with a round: the ranks, from 1, of its accepted nodes among all nodes by path probability."""
         self.fade(KEPT)
         known = bisect_right(SIZES, plan.nodes)
         self._tried[1 : plan.depth + 1, :known] += 1
@@ -50,31 +51,31 @@ class PathProbabilities:
             self._reached[depth, bisect_right(SIZES, rank) : known] += 1
 
     def fade(self, kept: float) -> None:
-        """Multiplies earlier observations by this factor."""
+        """Multiplies the weight of earlier observations by a factor."""
         self._tried *= kept
         self._reached *= kept
 
     def expected(self, deepest: int) -> list[list[float]]:
-        """Accepted tokens by depth, from 0 on, and size."""
-        seen = np.stack([self._tried, self._reached], -1).tolist()
+        """Expected accepted tokens by depth, 0 to `deepest`, and index into `SIZES`."""
+        counts = np.stack([self._tried, self._reached], -1).tolist()
         probabilities = [[1.0] * len(SIZES)]
         totals = [[0.0] * len(SIZES)]
         for depth in range(1, deepest + 1):
-            above, found = probabilities[-1], list[float]()
-            for index, (tried, reached) in enumerate(seen[depth]):
+            above, by_size = probabilities[-1], list[float]()
+            for index, (tried, reached) in enumerate(counts[depth]):
                 before = probabilities[-2][index] if depth > 1 else 1.0
                 guess = above[index] * (above[index] / before if depth > 1 else FIRST_HIT)
-                fewer = found[-1] if found else 0.0
+                fewer = by_size[-1] if by_size else 0.0
                 guess = max(guess, fewer + UNSEEN * (above[index] - fewer))
                 probability = (reached + PRIOR_ROUNDS * guess) / (tried + PRIOR_ROUNDS)
-                found.append(min(above[index], max(fewer, probability, 1e-9)))
-            probabilities.append(found)
-            totals.append([total + probability for total, probability in zip(totals[-1], found, strict=True)])
+                by_size.append(min(above[index], max(fewer, probability, 1e-9)))
+            probabilities.append(by_size)
+            totals.append([total + probability for total, probability in zip(totals[-1], by_size, strict=True)])
         return totals
 
 
 def ranks(path_logprobs: Sequence[float], accepted: Sequence[int]) -> list[int]:
-    """The places of the accepted nodes among all drafted ones by path probability, from 1; ties by their order."""
+    """Ranks, from 1, of the accepted nodes among all drafted nodes by path probability; ties by node number."""
     order = sorted(range(1, len(path_logprobs)), key=lambda node: -path_logprobs[node])
-    places = {node: place for place, node in enumerate(order, 1)}
-    return [places[node] for node in accepted]
+    by_node = {node: rank for rank, node in enumerate(order, 1)}
+    return [by_node[node] for node in accepted]

@@ -1,7 +1,7 @@
-"""Tree size of the method `auto` on a device, where a whole round is planned ahead.
+"""Tree size of the method `auto` with CUDA graphs, where a round's size is chosen before drafting.
 
-A captured graph drafts all levels at once, so a round is chosen from a grid of sizes by what such rounds have taken and
-brought so far. A probe is a small draft here. What a round has brought is known when the next but one is chosen.
+A graph drafts all levels at once, so each round's size is chosen from a grid by times and accepted tokens of earlier
+rounds. A probe is a small draft here. The result of a round is known only when the next but one is chosen.
 """
 
 from collections.abc import Sequence
@@ -13,38 +13,38 @@ from decoder.draft.tree_size.loss_limit import LossLimit
 from decoder.draft.tree_size.plan import DEPTHS, SIZES, Plan
 
 FADED = 0.5
-"""Share of what was seen that counts in a probe, and on another text."""
+"""Factor on the weight of earlier observations at a probe and at the start of a text."""
 HELD = 4
-"""Further rounds of a size that was found best."""
+"""Number of further rounds that keep the best size."""
 PROBE = Plan(1, 4)
 PROBES = 2
-"""Rounds of a probe: the first one's outcome is known when the second is under way."""
+"""Number of rounds of a probe: the result of the first is known while the second runs."""
 
 
 class PlanController:
-    """Chooses the size of each round of one text."""
+    """Chooses the size of each round of one text, from `DEPTHS` and `SIZES`."""
 
     def __init__(self, costs: PlanCosts, acceptance: AcceptanceModel) -> None:
-        """Begins a text, which adds to the costs and to what is known of the draft's guesses."""
+        """Begins a text; its rounds update `costs` and `acceptance`."""
         self.costs = costs
         self.acceptance = acceptance
         acceptance.paths.fade(FADED)
         self._missed = 0
-        """Plain rounds since the last draft."""
+        """Number of plain rounds since the last draft."""
         self._probing = 0
-        """Rounds of a probe that are still to be chosen."""
+        """Number of a probe's rounds that have not begun."""
         self._awaited = self._hits = 0
-        """Undecided rounds of the probe, and those with a right guess."""
+        """Number of a probe's rounds without a result, and of those with an accepted guess."""
         self._held: tuple[Plan, int] | None = None
-        """The best size, and how many more rounds may take it."""
+        """Best size, and the number of further rounds that keep it."""
 
     @cached_property
     def credit(self) -> LossLimit:
-        """Made as soon as rounds were timed."""
+        """Loss limit of the text, created when the first times are known."""
         return LossLimit(self.costs, self.acceptance)
 
     def choose(self, deepest: int) -> Plan | None:
-        """The size of the next round, no node of which may be deeper; None: no draft."""
+        """Size of the next round, with at most `deepest` levels; None for a round without a draft."""
         plan = self._chosen(deepest) if self.costs.known else PROBE
         if plan is None:
             self._missed += 1
@@ -56,7 +56,7 @@ class PlanController:
     def _chosen(self, deepest: int) -> Plan | None:
         if self.credit.probe_due(self._missed + 1):
             self.acceptance.paths.fade(FADED)
-            # Where no draft could pay by the times that are known, one round looks at them again.
+            # If no draft could pay with the known times, one round measures them again.
             self._probing = self._awaited = PROBES if self.credit.could_pay else 1
             self._hits, self._held = 0, None
         if self._probing:
@@ -74,7 +74,7 @@ class PlanController:
         return best
 
     def learn(self, plan: Plan, ranks: Sequence[int]) -> None:
-        """Records which nodes of a round of this size were accepted, by their ranks from 1."""
+        """Updates the models with a round's accepted nodes, by their ranks from 1."""
         self.acceptance.paths.learn(plan, ranks)
         for right in [1.0] * len(ranks) + [0.0] * (len(ranks) < plan.depth):
             self.acceptance.see([right], 1)
@@ -85,14 +85,14 @@ class PlanController:
             self._awaited -= 1
             self._hits += bool(ranks)
             if not self._awaited:
-                self.credit.probed(self._hits / PROBES)
+                self.credit.record_probe(self._hits / PROBES)
 
-    def timed(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Records the times of a round, in seconds."""
+    def record_times(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
+        """Updates the costs with the times of a round, in seconds."""
         self.costs.learn(plan, draft_s, verify_s, round_s)
 
     def _most_worth(self, deepest: int) -> Plan | None:
-        """The size that brings most tokens beyond the price of its time; None: no draft does."""
+        """Size with the most expected tokens less the price of its time; None if plain decoding is better."""
         price = self.credit.price
         limit_s = (1 + self.credit.stake) * self.costs.plain_s()
         deepest = min(deepest, DEPTHS[-1])

@@ -33,8 +33,8 @@ from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
 from decoder.tree_rules import Rules
-from decoder.verify.coupled import Coupled
-from decoder.verify.greedy import Greedy
+from decoder.verify.coupled import CoupledVerifier
+from decoder.verify.greedy import GreedyVerifier
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """Prompts of the test; after a near tie the rest of a text proves nothing, and the next prompt is decoded."""
@@ -105,7 +105,7 @@ def references(pair: Pair) -> list[Reference]:
 
 def _reference(pair: Pair, prompt: Sequence[int], sampling: Sampling) -> Reference:
     noise = GumbelNoise(SEED, Schedule(sampling), pair.vocabulary, pair.target.device)
-    text = _text(HostSession(pair, prompt, TOKENS, None, None, Coupled(noise)))
+    text = _text(HostSession(pair, prompt, TOKENS, None, None, CoupledVerifier(noise)))
     target, draft = (_logits(model, [*prompt, *text[:-1]], pair.vocabulary) for model in pair.models.values())
     return Reference(prompt, text, target, draft, sampling)
 
@@ -141,7 +141,7 @@ def _differing(
     """Difference of rounds on the device from the references; None where they agree, except for near ties."""
     for reference in right:
         knobs = KnobState(rules) if rules else None
-        without_draft = functools.partial(HostSession, pair, proposer=None, verifier=Greedy())
+        without_draft = functools.partial(HostSession, pair, proposer=None, verifier=GreedyVerifier())
         # Texts begin with the costs of greedy rounds; sampled rounds take longer.
         costs = graph_slots.costs if reference.sampling.greedy else PlanCosts()
         sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.budget.by_cost else None

@@ -153,7 +153,7 @@ class GraphSession:
             self.close()
         outcome.round_s = self._charge(owed_s + clock.seconds(), (outcome.draft_s or 0.0) + (outcome.verify_s or 0.0))
         if self._sizes and not turned:
-            self._sizes.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
+            self._sizes.record_times(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
         return outcome
 
     @without_gradients()

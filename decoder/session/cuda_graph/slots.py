@@ -23,7 +23,7 @@ from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.tree_rules import TreeRule
-from decoder.verify.greedy import Greedy
+from decoder.verify.greedy import GreedyVerifier
 from decoder.verify.verifier import DeviceVerifier
 
 CHUNK = 512
@@ -49,7 +49,7 @@ class GraphSlot:
         self.state = DeviceState(device, max(target.store.shape[3], draft.store.shape[3]))
         self.mailbox = Mailbox(device, REPORT)
         self.capturing_s = 0.0
-        self.verifier: DeviceVerifier = Greedy()
+        self.verifier: DeviceVerifier = GreedyVerifier()
         """Verifier of all work that is queued from now on; the draft grows by its probabilities."""
         self._graphs = graphs
         self._capturable = capturable

@@ -1,12 +1,13 @@
-"""Lossless verifiers for trees that were drawn from the draft: what is emitted is distributed as the target's own text.
+"""Lossless verifiers of trees that were sampled from the draft: the emitted text has the target's distribution.
 
-    rows, coins        probabilities and their guards; where probability comes from
-    drawn_tree         what was drawn, and in which order
-    top_down           a walk from the root, by a solver at each node: nss, naive, spectr, specinfer, khisti
-    bottom_up          where to stop, the deepest nodes first: block, traversal
-    acceptance_bound   what no solver can exceed
-    batched            the same for large vocabularies, on tensors
-    verifiers          all of them by name, and the drafting that each is lossless with
+    rows               arithmetic on probabilities, guarded against rounding
+    random_generator   source of randomness
+    drawn_tree         drafted tokens with their draw order and multiplicity
+    top_down           a walk from the root, with a solver at each node: nss, naive, spectr, specinfer, khisti
+    bottom_up          stops, the deepest nodes first: block, traversal
+    acceptance_bound   upper bound of every solver's acceptance
+    batched            verification on tensors, for large vocabularies
+    verifiers          table of verifiers by name
 
 Pure functions in float64; no module here knows models, sessions or settings. "The paper" is Thomas et al. 2026,
 "Dynamic Delayed Tree Expansion For Improved Multi-Path Speculative Decoding".

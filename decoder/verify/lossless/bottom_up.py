@@ -1,7 +1,7 @@
-"""Verification from the deepest nodes up: where a path may end, with what probability, and what follows there.
+"""Verification from the deepest nodes up: a list of stops, each with its probability and residual.
 
-The probabilities are a function of the tree alone, since only a refusal leads to the next one: all are known before the
-first coin, and with them the expected block efficiency.
+The probabilities depend on the tree alone, since a stop is reached only after all earlier ones were refused. So they,
+and the expected block efficiency, are known before any random number is drawn.
 """
 
 from collections.abc import Sequence
@@ -17,23 +17,23 @@ class Stop:
 
     node: int
     probability: float
-    """That it ends here, if at none of the stops before."""
+    """Probability that the path ends here, given that it ended at none of the stops before."""
     removed: float
-    """The token after it follows (p - removed q)+, normalised; p itself with 0."""
+    """Weight of q in the distribution of the next token, (p - removed q)+ normalised; 0 leaves p."""
 
 
 def first(stops: Sequence[Stop], generator: RandomGenerator) -> Stop:
-    """The first stop whose coin says so; the last, the root, needs none."""
+    """The stop at which the path ends: the first to be accepted at random, or else the last, the root."""
     *others, root = stops
     return next((stop for stop in others if stop.probability > 0 and generator.bernoulli(stop.probability)), root)
 
 
 def reach(tree: DrawnTree, stops: Sequence[Stop]) -> list[float]:
-    """The probability of each node to be accepted, over the coins alone; 1 for the root."""
-    found, left = [0.0] * len(tree), 1.0
+    """Each node's probability of being accepted, given the tree, over the verifier's random numbers; 1 for the root."""
+    probabilities, left = [0.0] * len(tree), 1.0
     for stop in stops:
-        found[stop.node] += stop.probability * left
+        probabilities[stop.node] += stop.probability * left
         left *= 1 - stop.probability
     for node in range(len(tree) - 1, 0, -1):
-        found[tree.parents[node]] += found[node]
-    return found
+        probabilities[tree.parents[node]] += probabilities[node]
+    return probabilities

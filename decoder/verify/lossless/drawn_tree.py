@@ -1,4 +1,4 @@
-"""A tree as its verifiers read it: the token of each node, and what was drawn after it, in order, with duplicates."""
+"""A sampled tree as verifiers read it: each node's token and its draws, in order, with duplicates."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,13 +13,13 @@ from decoder.tree import TokenTree, depths
 
 @dataclass(frozen=True)
 class DrawnTree:
-    """Parallel tuples with one entry a node; node 0 is the root, and a parent comes before its children."""
+    """Parallel tuples with one entry for each node; node 0 is the root, and a parent comes before its children."""
 
     tokens: tuple[int, ...]
     parents: tuple[int, ...]
     """-1 for the root."""
     children: tuple[tuple[int, ...], ...]
-    """Nodes in draw order, each as often as it was drawn."""
+    """Child nodes in draw order, each as often as it was drawn."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -34,24 +34,24 @@ class DrawnTree:
         return [self.tokens[child] for child in self.children[node]]
 
     def child(self, node: int, token: int) -> int | None:
-        """The node of a token after a node; None where it was not drafted."""
+        """The child of a node that has a token; None where the token was not drafted."""
         return next((child for child in self.children[node] if self.tokens[child] == token), None)
 
     def slots(self, node: int) -> Iterator[tuple[int, int, bool]]:
-        """Of each draw after a node its place, its node, and whether it is the first draw of that node."""
-        for place, child in enumerate(self.children[node]):
-            yield place, child, child not in self.children[node][:place]
+        """Each draw after a node: its index, its child node, and whether it is the first draw of that child."""
+        for index, child in enumerate(self.children[node]):
+            yield index, child, child not in self.children[node][:index]
 
     def path(self, node: int) -> list[int]:
         """The nodes from below the root to a node."""
-        found = []
+        path = []
         while node:
-            found.append(node)
+            path.append(node)
             node = self.parents[node]
-        return found[::-1]
+        return path[::-1]
 
     def first_path(self) -> "DrawnTree":
-        """The same nodes, of which only the first draw after each is known: one path."""
+        """The tree with only the first draw after each node, which leaves one path; nodes keep their numbers."""
         return replace(self, children=tuple(drawn[:1] for drawn in self.children))
 
     def chain(self) -> list[int]:
@@ -66,7 +66,7 @@ class DrawnTree:
 
 
 def drawn_tree(tree: TokenTree) -> DrawnTree:
-    """A drafted tree for its verifier; where nothing was drawn, children count once each, in their order."""
+    """A drafted tree for its verifier; where a node has no recorded draws, each child counts as one draw, in order."""
     children: list[list[int]] = [[] for _ in tree.tokens]
     for node, parent in enumerate(tree.parents[1:], 1):
         children[parent].append(node)
@@ -76,7 +76,7 @@ def drawn_tree(tree: TokenTree) -> DrawnTree:
 
 
 def draft_rows(tree: TokenTree, like: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """The rows that the draws were made from, as `like` in shape, device and dtype; zeros where nothing was drawn."""
+    """The draft's rows that the draws came from, in shape, device and dtype as `like`; zeros after undrawn nodes."""
     rows = torch.zeros_like(like)
     for node, draws in (tree.draws or {}).items():
         rows[node] = draws.row

@@ -1,10 +1,10 @@
-"""khisti: a tournament selects one of the draws, and that one is judged as naive does, by the tournament's own law.
+"""khisti: a tournament selects one draw, which is then accepted or refused as in naive, by the winner's distribution.
 
 After the two-step theorem of Khisti et al. 2025 (importance sampling, then single-draft speculative sampling); the
-paper, algorithms 5, 10 and 15. Lossless for every pairing, as long as the winner's law r is exact: how a pairing is
-won only moves the acceptance. Here one sweep decides, without a linear program: in the order of what the target asks
-for, the least first, each token takes from its matches with later ones what it lacks and leaves them the rest. (With
-the greatest first, the gap to the bound was six times as large on toy pairs.)
+paper, algorithms 5, 10 and 15. Lossless for every pairing whose winner's distribution r is exact: the rule of a match
+changes the acceptance alone. One sweep over the tokens, in ascending order of p - q1 q2, replaces the linear program:
+each token wins as often against later tokens as it needs to reach p, and loses otherwise. (In descending order the gap
+to the bound was six times as large on toy pairs.)
 """
 
 from collections.abc import Callable, Sequence
@@ -26,14 +26,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Match:
-    """How two independent candidates meet, and which law the winner follows."""
+    """Win probabilities of two independent candidates, and the winner's distribution."""
 
     law: Row
-    """Shape (V,)."""
+    """Distribution of the winner, shape (V,)."""
     place: Int[NDArray[np.int64], "V"]
-    """Of each token, in the order of what the target asks for, the least first."""
+    """Index of each token in ascending order of p - q1 q2."""
     share: Float[NDArray[np.float64], "V"]
-    """The probability that a token wins against any later one."""
+    """Probability that a token wins against any later one."""
 
     def beats(self, one: int, other: int) -> float:
         """The probability that the first of two different tokens wins."""
@@ -41,14 +41,14 @@ class Match:
 
 
 def match(target_probs: Row, one: Row, other: Row) -> Match:
-    """The match of candidates with these laws: O(V log V), with a scan on the host; shapes (V,)."""
+    """The match of candidates with distributions `one` and `other`: O(V log V), with a scan on the host; rows (V,)."""
     order = np.argsort(target_probs - one * other, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     law, share = np.zeros_like(target_probs), np.ones_like(target_probs)
     possible = order[(one + other)[order] > 0]
     later_one, later_other = _after(one[possible]), _after(other[possible])
-    left_one = left_other = 0.0  # of the candidates' probabilities, what earlier tokens left to later ones
+    left_one = left_other = 0.0  # probability of either candidate that earlier tokens lost to later ones
     for token, a, b, wanted, more_one, more_other in zip(
         possible.tolist(),
         one[possible].tolist(),
@@ -68,12 +68,12 @@ def match(target_probs: Row, one: Row, other: Row) -> Match:
 
 
 def _after(row: Row) -> Row:
-    """The sum of what stands behind each place."""
+    """Sum of the entries after each index."""
     return np.concatenate([np.cumsum(row[:0:-1])[::-1], [0.0]]) if len(row) else row
 
 
 def tournament(entries: Sequence[T], meet: Callable[[T, T], T]) -> T:
-    """The last of the entries that meet in pairs by their places, round by round; an odd one out advances."""
+    """Winner of a knock-out tournament: neighbours meet, round by round; an entry without an opponent advances."""
     while len(entries) > 1:
         odd = entries[len(entries) - len(entries) % 2 :]
         entries = [*(meet(one, other) for one, other in zip(entries[::2], entries[1::2], strict=False)), *odd]
@@ -93,17 +93,17 @@ def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: 
 
 
 def winner_law(target_probs: Row, draft_probs: Row, draws: int) -> Row:
-    """The law r of the winner among so many i.i.d. draws; shape (V,)."""
+    """Distribution r of the winner among `draws` i.i.d. draws; shape (V,)."""
     return tournament([draft_probs] * draws, lambda one, other: match(target_probs, one, other).law)
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """See `Solver`; a lower bound: that the residual's token may be another drawn one is left out."""
+    """See `Solver`; a lower bound, since the residual's token, which may be another drawn one, is left out."""
     return float(np.minimum(target_probs, winner_law(target_probs, draft_probs, draws)).sum())
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
-    """See `Solver`; the token from the residual counts for every drawn one."""
+    """See `Solver`; includes the residual's token, which may be any drawn one."""
     law, winners = tournament([(draft_probs, {token: 1.0}) for token in drawn], partial(_meet, target_probs))
     tokens = reduce(
         np.add, (probability * naive.token_law(target_probs, law, token) for token, probability in winners.items())
@@ -114,7 +114,7 @@ def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict
 def _meet(
     target_probs: Row, one: tuple[Row, dict[int, float]], other: tuple[Row, dict[int, float]]
 ) -> tuple[Row, dict[int, float]]:
-    """The law of the winner, over all draws and given these."""
+    """Distribution of the winner over all draws, and win probabilities of the given draws."""
     pairing = match(target_probs, one[0], other[0])
     winners = dict.fromkeys([*one[1], *other[1]], 0.0)
     for first, first_probability in one[1].items():

@@ -1,4 +1,4 @@
-"""nss: the token is drawn from the target, and a drafted one stays where it happens to be that token.
+"""nss: the token is sampled from the target, and a drafted token is accepted if it is the same.
 
 It reads neither draws nor draft rows, so it alone is lossless on any tree, and on a deterministic one it is optimal.
 Naive speculative sampling of Miao et al. 2024 (SpecInfer); the paper, algorithms 1, 6 and 11.

@@ -10,16 +10,16 @@ _WORD = (1 << 64) - 1
 
 
 class RandomGenerator(Protocol):
-    """Independent draws; none may depend on another."""
+    """Source of independent random numbers."""
 
     def bernoulli(self, probability: float) -> bool:
         """True with this probability, in [0, 1]; never at 0, always at 1."""
 
     def choice(self, weights: Row) -> int:
-        """A place, with a probability in proportion to its weight; never one of weight 0. Shape (V,)."""
+        """A random index with probability in proportion to its weight, never one of weight 0; weights (V,)."""
 
     def integers(self, count: int) -> int:
-        """Any of 0 to count - 1, all alike."""
+        """A uniform random integer from 0 to count - 1."""
 
 
 class PhiloxGenerator:
@@ -39,7 +39,7 @@ class PhiloxGenerator:
             ModelError: The probability is NaN.
         """
         require_numbers(probability)
-        # Strictly: with "at most", a uniform draw of 0 would accept what is impossible.
+        # "<", since "<=" would accept probability 0 when the uniform number is 0.
         return self._generator.random() < probability
 
     def choice(self, weights: Row) -> int:

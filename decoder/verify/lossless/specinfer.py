@@ -1,4 +1,4 @@
-"""specinfer: draws are tried in a random order, each against what the target still asks for after those refused.
+"""specinfer: draws are tried in random order, each against the residual after the draws refused so far.
 
 Multi-step speculative sampling of Miao et al. 2024; the paper, algorithms 4, 9 and 14. After i refusals the residual is
 (p - removed q)+ / S with scalars alone: removed grows by S, then S is the new sum.
@@ -14,14 +14,14 @@ from decoder.verify.lossless.top_down import Solver
 
 
 def refused(target_probs: Row, draft_probs: Row, removed: float, total: float) -> tuple[float, float, Row]:
-    """After one more refusal: how much of the draft is removed, the sum of what is left, and its distribution."""
+    """State after one more refusal: `removed`, the sum S of (p - removed q)+, and the residual distribution."""
     removed += total
     left = positive(target_probs - removed * draft_probs)
     return removed, float(left.sum()), residual(target_probs, draft_probs, removed)
 
 
 def residuals(target_probs: Row, draft_probs: Row, draws: int) -> list[Row]:
-    """What the target still asks for after 0 to `draws` refusals."""
+    """Residual distributions after 0 to `draws` refusals."""
     rows, removed, total = [target_probs], 0.0, 1.0
     for _ in range(draws):
         removed, total, rest = refused(target_probs, draft_probs, removed, total)

@@ -1,6 +1,6 @@
-"""spectr: every draw in its turn stays with probability min(1, p / (rho q)), else the token is drawn from a residual.
+"""spectr: draws in order are accepted with probability min(1, p / (rho q)), else the token comes from a residual.
 
-The division factor rho makes up for the k probabilities that a token gets: k-sequential selection of Sun et al. 2023
+The division factor rho compensates for the k attempts to draw a token: k-sequential selection of Sun et al. 2023
 (SpecTr); the paper, algorithms 3, 8 and 13. k counts draws, duplicates included.
 """
 
@@ -13,29 +13,29 @@ from decoder.verify.lossless.rows import Row, normalised, positive, ratio
 from decoder.verify.lossless.top_down import Solver
 
 STEPS = 40
-"""Halvings of [1, k]; to stop early costs acceptance, never losslessness."""
+"""Halvings of the interval [1, k]; fewer would lower acceptance but keep losslessness."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """What k draws from one pair of rows are judged by."""
+    """Acceptance rule of k draws from one pair of rows."""
 
     factor: float
-    """rho."""
+    """Division factor rho."""
     single: float
-    """beta: the probability that one draw stays."""
+    """beta: probability that one draw is accepted."""
     any: float
-    """The probability that one of the k stays."""
+    """Probability that one of the k draws is accepted."""
     residual: Row
-    """The distribution of the token if none does; shape (V,)."""
+    """Distribution of the token if no draw is accepted; shape (V,)."""
 
     def probability(self, target_prob: float, draft_prob: float) -> float:
-        """The probability that a draw of these probabilities stays."""
+        """Probability of accepting a token with these probabilities in target and draft."""
         return ratio(target_prob, self.factor * draft_prob)
 
 
 def divide(target_probs: Row, draft_probs: Row, draws: int) -> Division:
-    """How so many draws are judged."""
+    """Acceptance rule of `draws` draws."""
     factor = division_factor(target_probs, draft_probs, draws)
     least = np.minimum(target_probs / factor, draft_probs)
     single = min(1.0, float(least.sum()))
@@ -45,9 +45,9 @@ def divide(target_probs: Row, draft_probs: Row, draws: int) -> Division:
 
 
 def division_factor(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """The root rho of 1 - (1 - beta)^k = rho beta on [1, k], with beta = sum min(p / rho, q), from above.
+    """Root rho of 1 - (1 - beta)^k = rho beta on [1, k], with beta = sum min(p / rho, q), rounded up.
 
-    Above the root the residual keeps no negative part; a k of 1 has rho 1.
+    At or above the root the residual has no negative entries. rho is 1 for k = 1.
     """
     low, high = 1.0, float(draws)
     for _ in range(STEPS if draws > 1 else 0):

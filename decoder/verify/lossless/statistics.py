@@ -1,4 +1,4 @@
-"""What a verifier was to make of a drawn tree, and what of it came to pass: for those who watch. Decides nothing."""
+"""Expected and actual acceptance of a sampled tree, for display. It influences nothing."""
 
 from collections.abc import Sequence
 
@@ -11,23 +11,23 @@ from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
 
 MOST_NUMBERS = 1 << 20
-"""Of a tree's rows, up to which more than the committed tokens is looked at: it would take longer than the round."""
+"""Most numbers in a tree's rows for statistics of all nodes; with more they would take longer than the round."""
 _SOLVERS = {"naive": SOLVERS["naive_tree"], **SOLVERS}
 
 
-def of_drawn_tree(
+def tree_statistics(
     name: str, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, path: Sequence[int]
 ) -> tuple[list[float], list[Draws]]:
-    """Acceptance probability of every node, and statistics of the draws along the accepted path."""
+    """Acceptance probability of every node, and statistics of the draws at each node of the accepted path."""
     solver = _SOLVERS.get(name)
     reach = VERIFIERS[name].reach(tree, target_probs, draft_probs)
-    seen = tree.first_path() if name == "naive" else tree
-    found = []
+    judged_tree = tree.first_path() if name == "naive" else tree
+    draws = []
     for node in (0, *path):
-        count = len(seen.children[node])
+        count = len(judged_tree.children[node])
         if count:
             rows = target_probs[node], draft_probs[node]
-            found.append(
+            draws.append(
                 Draws(
                     count=count,
                     accepted=any(child in path for child in tree.children[node]),
@@ -36,4 +36,4 @@ def of_drawn_tree(
                     bound=acceptance_bound(*rows, count),
                 )
             )
-    return reach, found
+    return reach, draws

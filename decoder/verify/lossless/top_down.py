@@ -1,7 +1,7 @@
-"""Verification from the root down: a solver chooses the token after a node, and the walk goes on while it was drawn.
+"""Verification from the root down: a solver chooses the token after a node, and the walk descends while it was drafted.
 
-Any solver whose token follows the target's row, over draws that are independent given the draft's row, makes the walk
-lossless on i.i.d. rollouts and delayed trees (the paper, section 3.2).
+The walk is lossless on i.i.d. rollouts and delayed trees with any solver whose token has the target's distribution over
+draws that are independent given the draft's row (the paper, section 3.2).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,26 +15,26 @@ from decoder.verify.lossless.rows import Row, Rows
 Accepted: TypeAlias = tuple[list[int], int]
 """The accepted nodes below the root, in path order, and the token after them."""
 Solve: TypeAlias = Callable[[Row, Row, Sequence[int], RandomGenerator], int]
-"""From the target's row, the draft's, the drawn tokens and coins, the token after a node: over i.i.d. draws it follows
-the target's row.
+"""(target row, draft row, drawn tokens, random generator) -> the token after a node, which over i.i.d. draws has the
+target's distribution.
 """
 
 
 @dataclass(frozen=True)
 class Solver:
-    """Closed forms of one way to choose the token after a node, mostly among the k tokens that were drawn there.
+    """Closed forms of a rule that chooses the token after a node, given k draws there.
 
-    Rows have shape (V,); the target's come first, then the draft's, then the drawn tokens or their number k >= 1.
+    Arguments are the target's row (V,), the draft's row (V,), and the drawn tokens or their number k >= 1.
     """
 
     acceptance_rate: Callable[[Row, Row, int], float]
-    """The probability that it is a drawn one, over k i.i.d. draws (the paper, appendix C)."""
+    """Probability that the chosen token is a drawn one, over k i.i.d. draws (the paper, appendix C)."""
     branching: Callable[[Row, Row, Sequence[int]], Mapping[int, float]]
-    """The probability of each distinct drawn token, given the draws (the paper, appendix D)."""
+    """Probability of choosing each distinct drawn token, given the draws (the paper, appendix D)."""
 
 
 def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
-    """Walks from the root to where the token chosen after a node was not drafted."""
+    """Walks from the root until the token chosen after a node was not drafted."""
     node, path = 0, []
     while (child := tree.child(node, token := choose(node))) is not None:
         path.append(child)
@@ -43,11 +43,11 @@ def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
 
 
 def reach(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
-    """The probability of each node to be accepted, over the coins alone; 1 for the root. Shapes (N, V)."""
-    found = [1.0] + [0.0] * (len(tree) - 1)
+    """Each node's probability of being accepted, given the tree, over the verifier's random numbers; rows (N, V)."""
+    accepted = [1.0] + [0.0] * (len(tree) - 1)
     for node, drawn in enumerate(tree.children):
         if drawn:
             probabilities = solver.branching(target_probs[node], draft_probs[node], tree.drawn(node))
             for child in drawn:
-                found[child] = found[node] * probabilities[tree.tokens[child]]
-    return found
+                accepted[child] = accepted[node] * probabilities[tree.tokens[child]]
+    return accepted

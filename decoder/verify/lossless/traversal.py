@@ -1,9 +1,9 @@
-"""traversal: a whole tree is judged from its leaves up, in post-order; on one path this is block verification.
+"""traversal: verification of a whole tree from its leaves up, in post-order; on one path this is block verification.
 
-Weng et al. 2025, "Traversal Verification for Speculative Tree Decoding". It judges slots, one a draw: where rollouts
-share a node, the first draw of its token owns the subtree. A later one changes what is left for its siblings and gets
-nothing itself: a token that was refused has no residual, unless it could not be refused. What a node is still worth
-after refusals is (p - removed q)+ / S, so scalars are its whole state.
+Weng et al. 2025, "Traversal Verification for Speculative Tree Decoding". Each draw is judged as a slot: where rollouts
+share a node, the first draw of its token owns the subtree. A later draw of the token changes its siblings' residual but
+gets probability 0 itself, since a refused token has no residual left. After refusals a node's residual is
+(p - removed q)+ / S, so two scalars are its whole state.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,28 +15,28 @@ from decoder.verify.lossless.rows import Row, Rows, positive, ratio, share
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A node of which all draws were refused."""
+class NodeSplit:
+    """Division of a node's probability between its draws and itself."""
 
     slots: Sequence[float]
-    """The probability that is handed to each draw, in draw order."""
+    """Probability passed to each draw, in draw order."""
     probability: float
-    """What is left for the node itself."""
+    """Probability of stopping at the node once all draws are refused."""
     removed: float
     """See `Stop`."""
 
 
 def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-    """Stops in post-order, the root last, without subtrees of probability 0. Shapes (N, V)."""
+    """Stops in post-order, the root last, without subtrees of probability 0; rows (N, V)."""
 
-    def judge(node: int, probability: float) -> Judged:
-        return judged(target_probs[node], draft_probs[node], tree.drawn(node), probability)
+    def judge(node: int, probability: float) -> NodeSplit:
+        return split_node(target_probs[node], draft_probs[node], tree.drawn(node), probability)
 
     return list(post_order(tree, judge))
 
 
-def judged(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> Judged:
-    """A node that may stop with a probability above 0 before its draws are refused one by one; shapes (V,)."""
+def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> NodeSplit:
+    """Judges a node whose probability, above 0, is passed to its draws one by one; rows (V,)."""
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:
         left = max(0.0, target_probs[token] - removed * draft_probs[token])
@@ -46,17 +46,17 @@ def judged(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probabilit
             removed += total / probability
             rest = float(positive(target_probs - removed * draft_probs).sum())
             probability, total = share(probability * rest / total, 1 - probability), rest
-    return Judged(slots, probability, removed)
+    return NodeSplit(slots, probability, removed)
 
 
-def post_order(tree: DrawnTree, judge: Callable[[int, float], Judged]) -> Iterator[Stop]:
-    """The stops of a tree whose nodes are judged by their number and the probability that they are handed."""
+def post_order(tree: DrawnTree, judge: Callable[[int, float], NodeSplit]) -> Iterator[Stop]:
+    """Stops of a tree; `judge` divides the probability of a node, given its number and that probability."""
 
     def visit(node: int, probability: float) -> Iterator[Stop]:
-        found = judge(node, probability)
+        division = judge(node, probability)
         for place, child, owns in tree.slots(node):
-            if owns and found.slots[place] > 0:
-                yield from visit(child, found.slots[place])
-        yield Stop(node, found.probability if node else 1.0, found.removed)
+            if owns and division.slots[place] > 0:
+                yield from visit(child, division.slots[place])
+        yield Stop(node, division.probability if node else 1.0, division.removed)
 
     return visit(0, 1.0)

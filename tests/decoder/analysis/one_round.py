@@ -1,21 +1,21 @@
-"""One recorded round under other rules, and what of it is known: the replay, one round at a time."""
+"""Replay of one recorded round under other rules, with known and unknown counts."""
 
 from dataclasses import dataclass
 
 from decoder.analysis import what_if
-from decoder.analysis.rule_replay import Record, judged
+from decoder.analysis.rule_replay import TreeRecord, replay
 from decoder.events import Round
 from decoder.methods.adaptive import AdaptiveTree
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What other rules would have done in one round; None: the record cannot tell."""
+    """Counts of one round under other rules; None where the record does not determine them."""
 
     accepted: int | None
     accepted_at_least: int
     tokens: int | None
-    """Committed tokens: what is accepted and the target's own, cut where the text ended."""
+    """Committed tokens: the accepted ones and the target's own, up to the end of the text."""
     tokens_at_least: int
     drafted: int | None
     drafted_at_least: int
@@ -30,7 +30,7 @@ def replayed(event: Round, rules: AdaptiveTree) -> Verdict | None:
     rounds = what_if._newest([event])
     if not rounds:
         return None
-    found = judged(Record(rounds), rules.rule())
+    found = replay(TreeRecord(rounds), rules.rule())
     accepted, drafted = int(found.accepted[0]), int(found.drafted[0])
     tokens = int(found.tokens[0])
     return Verdict(

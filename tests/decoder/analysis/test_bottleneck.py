@@ -1,4 +1,4 @@
-"""What limits a method is told by its own figures."""
+"""The bottleneck of a method follows from its own figures."""
 
 import pytest
 from msgspec import structs

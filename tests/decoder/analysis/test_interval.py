@@ -1,4 +1,4 @@
-"""The bootstrap, Student's t and verdicts against figures that are known."""
+"""The bootstrap, Student's t and verdicts against known figures."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Every figure on rounds written by hand, with the value computed by hand."""
+"""Every figure on hand-written rounds, against values computed by hand."""
 
 import time
 from dataclasses import replace
@@ -43,7 +43,7 @@ RUN = Run(
 
 
 def a_round(method: str = "dynatree", **changes: Any) -> Round:
-    """A round of a root, or of what `changes` says."""
+    """A round of a root alone, with `changes`."""
     nodes = len(changes.get("tokens", [0]))
     plain: dict[str, Any] = {
         "method": method,
@@ -255,14 +255,14 @@ def test_the_depths_of_all_rounds_add_up() -> None:
 
 
 def test_an_accepted_root_that_nobody_drafted_counts_nowhere() -> None:
-    """A recording from elsewhere may claim it."""
+    """An untrusted recording may claim this."""
     assert by_depth(msgspec.structs.replace(SECOND, accepted=[0])) == ((2, 0),)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(data=st.data(), method=st.sampled_from(["dynatree", "alg1"]))
 def test_depths_agree_with_the_totals(data: st.DataObject, method: str) -> None:
-    """Any tree, any accepted path of it."""
+    """Any tree with any accepted path."""
     parents = [-1, *(data.draw(st.integers(0, node)) for node in range(data.draw(st.integers(0, 12))))]
     node, path = data.draw(st.integers(0, len(parents) - 1)), list[int]()
     while node > 0 or (node == 0 and method == "alg1"):
@@ -278,7 +278,7 @@ def test_depths_agree_with_the_totals(data: st.DataObject, method: str) -> None:
 
 
 def test_long_runs_are_folded_quickly() -> None:
-    """Many times slower than this would be seen on the screen."""
+    """A fold many times slower than this would be visible on the screen."""
     tree: dict[str, Any] = {"tokens": list(range(65)), "parents": [-1, *range(16), *[16] * 48], "accepted": [1, 2, 3]}
     rounds = [a_round(round=index, committed=[1, 2, 3, 4], t=index + 1.0, **tree) for index in range(2000)]
     events = [msgspec.structs.replace(event, method=name) for event in rounds for name in ("dynatree", "linear")]
@@ -338,7 +338,7 @@ def test_what_one_text_does_not_know_is_not_known_of_all() -> None:
 
 
 def a_text(method: str, took: list[float], lost: dict[int, float] | None = None, burst: int = 1) -> list[Event]:
-    """Rounds of `burst` tokens that take so long; some of them lost so much of that."""
+    """Rounds of `burst` tokens with a duration, some of which lost time by stalls."""
     stalled, ends = lost or {}, list(accumulate(took))
     return [
         a_round(method, round=index, position=index * burst, t=end, committed=[5] * burst, stalled_s=stalled.get(index))
@@ -367,7 +367,7 @@ def test_where_many_rounds_stall_rates_are_of_all() -> None:
 
 
 def test_methods_of_a_run_leave_out_alike() -> None:
-    """Of ar 1 round in 20 stalled, of the other 10: were only ar's left out, its rate alone would rise."""
+    """1 of 20 rounds of `ar` stalled, 10 of the other: leaving out those of `ar` alone would raise its rate alone."""
     took, lost = [0.01, 0.05] * 10, dict.fromkeys(range(1, 20, 2), 0.04)
     race = fold([RUN, *a_text("ar", [*[0.01] * 19, 0.05], {19: 0.04}), *a_text("dynatree", took, lost)])
     found = race.figures()

@@ -1,4 +1,4 @@
-"""Which rounds have stalled, which of them rates leave out, and how that is told."""
+"""Detection of stalled rounds, those that rates leave out, and the note about them."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ SECONDS = st.floats(0, 1e6)
 
 
 def stalls(*lost_s: float) -> Stalls:
-    """Rounds that took a second longer than they lost, of one token each."""
+    """Rounds of one token each that took a second longer than they lost."""
     found = Stalls()
     for seconds in lost_s:
         found = found.with_round(seconds, Times(rounds=1, timed_tokens=1, decode_s=seconds + 1))

@@ -1,4 +1,4 @@
-"""What-if estimates against the truth: a world that can say what any rules would have drafted and accepted."""
+"""What-if estimates against the truth, from a model world in which any rules can be run."""
 
 import math
 import random
@@ -29,7 +29,7 @@ Tree = TypeVar("Tree", bound=AdaptiveTree)
 
 
 class World(ModelDrafter):
-    """A draft and a target that answer from a table; trees are grown by the engine's own code."""
+    """A draft and a target with tabulated distributions; trees are grown by the engine's own code."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -44,7 +44,7 @@ class World(ModelDrafter):
         return Children(tokens, [math.log(weights[token] / math.fsum(weights)) for token in tokens])
 
     def choice(self, path: Sequence[int]) -> int:
-        """The target's token after a path: often among the draft's best."""
+        """The target's token after a path, often among the draft's best."""
         rank = random.Random(f"target {self._seed} {list(path)}").choice((0, 0, 0, 0, 0, 1, 1, 2, 3, 5))
         return self.children(path, VOCABULARY).tokens[rank]
 
@@ -52,7 +52,7 @@ class World(ModelDrafter):
         return [self.children(_path(tree, node), count) for node in nodes]
 
     def round(self, rules: DynaTree, left: int = 99, room: int = 99) -> Round:
-        """What one round does under these rules, with so many tokens left and so much room in the context."""
+        """Result of one round under rules, with limits on remaining tokens and levels."""
         rule = rules.rule()
         tree = self.grow(TokenTree([0]), rule, self.children([], int(rule.growth.wide)), deepest=room)
         accepted, bonus = accept(tree, lambda node: self.choice(_path(tree, node)))
@@ -109,12 +109,12 @@ def _rules(generator: random.Random, **settings: Any) -> DynaTree:
 
 
 def _auto(rules: DynaTree) -> Auto:
-    """The same bounds without a number of nodes."""
+    """The same bounds without a node budget."""
     return Auto(**{each.name: getattr(rules, each.name) for each in fields(Auto) if each.name != "lookup"})
 
 
 def _unbounded(rules: Auto) -> DynaTree:
-    """The same rules where neither cost nor number cuts a tree."""
+    """The same rules without cuts by cost or number."""
     bounds = {name: value for name, value in asdict(rules).items() if name != "lookup"}
     return DynaTree(**bounds, n_max=2000)
 
@@ -126,7 +126,7 @@ def _turned(generator: random.Random, rules: Tree) -> Tree:
 
 
 def _agrees(world: World, record: Round, rules: DynaTree, left: int, room: int = 99) -> tuple[bool, bool]:
-    """Checks a verdict against the truth; returns which of acceptance and drafted nodes it knew."""
+    """Checks a verdict against the truth; returns whether acceptance and drafted nodes were known."""
     verdict, truth = replayed(record, rules), world.round(rules, left, room)
     assert verdict is not None
     accepted, drafted, tokens = len(truth.accepted), len(truth.tokens) - 1, len(truth.committed)
@@ -175,7 +175,7 @@ def test_under_its_own_rules_a_record_is_judged_and_reproduced() -> None:
 
 
 def test_so_is_one_of_the_most_probable_nodes_whatever_was_cut() -> None:
-    """What lost to all nodes of a full tree loses again."""
+    """A child that lost to all nodes of a full tree loses again."""
     generator, full = random.Random(6), 0
     for seed in range(600):
         world, rules = (
@@ -215,7 +215,7 @@ def test_a_recording_of_the_engine_is_reproduced_under_its_own_rules() -> None:
 
 
 def _event(**changes: Any) -> Round:
-    """Root with children .6 and .2; below the first .5, which is the last accepted."""
+    """Root with children .6 and .2; below the first a child .5, the last accepted node."""
     given: dict[str, Any] = {
         "method": "dynatree", "round": 0, "position": 0, "t": 1.0, "wall_s": 1.0, "draft_s": 0.0, "verify_s": 0.0,
         "commit_s": 0.0, "target_forwards": 1, "draft_forwards": 2, "knobs": Knobs(0.9, 0.4, 2.0),
@@ -270,7 +270,7 @@ def test_a_further_child_is_no_more_probable_than_the_last_recorded_one() -> Non
 
 
 def test_a_node_behind_others_that_the_record_lacks_may_have_no_room() -> None:
-    # Below the root .5 and .4; below these .275, which was not expanded, and .39; below that .38. All is accepted.
+    # Below the root .5 and .4; below these .275, not expanded, and .39; below that .38. All are accepted.
     record = _event(
         tokens=[0, 1, 2, 3, 4, 5], parents=[-1, 0, 0, 1, 2, 4], pieces=[""] * 6, accepted=[2, 4, 5],
         logprobs=[0.0, *map(math.log, (0.5, 0.4, 0.55, 0.975, 0.974))], committed=[2, 4, 5, 9],
@@ -306,7 +306,7 @@ def test_what_is_no_whole_tree_of_these_rules_is_not_judged(event: Round) -> Non
 
 
 def _paid(world: World, rules: Auto, least: float, left: int = 99) -> Round:
-    """A round of the automatic tree, where a node pays from some probability of its path on."""
+    """A round of `auto`, in which nodes pay from a path probability on."""
     whole = world.round(_unbounded(rules), left)
     tree = TokenTree([0])
     places = {0: 0}
@@ -348,7 +348,7 @@ def test_where_costs_cut_the_trees_what_did_not_pay_is_taken_not_to_pay_under_ot
 
 
 def test_under_its_own_knobs_a_tree_that_costs_have_cut_is_reproduced() -> None:
-    """History moves them from round to round, so what counts is what the round tells."""
+    """History changes the knobs between rounds, so each round's own values count."""
     generator = random.Random(9)
     for seed in range(200):
         world, rules = World(seed), _auto(_rules(generator))
@@ -434,7 +434,7 @@ def test_the_values_in_force_are_in_the_tables_wherever_the_knobs_stand(d0: floa
 
 
 def _table(down: str, *cells: Cell) -> Grid:
-    """Two by two cells, the knobs at the upper right."""
+    """Two by two cells, with the knobs in the upper right."""
     axis = "tau_h" if down == "tau_h" else "tau_l"
     return Grid(axis, (0.4, 0.5), (4.0, 5.0), (cells[:2], cells[2:]), (0, 1))  # type: ignore[arg-type]
 

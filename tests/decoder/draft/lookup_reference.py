@@ -1,4 +1,4 @@
-"""Lookups as slowly and as plainly as they can be written: every place of the text is compared with its end.
+"""Reference of lookups in plain Python: every position of the text is compared with its end.
 
 Shares nothing with the engine but the numbers that bound it.
 """
@@ -13,20 +13,20 @@ from decoder.draft.suffix_automaton import LONGEST
 from tests.reference import Margin, Path, Rules, most_probable
 
 Follower = tuple[int, float]
-"""A next token, and its share of all that followed."""
+"""A next token, and its share of all continuations."""
 Noise = Callable[[int, int], float]
-"""(position, token) -> what is added to the logarithm of its probability there."""
+"""(position, token) -> noise added to the logarithm of the token's probability."""
 
 
 def places(text: Sequence[int], length: int) -> list[int]:
-    """Of the tokens that followed the text's end of so many tokens where that was before, the latest first."""
+    """Tokens after earlier occurrences of the text's last tokens, the latest first."""
     end = list(text[len(text) - length :])
     found = [place for place in range(length, len(text)) if list(text[place - length : place]) == end]
     return found[::-1][:COUNTED]
 
 
 def followers(text: Sequence[int], length: int, path: Sequence[int]) -> list[Follower]:
-    """What followed that end and a path, the most frequent first, ties by the latest."""
+    """Continuations of that suffix and a path, the most frequent first, ties by the latest."""
     seen = list[int]()
     for place in places(text, length):
         end = place + len(path)
@@ -38,7 +38,7 @@ def followers(text: Sequence[int], length: int, path: Sequence[int]) -> list[Fol
 
 
 def expected_tokens(text: Sequence[int], length: int) -> float:
-    """Tokens that are expected to be right of the most frequent ones ahead."""
+    """Expected correct tokens of the most frequent continuation."""
     path, shares = list[int](), list[float]()
     while len(path) < FORESEEN and (found := followers(text, length, path)):
         path.append(found[0][0])
@@ -47,13 +47,13 @@ def expected_tokens(text: Sequence[int], length: int) -> float:
 
 
 def ending(text: Sequence[int]) -> int:
-    """Tokens of the end that is looked up: that which is expected to bring most, ties by the longest; 0: none."""
+    """Length of the chosen suffix: the one with the most expected tokens, ties by the longest; 0 for none."""
     lengths = [length for length in range(SHORTEST, min(LONGEST, len(text) - 1) + 1) if places(text, length)]
     return max(lengths, key=lambda length: (expected_tokens(text, length), length), default=0)
 
 
 def chances(found: Sequence[Follower], position: int, noise: Noise | None) -> list[Follower]:
-    """What followed, each with the logarithm of its share; under noise, of its chance to be chosen, the best first."""
+    """Continuations with the logarithm of their share, or with noise of the probability of their choice, best first."""
     if noise is None:
         return [(token, math.log(share)) for token, share in found]
     weights = {token: share * math.exp(noise(position, token)) for token, share in found[:RANKED]}
@@ -62,7 +62,7 @@ def chances(found: Sequence[Follower], position: int, noise: Noise | None) -> li
 
 
 def tree(text: Sequence[int], rules: Rules, room: int, noise: Noise | None = None) -> dict[Path, float]:
-    """The drafted nodes in breadth-first order, each with the logarithm of its path's probability; the root first."""
+    """Drafted nodes in breadth-first order, the root first, each with the logarithm of its path probability."""
     length = ending(text)
 
     def children(node: Path, logp: float) -> dict[Path, float]:

@@ -1,4 +1,4 @@
-"""Delayed trees: their shapes, and what is kept of their draws."""
+"""Delayed trees: their shapes, and the record of their draws."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ ROW = torch.tensor([0.1, 0.6, 0.3])
 
 
 class Asked:
-    """A draft that notes which nodes it was asked for."""
+    """A draft that records the nodes whose rows were requested."""
 
     def __init__(self) -> None:
         self.levels: list[Sequence[int]] = []

@@ -1,4 +1,4 @@
-"""What is looked up is what a search through the whole text finds, tree by tree."""
+"""Lookup trees equal those of a search through the whole text."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.draft import lookup
-from decoder.draft.lookup import Past
+from decoder.draft.lookup import SuffixIndex
 from decoder.draft.lookup_drafter import LookupDrafter
 from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree
@@ -38,12 +38,12 @@ BY_RULES: list[tuple[Rules, Callable[[], reference.Rules]]] = [
 
 
 def chain(text: Sequence[int], count: int, chances: DraftProbabilities | None = None) -> list[int]:
-    """What a chain of so many tokens drafts after a text."""
+    """Drafted tokens of a chain after a text."""
     return LookupDrafter(chances).propose(text, Linear(count).rule(), 100).tree.tokens[1:]
 
 
 def paths(tree: TokenTree) -> list[reference.Path]:
-    """The tokens from below the root to each node."""
+    """Tokens of the path from the root to each node, without the root's."""
     return [tuple(tree.tokens[above] for above in reversed(tree.ancestors(node)[:-1])) for node in range(len(tree))]
 
 
@@ -54,7 +54,7 @@ def noisy(seed: int, schedule: Schedule | None = None) -> GumbelNoise:
 @examples(60)
 @given(text=TEXTS)
 def test_the_ends_that_are_found_are_those_of_a_search(text: list[int]) -> None:
-    found = {ending.length: list(ending.places) for ending in Past(text).endings()}
+    found = {ending.length: list(ending.places) for ending in SuffixIndex(text).suffix_continuations()}
     lengths = range(lookup.SHORTEST, len(text))
     assert found == {
         length: searched.places(text, length)
@@ -66,7 +66,7 @@ def test_the_ends_that_are_found_are_those_of_a_search(text: list[int]) -> None:
 @examples(60)
 @given(text=TEXTS)
 def test_the_end_that_is_looked_up_is_expected_to_bring_most(text: list[int]) -> None:
-    found = Past(text).continuation()
+    found = SuffixIndex(text).continuation()
     assert (found.length if found else 0) == searched.ending(text)
 
 
@@ -153,7 +153,7 @@ def test_a_longer_end_that_agrees_is_worth_more_than_a_shorter_one_that_does_not
 
 
 def test_a_shorter_end_counts_where_the_longer_one_is_at_its_end() -> None:
-    """The longest end, 1 1 1 1, was followed by one token only."""
+    """The longest suffix, 1 1 1 1, was followed by one token only."""
     assert len(chain([1, 1, 1, 1, 1], 3)) == 3
 
 
@@ -188,8 +188,8 @@ def test_only_the_latest_places_are_compared(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_text_of_one_token_over_and_over_is_looked_up_at_once() -> None:
-    """Counts that were raised along all suffixes would take a minute."""
-    past = Past()
+    """Counts raised along all suffixes would take a minute."""
+    past = SuffixIndex()
     for _ in range(2_000):
         past.extend([1] * 10)
     found = past.continuation()

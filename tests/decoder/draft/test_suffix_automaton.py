@@ -1,4 +1,4 @@
-"""What is said again is what a search through the text finds; the automaton only finds it faster."""
+"""The automaton finds the same repetitions as a search through the text, only faster."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.draft.suffix_automaton import FAMILIARITIES, KINDS, SuffixAutomaton
+from decoder.draft.suffix_automaton import FAMILIARITIES, FAMILIARITY, SuffixAutomaton
 
 TOKENS = st.lists(st.integers(0, 2), max_size=24)
 
@@ -16,7 +16,7 @@ def occurs(piece: Sequence[int], text: Sequence[int]) -> bool:
 
 
 def searched(text: list[int], path: list[int]) -> int:
-    """Length of the longest end of both that has been in the text, before the end where there is no path."""
+    """Length of the longest common suffix that occurs in the text, before its end if there is no path."""
     before = text if path else text[:-1]
     whole = [*text, *path]
     lengths = range(len(whole), 0, -1)
@@ -57,7 +57,7 @@ def test_a_loop_is_more_familiar_each_time() -> None:
     ("length", "kind"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (8, 3), (16, 4), (31, 4), (32, 5)]
 )
 def test_pieces_are_told_apart_by_the_powers_of_two_of_their_length(length: int, kind: int) -> None:
-    assert KINDS[length] == kind
+    assert FAMILIARITY[length] == kind
     assert kind < FAMILIARITIES
 
 
@@ -84,7 +84,7 @@ def test_where_nothing_is_said_again_no_token_is_familiar() -> None:
 
 
 def test_a_long_text_is_taken_in_at_once() -> None:
-    """A search would take seconds; two states a token are the most an automaton has."""
+    """A search would take seconds; an automaton has at most two states for each token."""
     text = [token * token % 97 for token in range(20_000)]
     repeats = SuffixAutomaton(text)
     assert repeats.here[1] == 20_000 - 97

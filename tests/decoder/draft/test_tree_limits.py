@@ -1,4 +1,4 @@
-"""Which rule ended a tree: named in each round, for its most probable leaf, and the one that would have to yield."""
+"""The rule that ended a tree is recorded in each round, for the tree's most probable leaf."""
 
 import random
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from tests.decoder.makers import Played, TinyModels, host_session, with_pair
 
 PROMPT = "The tree grows"
 FAR = 99
-"""Levels that no tree of these tests has."""
+"""More levels than any tree of these tests has."""
 WIDE = DynaTree(d0=5, rho_stop=0.01, rho_deep=0.5, tau=0, n_max=99, selection="best")
 
 
@@ -85,7 +85,7 @@ YIELDING: dict[Limit, dict[str, Any]] = {
     "rho_stop": {"rho_stop": 0.0, "rho_deep": 0.0},
     "tau": {"tau": 0.0},
 }
-"""Values under which a rule refuses no node of these trees."""
+"""Values with which no rule limits these trees."""
 
 
 def test_no_rule_but_the_named_one_can_let_the_leaf_grow() -> None:

@@ -1,6 +1,6 @@
-"""Tokens a round: what the closed form expects of each drawn tree beside what the verifier then accepts.
+"""Tokens a round: the closed form's expectation for each sampled tree against the accepted tokens.
 
-Given its tree, a round brings as many tokens as expected on average, whatever came before. So the sum of the
+Given its tree, a round commits the expected number of tokens on average, whatever came before. So the sum of the
 differences over the root of the sum of their squares is about standard normal. Knows no models.
 """
 
@@ -22,22 +22,22 @@ from decoder.verify.lossless.verifiers import VERIFIERS
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Rounds, and their tokens."""
+    """Numbers of rounds and of their tokens."""
 
     rounds: int
     expected: float
-    """A round, on average."""
+    """Expected tokens a round, on average."""
     realised: float
     z: float
 
     @property
     def chance(self) -> float:
-        """That so large a difference, or a larger one, comes about."""
+        """Probability of so large a difference, or a larger one."""
         return float(2 * norm.sf(abs(self.z)))
 
 
 def efficiency(counts: Mapping[str, float]) -> Efficiency:
-    """What the sums of `recorded` say; there was a round at least."""
+    """Result of the sums of `recorded`, which has one round at least."""
     rounds, expected, realised = (counts[name] for name in ("rounds", "expected", "realised"))
     return Efficiency(
         int(rounds), expected / rounds, realised / rounds, (realised - expected) / math.sqrt(counts["squares"])
@@ -46,7 +46,7 @@ def efficiency(counts: Mapping[str, float]) -> Efficiency:
 
 @contextmanager
 def recorded(name: str) -> Iterator[Counter[str]]:
-    """Sums over the rounds that a verifier verifies meanwhile."""
+    """Sums over the rounds that a verifier verifies within the context."""
     right = VERIFIERS[name]
     sums: Counter[str] = Counter()
 

@@ -1,4 +1,4 @@
-"""What a long run is made of: cases, each counted in units, and what their counts say.
+"""Parts of a long run: cases, each counted in units, and the results of their counts.
 
 Units are independent of each other and of their order, so that a run can stop after any of them and go on later. Knows
 neither what is counted nor files.
@@ -13,31 +13,31 @@ Counts = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the counts of a case say."""
+    """Result of a case's counts."""
 
     right: bool
-    """Whether it is as it should be; of a mistake, whether it is rejected."""
+    """Whether the result is as expected; for a mistake, whether it is rejected."""
     figures: tuple[str, ...]
-    """In the columns of its group."""
+    """Values in the columns of the case's group."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Something to show."""
+    """A case of a long run."""
 
     name: str
     setting: str
-    """What is decoded, in full: counts of another setting are not gone on with."""
+    """Full description of the decoding; counts of another description are not continued."""
     units: int
     block: int
-    """Units between two savings."""
+    """Number of units between two saves."""
     count: Callable[[range], Counter[str]]
     judge: Callable[[Counts], Verdict]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Cases of one kind, a table of the report."""
+    """Cases of one kind, which form a table of the report."""
 
     title: str
     about: str

@@ -1,4 +1,4 @@
-"""All that the long runs show, case by case."""
+"""All cases of the long runs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from tests.decoder.laws.mistakes import MISTAKES, Mistake
 from tests.decoder.laws.toy import Setting, drawn, sampled, texts
 
 TEXTS = 20_000
-"""On which what is right is held against the law; most mistakes show on a quarter of them."""
+"""Number of texts by which correct samplers are compared with the law; most mistakes show in a quarter of them."""
 EFFICIENCY_TEXTS, BOOK_TEXTS, BOOK_TOKENS = 3_000, 20, 60
 COUPLED = ("ar", "linear", "fixed", "dynatree", "auto", "alg1")
 COUPLED_SEEDS, COUPLED_TOKENS = 20, 200
@@ -38,7 +38,7 @@ def _held_against(setting: Setting, counts: Counts, *, fits: bool) -> Verdict:
 
 
 def _seeds(name: str, units: range) -> Iterator[int]:
-    """Other ones for every case."""
+    """Seeds that differ for every case."""
     return ((crc32(name.encode()) << 20) + unit for unit in units)
 
 
@@ -71,14 +71,14 @@ DRAWN = {
     "naive_tree": ((PAIR, T1, "neox"), (WIDE, T7_P9, "llama")),
     "nss": ((LATE, T7, "neox"), (WIDE, T1_P9, "llama")),
 }
-"""Of each verifier the trees, settings and families that it is seen with."""
+"""Trees, settings and families of each verifier's cases."""
 SHALLOW: Mapping[str, Mapping[str, Rules]] = {
     "linear": {"linear": Linear(2)},
     "fixed": {"fixed": Fixed(2, 2, 0.05, 8)},
     "dynatree": {"dynatree": DynaTree(branching=(2, 2, 3), rho_stop=0.01, rho_deep=0.05, d0=2, d_max=3)},
     "alg1": {"dynatree": DynaTree(branching=(2, 2, 3), rho_stop=0.01, rho_deep=0.05, d0=2, d_max=3)},
 }
-"""Deterministic trees: what they obey, by method."""
+"""Deterministic trees: parameters by method."""
 DETERMINISTIC = (
     ("linear", "nss", T1_P9, "neox"),
     ("dynatree", "nss", T1, "neox"),
@@ -105,7 +105,7 @@ SETTINGS = {
     f"{verifier}, {method}, {_sampled(sampling, family)}": deterministic(method, verifier, sampling, family)
     for method, verifier, sampling, family in DETERMINISTIC
 }
-"""By name, all that is held against the law."""
+"""All cases of correct samplers, by name."""
 
 
 def _efficient(counts: Counts) -> Verdict:

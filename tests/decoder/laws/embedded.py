@@ -1,4 +1,4 @@
-"""The embedded pair on the beginnings of books that it was not trained on, in float32."""
+"""The embedded pair on openings of books that it was not trained on, in float32."""
 
 import os
 from collections import Counter
@@ -11,18 +11,18 @@ from decoder.errors import ConfigError
 from decoder.events import Round
 
 LETTERS = 600
-"""Of a book's beginning."""
+"""Number of characters of a book's opening."""
 
 
 @cache
 def engine() -> Engine:
-    """The pair."""
+    """The embedded pair in float32."""
     return load_pair(dtype="float32", device="cpu")
 
 
 @cache
 def beginnings() -> tuple[str, ...]:
-    """Of ten books.
+    """Openings of ten books.
 
     Raises:
         ConfigError: They are not there.
@@ -35,7 +35,7 @@ def beginnings() -> tuple[str, ...]:
 
 
 def written(config: RunConfig, seed: int) -> dict[str, list[int]]:
-    """The tokens that each method of a run writes at a seed, after one of the beginnings, which are taken in turn."""
+    """Tokens of each method of a run at a seed, after one of the openings in turn."""
     own = RunConfig(config.methods, config.max_new_tokens, seed, parameters=config.parameters)
     tokens: dict[str, list[int]] = {name: [] for name in config.methods}
     prompts = beginnings()
@@ -46,7 +46,7 @@ def written(config: RunConfig, seed: int) -> dict[str, list[int]]:
 
 
 def identical(config: RunConfig, seeds: range) -> Counter[str]:
-    """Of each method, how many texts of full length are those of ar."""
+    """Number of texts of full length that equal those of `ar`, by method."""
     found: Counter[str] = Counter()
     for seed in seeds:
         tokens = written(config, seed)

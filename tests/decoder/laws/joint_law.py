@@ -1,4 +1,4 @@
-"""Whether texts are distributed as a law says: the one test that right samplers pass and wrong ones fail.
+"""Test whether texts are distributed as a law, which correct samplers pass and wrong ones fail.
 
 Knows no models: a text is a string of digits, a token each. Three things fail: a text that is impossible, Pearson's
 distance, and a total variation above what is expected of so many texts and what chance adds to it (McDiarmid 1989).
@@ -11,35 +11,35 @@ from dataclasses import dataclass
 from scipy.stats import chi2
 
 Law = Mapping[str, float]
-"""The chance of each text."""
+"""Probability of each text."""
 ALPHA = 1e-5
-"""Chance of a false alarm in one test at most: of up to 100 tests together under 1e-3."""
+"""Largest false alarm rate of one test: up to 100 tests together stay below 1e-3."""
 LEAST_EXPECTED = 5.0
-"""Texts of which fewer are expected are taken together."""
+"""Least expected count of a text; texts below it are pooled."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Texts beside the law that they are held to follow."""
+    """Comparison of texts with a law."""
 
     texts: int
     impossible: int
-    """Texts of chance 0."""
+    """Number of texts with probability 0."""
     distance: float
-    """Total variation."""
+    """Total variation distance."""
     bound: float
-    """What it exceeds with a chance of ALPHA / 2 at most."""
+    """Distance that is exceeded with probability ALPHA / 2 at most."""
     chance: float
-    """That so large a Pearson distance, or a larger one, comes of the law."""
+    """P-value of Pearson's distance under the law."""
 
     @property
     def fits(self) -> bool:
-        """Whether the texts may well follow the law."""
+        """Whether the texts are compatible with the law."""
         return not self.impossible and self.distance <= self.bound and self.chance > ALPHA / 2
 
 
 def compare(counts: Mapping[str, float], law: Law) -> Comparison:
-    """Holds counts of texts against a law.
+    """Compares counts of texts with a law.
 
     Args:
         counts: How often each text was written; at least one was.
@@ -59,7 +59,7 @@ def compare(counts: Mapping[str, float], law: Law) -> Comparison:
 
 
 def _pearson(counts: Mapping[str, float], law: Law, whole: float) -> float:
-    """The chance that as large a distance comes of the law; 1 where too few texts are there to tell."""
+    """P-value of Pearson's distance under the law; 1 if there are too few texts."""
     own = [text for text, chance in law.items() if whole * chance >= LEAST_EXPECTED]
     cells = [(counts.get(text, 0), whole * law[text]) for text in own]
     rest = whole - sum(count for count, _ in cells), whole - sum(mean for _, mean in cells)

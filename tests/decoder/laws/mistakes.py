@@ -1,4 +1,4 @@
-"""Engines with one mistake each, put into the real one for a while: a test that does not reject them proves nothing.
+"""Engines with one mistake each, patched into the real engine for a while; a test must reject them to prove something.
 
 Wrong verifiers are those of `wrong_verifiers`. The other mistakes are made around a verifier: with coins, rows, trees,
 positions, masks and caches.
@@ -19,14 +19,14 @@ from decoder.draft import delayed as drawing
 from decoder.draft import drawn_drafter
 from decoder.forward.kv_cache import KvCache
 from decoder.methods import delayed as method
-from decoder.sampling.gumbel_noise import kept
+from decoder.sampling.gumbel_noise import truncation_mask
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Sampling
 from decoder.session.host import HostSession
 from decoder.session.protocol import Outcome
 from decoder.tree import TokenTree
 from decoder.verify import independent
-from decoder.verify.independent import Independent
+from decoder.verify.independent import IndependentVerifier
 from decoder.verify.lossless import random_generator
 from decoder.verify.lossless.batched.device_rows import draw
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
@@ -38,26 +38,26 @@ from tests.decoder.verify.lossless.row_by_row import Verify
 from tests.decoder.verify.lossless.wrong_verifiers import CHAIN, WRONG, Wrong
 
 Change = Callable[[], AbstractContextManager[Any]]
-"""What is wrong while it is entered."""
+"""A patch that is active while it is entered."""
 PLAIN, COOL, NUCLEUS = Sampling(1.0), Sampling(0.6), Sampling(1.0, 0, 0.7)
 ROOMY = 64
 """Rows of a cache that is never emptied."""
-right_verify, right_reserve = Independent.verify, HostSession._reserve
+right_verify, right_reserve = IndependentVerifier.verify, HostSession._reserve
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """An engine that is wrong, and trees that show it."""
+    """A wrong engine, and the setting that reveals the mistake."""
 
     name: str
     setting: Setting
     change: Change
     texts: int = 5_000
-    """That are to show it."""
+    """Number of texts that reveal the mistake."""
 
 
 def with_verifier(name: str, verify: Verify) -> Change:
-    """Another verifier, in float64, under the name of a right one."""
+    """Another verifier, in float64, under the name of a correct one."""
 
     def on_device(tree: DrawnTree, target_probs: Tensor, draft_probs: Tensor, generator: RandomGenerator) -> Accepted:
         return verify(tree, target_probs.double().numpy(), draft_probs.double().numpy(), generator)
@@ -66,12 +66,12 @@ def with_verifier(name: str, verify: Verify) -> Change:
 
 
 def with_other(owner: Any, **others: Any) -> Change:
-    """Other things in the places of right ones."""
+    """Patches attributes of an object."""
     return lambda: patch.multiple(owner, **others)
 
 
 def with_all(*changes: Change) -> Change:
-    """Several changes that make one mistake."""
+    """Several patches that make one mistake."""
 
     @contextmanager
     def entered() -> Iterator[None]:
@@ -87,14 +87,14 @@ def few_seeds(seed: int, stream: int = 0) -> PhiloxGenerator:
     return PhiloxGenerator(seed % 50, stream)
 
 
-def alike_each_round(own: Independent, *given: Any) -> tuple[list[int], int]:
+def alike_each_round(own: IndependentVerifier, *given: Any) -> tuple[list[int], int]:
     begun_anew: Any = PhiloxGenerator(0)
     begun_anew._generator.bit_generator.state = key_of(own.generator)
     return right_verify(replace(own, generator=begun_anew), *given)
 
 
 def key_of(generator: Any) -> dict[str, Any]:
-    """The state of a generator before its first number."""
+    """State of a generator before its first number."""
     state = generator._generator.bit_generator.state
     fresh = PhiloxGenerator(0)._generator.bit_generator.state
     return {**fresh, "state": {**fresh["state"], "key": state["state"]["key"]}}
@@ -110,7 +110,7 @@ def whole(logits: Tensor, settings: Sequence[Sampling]) -> Tensor:
 
 
 def not_renormalised(logits: Tensor, settings: Sequence[Sampling]) -> Tensor:
-    return whole(logits, settings) * kept(logits.float(), settings[0])
+    return whole(logits, settings) * truncation_mask(logits.float(), settings[0])
 
 
 def at_temperature_1(logits: Tensor, settings: Sequence[Sampling]) -> Tensor:
@@ -118,7 +118,7 @@ def at_temperature_1(logits: Tensor, settings: Sequence[Sampling]) -> Tensor:
 
 
 def from_the_nucleus(rows: Tensor, generator: RandomGenerator) -> Tensor:
-    return draw(rows * kept(rows.log(), NUCLEUS), generator)
+    return draw(rows * truncation_mask(rows.log(), NUCLEUS), generator)
 
 
 def most_probable(rows: Tensor, generator: RandomGenerator) -> Tensor:
@@ -148,12 +148,14 @@ def without_the_worst(tree: TokenTree) -> DrawnTree:
     return replace(found, children=tuple(left))
 
 
-def rows_of_their_parents(own: Independent, tree: TokenTree, logits: Tensor, first: int) -> tuple[list[int], int]:
+def rows_of_their_parents(
+    own: IndependentVerifier, tree: TokenTree, logits: Tensor, first: int
+) -> tuple[list[int], int]:
     return right_verify(own, tree, logits[[max(parent, 0) for parent in tree.parents]], first)
 
 
 def in_a_line(own: HostSession, tree: TokenTree) -> Tensor:
-    """Siblings take consecutive positions."""
+    """Siblings get consecutive positions."""
     positions = [own._root + node for node in range(len(tree))]
     return own._pair.known(own._pair.target.forward(own.target_cache, tree.tokens, positions, tree.visible()))
 
@@ -163,7 +165,7 @@ def all_before(tree: TokenTree) -> NDArray[np.bool_]:
 
 
 def in_place(cache: KvCache, rows: Sequence[int]) -> None:
-    """As many rows are kept as were accepted, but the first ones."""
+    """The first rows are kept, as many as were accepted."""
     cache.length = cache.used = cache.length + len(rows)
 
 
@@ -173,7 +175,7 @@ def roomy(own: HostSession) -> None:
 
 
 def nothing_dropped(own: HostSession, outcome: Outcome) -> None:
-    """What was refused stays in the target's cache."""
+    """Refused nodes stay in the target's cache."""
     own.target_cache.length = own.target_cache.used
     assert own.proposer is not None
     own.proposer.commit(outcome.accepted[: len(outcome.committed)])
@@ -189,7 +191,7 @@ LINE, PAIR, TREE, BRANCHES, MANY, WIDE = (
     drawn("traversal", "iid", (4, 0, 2), COOL, "llama"),
 )
 RARE = ("traversal: the residual of naive", "traversal: duplicates left out")
-"""What needs several draws after a node to be refused, or to be alike."""
+"""Mistakes that show only if several draws after a node are refused or equal."""
 
 
 def of_verifier(wrong: Wrong) -> Mistake:
@@ -205,7 +207,7 @@ MISTAKES = (
     *map(of_verifier, WRONG),
     Mistake("coins: the draft's", TREE, with_other(method, VERIFY_STREAM=method.DRAFT_STREAM)),
     Mistake("coins: of few seeds", TREE, with_other(random_generator, PhiloxGenerator=few_seeds)),
-    Mistake("coins: alike each round", TREE, with_other(Independent, verify=alike_each_round)),
+    Mistake("coins: alike each round", TREE, with_other(IndependentVerifier, verify=alike_each_round)),
     Mistake("draft rows: computed anew at another temperature", TREE,
             with_other(independent, draft_rows=at_another_temperature)),
     Mistake("draft rows: before top-p", drawn("traversal", "delayed", (2, 1, 1), NUCLEUS),
@@ -216,7 +218,7 @@ MISTAKES = (
             with_other(independent, probabilities=whole)),
     Mistake("target rows: no temperature", drawn("khisti", "iid", (2, 0, 2), COOL),
             with_other(independent, probabilities=at_temperature_1)),
-    Mistake("target rows: those of the parents", TREE, with_other(Independent, verify=rows_of_their_parents)),
+    Mistake("target rows: those of the parents", TREE, with_other(IndependentVerifier, verify=rows_of_their_parents)),
     Mistake("drafting: the most probable token", TREE, with_other(drawing, draw=most_probable)),
     Mistake("drafting: without replacement", BRANCHES, with_other(drawing, draw=without_replacement)),
     Mistake("drafting: siblings sorted", BRANCHES, with_other(independent, drawn_tree=sorted_siblings)),

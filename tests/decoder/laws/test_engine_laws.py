@@ -1,6 +1,6 @@
-"""The engine under independent sampling writes what the target would, and engines with a mistake are found out.
+"""The engine with independent sampling writes the target's distribution, and engines with a mistake are detected.
 
-What takes seconds stands here for `pytest`; all of it, at length, is marked `statistical`.
+Tests of a few seconds are here for `pytest`; all cases, at length, are marked `statistical`.
 """
 
 import os
@@ -20,7 +20,7 @@ SHORT = {
     "traversal, delayed (2, 1, 1), T 1, top-p 0.9, neox": 1000,
     "nss, dynatree, T 1, top-p 1, neox": 500,
 }
-"""Texts of each."""
+"""Number of texts of each case."""
 SEEN_SOON = {
     "coins: the draft's": 400,
     "target rows: those of the parents": 200,
@@ -28,7 +28,7 @@ SEEN_SOON = {
     "mask: siblings see each other": 200,
     "cache: refused rows kept": 200,
 }
-"""Mistakes around the verifier that few texts show."""
+"""Mistakes around the verifier that few texts reveal."""
 ALL = [pytest.param(case, id=f"{group.title}: {case.name}") for group in GROUPS for case in group.cases]
 
 

@@ -1,4 +1,4 @@
-"""The test of laws: it passes what follows the law, and fails on each of the three things that it looks at."""
+"""The test of laws passes samples of the law, and fails for each of its three reasons."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""A pair of eight tokens whose law of three tokens can be enumerated, and what the engine writes with it.
+"""A pair of eight tokens whose law of three tokens can be enumerated, and texts of the engine with it.
 
 The law is that of the target's own module: 1 + 8 + 64 plain forward passes, truncated as transformers does it. A text
 is a string of digits, a token each; every text is one seed's, with trees drawn anew.
@@ -30,7 +30,7 @@ PROMPT = (5,)
 
 @dataclass(frozen=True)
 class Likeness:
-    """Which random target, and how near its draft comes."""
+    """Seed of a random target, and the draft's distance from it."""
 
     seed: int
     heat: float
@@ -38,12 +38,12 @@ class Likeness:
 
 
 PAIRS = {"neox": Likeness(3, 0.4, 0.25), "llama": Likeness(5, 0.3, 0.15)}
-"""Chosen so that every mistake of `mistakes` shows: most tokens have a chance, and the draft is often wrong."""
+"""Chosen so that every mistake of `mistakes` shows: most tokens have some probability, and the draft is often wrong."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is decoded by what."""
+    """Settings of a decoding: models, method and sampling."""
 
     family: str
     config: RunConfig
@@ -53,14 +53,14 @@ class Setting:
 
     @property
     def law(self) -> Law:
-        """The chance of every text."""
+        """Probability of every text."""
         return law(self.family, self.config.sampling)
 
 
 def drawn(
     verifier: str, drafting: str, shape: tuple[int, int, int], sampling: Sampling, family: str = "neox"
 ) -> Setting:
-    """Trees that are drawn in a shape (K, L1, L2)."""
+    """Trees sampled in a shape (K, L1, L2)."""
     return Setting(family, sampled("delayed", sampling, delayed=Delayed(verifier, drafting, *shape)))
 
 
@@ -103,7 +103,7 @@ def _chances(module: Any, text: str, sampling: Sampling) -> list[float]:
 
 
 def texts(setting: Setting, seeds: Iterable[int]) -> Counter[str]:
-    """How often each text is written, one text a seed."""
+    """Count of each text, with one seed for each text."""
     config = setting.config
     method = METHODS[config.methods[0]]
     found: Counter[str] = Counter()

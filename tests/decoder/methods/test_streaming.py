@@ -1,4 +1,4 @@
-"""streaming's text is that of one token a round with the same cache, and ar's as long as nothing has left the cache."""
+"""The text of `streaming` is that of one token a round with its cache, and that of `ar` while the cache holds all."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -24,9 +24,9 @@ SHORT, LONG = "The tree", tiny.SENTENCES[0]
 """Prompts of few tokens, and of more than the cache of these tests holds."""
 SMALL = Streaming(sinks=4, window=33)
 TEXT = 120
-"""New tokens, so that rows are let go of several times."""
+"""New tokens, enough for rows to leave the window several times."""
 TIE = 1e-3
-"""Scores that are nearer to each other may come out either way in float32."""
+"""Difference of scores below which float32 may decide either way."""
 
 
 def streamed(tiny_models: TinyModels, name: str, prompt: str, rules: Streaming, temperature: float = 0.0) -> Played:
@@ -38,7 +38,7 @@ def streamed(tiny_models: TinyModels, name: str, prompt: str, rules: Streaming, 
 def assert_chosen(
     tiny_models: TinyModels, name: str, prompt: str, rules: Streaming, text: Sequence[int], temperature: float = 0.0
 ) -> None:
-    """Every token is the reference's choice after those before it."""
+    """Every token is the reference's choice after the tokens before it."""
     pair = tiny_models.pair(name)
     given = tiny_models.prompt_tokens(pair, prompt)
     scores = streaming_reference.logits(
@@ -53,14 +53,14 @@ def assert_chosen(
 
 
 def must_be_ars(rules: Streaming, prompt_tokens: int) -> int:
-    """How many first tokens of its text."""
+    """Number of first tokens of the text that are compared."""
     found = same_until("streaming", asdict(rules), prompt_tokens)
     assert found is not None
     return found
 
 
 def one_by_one(engine: Engine, prompt: Sequence[int], count: int, rules: Streaming) -> list[int]:
-    """Plain decoding, a token a round, with the same cache."""
+    """Plain decoding, one token a round, with the same cache."""
     plain = replace(engine, pair=engine.pair.streaming(rules.sinks, rules.window))
     session, text = plain.session(prompt, count, None), list[int]()
     session.prefill()

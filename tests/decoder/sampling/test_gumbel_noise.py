@@ -1,4 +1,4 @@
-"""Perturbed logits: the choice is a draw from the target's truncated distribution; drafts rank under the same noise."""
+"""Perturbed logits: the choice is a draw from the target's truncated distribution; drafts rank with the same noise."""
 
 from itertools import pairwise
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from decoder.sampling.draft_probabilities import DraftProbabilities, OwnProbabilities
-from decoder.sampling.gumbel_noise import KEPT, MADE_AT_ONCE, SHARPNESS, GumbelNoise, kept, truncated
+from decoder.sampling.gumbel_noise import KEPT, MADE_AT_ONCE, SHARPNESS, GumbelNoise, truncation_mask, truncation_masks
 from decoder.sampling.settings import Sampling, Schedule
 from tests import sampled_reference
 
@@ -50,21 +50,21 @@ def test_the_choice_is_the_largest_kept_logit_under_noise(sampling: Sampling) ->
 def test_truncation_is_that_of_transformers(sampling: Sampling) -> None:
     logits = rows(200, 2)
     expected = torch.stack([sampled_reference.kept(row, sampling) for row in logits])
-    assert torch.equal(kept(logits, sampling), expected)
+    assert torch.equal(truncation_mask(logits, sampling), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("sampling", [each for each in SETTINGS if each.truncates])
 def test_without_an_order_truncation_is_that_of_the_device(sampling: Sampling, dtype: torch.dtype) -> None:
     for logits in (rows(100, 4).to(dtype), rows(100, 5).round().to(dtype), torch.zeros(1, VOCABULARY, dtype=dtype)):
-        expected = truncated(logits.float(), sampling.temperature, sampling.ranks, sampling.share)
-        assert torch.equal(kept(logits, sampling), expected)
+        expected = truncation_masks(logits.float(), sampling.temperature, sampling.ranks, sampling.share)
+        assert torch.equal(truncation_mask(logits, sampling), expected)
 
 
 @pytest.mark.parametrize("sampling", [each for each in SETTINGS if each.truncates])
 def test_of_equal_logits_the_lower_ids_are_kept_and_chosen_alike_without_sorting(sampling: Sampling) -> None:
     logits = rows(300, 3).round()
-    stays, positions = kept(logits, sampling), list(range(300))
+    stays, positions = truncation_mask(logits, sampling), list(range(300))
     scores = gumbel_noise(sampling).scores(logits, positions)
     expected = scores.masked_fill(~stays, -torch.inf).argmax(-1).tolist()
     assert gumbel_noise(sampling).choices(logits, positions) == expected
@@ -91,7 +91,7 @@ def test_drafts_rank_kept_tokens_by_their_score_and_others_behind_them() -> None
     sampling, logits = Sampling(0.9, 0, 0.6), rows(20, 6)
     positions = list(range(20))
     chances = gumbel_noise(sampling).probabilities(logits, positions)
-    stays = kept(logits, sampling)
+    stays = truncation_mask(logits, sampling)
     scores = SHARPNESS * gumbel_noise(sampling).scores(logits, positions)
     assert torch.allclose(chances[stays], scores[stays])
     assert all(row[keeps].min() > row[~keeps].max() for row, keeps in zip(chances, stays, strict=True))

@@ -1,4 +1,4 @@
-"""Noise depends on seed, position and token, and on nothing else."""
+"""Noise depends on seed, position and token alone."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The benchmark of what noise costs."""
+"""The benchmark of the noise's share of time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What graphs compute of sampling is what the host computes: the same integers and uniforms, choices and chances."""
+"""Sampling in graphs equals sampling on the host: the same integers and uniforms, choices and probabilities."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.noise import BITS, gumbel, gumbel_on_device, random_bits, signed, streams
 from decoder.sampling.on_device import DeviceSampling
 from decoder.sampling.settings import Sampling, Schedule
-from decoder.verify.coupled import CoupledOnDevice
+from decoder.verify.coupled import CoupledDeviceVerifier
 from tests.decoder.session.cuda_graph.on_gpu import gpu
 from tests.decoder.session.cuda_graph.operations import record
 
@@ -24,7 +24,7 @@ SEEDS = (0, 1, 123456789, 2**63 - 1, 2**63, 2**64 - 3)
 PLACES = (0, 1, 2, 77, 4095, 2**31, 2**40)
 VOCABULARY = 1000
 Repeat = Callable[[Callable[[], None]], Callable[[], None]]
-"""What makes of work that which does it again, as graphs do."""
+"""Returns a function that repeats work, as a graph's replay does."""
 
 
 def in_a_graph(work: Callable[[], None]) -> Callable[[], None]:
@@ -45,7 +45,7 @@ def uniforms(bits: Tensor) -> Tensor:
 def test_integers_and_uniforms_within_a_graph_are_numpy_s_bit_for_bit_for_any_seed_and_place(
     device: str, repeat: Repeat
 ) -> None:
-    """One graph serves all seeds and places: it reads them."""
+    """One graph serves all seeds and positions, which it reads from tensors."""
     seed, places = (torch.zeros(count, dtype=torch.int64, device=device) for count in (1, len(PLACES)))
     tokens = torch.arange(VOCABULARY, device=device)
     bits, parts = (
@@ -79,7 +79,7 @@ def test_the_noise_within_a_graph_is_numpy_s_but_for_the_last_digits_of_logarith
 
     repeat(work)()
     right = gumbel(SEEDS[-1], PLACES, VOCABULARY)
-    # Two of each logarithm; the outer one is near 0 where the inner one is near 1, whose last digits it then shows.
+    # Two rounding errors for each logarithm; the outer one is near 0, hence imprecise, where the inner is near 1.
     steps = np.abs(found.cpu().numpy() - right) / np.maximum(np.spacing(np.abs(right)), np.spacing(1.0))
     assert steps.max() <= 4
 
@@ -111,7 +111,7 @@ def test_a_seed_is_the_same_text_whatever_its_sign_is_in_64_bits() -> None:
 
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
-    """With a change at some of the first 12 positions."""
+    """A schedule with a change at some of the first 12 positions."""
     some = st.builds(
         Sampling,
         temperature=st.sampled_from([0.0, 0.3, 0.6, 1.0, 2.0]),
@@ -131,7 +131,7 @@ def device_sampling(seed: int, schedule: Schedule, device: torch.device = CPU) -
 
 
 def some_logits(seed: int, rows: int, width: int) -> Tensor:
-    """Some are equal."""
+    """Logits, some of which are equal."""
     numbers = torch.Generator().manual_seed(seed)
     return (torch.randn(rows, width, generator=numbers) * 3).round(decimals=1)
 
@@ -139,11 +139,11 @@ def some_logits(seed: int, rows: int, width: int) -> Tensor:
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 9), st.integers(1, 6), schedules())
 def test_choices_are_those_of_the_host(seed: int, first: int, deepest: int, schedule: Schedule) -> None:
-    """Each row's token by the settings and the noise of its own depth; rows of no node are ignored."""
+    """Each row's token by the settings and noise of its own depth; padding rows are ignored."""
     depths = [row % (deepest + 1) for row in range(9)]
     logits = some_logits(seed % 1000, len(depths) + 1, 40)
     right = GumbelNoise(seed, schedule, 40, CPU).choices(logits[:-1], [first + depth for depth in depths])
-    verifier = CoupledOnDevice(truncates=schedule.truncates_from(first))
+    verifier = CoupledDeviceVerifier(truncates=schedule.truncates_from(first))
     positions, levels = torch.arange(first, first + deepest + 1), torch.tensor([depth + 1 for depth in depths] + [0])
     found = verifier.choose(logits, device_sampling(seed, schedule), positions, levels)
     assert found[:-1].tolist() == right
@@ -153,7 +153,7 @@ def test_choices_are_those_of_the_host(seed: int, first: int, deepest: int, sche
 @given(st.integers(0, 2**64 - 1), st.integers(0, 9), st.integers(1, 6), schedules())
 def test_chances_are_those_of_the_host(seed: int, first: int, deepest: int, schedule: Schedule) -> None:
     noise = GumbelNoise(seed, schedule, 40, CPU)
-    verifier = CoupledOnDevice(truncates=schedule.truncates_from(first))
+    verifier = CoupledDeviceVerifier(truncates=schedule.truncates_from(first))
     chances = verifier.probabilities(device_sampling(seed, schedule), torch.arange(first, first + deepest), 40)
     for depth in range(deepest):
         logits = some_logits(seed % 1000 + depth, 5, 40)
@@ -164,7 +164,7 @@ def test_chances_are_those_of_the_host(seed: int, first: int, deepest: int, sche
 def test_what_is_greedy_adds_nothing_to_logits() -> None:
     sampling, logits = device_sampling(3, Schedule(Sampling(0.0, top_k=2, top_p=0.1))), some_logits(1, 4, 40)
     for truncates in (False, True):
-        chances = CoupledOnDevice(truncates=truncates).probabilities(sampling, torch.arange(4), 40)
+        chances = CoupledDeviceVerifier(truncates=truncates).probabilities(sampling, torch.arange(4), 40)
         assert torch.equal(chances(logits, 2), logits)
 
 
@@ -179,8 +179,8 @@ def test_settings_that_were_put_in_force_again_for_the_same_position_are_followe
     right = device_sampling(1, schedule)
     positions, logits = torch.arange(10), some_logits(1, 10, 40)
     assert torch.equal(sampling.noise(positions, 40), right.noise(positions, 40))
-    assert torch.equal(sampling.kept(logits, positions), right.kept(logits, positions))
-    assert bool(sampling.kept(logits, positions).all())
+    assert torch.equal(sampling.truncation_mask(logits, positions), right.truncation_mask(logits, positions))
+    assert bool(sampling.truncation_mask(logits, positions).all())
 
 
 def test_what_is_followed_from_a_position_on_leaves_those_before_as_they_are() -> None:
@@ -198,11 +198,11 @@ def test_of_equally_probable_tokens_the_first_are_kept_by_the_settings_of_each_p
     schedule = Schedule(Sampling(1.0, top_p=0.5))
     for place, latest in enumerate((Sampling(1.0, top_k=3), Sampling(0.5, top_k=4, top_p=0.25), Sampling(1.0)), 1):
         schedule.turn(place, latest)
-    kept = device_sampling(0, schedule).kept(torch.zeros(4, 8), torch.arange(4))
+    kept = device_sampling(0, schedule).truncation_mask(torch.zeros(4, 8), torch.arange(4))
     assert kept.tolist() == [[token < count for token in range(8)] for count in (4, 3, 1, 8)]
 
 
-# The host on a GPU
+# Choice of the token on a GPU
 
 
 @gpu

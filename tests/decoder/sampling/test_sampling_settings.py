@@ -1,4 +1,4 @@
-"""Settings of sampling are checked, and a schedule says which are in force where."""
+"""Sampling settings are checked, and a schedule gives the settings in force at each position."""
 
 import math
 from typing import Any

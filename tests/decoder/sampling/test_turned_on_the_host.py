@@ -1,4 +1,4 @@
-"""A tree may reach from sampled positions into greedy ones: what is told of the draft is told of all its nodes."""
+"""A tree may reach from sampled positions into greedy ones; draft log-probabilities are then recorded for all nodes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Labelled roots and draws that need no model."""
+"""Labelled roots and draws without a model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.sampling.settings import Sampling
 from decoder.selector import latency
 from decoder.selector.actions import ACTIONS, MOST, number
-from decoder.selector.dataset import FORMAT, Manifest, Plan, Roots
+from decoder.selector.dataset import FORMAT, CollectionPlan, Manifest, Roots
 from decoder.selector.features import SCALARS
 from decoder.selector.labels import SharedDraws
 from decoder.selector.stored import Fingerprint
@@ -24,7 +24,7 @@ SHORT, LONG = DelayedTree(1, 0, 1), DelayedTree(4, 2, 6)
 
 
 class RandomDraft:
-    """Passes of a draft that says anything, after whatever text."""
+    """Passes of a draft with arbitrary logits after any text."""
 
     def __init__(self, vocabulary: int, seed: int) -> None:
         self._vocabulary = vocabulary
@@ -47,7 +47,7 @@ class RandomDraft:
 
 
 def random_draws(seed: int, vocabulary: int = 4, most: DelayedTree = MOST) -> tuple[SharedDraws, Rows, Rows]:
-    """Shared draws with the target's and the draft's rows; few tokens, so that rollouts agree."""
+    """Shared draws with the target's and the draft's rows; few tokens, so that rollouts share nodes."""
     draft: Any = RandomDraft(vocabulary, seed)
     draws = shared_draws(draft, [1, 2], Sampling(1.0), most, PhiloxGenerator(seed))
     target = draft.logits(len(draws.tree)).softmax(-1).double().numpy()
@@ -55,18 +55,18 @@ def random_draws(seed: int, vocabulary: int = 4, most: DelayedTree = MOST) -> tu
     for node, drawn in (draws.tree.draws or {}).items():
         rows[node] = drawn.row.double().numpy()
     inner = sorted(draws.tree.draws or {})
-    # A target that is like its draft here and there, and the same at some nodes.
+    # A target that resembles its draft to varying degrees, and equals it at some nodes.
     target[inner[::3]] = 0.2 * target[inner[::3]] + 0.8 * rows[inner[::3]]
     target[inner[::7]] = rows[inner[::7]]
     return draws, target, rows
 
 
 def manifest(prompts: int = 20) -> Manifest:
-    return Manifest(FORMAT, PAIR, Plan(("specinfer",), (0.5, 1.0)), prompts, "made")
+    return Manifest(FORMAT, PAIR, CollectionPlan(("specinfer",), (0.5, 1.0)), prompts, "made")
 
 
 def made_roots(count: int = 1200, prompts: int = 20, seed: int = 0) -> Roots:
-    """Roots where one of two shapes is the best by far, and the draft's entropy says which."""
+    """Roots at which one of two shapes is far better, as the draft's entropy shows."""
     generator = torch.Generator().manual_seed(seed)
     scalars = torch.randn(count, len(SCALARS), generator=generator)
     unsure = scalars[:, 2] > 0

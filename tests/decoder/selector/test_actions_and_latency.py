@@ -1,4 +1,4 @@
-"""The shapes to choose from, and what rounds of them take."""
+"""The table of shapes, and the expected times of their rounds."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ COSTS = Costs(
     verify=Curve({1: 1000.0, 65: 65000.0}),
     host=Curve({1: 1.0}),
 )
-"""A pass takes as long as it has rows, and each kind has a decimal of its own."""
+"""Costs with a time of one for each row, and a distinct decimal for each kind of pass."""
 
 
 def test_there_are_233_distinct_actions_plain_decoding_among_them() -> None:

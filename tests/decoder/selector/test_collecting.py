@@ -1,4 +1,4 @@
-"""Roots are collected from texts, once each, and in files that a kill leaves whole."""
+"""Roots are collected from texts, once each, in files that remain complete after a kill."""
 
 import subprocess
 import sys
@@ -11,14 +11,14 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
 from decoder.selector.actions import ACTIONS
 from decoder.selector.collect import collect
-from decoder.selector.dataset import PART, TEST, VALIDATION, Plan, load, read_manifest, shard
+from decoder.selector.dataset import PART, TEST, VALIDATION, CollectionPlan, load, read_manifest, shard
 from decoder.selector.features import SCALARS, TIMES
 from decoder.selector.latency import SIZE
 from decoder.selector.stored import fingerprint
 from tests.decoder.makers import TinyModels
 
 PROMPTS = ["The tree grows", "A door opens", "It rains"]
-PLAN = Plan(("specinfer", "block"), (0.7, 1.0), (0.9,), new_tokens=12, every=5, trees=1)
+PLAN = CollectionPlan(("specinfer", "block"), (0.7, 1.0), (0.9,), new_tokens=12, every=5, trees=1)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def whole(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def labels(folder: Path) -> dict[str, torch.Tensor]:
-    """All that does not depend on what the machine was doing."""
+    """Files without times, which depend on the machine's load."""
     found = load(folder)
     text = torch.cat([found.scalars[:, : TIMES.start], found.tokens["specinfer"], *found.hidden], -1)
     return {"text": text, "prompt": found.prompt, "setting": found.setting}
@@ -102,9 +102,9 @@ torch.set_num_threads(1)
 from pathlib import Path
 from decoder import load_pair
 from decoder.selector.collect import collect
-from decoder.selector.dataset import Plan
+from decoder.selector.dataset import CollectionPlan
 engine = load_pair({str(pair.target)!r}, {str(pair.draft)!r}, device="cpu", dtype="float32")
-plan = Plan(("specinfer", "block"), (0.7, 1.0), (0.9,), new_tokens=12, every=5, trees=1)
+plan = CollectionPlan(("specinfer", "block"), (0.7, 1.0), (0.9,), new_tokens=12, every=5, trees=1)
 for step in collect(engine, {PROMPTS!r}, plan, Path({str(folder)!r})):
     print(step.done, flush=True)
 """
@@ -116,7 +116,7 @@ for step in collect(engine, {PROMPTS!r}, plan, Path({str(folder)!r})):
             break
     process.wait()
     process.stdout.close()
-    # What a kill can leave of a file that was being written.
+    # Remains of a file whose writing was killed.
     shard(folder, 5).with_name(f".{shard(folder, 5).name}.partial").write_bytes(b"half")
     steps = list(collect(engine, PROMPTS, PLAN, folder))
     assert 3 <= steps[0].done < 6
@@ -124,7 +124,7 @@ for step in collect(engine, {PROMPTS!r}, plan, Path({str(folder)!r})):
 
 
 def test_a_folder_of_another_collection_is_refused(engine: Engine, whole: Path) -> None:
-    other = Plan(("specinfer", "block"), (0.7, 1.0), (0.9,), new_tokens=12, every=4, trees=1)
+    other = CollectionPlan(("specinfer", "block"), (0.7, 1.0), (0.9,), new_tokens=12, every=4, trees=1)
     with pytest.raises(ConfigError, match="holds a collection of another plan; name another folder"):
         list(collect(engine, PROMPTS, other, whole))
     with pytest.raises(ConfigError, match="another digest"):
@@ -133,12 +133,12 @@ def test_a_folder_of_another_collection_is_refused(engine: Engine, whole: Path) 
 
 def test_a_verifier_without_labels_is_refused(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="verifier 'coupled' cannot be labelled; choose from nss"):
-        list(collect(engine, PROMPTS, Plan(("coupled",)), tmp_path / "x"))
+        list(collect(engine, PROMPTS, CollectionPlan(("coupled",)), tmp_path / "x"))
 
 
 def test_texts_without_a_root_are_refused(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(PromptError, match="no text went on for long enough"):
-        list(collect(engine, PROMPTS, Plan(new_tokens=2, every=3), tmp_path / "x"))
+        list(collect(engine, PROMPTS, CollectionPlan(new_tokens=2, every=3), tmp_path / "x"))
 
 
 def test_a_folder_that_holds_nothing_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a selector goes by is what the models say at the root."""
+"""Features of a selector come from the models' distributions at the root."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Labels say what a round of each shape would bring, and all shapes share their draws."""
+"""Labels are expected tokens of a round of each shape, from draws that all shapes share."""
 
 from collections import Counter
 

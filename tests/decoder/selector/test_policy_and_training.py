@@ -11,11 +11,11 @@ import torch
 from decoder.errors import ConfigError
 from decoder.selector.actions import ACTIONS, number
 from decoder.selector.dataset import TEST, round_seconds
-from decoder.selector.evaluate import predicted
+from decoder.selector.evaluate import predict
 from decoder.selector.features import SCALARS
 from decoder.selector.one_root import OneRoot
 from decoder.selector.policy import Policy, best_static, loss, throughput
-from decoder.selector.stored import Trained, read, write
+from decoder.selector.stored import SelectorInfo, read, write
 from decoder.selector.train import Recipe, bases, chosen, gain, train
 from tests.decoder.selector.made_roots import LONG, PAIR, SHORT, made_roots, manifest
 
@@ -109,7 +109,7 @@ def test_it_learns_which_of_two_shapes_is_best(trained: tuple[Path, list[float]]
 
 def test_what_is_predicted_is_of_prompts_that_were_not_trained_on(trained: tuple[Path, list[float]]) -> None:
     roots = made_roots()
-    parts = predicted(read(trained[0])[0], "specinfer", roots, manifest())
+    parts = predict(read(trained[0])[0], "specinfer", roots, manifest())
     assert [part.sampling.temperature for part in parts] == [0.5, 1.0]
     assert sum(part.roots for part in parts) == len(roots.part(TEST)) == 240
     assert all(part.static == LONG and part.gain > 1 for part in parts)
@@ -182,6 +182,6 @@ def test_choosing_takes_well_under_a_tenth_of_a_round() -> None:
 def test_a_kept_selector_chooses_as_before(tmp_path: Path) -> None:
     policy = Policy(PAIR.hidden).eval()
     file = tmp_path / "selector.safetensors"
-    write(file, policy, Trained(PAIR, "specinfer", (1.0,), (1.0,), 1, 1.0))
+    write(file, policy, SelectorInfo(PAIR, "specinfer", (1.0,), (1.0,), 1, 1.0))
     rows, scalars = [torch.randn(5, width) for width in PAIR.hidden], torch.randn(5, len(SCALARS))
     torch.testing.assert_close(read(file)[0](rows, scalars), policy(rows, scalars), atol=5e-3, rtol=0)

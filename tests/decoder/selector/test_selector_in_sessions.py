@@ -1,4 +1,4 @@
-"""drafting selector through the engine: what it chooses, what it goes by, and which selectors are refused."""
+"""Drafting `selector` through the engine: choices, features, and refused selectors."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector.actions import ACTIONS, ONE_PATH, number
 from decoder.selector.chooser import load
 from decoder.selector.policy import Policy
-from decoder.selector.stored import Fingerprint, Trained, fingerprint, write
+from decoder.selector.stored import Fingerprint, SelectorInfo, fingerprint, write
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.rows import Row
 from decoder.verify.names import VERIFIER_NAMES
@@ -39,7 +39,7 @@ def engine(tiny_models: TinyModels) -> Engine:
 
 @pytest.fixture(scope="module")
 def random_file(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A selector of random weights, which chooses now this and now that."""
+    """A selector of random weights, whose choices vary."""
     torch.manual_seed(3)
     pair = fingerprint(engine.pair.observed())
     policy = Policy(pair.hidden)
@@ -62,7 +62,7 @@ def replaced(pair: Fingerprint, **changes: Any) -> Fingerprint:
 
 def kept(folder: Path, policy: Policy, pair: Fingerprint, verifier: str = "specinfer") -> Path:
     file = folder / f"{verifier}.safetensors"
-    write(file, policy.eval(), Trained(pair, verifier, (1.0,), (1.0,), 1, 1.0))
+    write(file, policy.eval(), SelectorInfo(pair, verifier, (1.0,), (1.0,), 1, 1.0))
     return file
 
 
@@ -77,7 +77,7 @@ def played(engine: Engine, run: RunConfig) -> Played:
 
 @pytest.fixture
 def shapes(monkeypatch: pytest.MonkeyPatch) -> list[DelayedTree]:
-    """The shapes of all proposals."""
+    """Shapes of all proposals."""
     found: list[DelayedTree] = []
     propose = DrawnDrafter.propose
 

@@ -1,4 +1,4 @@
-"""Roots along a text: what plain passes say there, and draws of which every shape's tree is distributed as its own."""
+"""Roots along a text equal plain passes, and shared draws give every shape's tree its own distribution."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ WARM = Sampling(0.8)
 
 
 class ToyDraft:
-    """Passes of a draft that says what its rows say, after a text of which nothing else is known."""
+    """Passes of a draft whose logits encode the rows it was given, after an unknown text."""
 
     def __init__(self, pair: Models) -> None:
         self._pair = pair
@@ -60,7 +60,7 @@ def pair(tiny_models: TinyModels) -> Pair:
 
 
 def plain(pair: Pair, text: Sequence[int], *, draft: bool = False) -> torch.Tensor:
-    """What a model says after a text, by one pass over the whole of it."""
+    """A model's distribution after a text, by one pass over the whole text."""
     model = pair.draft_model if draft else pair.target
     logits = model.read(model.new_cache(40), text)
     return (pair.known(logits[None])[0].double() / WARM.temperature).softmax(-1)
@@ -69,7 +69,7 @@ def plain(pair: Pair, text: Sequence[int], *, draft: bool = False) -> torch.Tens
 def test_draws_have_the_rows_of_plain_passes(pair: Pair) -> None:
     roots = TextRoots(pair, WARM, MOST, len(TEXT), PhiloxGenerator(0))
     for end in (3, 6):
-        roots.go_to(TEXT[:end])
+        roots.advance(TEXT[:end])
         for _ in range(2):
             drawn = roots.drawn()
             tree = drawn.draws.tree
@@ -84,7 +84,7 @@ def test_draws_have_the_rows_of_plain_passes(pair: Pair) -> None:
 def test_a_root_knows_what_was_said_before_its_last_token_and_what_the_draft_says_after_it(pair: Pair) -> None:
     roots = TextRoots(pair, WARM, MOST, len(TEXT), PhiloxGenerator(0))
     for end in (2, 5, 8):
-        root = roots.go_to(TEXT[:end])
+        root = roots.advance(TEXT[:end])
         roots.drawn()
         assert root.target_before.numpy() == pytest.approx(plain(pair, TEXT[: end - 1]).numpy(), abs=1e-4)
         assert root.draft_before.numpy() == pytest.approx(plain(pair, TEXT[: end - 1], draft=True).numpy(), abs=1e-4)
@@ -95,7 +95,7 @@ def test_a_root_knows_what_was_said_before_its_last_token_and_what_the_draft_say
 def test_other_draws_come_of_each_call_and_the_same_of_one_seed(pair: Pair) -> None:
     def trees(seed: int) -> list[tuple[int, ...]]:
         roots = TextRoots(pair, WARM, DelayedTree(3, 2, 3), len(TEXT), PhiloxGenerator(seed))
-        roots.go_to(TEXT)
+        roots.advance(TEXT)
         return [tuple(roots.drawn().draws.tree.tokens) for _ in range(2)]
 
     one, two = trees(1)

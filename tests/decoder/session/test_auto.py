@@ -12,7 +12,7 @@ from decoder.draft.auto_drafter import PROBED_ROWS
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.tree_size.controller import TreeSizeController
-from decoder.draft.tree_size.cost_profile import measured
+from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.draft.tree_size.loss_limit import PATIENCE, PLAIN_EVERY
 from decoder.engine import Engine
 from decoder.events import LENGTH
@@ -114,7 +114,7 @@ def test_costs_are_measured_once_for_texts_of_about_one_length(tiny_models: Tiny
 def test_every_cost_that_is_measured_is_above_zero(tiny_models: TinyModels) -> None:
     engine = replace(tiny_models.loaded(tiny_models.pair("neox"), "float32"), costs={})
     for rows in (1, engine.pair.context):
-        found = measured(engine.pair, rows)
+        found = measure_costs(engine.pair, rows)
         assert all(seconds > 0 for curve in vars(found).values() for seconds in curve.by_rows()[1:])
 
 

@@ -1,6 +1,6 @@
-"""An engine whose target is led, with a follower in the same process that replays at once.
+"""An engine with a tensor-parallel target, and a follower in the same process that replays at once.
 
-Each has the whole of the model: what is tried is what they tell each other.
+Each side has the whole model; the tests are about their messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,29 +17,29 @@ from decoder.forward.hf import ModuleForward, traits_of
 from decoder.forward.hf_module import HfModule
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.tensor_parallel.follower import replayed
+from decoder.tensor_parallel.follower import replay_pass
 from decoder.tensor_parallel.leader import Leader
-from decoder.tensor_parallel.messages import Message, Pass, Words, decoded
+from decoder.tensor_parallel.messages import Message, Pass, Words, decode
 from tests.decoder.makers import TinyModels
 
 
 @dataclass
 class Replaying:
-    """Stands for the channel: a follower that replays at once, and remembers what it computed."""
+    """In place of the channel: a follower that replays at once, and records the messages."""
 
     own: ModuleForward
     caches: dict[int, KvCache] = field(default_factory=dict)
-    told: list[Message] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
     before: Callable[[int], None] = lambda _passes: None
 
     def send(self, words: Words) -> None:
-        message = decoded(words)
-        self.told.append(message)
-        self.before(len(self.told))
+        message = decode(words)
+        self.messages.append(message)
+        self.before(len(self.messages))
         if isinstance(message, Pass):
-            replayed(self.caches, self.own, message)
+            replay_pass(self.caches, self.own, message)
 
-    def gathered(self, number: int) -> list[int]:
+    def gather(self, number: int) -> list[int]:
         return [number, number + 1]
 
 
@@ -70,7 +70,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Led:
-    """An engine whose target is led."""
+    """An engine with a tensor-parallel target."""
 
     engine: Engine
     leader: Leader

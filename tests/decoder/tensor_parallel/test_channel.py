@@ -1,4 +1,4 @@
-"""What processes of one target send each other, in processes of their own."""
+"""Communication of the ranks of one target, in separate processes."""
 
 import os
 import socket
@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from decoder.tensor_parallel.channel import Channel
-from decoder.tensor_parallel.messages import Peak, encoded
+from decoder.tensor_parallel.messages import Peak, encode
 from decoder.tensor_parallel.ranks import Ranks
 
 def count():
@@ -34,7 +34,7 @@ counts = []
 dist.new_group = counted
 channel = Channel(Ranks(0, 1, 0, 1), torch.device("cpu"))
 counts.append(count())
-channel.send(encoded(Peak()))
+channel.send(encode(Peak()))
 channel.release()
 end = time.monotonic() + 20
 while count() > counts[0] and time.monotonic() < end:
@@ -42,7 +42,7 @@ while count() > counts[0] and time.monotonic() < end:
 counts.append(count())
 print(*counts)
 """
-"""The only rank, which leads nobody; prints how many threads it has before each group, with both, and in the end."""
+"""A single rank, the leader; prints its number of threads before each group, with both, and at the end."""
 
 
 def test_no_thread_of_the_channel_is_left_after_its_release() -> None:

@@ -1,6 +1,6 @@
-"""Through the leader every method decodes as before, and a follower that hears only its words has the same caches.
+"""With a leader every method decodes as before, and a follower that receives its messages has the same caches.
 
-Both sides are one process here, and each has the whole of the model: what is tried is what they tell each other.
+Both sides are in one process here, each with the whole model; the tests are about their messages.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ def test_all_methods_that_can_be_spread_write_what_ar_writes_and_the_follower_ke
     whole = tiny_models.play(tiny_models.pair(family), "float32", PROMPT, run)
     for method in SPREAD:
         assert tokens_of(events, method) == whole.tokens(method), method
-    assert found.compared.passes == sum(isinstance(told, Pass) for told in found.channel.told) > 64
+    assert found.compared.passes == sum(isinstance(message, Pass) for message in found.channel.messages) > 64
 
 
 def test_followers_let_go_of_caches_that_the_leader_has_let_go_of(tiny_models: TinyModels) -> None:
@@ -63,7 +63,7 @@ def test_a_run_tells_its_ranks_and_their_memory(tiny_models: TinyModels) -> None
     assert "over 2 processes" in run.path_reason
     least, most = summary.peak_bytes_by_rank
     assert most == least + 1 > 1
-    assert found.channel.told[-1] == Peak()
+    assert found.channel.messages[-1] == Peak()
 
 
 @pytest.mark.parametrize("method", [name for name, found in METHODS.items() if found.whole_target])
@@ -91,10 +91,10 @@ def test_a_pass_that_fails_is_told_in_a_sentence_and_none_follows_it(tiny_models
         events.extend(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
     assert isinstance(events[-1], End)
     assert events[-1].reason == "error"
-    count = len(found.channel.told)
+    count = len(found.channel.messages)
     with torch.inference_mode(), pytest.raises(LostRankError, match="start again"):
         list(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
-    assert len(found.channel.told) == count
+    assert len(found.channel.messages) == count
 
 
 def test_a_follower_that_is_gone_when_memory_is_asked_for_is_told_in_a_sentence(tiny_models: TinyModels) -> None:
@@ -111,7 +111,7 @@ def test_a_follower_that_is_gone_when_memory_is_asked_for_is_told_in_a_sentence(
 def test_a_difference_from_ar_is_told_without_a_verdict(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Near ties are judged by the whole module, which nobody has here."""
+    """Near ties need the whole module in one process."""
     found = led(tiny_models, "llama")
     assert not found.engine.pair.target.hf.available
     usual = found.leader.forward
@@ -145,4 +145,4 @@ def test_after_an_interruption_in_a_pass_there_is_none_that_the_ranks_could_misu
         list(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
     with pytest.raises(LostRankError, match="cannot go on"):
         found.leader.peak_bytes()
-    assert len(found.channel.told) == 1
+    assert len(found.channel.messages) == 1

@@ -1,4 +1,4 @@
-"""Measurements of a target that is spread: the same texts, memory of every rank, and nothing that needs all of it."""
+"""Measurements of a tensor-parallel target: the same texts, memory of every rank, nothing that needs all of it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ TEXTS = OnTexts(
 
 @pytest.fixture
 def found(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Led:
-    """A led engine, which is what is loaded."""
+    """Loads an engine with a tensor-parallel target."""
     made = led(tiny_models, "llama")
 
     def load(*_: object, tensor_parallel: int, **__: object) -> Any:

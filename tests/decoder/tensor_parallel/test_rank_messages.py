@@ -1,12 +1,22 @@
-"""What the leader tells its followers comes out as it went in, however long it is."""
+"""Messages of the leader arrive unchanged, however long they are."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.tensor_parallel.messages import FRAME, Begin, Message, Pass, Peak, decoded, encoded, framed, left_over
-from decoder.tensor_parallel.messages import unframed as joined
+from decoder.tensor_parallel.messages import (
+    FRAME,
+    Begin,
+    Message,
+    Pass,
+    Peak,
+    decode,
+    encode,
+    join_frame,
+    rest_length,
+    split_frame,
+)
 from tests.decoder.property_settings import examples
 
 NUMBERS = st.integers(0, 2**40)
@@ -30,42 +40,42 @@ def passes(draw: st.DrawFn) -> Pass:
 
 
 def arrived(message: Message) -> Message:
-    """The message on the other side, where the words that follow a frame are known by number alone."""
-    frame, rest = framed(encoded(message))
-    assert (frame.shape, len(rest)) == ((FRAME,), left_over(frame))
-    return decoded(joined(frame, rest))
+    """The decoded message of a follower, which knows the number of words after a frame."""
+    frame, rest = split_frame(encode(message))
+    assert (frame.shape, len(rest)) == ((FRAME,), rest_length(frame))
+    return decode(join_frame(frame, rest))
 
 
-def fields(told: Message) -> dict[str, object]:
-    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(told).items()}
+def fields(message: Message) -> dict[str, object]:
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(message).items()}
 
 
 @examples(60)
-@given(told=passes())
-def test_a_pass_arrives_as_it_was_told(told: Pass) -> None:
-    found = arrived(told)
+@given(message=passes())
+def test_a_pass_arrives_as_it_was_told(message: Pass) -> None:
+    found = arrived(message)
     assert isinstance(found, Pass)
-    assert fields(found) == fields(told)
+    assert fields(found) == fields(message)
     assert found.visible.dtype == np.bool_
 
 
-@pytest.mark.parametrize("told", [Begin(0), Begin(3), Peak()])
-def test_other_messages_arrive_too(told: Message) -> None:
-    assert arrived(told) == told
+@pytest.mark.parametrize("message", [Begin(0), Begin(3), Peak()])
+def test_other_messages_arrive_too(message: Message) -> None:
+    assert arrived(message) == message
 
 
 def test_a_long_text_takes_more_than_a_frame_and_arrives() -> None:
     rows = 512
-    told = Pass(0, 4096, 1024, [], [], list(range(rows)), list(range(rows)), np.tri(rows, dtype=np.bool_))
-    assert left_over(framed(encoded(told))[0]) > 0
-    assert fields(arrived(told)) == fields(told)
+    message = Pass(0, 4096, 1024, [], [], list(range(rows)), list(range(rows)), np.tri(rows, dtype=np.bool_))
+    assert rest_length(split_frame(encode(message))[0]) > 0
+    assert fields(arrived(message)) == fields(message)
 
 
 def test_a_small_tree_fits_in_a_frame() -> None:
-    told = Pass(0, 4096, 1024, [(3, 9)], [1], [5] * 64, [7] * 64, np.eye(64, dtype=np.bool_))
-    assert left_over(framed(encoded(told))[0]) == 0
+    message = Pass(0, 4096, 1024, [(3, 9)], [1], [5] * 64, [7] * 64, np.eye(64, dtype=np.bool_))
+    assert rest_length(split_frame(encode(message))[0]) == 0
 
 
 def test_words_of_no_message_are_refused() -> None:
     with pytest.raises(ValueError, match="kind 17"):
-        decoded(np.array([17]))
+        decode(np.array([17]))

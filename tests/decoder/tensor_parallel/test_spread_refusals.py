@@ -1,4 +1,4 @@
-"""What cannot be spread over several processes is refused in one sentence, before anything is loaded."""
+"""Settings that exclude tensor parallelism are refused in one sentence, before anything is loaded."""
 
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ import torch
 from decoder import RunConfig, load_pair
 from decoder.errors import ConfigError
 from decoder.tensor_parallel import check, target
-from decoder.tensor_parallel.ranks import VARIABLES, Ranks, ranks_of, told
+from decoder.tensor_parallel.ranks import VARIABLES, Ranks, in_group, ranks_of
 from tests import tiny
 from tests.decoder.makers import TinyModels
 from tests.eagle3_checkpoints import name as head_of
@@ -25,7 +25,7 @@ def _first_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ranks_are_what_torchrun_tells() -> None:
     found = Ranks(3, 4, local=1, local_count=2)
-    assert told(found.variables())
+    assert in_group(found.variables())
     assert ranks_of(4, found.variables()) == found
     assert (TWO.leads, found.leads) == (True, False)
 
@@ -68,7 +68,7 @@ def test_a_target_whose_heads_divide_is_not(family: str) -> None:
 
 
 def test_a_target_whose_layers_differ_is_refused_for_any_of_them() -> None:
-    """As transformers tells of such a one: a number that differs from layer to layer has no value of its own."""
+    """As transformers reports a number that differs between layers: it has no single value."""
 
     class Uneven:
         base_model_tp_plan: ClassVar = {"layers.*.self_attn.q_proj": "colwise"}

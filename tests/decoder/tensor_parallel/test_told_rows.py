@@ -1,4 +1,4 @@
-"""A follower's cache is the leader's after every pass, whatever was done to the leader's in between."""
+"""A follower's cache equals the leader's after every pass, whatever happened to the leader's in between."""
 
 import random
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from decoder.forward.kv_cache import KvCache
-from decoder.tensor_parallel.rows import ToldCache, follow
+from decoder.tensor_parallel.rows import LeaderCache, follow
 
 HEADS = 2
 ROUNDS = 60
@@ -18,7 +18,7 @@ def empty(capacity: int) -> Tensor:
 
 
 def appended(cache: KvCache, values: list[float]) -> None:
-    """What a pass leaves behind: new rows, and the cursor behind them."""
+    """Effect of a pass on a cache: new rows in use."""
     end = cache.used + len(values)
     cache.store[..., cache.used : end, :] = torch.tensor(values)[:, None]
     cache.used = end
@@ -33,12 +33,12 @@ class Sides:
     """A leader's and a follower's cache, and the numbers that their rows should hold by plain list operations."""
 
     def __init__(self) -> None:
-        self.leader, self.follower = ToldCache(empty(8), 0), KvCache(empty(8))
+        self.leader, self.follower = LeaderCache(empty(8), 0), KvCache(empty(8))
         self.right: list[float] = []
         self.next = 0.0
 
     def run(self, count: int) -> None:
-        """A pass of so many rows on both."""
+        """A pass of a number of rows on both caches."""
         values = [self.next + index for index in range(count)]
         self.next += count
         self.leader.reserve(self.leader.used + count)
@@ -99,8 +99,8 @@ def test_a_move_is_told_once() -> None:
 
 
 def test_a_cursor_that_was_set_by_hand_is_followed() -> None:
-    """What measures the cost of passes sets it beyond the rows that were forwarded."""
-    leader, follower = ToldCache(empty(8), 0), KvCache(empty(8))
+    """Measurements of pass costs set the cache's length beyond the forwarded rows."""
+    leader, follower = LeaderCache(empty(8), 0), KvCache(empty(8))
     leader.length = leader.used = 5
     follow(follower, leader.store.shape[3], leader.used, leader.take_moves())
     assert follower.used == 5

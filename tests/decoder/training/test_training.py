@@ -1,4 +1,4 @@
-"""The training recipe on a toy scale: schedules, even reading, resuming."""
+"""The training recipe on a toy scale: schedules, even coverage, resuming."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the distributions of a round say of it, against sums written out, and over many draws."""
+"""Statistics of a round against explicit sums, and their means over many draws."""
 
 import math
 
@@ -11,17 +11,17 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.lossless.acceptance_bound import acceptance_bound
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
-from decoder.verify.lossless.statistics import of_drawn_tree
+from decoder.verify.lossless.statistics import tree_statistics
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
 from decoder.verify.names import VERIFIER_NAMES
-from decoder.verify.statistics import of_tokens
+from decoder.verify.statistics import token_statistics
 
 ROWS = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.9, 0.0]])
 DRAFT = torch.tensor([0.4, 0.4, 0.2])
 
 
 def test_surprise_and_top1_are_what_their_definitions_say() -> None:
-    found = of_tokens(ROWS, [1, 0])
+    found = token_statistics(ROWS, [1, 0])
     entropies = [1.5 * math.log(2), -0.1 * math.log(0.1) - 0.9 * math.log(0.9)]
     assert found.surprise == pytest.approx(math.log(4) + math.log(10) - sum(entropies))
     squares = [0.5 * math.log(2) ** 2 + 0.5 * math.log(4) ** 2, 0.1 * math.log(0.1) ** 2 + 0.9 * math.log(0.9) ** 2]
@@ -31,12 +31,12 @@ def test_surprise_and_top1_are_what_their_definitions_say() -> None:
 
 
 def test_a_token_that_cannot_be_is_a_great_surprise() -> None:
-    assert of_tokens(ROWS[1:], [2]).surprise > 60
+    assert token_statistics(ROWS[1:], [2]).surprise > 60
 
 
 def test_over_draws_both_sums_have_mean_0_and_their_variance() -> None:
     luck = np.random.default_rng(5)
-    found = [of_tokens(ROWS[:1], [int(luck.choice(3, p=ROWS[0].numpy()))]) for _ in range(4000)]
+    found = [token_statistics(ROWS[:1], [int(luck.choice(3, p=ROWS[0].numpy()))]) for _ in range(4000)]
     for value, variance in (("surprise", "surprise_variance"), ("top1", "top1_variance")):
         sums = np.array([getattr(each, value) for each in found])
         expected = getattr(found[0], variance)
@@ -51,7 +51,7 @@ def test_a_chance_to_be_accepted_falls_with_depth_and_adds_up_to_what_happens(na
     target_probs = ROWS[0].expand(len(tree), -1)
     drawn, rows = drawn_tree(tree), (target_probs, draft_rows(tree, target_probs))
     arrays = [each.double().numpy() for each in rows]
-    reach, draws = of_drawn_tree(name, drawn, arrays[0], arrays[1], [1])
+    reach, draws = tree_statistics(name, drawn, arrays[0], arrays[1], [1])
     assert reach[0] == pytest.approx(1)
     assert all(0 <= reach[node] <= reach[parent] + 1e-12 for node, parent in enumerate(tree.parents) if node)
     generator, times = PhiloxGenerator(3, 2), 1500
@@ -68,6 +68,8 @@ def test_rates_of_a_node_are_the_solver_s_where_it_has_one() -> None:
     tree = draw_tree(DelayedTree(2, 0, 1), 7, lambda _, nodes: DRAFT.expand(len(nodes), -1), PhiloxGenerator(1))
     target_probs = ROWS[0].expand(len(tree), -1)
     arrays = [each.double().numpy() for each in (target_probs, draft_rows(tree, target_probs))]
-    rate = {name: of_drawn_tree(name, drawn_tree(tree), arrays[0], arrays[1], [])[1][0].acceptance for name in SOLVERS}
+    rate = {
+        name: tree_statistics(name, drawn_tree(tree), arrays[0], arrays[1], [])[1][0].acceptance for name in SOLVERS
+    }
     assert rate == {name: each.acceptance_rate(arrays[0][0], arrays[1][0], 2) for name, each in SOLVERS.items()}
-    assert of_drawn_tree("traversal", drawn_tree(tree), arrays[0], arrays[1], [])[1][0].acceptance is None
+    assert tree_statistics("traversal", drawn_tree(tree), arrays[0], arrays[1], [])[1][0].acceptance is None

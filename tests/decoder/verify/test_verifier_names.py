@@ -1,4 +1,4 @@
-"""What each verifier fits: what would be biased is refused."""
+"""Lossless combinations of verifier and drafting; biased ones are refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Verification for large vocabularies: what reads whole rows is batched over nodes on their device and free of coins.
+"""Verification for large vocabularies: arithmetic on whole rows is batched over nodes on a device, without randomness.
 
-RandomGenerator and walks then work on a few numbers a node, which reach the host in one copy.
+The host then walks the tree and draws random numbers by a few numbers a node, which reach it in one copy.
 """

@@ -1,4 +1,4 @@
-"""The stops of block and traversal from rows on a device: scalars of all nodes, then coins on the host."""
+"""Stops of block and traversal from rows on a device: scalars of all nodes there, then random numbers on the host."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,7 +22,7 @@ from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.top_down import Accepted
-from decoder.verify.lossless.traversal import Judged, post_order
+from decoder.verify.lossless.traversal import NodeSplit, post_order
 
 
 def verify(
@@ -32,7 +32,7 @@ def verify(
     draft_probs: Float[Tensor, "N V"],
     generator: RandomGenerator,
 ) -> Accepted:
-    """Verifies a tree by its stops in order; the row of what follows is formed for the node that stops alone.
+    """Verifies a tree by its stops in order; the residual is computed for the stopping node alone.
 
     Raises:
         ModelError: A probability is NaN.
@@ -44,7 +44,7 @@ def verify(
 
 
 def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> list[Stop]:
-    """See `decoder.verify.lossless.block`; the weights by a running maximum of sums of log p / q.
+    """See `decoder.verify.lossless.block`; weights come from a running maximum of sums of log p / q.
 
     Raises:
         ModelError: A probability is NaN.
@@ -66,7 +66,7 @@ def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs
 def traversal_stops(
     tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]
 ) -> list[Stop]:
-    """See `decoder.verify.lossless.traversal`; level by level, one read of each row a draw.
+    """See `decoder.verify.lossless.traversal`; computed level by level, reading each row once for each draw.
 
     Raises:
         ModelError: A probability is NaN.
@@ -84,7 +84,7 @@ def traversal_stops(
         totals(target_probs, draft_probs), slots, handed, removed
     )
     return list(
-        post_order(tree, lambda node, _: Judged(slot_probabilities[node], probabilities[node], all_removed[node]))
+        post_order(tree, lambda node, _: NodeSplit(slot_probabilities[node], probabilities[node], all_removed[node]))
     )
 
 
@@ -103,7 +103,7 @@ def _refused(
     counts: Int[Tensor, "n"],
     probability: Float[Tensor, "n"],
 ) -> tuple[Float[Tensor, "n K"], Float[Tensor, "n"], Float[Tensor, "n"]]:
-    """Per node: probability passed to each draw, probability left for stopping there, and inverse weight removed."""
+    """Per node: probabilities passed to the draws, probability left for stopping, and `removed` (see `Stop`)."""
     over, under = target_probs.gather(1, drawn), draft_probs.gather(1, drawn)
     removed, total = torch.zeros_like(probability), torch.ones_like(probability)
     slots = torch.zeros_like(over)

@@ -1,4 +1,4 @@
-"""Rows of probabilities as tensors: what is drawn from them, and how a few numbers of them reach the host."""
+"""Rows of probabilities as tensors: arithmetic, sampling, and the copy of a few numbers to the host."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -13,16 +13,16 @@ from decoder.verify.lossless.rows import NEGLIGIBLE, require_numbers
 from decoder.verify.lossless.top_down import Accepted
 
 VerifyOnDevice: TypeAlias = Callable[[DrawnTree, Tensor, Tensor, RandomGenerator], Accepted]
-"""From a tree, the target's and the draft's rows after its nodes, of shape (N, V) on one device, and coins.
+"""(tree, target rows, draft rows, random generator) -> accepted nodes and next token; rows are (N, V) on one device.
 
-The draft's rows are zeros after leaves.
+The draft's rows after leaves are zeros.
 """
 _SMALLEST = 1e-300
-"""No waiting time is 0: the token would win whatever its probability."""
+"""Least waiting time: with 0, a token would win whatever its probability."""
 
 
 def normalised(weights: Float[Tensor, "N V"], fallback: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """Distributions in proportion to `weights`; rows of `fallback` where rounding left none of them."""
+    """Distributions in proportion to `weights`; rows of `fallback` where all weights of a row are 0."""
     totals = weights.sum(-1, keepdim=True)
     return torch.where(totals > 0, weights / totals, fallback)
 
@@ -30,13 +30,13 @@ def normalised(weights: Float[Tensor, "N V"], fallback: Float[Tensor, "N V"]) ->
 def residual(
     target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"], removed: Float[Tensor, "N"]
 ) -> Float[Tensor, "N V"]:
-    """The distributions in proportion to (p - removed q)+, or p where nothing is left."""
+    """Distributions in proportion to (p - removed q)+; p where that is 0 everywhere."""
     left = torch.addcmul(target_probs, removed[:, None], draft_probs, value=-1).clamp_min_(0)
     return normalised(left, target_probs)
 
 
 def ratio(over: Tensor, under: Tensor) -> Tensor:
-    """min(1, over / under), elementwise; by a zero below 1 or 0, as anything stands above."""
+    """min(1, over / under), elementwise; where `under` is 0, 1 if `over` is positive and else 0."""
     return as_probability(torch.where(under > 0, over / under, (over > 0).to(over.dtype)))
 
 
@@ -47,24 +47,24 @@ def share(part: Tensor, rest: Tensor) -> Tensor:
 
 
 def as_probability(values: Tensor) -> Tensor:
-    """The values cut to [0, 1], elementwise; what is negligible is 0."""
+    """Values clamped to [0, 1], elementwise; negligible ones become 0."""
     return torch.where(values < NEGLIGIBLE, 0.0, values.clamp_max(1))
 
 
 def drawn_tokens(tree: DrawnTree, device: torch.device) -> Int[Tensor, "N K"]:
-    """The tokens drawn after each node, in draw order; token 0 fills the rows of nodes with fewer draws."""
+    """Tokens drawn after each node, in draw order; rows of nodes with fewer draws are padded with token 0."""
     widest = max(map(len, tree.children))
     rows = [tree.drawn(node) + [0] * (widest - len(tree.children[node])) for node in range(len(tree))]
     return torch.tensor(rows, dtype=torch.long).reshape(len(tree), widest).to(device)
 
 
 def draw_counts(tree: DrawnTree, device: torch.device) -> Int[Tensor, "N"]:
-    """How many draws were made after each node."""
+    """Number of draws after each node."""
     return torch.tensor([len(drawn) for drawn in tree.children]).to(device)
 
 
 def to_host(*tensors: Tensor) -> list[Any]:
-    """Small tensors as nested lists, all in one copy.
+    """Small tensors as nested lists, by a single copy to the host.
 
     Raises:
         ModelError: A number is NaN.
@@ -76,12 +76,12 @@ def to_host(*tensors: Tensor) -> list[Any]:
 
 
 def totals(target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Float[Tensor, "2"]:
-    """Two sums that are NaN where any probability is; they travel to the host with what else is copied."""
+    """Sums of both models' probabilities, which are NaN if any probability is; copied to the host for that check."""
     return torch.stack([target_probs.sum(), draft_probs.sum()])
 
 
 def draw(rows: Float[Tensor, "R V"], generator: RandomGenerator) -> Int[Tensor, "R"]:
-    """A token from each row, on its device: by the coins themselves on a CPU, elsewhere by noise that they seed."""
+    """Samples a token from each row: on a CPU with `generator`, elsewhere with device noise that it seeds."""
     if rows.device.type == "cpu":
         return torch.tensor([generator.choice(row) for row in rows.double().numpy()], dtype=torch.long)
     noise = torch.Generator(rows.device).manual_seed(generator.integers(1 << 63))
@@ -89,8 +89,9 @@ def draw(rows: Float[Tensor, "R V"], generator: RandomGenerator) -> Int[Tensor, 
 
 
 def race(rows: Float[Tensor, "R V"], waits: Float[Tensor, "R V"]) -> Int[Tensor, "R"]:
-    """The token of each row that arrives first, if it waits so long, exponentially, over its probability.
+    """Samples a token from each row as the first arrival of an exponential race.
 
-    It follows the row; a token of probability 0 never arrives. No sums, so rounding cannot select a wrong token.
+    `waits` are exponential with mean 1; a token arrives at its wait divided by its probability, and never with
+    probability 0. No sums are formed, so rounding cannot select a token of probability 0.
     """
     return (rows / waits.clamp_min(_SMALLEST)).argmax(-1)

@@ -1,7 +1,6 @@
-"""What the solvers need to know of each node before coins are thrown: probabilities of its draws, and the residual.
+"""Acceptance probabilities and residuals of a tree's nodes, computed for all nodes at once before any random draw.
 
-All nodes are computed at once. Rows of
-nodes without draws are zeros in the draft's, and keep the target's row as their residual.
+After nodes without draws the draft's row is zeros, and the residual is the target's row.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,37 +15,37 @@ from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 
 STEPS = 30
-"""Halvings of [1, k], to the last bit of float32."""
+"""Halvings of the interval [1, k]: enough for the precision of float32."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Of all nodes of a tree."""
+class NodePlans:
+    """Acceptance probabilities and residual of every node of a tree."""
 
     probabilities: Float[Tensor, "N R K"]
-    """That a draw stays, by the number of draws refused before it; one for all where that does not matter."""
+    """Probability that draw K is accepted after R refusals; one R for all where refusals do not matter."""
     residual: Float[Tensor, "N V"]
-    """The distribution of the token if none stays."""
+    """Distribution of the token after the node if no draw is accepted."""
 
 
 @dataclass(frozen=True)
 class PlannedSolver:
-    """A solver that is batched over nodes."""
+    """A solver whose probabilities are computed for all nodes at once, and whose decisions are made node by node."""
 
-    plan: Callable[[DrawnTree, Float[Tensor, "N V"], Float[Tensor, "N V"]], Plan]
+    plan: Callable[[DrawnTree, Float[Tensor, "N V"], Float[Tensor, "N V"]], NodePlans]
     select: Callable[[Sequence[Sequence[float]], int, RandomGenerator], int | None]
-    """From the probabilities of a node and the number of its draws: the place of the draw that stays, if any."""
+    """(a node's probabilities, number of its draws, random generator) -> index of the accepted draw, if any."""
 
 
 def in_draw_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
-    """Tries each draw in its turn."""
+    """Index of the accepted draw, tried in draw order; None if all are refused."""
     return next(
         (place for place, probability in enumerate(probabilities[0][:draws]) if generator.bernoulli(probability)), None
     )
 
 
 def in_random_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
-    """Tries any draw of those left, again and again."""
+    """Index of the accepted draw, tried in random order; None if all are refused."""
     pool = list(range(draws))
     for after_refusals in probabilities[:draws]:
         place = pool.pop(generator.integers(len(pool)))
@@ -55,19 +54,19 @@ def in_random_order(probabilities: Sequence[Sequence[float]], draws: int, genera
     return None
 
 
-def plan_nss(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
+def plan_nss(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
     """See `decoder.verify.lossless.nss`."""
-    return Plan(draft_probs.new_zeros(len(tree), 1, 0), target_probs)
+    return NodePlans(draft_probs.new_zeros(len(tree), 1, 0), target_probs)
 
 
-def plan_naive(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
+def plan_naive(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
     """See `decoder.verify.lossless.naive`."""
     first = drawn_tokens(tree, target_probs.device)[:, :1]
     probabilities = ratio(target_probs.gather(1, first), draft_probs.gather(1, first))
-    return Plan(probabilities[:, None], residual(target_probs, draft_probs, target_probs.new_ones(len(tree))))
+    return NodePlans(probabilities[:, None], residual(target_probs, draft_probs, target_probs.new_ones(len(tree))))
 
 
-def plan_spectr(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
+def plan_spectr(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
     """See `decoder.verify.lossless.spectr`."""
     drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
     factor = target_probs.new_ones(len(tree), 1)
@@ -78,13 +77,13 @@ def plan_spectr(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs
     single = least.sum(-1, keepdim=True)
     gamma = torch.where(single > 0, _any_of(single, counts[:, None]) / single, counts[:, None])
     rest = normalised((target_probs - gamma * least).clamp_min(0), target_probs)
-    return Plan(ratio(target_probs.gather(1, drawn), factor * draft_probs.gather(1, drawn))[:, None], rest)
+    return NodePlans(ratio(target_probs.gather(1, drawn), factor * draft_probs.gather(1, drawn))[:, None], rest)
 
 
 def division_factor(
     target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"], draws: Int[Tensor, "N 1"]
 ) -> Float[Tensor, "N 1"]:
-    """The factor rho of each node, by bisection."""
+    """Division factor rho of each node, by bisection; see `decoder.verify.lossless.spectr`."""
     low, high = torch.ones_like(target_probs[:, :1]), draws.to(target_probs.dtype)
     for _ in range(STEPS):
         middle = (low + high) / 2
@@ -99,20 +98,20 @@ def _any_of(single: Tensor, draws: Tensor) -> Tensor:
     return -torch.expm1(draws * torch.log1p(-single.clamp_max(1)))
 
 
-def plan_specinfer(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
+def plan_specinfer(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
     """See `decoder.verify.lossless.specinfer`."""
     drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
     over, under = target_probs.gather(1, drawn), draft_probs.gather(1, drawn)
     removed, total = target_probs.new_zeros(len(tree), 1), target_probs.new_ones(len(tree), 1)
     probabilities = []
     for refusals in range(drawn.shape[1]):
-        # Where nothing is left of the target, it is tried as it was.
+        # Where the residual is 0 everywhere, the draw is tried against the target itself.
         left = torch.where(total > 0, (over - removed * under).clamp_min(0) / total, over)
         probabilities.append(ratio(left, under))
         removed = torch.where(refusals < counts[:, None], removed + total, removed)
         total = (target_probs - removed * draft_probs).clamp_min(0).sum(-1, keepdim=True)
     shape = (len(tree), drawn.shape[1], drawn.shape[1])
-    return Plan(
+    return NodePlans(
         torch.stack(probabilities, 1) if probabilities else over.reshape(shape),
         residual(target_probs, draft_probs, removed[:, 0]),
     )

@@ -1,4 +1,4 @@
-"""Chances follow what the target chose: a draft that thinks too much or too little of itself is put right."""
+"""Acceptance probabilities follow the target's choices, whether the draft is over- or underconfident."""
 
 import math
 import random
@@ -19,7 +19,7 @@ LOGPROBS = st.lists(st.floats(-30, -1e-6) | st.just(-math.inf), min_size=1, max_
 def taught(
     draws: int, best: Sequence[float], truth: Sequence[float], acceptance: AcceptanceModel | None = None
 ) -> AcceptanceModel:
-    """After so many places at which the draft said `best` and the target chose by `truth`."""
+    """A model after many observations of a draft with probabilities `best` and a target with `truth`."""
     luck = random.Random(0)
     learnt = acceptance or AcceptanceModel()
     for _ in range(draws):

@@ -1,4 +1,4 @@
-"""One observation moves sharpness and the others' weight by a Newton step; guesses count by their place."""
+"""One observation changes sharpness and the others' weight by a Newton step; guesses count by their rank."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,9 +11,9 @@ from decoder.draft.tree_size.acceptance_model import KEPT, SEEN_BEFORE, SHARPNES
 
 LOGPROBS = (-0.4, -1.6, -2.3)
 OTHERS = -1.0
-"""Logarithm of the others' weight to begin with here: so likely that they and the sharpness depend on each other."""
+"""Initial logarithm of the others' weight, so large that it and the sharpness are correlated."""
 STEP = 1e-4
-"""Of finite differences."""
+"""Step of finite differences."""
 
 
 def log_share(at: NDArray[np.float64], chosen: int | None) -> float:
@@ -24,12 +24,12 @@ def log_share(at: NDArray[np.float64], chosen: int | None) -> float:
 
 
 def gradient(value: Callable[[NDArray[np.float64]], float], at: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By central differences."""
+    """Gradient by central differences."""
     return np.array([(value(at + way) - value(at - way)) / (2 * STEP) for way in STEP * np.eye(2)])
 
 
 def newton_step(chosen: int | None) -> NDArray[np.float64]:
-    """From where the test begins, with the prior's precision beside that of the one observation."""
+    """Newton step from the initial values, with the precision of the prior plus that of the observation."""
     start = np.array([SHARPNESS, OTHERS])
 
     def slope(at: NDArray[np.float64]) -> NDArray[np.float64]:

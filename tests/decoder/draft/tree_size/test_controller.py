@@ -1,4 +1,4 @@
-"""What a round drafts is what brings most tokens a second. Time is only counted here, so no test depends on it."""
+"""A round drafts the tree with most tokens a second. Time is simulated, so no test depends on the machine."""
 
 import itertools
 import random
@@ -26,11 +26,11 @@ VERIFY = {
 LEVEL = {"packed weights": CHEAP, "a large GPU": FLAT, "plain weights": CHEAP, "buckets": STEEP}
 MACHINES = tuple(VERIFY)
 DEEP = {"packed weights": 12, "a large GPU": 12, "plain weights": 3, "buckets": 7}
-"""How far a draft that is always right is worth following."""
+"""Depth to which a draft that is always right is worth following."""
 CHILDREN = 3
 DEEPEST = 12
 OTHER = -1
-"""A token that the draft does not think of."""
+"""A token outside the draft's guesses."""
 
 
 def costs(machine: str) -> Costs:
@@ -41,20 +41,20 @@ def costs(machine: str) -> Costs:
 
 @dataclass
 class Text:
-    """A text that a draft guesses at; time passes only as the costs say."""
+    """A text that a draft guesses; its time follows from the costs alone."""
 
     machine: str
     guesses: Callable[[random.Random], Sequence[float]]
     """Log-probabilities of the best tokens after a node."""
     chosen: Callable[[random.Random, Sequence[float]], int]
-    """Which of these the target chooses; OTHER: none."""
+    """The target's choice among these; OTHER for none."""
     seed: int = 0
     tokens: int = 0
     seconds: float = 0.0
     behind: int = 1
-    """Rows that the draft has to catch up with."""
+    """Rows that the draft has not read."""
     drafted: list[bool] = field(default_factory=list)
-    """Of each round, whether it drafted."""
+    """Whether each round drafted."""
     depths: list[int] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
 
@@ -64,7 +64,7 @@ class Text:
         self.truth = costs(self.machine)
 
     def decode(self, count: int) -> "Text":
-        """Rounds until so many more tokens are there."""
+        """Decodes a number of further tokens, round by round."""
         ends = self.tokens + count
         while self.tokens < ends:
             if self.budget.drafts(self.behind):
@@ -95,7 +95,7 @@ class Text:
             for parent in parents:
                 logprobs = self.guesses(self.random)
                 outcomes[parent] = self.chosen(self.random, logprobs)
-                budget.grown(parent, range(CHILDREN), logprobs, CHILDREN)
+                budget.add_children(parent, range(CHILDREN), logprobs, CHILDREN)
                 for token in range(CHILDREN):
                     if parent in right and token == outcomes[parent]:
                         right.add(len(tree))
@@ -125,17 +125,17 @@ class Text:
 
     @property
     def rate(self) -> float:
-        """Tokens a second; that of plain decoding is 1."""
+        """Tokens a second, relative to plain decoding."""
         return self.tokens / self.seconds
 
 
 def sure(_: random.Random) -> Sequence[float]:
-    """A draft that thinks it knows."""
+    """A draft that is wrongly confident."""
     return (-0.05, -4.0, -5.0)
 
 
 def mixed(luck: random.Random) -> Sequence[float]:
-    """Now sure, now not."""
+    """A draft that alternates between confidence and doubt."""
     return luck.choice([(-0.05, -4.0, -5.0), (-0.7, -1.5, -2.5), (-1.6, -1.9, -2.1)])
 
 
@@ -151,7 +151,7 @@ def one_in(count: int) -> Callable[[random.Random, Sequence[float]], int]:
     return lambda luck, _: 0 if luck.random() < 1 / count else OTHER
 
 
-# What is taken
+# Selection of nodes
 
 
 @given(
@@ -176,7 +176,7 @@ def test_of_all_subtrees_the_kept_one_brings_most_beyond_the_price_of_its_time(d
     parents = [-1]
     for node in range(2):
         logprobs = sorted(data.draw(st.lists(st.floats(-6, -0.1), min_size=3, max_size=3)), reverse=True)
-        budget.grown(node, range(3), logprobs, 3)
+        budget.add_children(node, range(3), logprobs, 3)
         parents += [node] * 3
     chances, verify = budget.probabilities, budget.costs.verify
 
@@ -199,11 +199,11 @@ def test_a_tree_never_has_more_nodes_than_there_is_room_for() -> None:
     )
     budget.drafts(1)
     for node in range(40):
-        budget.grown(node, range(3), (-1.0, -1.1, -1.2), 3)
+        budget.add_children(node, range(3), (-1.0, -1.1, -1.2), 3)
     assert len(budget.keep()) - 1 == MOST_NODES
 
 
-# A text on which nothing can be gained
+# A text on which drafting never pays
 
 
 @pytest.mark.parametrize("guesses", [sure, mixed])
@@ -230,13 +230,13 @@ def test_when_the_text_becomes_easy_it_is_drafted_again(machine: str) -> None:
 
 @pytest.mark.parametrize("believed", [1.3, 2.0])
 def test_a_plain_round_that_was_measured_too_dear_is_seen_through(believed: float) -> None:
-    """Else drafting for nothing would seem to cost nothing."""
+    """Otherwise futile drafting would seem free."""
     text = Text("packed weights", sure, never)
     text.budget = TreeSizeController(replace(text.truth, plain=Curve({1: believed})), AcceptanceModel())
     assert text.decode(256).rate > 0.97
 
 
-# A text on which much can be gained
+# A text on which drafting pays much
 
 
 def test_even_where_all_goes_well_a_plain_round_is_run_now_and_then() -> None:
@@ -252,7 +252,7 @@ def test_a_draft_that_is_always_right_is_followed_deeply(machine: str) -> None:
 
 
 def chain(machine: str, accepted: float, length: int) -> float:
-    """Tokens a second of a chain of this length where each token is right with this chance."""
+    """Tokens a second of a chain of a length whose tokens are right with one probability."""
     truth = costs(machine)
     tokens = sum(accepted**depth for depth in range(length + 1))
     return tokens / (length * truth.draft.seconds(1) + truth.verify.seconds(length + 1) + 0.04)
@@ -273,7 +273,7 @@ def test_a_doubtful_level_gets_no_children_where_levels_are_dear() -> None:
     assert sum(dear.depths) / len(dear.depths) < sum(cheap.depths) / len(cheap.depths)
 
 
-# What is learnt
+# Learning
 
 
 def test_costs_follow_the_rounds() -> None:
@@ -281,23 +281,23 @@ def test_costs_follow_the_rounds() -> None:
     budget = TreeSizeController(known, AcceptanceModel())
     for _ in range(PLAIN_EVERY - 1):
         assert budget.drafts(1)
-        budget.grown(0, range(3), (-0.1, -3.0, -4.0), 3)
+        budget.add_children(0, range(3), (-0.1, -3.0, -4.0), 3)
         assert budget.keep() == [0, 1]
         budget.learn([0, 0])
-        budget.timed(draft_s=0.3, verify_s=1.6, round_s=2.0)
+        budget.record_times(draft_s=0.3, verify_s=1.6, round_s=2.0)
     assert known.catch_up.seconds(1) == pytest.approx(0.3, rel=0.05)
     assert known.verify.seconds(2) == pytest.approx(1.6, rel=0.05)
     assert known.host.seconds(1) == pytest.approx(0.1, rel=0.05)
 
 
 def verified_in(seconds: float, rounds: int, known: Costs) -> float:
-    """What a plain round is taken to cost after so many rounds with verifications that took so long."""
+    """Expected time of a plain round after a number of rounds with verifications of a given time."""
     for _ in range(rounds):
         budget = TreeSizeController(known, AcceptanceModel())
         assert budget.drafts(1)
-        budget.grown(0, range(3), (-0.1, -3.0, -4.0), 3)
+        budget.add_children(0, range(3), (-0.1, -3.0, -4.0), 3)
         assert budget.keep() == [0, 1]
-        budget.timed(draft_s=0.22, verify_s=seconds, round_s=seconds + 0.3)
+        budget.record_times(draft_s=0.22, verify_s=seconds, round_s=seconds + 0.3)
     return known.plain.seconds(1)
 
 
@@ -317,7 +317,7 @@ def test_a_plain_round_tells_what_plain_rounds_cost() -> None:
     budget.credit.tokens = -1.0
     for _ in range(50):
         assert not budget.drafts(1)
-        budget.timed(draft_s=0.0, verify_s=1.9, round_s=2.0)
+        budget.record_times(draft_s=0.0, verify_s=1.9, round_s=2.0)
     assert known.plain.seconds(1) == pytest.approx(2.0, rel=0.05)
     assert known.verify.seconds(1) == 1.0
 
@@ -326,7 +326,7 @@ def kept_with(credit: float) -> list[int]:
     budget = TreeSizeController(costs("packed weights"), AcceptanceModel())
     budget.credit.tokens = credit
     budget.drafts(PATIENCE)
-    budget.grown(0, range(3), (-1.0, -1.1, -1.2), 3)
+    budget.add_children(0, range(3), (-1.0, -1.1, -1.2), 3)
     return budget.keep()
 
 
@@ -341,18 +341,18 @@ def test_no_more_is_verified_than_there_is_credit_for() -> None:
 def test_a_path_s_chance_is_that_of_all_its_nodes() -> None:
     budget = TreeSizeController(costs("a large GPU"), AcceptanceModel())
     budget.drafts(1)
-    budget.grown(0, (5, 6), (-1.0, -1.3), 2)
-    budget.grown(1, (7, 8), (-1.0, -1.3), 2)
+    budget.add_children(0, (5, 6), (-1.0, -1.3), 2)
+    budget.add_children(1, (7, 8), (-1.0, -1.3), 2)
     first, second, _ = budget.acceptance.shares((-1.0, -1.3))
     assert budget.probabilities == pytest.approx([1, first, second, first * first, first * second])
 
 
 def drafted_after(text: Sequence[int], *levels: Sequence[int]) -> list[float]:
-    """The chances of a chain's tokens, each the second best of its level, whose best have never been there."""
+    """Path probabilities of a chain of second-best tokens, whose best siblings never occurred."""
     budget, chances = TreeSizeController(costs("a large GPU"), AcceptanceModel(), text), list[float]()
     budget.drafts(1)
     for level in levels:
-        budget.grown(2 * len(chances), level, (-1.0, -1.3), 2)
+        budget.add_children(2 * len(chances), level, (-1.0, -1.3), 2)
         chances.append(budget.probabilities[-1])
     return chances
 
@@ -373,7 +373,7 @@ def test_what_was_committed_can_be_said_again() -> None:
     chances = []
     for _ in range(2):
         budget.drafts(1)
-        budget.grown(0, (4, 9), (-1.0, -1.3), 2)
+        budget.add_children(0, (4, 9), (-1.0, -1.3), 2)
         chances.append(budget.probabilities[1])
         budget.keep()
         budget.learn([4, 5, 6, 1, 2, 3])
@@ -388,8 +388,8 @@ def test_of_a_long_prompt_only_the_latest_tokens_are_remembered() -> None:
 def test_a_token_that_the_draft_thought_of_but_did_not_draft_ends_the_path() -> None:
     budget = TreeSizeController(costs("a large GPU"), AcceptanceModel())
     budget.drafts(1)
-    budget.grown(0, range(3), (-1.0, -1.3, -1.4), 1)
-    budget.grown(1, range(3), (-0.1, -3.0, -4.0), 3)
+    budget.add_children(0, range(3), (-1.0, -1.3, -1.4), 1)
+    budget.add_children(1, range(3), (-0.1, -3.0, -4.0), 3)
     budget.keep()
     budget.learn([2, 0])
     alone = AcceptanceModel()
@@ -442,7 +442,7 @@ def test_what_a_silent_draft_would_have_guessed_teaches_how_far_to_trust_it() ->
 
 
 def test_one_round_stakes_only_a_part_of_the_credit() -> None:
-    """A few bad guesses at the beginning of a text would end all drafting otherwise."""
+    """Otherwise a few bad guesses at the beginning of a text would end all drafting."""
     for machine in MACHINES:
         text = Text(machine, sure, never)
         before = text.budget.credit.tokens
@@ -450,11 +450,11 @@ def test_one_round_stakes_only_a_part_of_the_credit() -> None:
         assert text.budget.credit.tokens > 0.35 * before
 
 
-# What other texts have told
+# Results of other texts
 
 
 def after_texts(gained: float) -> AcceptanceModel:
-    """What is known of a draft that has gained so many tokens in other texts."""
+    """Acceptance model of a draft that has gained a number of tokens in other texts."""
     known = AcceptanceModel()
     known.earn(gained)
     return known

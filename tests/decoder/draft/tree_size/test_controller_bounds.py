@@ -1,4 +1,4 @@
-"""What a round may stake and what a text is remembered by, at the very edges."""
+"""Extreme values: the largest loss of a round, and the longest remembered text."""
 
 import math
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.draft.tree_size.loss_limit import CREDIT_A_TOKEN, MOST_CREDIT, PATIENCE, LossLimit
 
 CALL_S = 0.01
-"""Of each of the draft's passes, and of the host, in plain rounds."""
+"""Seconds of each pass of the draft, and of the host, in plain rounds."""
 ROW_S = 0.1
-"""Of each row of a verification after the root."""
+"""Seconds of each row of a verification after the root, in plain rounds."""
 SURE = (-0.05, -4.0)
 LEAST_S = 1e-6
 
@@ -26,30 +26,30 @@ def costs(host_s: float = CALL_S) -> Costs:
 
 
 def with_limit(seconds: float, host_s: float = CALL_S) -> TreeSizeController:
-    """A budget whose next round may take so long, all in all."""
+    """A controller whose next round may take a total time."""
     budget = TreeSizeController(costs(host_s), AcceptanceModel())
     budget.credit.tokens = seconds - 1
     return budget
 
 
 def round_s(rows: int, calls: int, host_s: float = CALL_S) -> float:
-    """How long a round takes whose draft makes so many passes and whose target verifies so many rows."""
+    """Time of a round by the numbers of draft passes and verified rows."""
     return calls * CALL_S + host_s + 1 + ROW_S * (rows - 1)
 
 
-# What is remembered
+# Remembered text
 
 
 def chance_after(text: Sequence[int], token: int) -> float:
-    """Of a token to come next, which is the draft's second guess; its first was never there."""
+    """Probability of the next token, the draft's second guess, whose first never occurred."""
     budget = TreeSizeController(costs(), AcceptanceModel(), text)
     budget.drafts(1)
-    budget.grown(0, (-1, token), (-1.0, -1.3), 2)
+    budget.add_children(0, (-1, token), (-1.0, -1.3), 2)
     return budget.probabilities[-1]
 
 
 def filler(count: int) -> range:
-    """Tokens that stand nowhere else."""
+    """Tokens that occur nowhere else."""
     return range(1000, 1000 + count)
 
 
@@ -61,7 +61,7 @@ def test_of_a_long_prompt_the_end_is_remembered_and_not_the_beginning() -> None:
 
 
 def test_a_piece_is_remembered_as_far_as_it_lies_within_so_many_tokens() -> None:
-    """A piece of four tokens says more than one of three."""
+    """A repetition of four tokens counts more than one of three."""
     whole, torn, forgotten = (
         chance_after([*range(300, 400), 1, 2, 3, 4, *filler(REMEMBERED - 7 + further), 1, 2, 3], 4)
         for further in (0, 1, 3)
@@ -69,7 +69,7 @@ def test_a_piece_is_remembered_as_far_as_it_lies_within_so_many_tokens() -> None
     assert whole > torn > forgotten
 
 
-# What may be staked
+# Largest loss
 
 
 @pytest.mark.parametrize(("spare_s", "drafts"), [(LEAST_S, True), (-LEAST_S, False)])
@@ -82,13 +82,13 @@ def test_a_round_drafts_where_the_verification_of_one_guess_can_be_staked(spare_
 def test_a_level_grows_where_the_verification_of_a_path_through_it_can_be_staked(
     level: int, spare_s: float, *, grows: bool
 ) -> None:
-    """The root, a node of each level above and one of its own; the first level has grown without being asked."""
+    """The root, a node of each level above and one of its own; the first level grows without a decision."""
     budget = with_limit(round_s(rows=level + 2, calls=level + 1) + spare_s)
     assert budget.drafts(1)
-    budget.grown(0, (1, 2), SURE, 1)
+    budget.add_children(0, (1, 2), SURE, 1)
     for node in range(1, level):
         assert budget.worth_growing([node]) == [node]
-        budget.grown(node, (1, 2), SURE, 1)
+        budget.add_children(node, (1, 2), SURE, 1)
     assert budget.worth_growing([level]) == ([level] if grows else [])
 
 
@@ -96,7 +96,7 @@ def test_the_host_s_time_is_part_of_what_a_round_may_take() -> None:
     host_s, limit_s = 0.25, 1.6
     budget = with_limit(limit_s, host_s)
     assert budget.drafts(1)
-    budget.grown(0, range(9), [math.log(0.11)] * 9, 9)
+    budget.add_children(0, range(9), [math.log(0.11)] * 9, 9)
     kept = len(budget.keep())
     assert round_s(kept, 1, host_s) <= limit_s < round_s(kept + 1, 1, host_s)
 

@@ -1,4 +1,4 @@
-"""When a round goes by lookups, alone or beside the draft. Time is only counted here, so no test depends on it."""
+"""Rounds with lookups, alone or besides the draft. Time is simulated, so no test depends on the machine."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from decoder.draft.lookup import Past
+from decoder.draft.lookup import SuffixIndex
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
-from decoder.draft.tree_size.controller import TreeSizeController, Way
+from decoder.draft.tree_size.controller import DraftSource, TreeSizeController
 from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.draft.tree_size.lookup_guess import LookupGuess
 from decoder.draft.tree_size.loss_limit import PLAIN_EVERY
@@ -30,21 +30,21 @@ def looping(_: random.Random, text: Sequence[int]) -> int:
 
 
 def random_text(luck: random.Random, _: Sequence[int]) -> int:
-    """A text in which nothing follows from what was before."""
+    """A text without repetitions."""
     return luck.randrange(12)
 
 
 @dataclass
 class Text:
-    """A text that lookups guess at, and a draft that is always wrong; time passes only as the costs say."""
+    """A text that lookups guess, and a draft that is always wrong; its time follows from the costs alone."""
 
     following: Next
     level_s: float = 0.2
     text: list[int] = field(default_factory=lambda: [0])
     seconds: float = 0.0
-    ways: list[Way] = field(default_factory=list)
+    ways: list[DraftSource] = field(default_factory=list)
     behind: int | None = None
-    """Rows that the draft has to catch up; None: there is none."""
+    """Rows that the draft has not read; None without a draft."""
 
     def __post_init__(self) -> None:
         self.luck = random.Random(0)
@@ -58,16 +58,16 @@ class Text:
         return self
 
     def _round(self) -> None:
-        found = Past(self.text).continuation()
+        found = SuffixIndex(self.text).continuation()
         guess = LookupGuess(found, self.sizes.lookups) if found else None
-        way = self.sizes.way(self.behind, guess)
+        way = self.sizes.source(self.behind, guess)
         self.ways.append(way)
         nodes = [(-1, self.text[-1], guess)]
         if way == "draft":
             missed = min(self.sizes.missed, len(self.text)) - 1
             if missed:
                 self.sizes.probe_draft([([50], [-0.5])] * missed, self.text[-missed:])
-            self.sizes.grown(0, [50, 51, 52], [-0.5, -2.0, -3.0], 3)
+            self.sizes.add_children(0, [50, 51, 52], [-0.5, -2.0, -3.0], 3)
             nodes += [(0, token, None) for token in (50, 51, 52)]
         if way != "plain":
             self._look_up(nodes)
@@ -84,13 +84,13 @@ class Text:
                 guess = nodes[node][2]
                 if guess is None:
                     continue
-                tokens, chances = self.sizes.looked_up(node, guess)
+                tokens, chances = self.sizes.add_lookups(node, guess)
                 assert all(0 < chance <= 1 for chance in chances)
                 below += range(len(nodes), len(nodes) + len(tokens))
                 nodes += [(node, token, guess.after(token)) for token in tokens]
             level = below
 
-    def _verify(self, nodes: list[tuple[int, int, LookupGuess | None]], kept: Sequence[int], way: Way) -> None:
+    def _verify(self, nodes: list[tuple[int, int, LookupGuess | None]], kept: Sequence[int], way: DraftSource) -> None:
         assert all(nodes[node][0] in kept for node in kept[1:])
         node, burst = 0, list[int]()
         while True:
@@ -109,7 +109,7 @@ class Text:
 
     @property
     def rate(self) -> float:
-        """Tokens a second; that of plain decoding is 1."""
+        """Tokens a second, relative to plain decoding."""
         return (len(self.text) - 1) / self.seconds
 
 
@@ -127,7 +127,7 @@ def test_without_a_draft_it_goes_by_lookups_too() -> None:
 
 @pytest.mark.parametrize(("behind", "least"), [(None, 0.98), (1, 0.94)])
 def test_a_text_of_chance_is_hardly_slower_than_plain_decoding(behind: int | None, least: float) -> None:
-    """A draft that is always wrong, and costs a fifth of a plain round, takes some of it by itself."""
+    """A draft that is always wrong takes a fifth of a plain round, so drafting alone loses some time."""
     text = Text(random_text, behind=behind).decode(3000)
     assert text.rate > least
     assert text.ways.count("plain") > 2000
@@ -141,34 +141,34 @@ def test_now_and_then_a_round_is_plain_so_that_its_cost_is_known() -> None:
 
 def test_a_draft_that_costs_nothing_and_guesses_well_drafts_beside_lookups() -> None:
     sizes = TreeSizeController(costs(1e-6), AcceptanceModel())
-    found = Past([0, 1, 2, 3, 4, 0, 1]).continuation()
+    found = SuffixIndex([0, 1, 2, 3, 4, 0, 1]).continuation()
     assert found is not None
-    assert sizes.way(1, LookupGuess(found, sizes.lookups)) == "draft"
+    assert sizes.source(1, LookupGuess(found, sizes.lookups)) == "draft"
 
 
 def test_a_token_that_the_draft_knows_has_the_chance_that_the_draft_gives_it() -> None:
     sizes = TreeSizeController(costs(1e-6), AcceptanceModel(), [0, 1, 2, 3, 4, 0, 1])
-    found = Past([0, 1, 2, 3, 4, 0, 1]).continuation()
+    found = SuffixIndex([0, 1, 2, 3, 4, 0, 1]).continuation()
     assert found is not None
     guess = LookupGuess(found, sizes.lookups)
-    assert sizes.way(1, guess) == "draft"
-    sizes.grown(0, [9, 2, 8], [-0.3, -1.5, -3.0], 3)
-    assert sizes.looked_up(0, guess) == ([], [])
-    assert sizes.way(1, guess) == "draft"
-    sizes.grown(0, [9, 2, 8], [-0.3, -1.5, -3.0], 1)
-    tokens, chances = sizes.looked_up(0, guess)
+    assert sizes.source(1, guess) == "draft"
+    sizes.add_children(0, [9, 2, 8], [-0.3, -1.5, -3.0], 3)
+    assert sizes.add_lookups(0, guess) == ([], [])
+    assert sizes.source(1, guess) == "draft"
+    sizes.add_children(0, [9, 2, 8], [-0.3, -1.5, -3.0], 1)
+    tokens, chances = sizes.add_lookups(0, guess)
     assert tokens == [2]
     assert chances[0] == pytest.approx(sizes.acceptance.shares([-0.3, -1.5, -3.0], [0, 1, 0, 0])[1])
 
 
 def test_beside_a_draft_that_is_sure_a_lookup_has_no_more_chance_than_is_left() -> None:
     sizes = TreeSizeController(costs(1e-6), AcceptanceModel())
-    found = Past([0, 1, 2, 3, 4, 0, 1]).continuation()
+    found = SuffixIndex([0, 1, 2, 3, 4, 0, 1]).continuation()
     assert found is not None
     guess = LookupGuess(found, sizes.lookups)
-    sizes.way(1, guess)
-    sizes.grown(0, [9], [-0.001], 1)
-    _, chances = sizes.looked_up(0, guess)
+    sizes.source(1, guess)
+    sizes.add_children(0, [9], [-0.001], 1)
+    _, chances = sizes.add_lookups(0, guess)
     assert all(chance < 0.1 for chance in chances)
 
 
@@ -180,12 +180,12 @@ def test_a_draft_that_lookups_have_left_behind_is_not_tested_for_that() -> None:
 
 
 def test_what_the_draft_rules_out_is_no_guess_even_where_rows_cost_nothing() -> None:
-    """Truncated sampling and heads of few tokens give a token no chance at all."""
+    """Truncated sampling, and heads of few tokens, give tokens probability 0."""
     level, rows = Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0})
     sizes = TreeSizeController(Costs(Curve({1: 1.0}), level, level, rows, level), AcceptanceModel())
-    found = Past([0, 1, 2, 3, 4, 0, 1]).continuation()
+    found = SuffixIndex([0, 1, 2, 3, 4, 0, 1]).continuation()
     assert found is not None
     guess = LookupGuess(found, sizes.lookups)
-    assert sizes.way(1, guess) == "draft"
-    sizes.grown(0, [9, 2], [0.0, -1e4], 1)
-    assert sizes.looked_up(0, guess) == ([], [])
+    assert sizes.source(1, guess) == "draft"
+    sizes.add_children(0, [9, 2], [0.0, -1e4], 1)
+    assert sizes.add_lookups(0, guess) == ([], [])

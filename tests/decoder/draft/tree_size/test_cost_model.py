@@ -1,4 +1,4 @@
-"""What calls cost is read off measured sizes, and follows what calls have taken."""
+"""Costs of calls are interpolated from measured sizes and updated by measured times."""
 
 import math
 

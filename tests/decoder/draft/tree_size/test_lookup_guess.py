@@ -1,10 +1,10 @@
-"""What the past guesses, how likely that is right, and when a draft is worth its passes beside it."""
+"""Lookup guesses, their acceptance probabilities, and the gain of a draft besides them."""
 
 import itertools
 
 import pytest
 
-from decoder.draft.lookup import Past
+from decoder.draft.lookup import SuffixIndex
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.lookup_guess import (
     DEEPEST,
@@ -16,7 +16,7 @@ from decoder.draft.tree_size.lookup_guess import (
 
 
 def guess(text: list[int], acceptance: AcceptanceModel | None = None) -> LookupGuess:
-    found = Past(text).continuation()
+    found = SuffixIndex(text).continuation()
     assert found is not None
     return LookupGuess(found, acceptance or acceptance_of_lookups())
 
@@ -64,11 +64,11 @@ def test_what_was_right_all_the_time_becomes_likelier_and_what_was_wrong_less_so
 
 
 def test_noise_that_is_known_ranks_what_followed() -> None:
-    """Position by position: of what followed equally often, that is guessed which the noise favours."""
+    """At each position, noise decides between equally frequent continuations."""
     text = [6, 7, 1, 8, 6, 7, 2, 9, 6, 7]
     favoured = {10: 1, 11: 8}
     noise = lambda position, tokens: [3.0 if token == favoured[position] else 0.0 for token in tokens]  # noqa: E731
-    found = Past(text).continuation()
+    found = SuffixIndex(text).continuation()
     assert found is not None
     first = LookupGuess(found, acceptance_of_lookups(), len(text), noise)
     assert first.tokens == [1, 2]

@@ -1,4 +1,4 @@
-"""How far the target's path lies within trees of planned sizes, as far as rounds have shown."""
+"""Expected accepted tokens of trees of planned sizes, from the results of rounds."""
 
 import random
 from itertools import pairwise

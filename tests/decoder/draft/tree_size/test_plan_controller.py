@@ -1,6 +1,6 @@
-"""Rounds that are planned ahead: the size comes near the best one, and a draft that fails costs next to nothing.
+"""Rounds of planned sizes: the size comes near the best one, and a draft that fails costs next to nothing.
 
-Time is only counted here. What a round has brought is learnt a round late, as on a device.
+Time is simulated. The result of a round is learnt a round late, as on a device.
 """
 
 import itertools
@@ -23,7 +23,7 @@ Choose = Callable[[int], Plan | None]
 
 
 class Texts:
-    """The texts of one pair: what one tells of times and guesses serves the next."""
+    """Texts of one pair, whose times and acceptance are learnt together."""
 
     def __init__(self) -> None:
         self.costs, self.acceptance = PlanCosts(), AcceptanceModel()
@@ -34,7 +34,7 @@ class Texts:
 
 @dataclass
 class World:
-    """What rounds take, in plain rounds, and how likely the next token is guessed."""
+    """Costs of rounds, in plain rounds, and the acceptance probability of the next token."""
 
     hit: float
     level: float = 0.1
@@ -42,7 +42,7 @@ class World:
     row: float = 0.0
 
     def rate(self, sizes: PlanController, count: int, seed: int = 0, choose: Choose | None = None) -> float:
-        """Tokens a second over so many, 1 being those of plain rounds; `choose`: instead of the controller's choice."""
+        """Tokens a second, relative to plain rounds; `choose` replaces the controller's choice."""
         luck, spent, made = random.Random(seed), 0.0, 0
         choose = choose or sizes.choose
         told: tuple[Plan, list[int]] | None = None
@@ -54,11 +54,11 @@ class World:
             following = choose(DEEPEST)
             if plan is None:
                 spent, made = spent + 1, made + 1
-                sizes.timed(None, 0, 1, 1)
+                sizes.record_times(None, 0, 1, 1)
             else:
                 found = self._accepted(plan, luck)
                 draft_s, verify_s = plan.depth * self.level, 1 + plan.nodes * self.row
-                sizes.timed(plan, draft_s, verify_s, draft_s + verify_s + self.host)
+                sizes.record_times(plan, draft_s, verify_s, draft_s + verify_s + self.host)
                 spent, made = spent + draft_s + verify_s + self.host, made + 1 + len(found)
                 told = plan, found
             plan = following
@@ -124,7 +124,7 @@ FORMER = {
     (0.85, 0.3, 0.0): 1.588,
     (0.85, 1.0, 0.0): 0.999,
 }
-"""Tokens a second by chance of a guess, time of a level and of a row, as they were under rules for devices alone."""
+"""Tokens a second by acceptance probability and times of a level and a row, as with earlier rules for devices."""
 
 
 @pytest.mark.parametrize(("hit", "level", "row"), FORMER)
@@ -164,12 +164,12 @@ def probed_after(sizes: PlanController, rounds: int) -> list[int]:
     for _ in range(rounds):
         plan = sizes.choose(DEEPEST)
         if plan:
-            sizes.timed(plan, 0.1, 1, 1.2)
+            sizes.record_times(plan, 0.1, 1, 1.2)
             sizes.learn(plan, [])
             found += [missed] * bool(missed)
             missed = 0
         else:
-            sizes.timed(None, 0, 1, 1)
+            sizes.record_times(None, 0, 1, 1)
             missed += 1
     return found
 
@@ -190,7 +190,7 @@ def test_a_probe_whose_guesses_hold_is_followed_by_drafts() -> None:
     texts = after(100, accepted=0)
     sizes = texts.begin()
     while sizes.choose(DEEPEST) is None:
-        sizes.timed(None, 0, 1, 1)
+        sizes.record_times(None, 0, 1, 1)
     assert sizes.choose(DEEPEST) == PROBE
     for _ in range(PROBES):
         sizes.learn(PROBE, [1])
@@ -207,12 +207,12 @@ def test_no_choice_is_deeper_than_the_rules_allow() -> None:
 
 
 def after(rounds: int, *, accepted: int) -> Texts:
-    """Texts of a pair in so many rounds of which the draft's first tokens were accepted, so many of them."""
+    """Texts of a pair, with a number of rounds in which some of the draft's first tokens were accepted."""
     texts = Texts()
     texts.costs.learn(None, 0.0, 1.0, 1.0)
     sizes = texts.begin()
     for _ in range(rounds):
-        sizes.timed(DEEP, DEEP.depth * 0.2, 1.0, 1.0 + DEEP.depth * 0.2)
+        sizes.record_times(DEEP, DEEP.depth * 0.2, 1.0, 1.0 + DEEP.depth * 0.2)
         sizes.learn(DEEP, range(1, accepted + 1))
     return texts
 
@@ -233,7 +233,7 @@ def test_on_another_text_what_was_seen_is_not_forgotten() -> None:
 
 
 def test_sizes_are_known_by_a_text_before() -> None:
-    """Else each text would find out anew what a good draft is worth."""
+    """Otherwise each text would have to learn anew how good a draft is."""
     plan = after(100, accepted=4).begin().choose(8)
     assert plan is not None
     assert plan.depth >= DEEP.depth

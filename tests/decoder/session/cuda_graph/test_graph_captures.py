@@ -24,7 +24,7 @@ from decoder.session.cuda_graph.slots import AHEAD, captured
 from decoder.session.cuda_graph.static_shapes import DEEPEST, levels
 from decoder.session.host import HostSession
 from decoder.tree_rules import Rules
-from decoder.verify.greedy import Greedy
+from decoder.verify.greedy import GreedyVerifier
 from tests.decoder.makers import TinyModels, graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, records
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
@@ -204,7 +204,7 @@ def test_only_lanes_that_run_and_can_prepare_are_asked_to(tiny_models: TinyModel
             return True
 
     def lane(kind: type[HostSession], *, ended: bool) -> Lane:
-        session = kind(engine.pair, [1, 2], 3, None, None, Greedy())
+        session = kind(engine.pair, [1, 2], 3, None, None, GreedyVerifier())
         return Lane(METHODS["ar"], session, TextStream(engine.pair.tokenizer, [1, 2]), 3, ended=ended)
 
     assert not _prepare([lane(HostSession, ended=False), lane(Preparing, ended=True)])

@@ -20,15 +20,15 @@ from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import bucket, levels, most_nodes, shape, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.tree_rules import Rules
-from decoder.verify.coupled import CoupledOnDevice
-from decoder.verify.greedy import Greedy
+from decoder.verify.coupled import CoupledDeviceVerifier
+from decoder.verify.greedy import GreedyVerifier
 from decoder.verify.verifier import DeviceVerifier
 from tests import tiny
 from tests.decoder.session.cuda_graph.operations import record
 
 CPU = torch.device("cpu")
 TEXT = [7, 8, 9, 10]
-GREEDY = Greedy()
+GREEDY = GreedyVerifier()
 VOCABULARY = 50304
 """Pythia's: the best of so many tokens are looked for in parts."""
 
@@ -95,7 +95,7 @@ def test_a_round_of_8x64_is_at_most_950_kernels(sides: tuple[Side, Side]) -> Non
 @pytest.mark.parametrize(("truncates", "most"), [(False, 95), (True, 320)])
 def test_sampling_adds_few_kernels_to_a_round_of_8x64(sides: tuple[Side, Side], most: int, *, truncates: bool) -> None:
     rules = run_of(Size(8, 64), RunConfig())[1].of(DynaTree)
-    plain, found = counted(sides, rules), counted(sides, rules, CoupledOnDevice(truncates=truncates))
+    plain, found = counted(sides, rules), counted(sides, rules, CoupledDeviceVerifier(truncates=truncates))
     assert found.draft_passes + found.target_pass == plain.draft_passes + plain.target_pass
     assert 0 < found.draft + found.verification - plain.draft - plain.verification <= most
 

@@ -24,8 +24,8 @@ from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import beam, shape, slots
 from decoder.tree_rules import Rules
-from decoder.verify.coupled import CoupledOnDevice
-from decoder.verify.greedy import Greedy
+from decoder.verify.coupled import CoupledDeviceVerifier
+from decoder.verify.greedy import GreedyVerifier
 from tests import tiny
 from tests.decoder.makers import TinyModels
 from tests.decoder.session.cuda_graph.matching import match, recorded, records, with_slots
@@ -231,7 +231,11 @@ def test_no_work_touches_the_host_s_memory(tiny_models: TinyModels, family: str,
     sizes = shape(Linear(2).rule()), shape(DynaTree(d_max=4, d0=3).rule()), beam(Auto().rule(), 4)
     layouts = [Layout(size, engine.pair.vocabulary, META) for size in sizes]
     with meta_only():
-        for verifier in (Greedy(), CoupledOnDevice(truncates=False), CoupledOnDevice(truncates=True)):
+        for verifier in (
+            GreedyVerifier(),
+            CoupledDeviceVerifier(truncates=False),
+            CoupledDeviceVerifier(truncates=True),
+        ):
             for layout in layouts:
                 grow(draft, state, layout, slots(300), verifier)
             for nodes, deepest in ((1, 0), (8, 3), (64, 8)):

@@ -32,7 +32,7 @@ from decoder.session.cuda_graph.verify import _learn, ancestors, verify
 from decoder.session.knob_state import KnobState
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules, tree_rule
-from decoder.verify.greedy import Greedy, accept
+from decoder.verify.greedy import GreedyVerifier, accept
 
 CPU = torch.device("cpu")
 VOCABULARY = 7
@@ -249,7 +249,7 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
     fake, other = Fake(choices), Fake([])
     target, draft = (Side(model, model.new_store(600), VOCABULARY, 500) for model in (fake, other))
     deepest = max(tree.depths)
-    verify(target, draft, state, bucket(len(tree)), deepest, 256, Greedy().choose)
+    verify(target, draft, state, bucket(len(tree)), deepest, 256, GreedyVerifier().choose)
 
     assert verified(state.report.numpy()) == (path, bonus)
     count = len(path)
@@ -339,7 +339,7 @@ def test_history_moves_the_knobs_as_on_the_host_to_the_last_bit(
 def test_a_round_without_a_tree_teaches_history_nothing() -> None:
     state = laid_out(TokenTree([3]), [1, 3])
     target = Fake([5])
-    verify(Side(target, target.new_store(600), VOCABULARY, 500), None, state, 1, 0, 256, Greedy().choose)
+    verify(Side(target, target.new_store(600), VOCABULARY, 500), None, state, 1, 0, 256, GreedyVerifier().choose)
     assert state.text[:3].tolist() == [1, 3, 5]
     assert int(state.rounds) == 0
     assert float(state.rule.growth.tau_h) == DynaTree().tau_h

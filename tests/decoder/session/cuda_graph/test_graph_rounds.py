@@ -27,7 +27,7 @@ from decoder.session.cuda_graph.static_shapes import BUCKETS, fits
 from decoder.session.steering import Turn
 from decoder.tree import depths
 from decoder.tree_rules import Rules
-from decoder.verify.greedy import Greedy
+from decoder.verify.greedy import GreedyVerifier
 from tests.decoder.makers import TinyModels, graph_slots, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import graph_session, match, recorded, with_slots
 from tests.reference import simulate
@@ -353,7 +353,7 @@ def test_a_session_that_was_handed_over_has_given_its_slot_back(tiny_models: Tin
     assert len(graph_slots(loaded)._free) == 1
 
 
-class Worst(Greedy):
+class Worst(GreedyVerifier):
     """Chooses what the target holds for least likely."""
 
     def choose(self, logits: Tensor, *_: object) -> Tensor:
@@ -364,7 +364,7 @@ def test_the_choice_in_a_graph_is_the_verifier_s(tiny_models: TinyModels, monkey
     """Also where the slot holds the graphs of another verifier."""
     engine, prompt = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64")), [1, 2, 3]
     texts = []
-    for verifier in (Greedy(), Worst(), Greedy()):
+    for verifier in (GreedyVerifier(), Worst(), GreedyVerifier()):
         monkeypatch.setattr(session_module, "device_verifier", lambda *_, verifier=verifier: verifier)
         session = GraphSession(engine.pair, graph_slots(engine), prompt, 8, None, engine.session)
         session.prefill()

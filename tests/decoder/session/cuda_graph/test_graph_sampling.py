@@ -23,8 +23,8 @@ from decoder.session.cuda_graph.static_shapes import Shape
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, Session
 from decoder.tree_rules import Rules
-from decoder.verify.coupled import CoupledOnDevice, device_verifier
-from decoder.verify.greedy import Greedy
+from decoder.verify.coupled import CoupledDeviceVerifier, device_verifier
+from decoder.verify.greedy import GreedyVerifier
 from tests.decoder.makers import Played, TinyModels, graph_slots, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import graph_session, match, opened_on_device, recorded, records
 from tests.decoder.session.cuda_graph.on_gpu import gpu, no_hidden_waits, on_gpu
@@ -235,7 +235,7 @@ def test_only_what_sampling_asks_for_is_captured(tiny_models: TinyModels) -> Non
     for sampling in (Sampling(), Sampling(0.6), Sampling(0.6, top_p=0.9)):
         match(engine.sampled(0, Schedule(sampling)), prompt, 20, Linear(3))
     (slot,) = graph_slots(engine)._free
-    kinds = (Greedy(), CoupledOnDevice(truncates=False), CoupledOnDevice(truncates=True))
+    kinds = (GreedyVerifier(), CoupledDeviceVerifier(truncates=False), CoupledDeviceVerifier(truncates=True))
     assert [key[-1] for key in slot._captured if isinstance(key[0], Shape)] == list(kinds)
 
 
@@ -251,7 +251,7 @@ def test_graphs_of_settings_that_were_turned_off_are_not_captured_ahead(tiny_mod
         pass
     ahead = [key for key in session._slot._captured if key[1] == 384]
     assert ahead
-    assert {key[-1] for key in ahead} == {Greedy()}
+    assert {key[-1] for key in ahead} == {GreedyVerifier()}
 
 
 def test_a_verifier_is_as_plain_as_the_settings_in_force_allow() -> None:
@@ -261,8 +261,8 @@ def test_a_verifier_is_as_plain_as_the_settings_in_force_allow() -> None:
     schedule.turn(30, Sampling(0.6))
     schedule.turn(40, Sampling())
     found = [device_verifier(schedule, position) for position in (0, 15, 29, 30, 39, 40, 99)]
-    truncated, whole = CoupledOnDevice(truncates=True), CoupledOnDevice(truncates=False)
-    assert found == [truncated, truncated, truncated, whole, whole, Greedy(), Greedy()]
+    truncated, whole = CoupledDeviceVerifier(truncates=True), CoupledDeviceVerifier(truncates=False)
+    assert found == [truncated, truncated, truncated, whole, whole, GreedyVerifier(), GreedyVerifier()]
     assert len({hash(each) for each in found}) == 3
 
 

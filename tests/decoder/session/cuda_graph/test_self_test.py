@@ -23,7 +23,7 @@ from decoder.session.cuda_graph import session
 from decoder.session.cuda_graph.slots import GraphSlot, GraphSlots
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
-from decoder.verify.coupled import Coupled, CoupledOnDevice
+from decoder.verify.coupled import CoupledDeviceVerifier, CoupledVerifier
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import recorded, records, refused
 
@@ -51,7 +51,7 @@ def test_every_kind_of_round_is_tried_greedily_and_sampled_by_all_that_a_graph_c
         *_, sampling, seed = others
         tried.append((knobs.rules if knobs else None, sampling.latest))
         noise = GumbelNoise(seed, sampling, engine.vocabulary, engine.target.device)
-        return HostSession(engine, prompt, limit, None, None, Coupled(noise))
+        return HostSession(engine, prompt, limit, None, None, CoupledVerifier(noise))
 
     monkeypatch.setattr(trial, "GraphSession", open_session)
     assert refused(engine) is None
@@ -82,13 +82,13 @@ def test_what_sampled_trials_take_is_not_what_texts_begin_with(engine: Engine, m
 def test_a_rule_whose_sampled_rounds_alone_are_wrong_is_noticed(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = CoupledOnDevice.choose
+    right = CoupledDeviceVerifier.choose
 
-    def wrong(verifier: CoupledOnDevice, logits: torch.Tensor, *given: Any) -> torch.Tensor:
+    def wrong(verifier: CoupledDeviceVerifier, logits: torch.Tensor, *given: Any) -> torch.Tensor:
         return right(verifier, logits, *given) + (len(logits) == ROWS_OF_THE_FIXED_TREE)
 
     assert Fixed(depth=2, branching=2) in loading.TRIED
-    monkeypatch.setattr(CoupledOnDevice, "choose", wrong)
+    monkeypatch.setattr(CoupledDeviceVerifier, "choose", wrong)
     assert "instead of" in (refused(engine) or "")
 
 
@@ -148,7 +148,9 @@ def test_another_noise_than_the_host_s_is_noticed(engine: Engine, monkeypatch: p
 def test_another_truncation_than_the_host_s_is_noticed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "SAMPLED", Sampling(temperature=2.0, top_k=3))
     assert refused(engine) is None
-    monkeypatch.setattr(DeviceSampling, "kept", lambda _, logits, __: torch.ones_like(logits, dtype=torch.bool))
+    monkeypatch.setattr(
+        DeviceSampling, "truncation_mask", lambda _, logits, __: torch.ones_like(logits, dtype=torch.bool)
+    )
     assert "instead of" in (refused(engine) or "")
 
 

@@ -8,7 +8,7 @@ from decoder.verify.lossless.rows import Row
 
 @pytest.fixture(autouse=True)
 def _divided_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SpecTr's bisection, a pure function, takes most of the time: each pair of rows is divided once."""
+    """Caches SpecTr's bisection, a pure function that takes most of the time, for each pair of rows."""
     divide = spectr.divide
     known: dict[tuple[bytes, bytes, int], spectr.Division] = {}
 

@@ -1,4 +1,4 @@
-"""Exact laws: every tree that can be drawn, and every outcome of every coin, from toy models of three tokens."""
+"""Exact laws by enumeration of all drafted trees and all random outcomes, with toy models of three tokens."""
 
 import itertools
 from collections import defaultdict
@@ -33,7 +33,7 @@ KINDS = (
 )
 SHAPES = (1, 0, 3), (2, 0, 2), (2, 1, 1), (3, 0, 2)
 Prefix = tuple[int, ...]
-"""The tokens from below the root to a node."""
+"""Tokens of the path from the root to a node, without the root's."""
 T = TypeVar("T")
 
 
@@ -69,7 +69,7 @@ class Script:
 
 
 def outcomes(play: Callable[[RandomGenerator], T]) -> Iterator[tuple[T, float]]:
-    """All that can come of a function of coins, with the probability of each way to it."""
+    """All results of a function of random numbers, with their probabilities."""
     waiting: list[list[int]] = [[]]
     while waiting:
         script = Script(waiting.pop())
@@ -80,7 +80,7 @@ def outcomes(play: Callable[[RandomGenerator], T]) -> Iterator[tuple[T, float]]:
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """The target's and the draft's row after every text of up to so many tokens."""
+    """The target's and the draft's rows after every text up to a length."""
 
     target: dict[Prefix, Row]
     draft: dict[Prefix, Row]
@@ -98,7 +98,7 @@ class Models:
 
 @cache
 def models(kind: str, depth: int, seed: int = 1) -> Models:
-    """A pair of a kind."""
+    """Toy models of a kind."""
     luck = np.random.default_rng(seed)
     texts = [text for length in range(depth + 1) for text in itertools.product(range(VOCABULARY), repeat=length)]
     pairs = {text: pair(kind, luck) for text in texts}
@@ -131,12 +131,12 @@ def without_one(row: Row, luck: np.random.Generator) -> Row:
 
 
 Trees = list[tuple[DrawnTree, float]]
-"""Trees with their probabilities."""
+"""Drafted trees with their probabilities."""
 Drafter = Callable[[Models, RandomGenerator], TokenTree]
 
 
 def trees_of(drafter: Drafter, pair: Models) -> Trees:
-    """All trees that can come of a way to draft."""
+    """All trees of a drafting, with their probabilities."""
     found: dict[DrawnTree, float] = defaultdict(float)
     for tree, probability in outcomes(lambda generator: drafter(pair, generator)):
         found[drawn_tree(tree)] += probability
@@ -145,22 +145,22 @@ def trees_of(drafter: Drafter, pair: Models) -> Trees:
 
 @cache
 def delayed_trees(shape: DelayedTree, pair: Models) -> Trees:
-    """All delayed trees of a shape."""
+    """All delayed trees of a shape, with their probabilities."""
     return trees_of(lambda pair, generator: draw_tree(shape, -1, pair.draft_rows, generator), pair)
 
 
 @dataclass(frozen=True)
 class Emitted:
-    """What a round emits over all trees and coins."""
+    """Results of a round over all trees and random outcomes."""
 
     distance: float
-    """Total variation of `depth` + 1 tokens, the target going on after the round, from the target's own text."""
+    """Total variation between the target's own text and `depth` + 1 emitted tokens, continued by the target."""
     tokens: float
-    """Expected."""
+    """Expected tokens of a round."""
 
 
 def verified(verify: Verify, tree: DrawnTree, pair: Models) -> Iterator[tuple[Accepted, float]]:
-    """What can come of one tree, over the coins."""
+    """Results of one tree over all random outcomes."""
     rows = pair.rows(tree)
     return outcomes(lambda generator: verify(tree, *rows, generator))
 
@@ -185,7 +185,7 @@ def text_law(pair: Models, length: int) -> dict[Prefix, float]:
 
 
 def chance_of(pair: Models, text: Prefix, rest: Prefix) -> float:
-    """That the target goes on in this way after a text."""
+    """Probability that the target continues a text with these tokens."""
     probability = 1.0
     for token in rest:
         probability *= pair.target[text][token]

@@ -13,7 +13,7 @@ from decoder.verify.lossless.top_down import Accepted, Solve, descend
 from decoder.verify.lossless.verifiers import VERIFIERS
 
 Verify: TypeAlias = Callable[[DrawnTree, Rows, Rows, RandomGenerator], Accepted]
-"""From a tree, the target's and the draft's rows after its nodes, and coins."""
+"""(tree, target rows, draft rows, random generator) -> accepted nodes and next token."""
 Stops: TypeAlias = Callable[[DrawnTree, Rows, Rows], Sequence[Stop]]
 
 
@@ -79,5 +79,5 @@ VERIFY: dict[str, Verify] = {
 
 
 def expected_tokens(name: str, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> float:
-    """Block efficiency of a tree, expected over the coins (the paper, equation 3)."""
+    """Expected block efficiency of a tree over the verifier's random numbers (the paper, equation 3)."""
     return sum(VERIFIERS[name].reach(tree, target_probs, draft_probs))

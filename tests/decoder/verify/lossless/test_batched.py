@@ -1,4 +1,4 @@
-"""Verification on tensors is that of the pure functions: numbers and rows to 1e-5, and one walk from the same coins."""
+"""Batched verification equals the pure functions: numbers and rows to 1e-5, and the same walk by one generator."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +13,7 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.lossless import block, specinfer, spectr, traversal
 from decoder.verify.lossless.batched import bottom_up, plans
 from decoder.verify.lossless.batched.device_rows import draw, race
-from decoder.verify.lossless.batched.plans import Plan, PlannedSolver
+from decoder.verify.lossless.batched.plans import NodePlans, PlannedSolver
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
@@ -27,7 +27,7 @@ TREE, CHAIN = DelayedTree(4, 1, 2), DelayedTree(1, 0, 5)
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A drawn tree with its rows, in float32 and for the pure functions."""
+    """A sampled tree with its rows, in float32 and for the pure functions."""
 
     tree: DrawnTree
     target_probs: Tensor
@@ -47,7 +47,7 @@ class Case:
 
 @cache
 def case(shape: DelayedTree, top_p: float) -> Case:
-    """Rows of a large vocabulary; two draws of the branching node fall on one token at least."""
+    """Rows of a large vocabulary; at least two draws of the branching node have the same token."""
     noise = torch.Generator().manual_seed(5)
 
     def logits(rows: int) -> Tensor:
@@ -64,7 +64,7 @@ def case(shape: DelayedTree, top_p: float) -> Case:
 
 
 def probs(logits: Tensor, top_p: float) -> Tensor:
-    """Distributions cut to the fewest tokens that reach `top_p`."""
+    """Distributions truncated to the fewest tokens that reach `top_p`."""
     found = logits.softmax(-1)
     ranked, order = found.sort(-1, descending=True)
     kept = (ranked.cumsum(-1) - ranked < top_p) * ranked
@@ -75,13 +75,13 @@ ALL_ROWS = pytest.mark.parametrize("top_p", [1.0, 0.9])
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def planned(solver: PlannedSolver, given: Case) -> Plan:
+def planned(solver: PlannedSolver, given: Case) -> NodePlans:
     plan = solver.plan(*given.given)
     assert plan.residual.sum(-1) == pytest.approx(np.ones(len(given.tree)), abs=1e-4)
     return plan
 
 
-def assert_leaves_keep_the_target(plan: Plan, given: Case) -> None:
+def assert_leaves_keep_the_target(plan: NodePlans, given: Case) -> None:
     leaves = sorted({*range(len(given.tree))} - {*given.inner()})
     assert torch.allclose(plan.residual[leaves], given.target_probs[leaves], atol=1e-7)
 

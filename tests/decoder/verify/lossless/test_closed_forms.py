@@ -1,4 +1,4 @@
-"""Rates of acceptance, branching and block efficiency by formula, against the enumeration of all draws and coins."""
+"""Closed forms of acceptance rate, branching and block efficiency equal the enumeration of all draws and outcomes."""
 
 import itertools
 from collections import defaultdict
@@ -26,13 +26,13 @@ def pairs(kind: str, count: int = 2, vocabulary: int = 3) -> list[Pair]:
 
 
 def drawn_lists(draft_probs: Row, draws: int) -> list[tuple[tuple[int, ...], float]]:
-    """All lists of draws that can come, with their probabilities."""
+    """All possible lists of draws, with their probabilities."""
     lists = itertools.product(np.flatnonzero(draft_probs).tolist(), repeat=draws)
     return [(drawn, float(draft_probs[list(drawn)].prod())) for drawn in lists]
 
 
 def token_law(name: str, rows: Pair, drawn: tuple[int, ...]) -> dict[int, float]:
-    """The law of the token, given the draws, over all coins."""
+    """The law of the token, given the draws, over all random outcomes."""
     law: dict[int, float] = defaultdict(float)
     for token, probability in outcomes(lambda generator: SOLVES[name](*rows, drawn, generator)):
         law[token] += probability
@@ -99,7 +99,7 @@ def test_the_bound_is_the_least_over_all_sets_of_tokens(kind: str) -> None:
 
 
 def test_solvers_rank_as_in_the_measurements() -> None:
-    """Mean gaps to the bound at two draws: a solver that became worse, though lossless, is noticed."""
+    """Mean gaps to the bound at two draws, by which a lossless solver that accepts less is noticed."""
     toys = pairs("generic", 200, vocabulary=5)
     gaps = [
         np.mean([acceptance_bound(*rows, 2) - SOLVERS[name].acceptance_rate(*rows, 2) for rows in toys])

@@ -1,4 +1,4 @@
-"""Which ways to draft keep which verifiers lossless, exactly; what the registry allows and refuses follows from it."""
+"""Exact losslessness of verifiers with various draftings, from which the registry of combinations follows."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,11 +14,11 @@ from tests.decoder.verify.lossless.row_by_row import VERIFY
 DEPTH = 2
 TREES = tuple(name for name in VERIFY if name != "block")
 Rule = Callable[[Models, TokenTree, int, int, RandomGenerator], Sequence[int]]
-"""What the draws of a node are: its models, the tree so far, the node, the number of draws above it, and coins."""
+"""(models, tree so far, node, number of draws above it, random generator) -> draws after the node."""
 
 
 def grown(rule: Rule, grows: Callable[[TokenTree, int, Row], bool] = lambda *_: True) -> Drafter:
-    """Drafts two levels: `rule` draws after a node, `grows` says whether a drawn one is drawn from."""
+    """Drafts two levels: `rule` draws after a node, `grows` decides whether a drawn node gets draws."""
 
     def draft(pair: Models, generator: RandomGenerator) -> TokenTree:
         tree, level = TokenTree([-1], draws={}), {0: 2}
@@ -83,13 +83,13 @@ def good(tree: TokenTree, node: int, row: Row) -> bool:
 
 
 def best_so_far(tree: TokenTree, node: int, row: Row) -> bool:
-    """Of the drawn siblings, only the most probable is drawn from."""
+    """Only the most probable of the drawn siblings gets draws."""
     siblings = [each for each in range(len(tree)) if tree.parents[each] == tree.parents[node]]
     return all(row[tree.tokens[node]] >= row[tree.tokens[each]] for each in siblings)
 
 
 def distances(drafter: Drafter) -> dict[str, float]:
-    """Of each verifier, over the worst of four pairs."""
+    """Bias of each verifier, the largest of four pairs."""
     pairs = [models("generic", DEPTH, seed) for seed in (5, 7, 9, 11)]
     trees = [trees_of(drafter, pair) for pair in pairs]
     return {

@@ -1,4 +1,4 @@
-"""What a round emits follows the target exactly: all trees and coins are enumerated, so there are no false alarms."""
+"""Emitted text follows the target exactly: all trees and outcomes are enumerated, so there are no false alarms."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What each verifier fits, and what a tree must hold for it."""
+"""Conditions of each verifier on its trees."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_nan_is_refused(name: str, broken: str) -> None:
 @pytest.mark.parametrize("name", ["block", "traversal"])
 @pytest.mark.parametrize("hardly", [1e-40, 1e-43])
 def test_a_chance_whose_inverse_overflows_is_none(name: str, hardly: float) -> None:
-    """Low temperatures bring such probabilities, and top-p the zeros that infinity must not meet."""
+    """Probabilities as of low temperatures, and zeros as of top-p, at which infinity must not arise."""
     tree = TokenTree([3])
     tree.draw(0, [1], [-0.7], torch.tensor([0.5, 0.5, 0.0]))
     tree.draw(1, [0], [-0.7], torch.tensor([0.5, 0.5, 0.0]))

@@ -1,4 +1,4 @@
-"""Random numbers are independent, reproducible, and never let through what is impossible."""
+"""Random numbers are independent and reproducible, and events of probability 0 never happen."""
 
 import numpy as np
 import pytest
@@ -8,14 +8,14 @@ from decoder.verify.lossless.random_generator import PhiloxGenerator
 
 
 class Lowest:
-    """A generator that draws the least it can."""
+    """A generator whose uniform numbers are the smallest possible."""
 
     def random(self) -> float:
         return 0.0
 
 
 class Highest:
-    """A generator that draws the most it can."""
+    """A generator whose uniform numbers are the largest possible."""
 
     def random(self) -> float:
         return 1 - 2**-53

@@ -1,4 +1,4 @@
-"""Traversal by scalars is the algorithm of its paper, which keeps whole rows."""
+"""Traversal by scalars equals the algorithm of its paper, which keeps whole rows."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from tests.decoder.verify.lossless.enumeration import KINDS, delayed_trees, mode
 
 
 def by_rows(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> Iterator[tuple[int, float, Row]]:
-    """The slots in post-order with what is left for each, and the law of what follows there."""
+    """Slots in post-order with their remaining probability, and the law of the next token there."""
 
     def visit(node: int, probability: float, *, owns: bool) -> Iterator[tuple[int, float, Row]]:
         row, seen = target_probs[node], set[int]()
@@ -49,7 +49,7 @@ def test_scalars_bring_the_same_chances_and_rows(kind: str) -> None:
 
 
 def reachable(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> Iterator[Stop]:
-    """The stops up to the first that is certain."""
+    """Stops up to the first with probability 1."""
     for stop in traversal.stops(tree, target_probs, draft_probs):
         if stop.probability > 0:
             yield stop
@@ -68,7 +68,7 @@ def test_on_one_path_it_is_block_verification(kind: str) -> None:
 
 
 def stops_of(stops: list[Stop]) -> dict[int, float]:
-    """By node; those of probability 0 say nothing."""
+    """Stops by node, without those of probability 0."""
     return {stop.node: stop.probability for stop in stops if stop.probability > 0}
 
 
@@ -81,9 +81,11 @@ def test_a_draw_of_chance_zero_prunes_what_is_below_it() -> None:
 
 @pytest.mark.parametrize("probability", [1.0, 0.7, 0.3])
 def test_a_token_drawn_again_has_nothing_left(probability: float) -> None:
-    """So that its first draw owns the subtree costs no acceptance."""
+    """The subtree's ownership by its first draw lowers no acceptance."""
     luck = np.random.default_rng(3)
     for _ in range(50):
         target_probs, draft_probs = luck.dirichlet(np.ones(4), 2)
-        first, second, again, once_more = traversal.judged(target_probs, draft_probs, (1, 2, 1, 1), probability).slots
+        first, second, again, once_more = traversal.split_node(
+            target_probs, draft_probs, (1, 2, 1, 1), probability
+        ).slots
         assert first == 1 or second == 1 or again == once_more == 0

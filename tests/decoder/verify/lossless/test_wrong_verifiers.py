@@ -6,7 +6,7 @@ from tests.decoder.verify.lossless.enumeration import delayed_trees, emitted, mo
 from tests.decoder.verify.lossless.wrong_verifiers import WRONG, Wrong
 
 TABLES = ("mixed", 0), ("generic", 5), ("mixed", 8), ("mixed", 9)
-"""Chosen so that each mistake shows on one of them."""
+"""Cases chosen so that each mistake is visible in one of them."""
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.mistake)

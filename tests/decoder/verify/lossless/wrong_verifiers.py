@@ -1,4 +1,4 @@
-"""Verifiers with one mistake each, of those that people make: a test that does not reject them proves nothing."""
+"""Verifiers with one plausible mistake each, which a test must reject to prove something."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Row, Rows, normalised, positive, ratio, residual
 from decoder.verify.lossless.top_down import Accepted, Solve, descend
-from decoder.verify.lossless.traversal import Judged, post_order
+from decoder.verify.lossless.traversal import NodeSplit, post_order
 from tests.decoder.verify.lossless.row_by_row import Verify, bottom_up, top_down
 
 CHAIN, TREE = DelayedTree(1, 0, 2), DelayedTree(2, 0, 2)
@@ -44,7 +44,7 @@ def accepts_all(target_probs: Row, draft_probs: Row, drawn: Sequence[int], gener
 
 
 def naive_then(correction: Callable[[Row, Row], Row]) -> Verify:
-    """naive, but for what follows a refusal."""
+    """The verifier naive with a wrong residual."""
 
     def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:
         if generator.bernoulli(ratio(target_probs[drawn[0]], draft_probs[drawn[0]])):
@@ -60,7 +60,7 @@ def most_probable(target_probs: Row, draft_probs: Row) -> Row:
 
 
 def spectr_in(divide: Callable[[Row, Row, Sequence[int]], spectr.Division]) -> Verify:
-    """spectr, but for its division."""
+    """The verifier spectr with a wrong division factor."""
 
     def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:
         division = divide(target_probs, draft_probs, drawn)
@@ -117,13 +117,13 @@ def stopping(stops: Stops, change: Callable[[list[Stop]], list[Stop]] = list) ->
 
 
 def block_weights(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-    """RandomGenerator with w, as section 3.1 of the paper reads."""
+    """The verifier block with acceptance probability w, as section 3.1 of the paper reads."""
     found = block.stops(tree, target_probs, draft_probs)
     return [replace(stop, probability=1 / stop.removed if stop.removed else stop.probability) for stop in found]
 
 
 def block_until_refused(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, generator: RandomGenerator) -> Accepted:
-    """RandomGenerator from the root on, up to the first that refuses."""
+    """The verifier block from the root on, up to the first refusal."""
     last, *others = reversed(block.stops(tree, target_probs, draft_probs))
     for stop in others:
         if not generator.bernoulli(stop.probability):
@@ -142,13 +142,13 @@ def uncorrected(found: list[Stop]) -> list[Stop]:
     return [replace(stop, removed=0.0) for stop in found]
 
 
-def judging(change: Callable[[Judged, Row, Row, Sequence[int], float], Judged]) -> Stops:
-    """traversal, but for the probabilities of a node."""
+def judging(change: Callable[[NodeSplit, Row, Row, Sequence[int], float], NodeSplit]) -> Stops:
+    """The verifier traversal with wrong probabilities of a node."""
 
     def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-        def judge(node: int, probability: float) -> Judged:
+        def judge(node: int, probability: float) -> NodeSplit:
             given = target_probs[node], draft_probs[node], tree.drawn(node)
-            return change(traversal.judged(*given, probability), *given, probability)
+            return change(traversal.split_node(*given, probability), *given, probability)
 
         return list(post_order(tree, judge))
 
@@ -156,9 +156,9 @@ def judging(change: Callable[[Judged, Row, Row, Sequence[int], float], Judged]) 
 
 
 def of_refused_draft(
-    found: Judged, target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float
-) -> Judged:
-    """What is left divided by 1 - q of the refused token, as in public code."""
+    found: NodeSplit, target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float
+) -> NodeSplit:
+    """Remaining probability divided by 1 - q of the refused token, as in public code."""
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:
         left = max(0.0, target_probs[token] - removed * draft_probs[token])
@@ -167,16 +167,22 @@ def of_refused_draft(
             removed += total / probability
             rest = float(positive(target_probs - removed * draft_probs).sum())
             probability, total = ratio(probability * rest / total, 1 - draft_probs[token]), rest
-    return Judged(slots, probability, removed) if drawn else found
+    return NodeSplit(slots, probability, removed) if drawn else found
 
 
-def unweighted(found: Judged, target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> Judged:  # noqa: ARG001 - one of `judging`
-    """Each node judged as though the path to it were certain."""
-    return replace(traversal.judged(target_probs, draft_probs, drawn, 1.0), probability=probability)
+def unweighted(
+    split: NodeSplit,  # noqa: ARG001 - one of `judging`
+    target_probs: Row,
+    draft_probs: Row,
+    drawn: Sequence[int],
+    probability: float,
+) -> NodeSplit:
+    """Each node judged as if the path to it had probability 1."""
+    return replace(traversal.split_node(target_probs, draft_probs, drawn, 1.0), probability=probability)
 
 
 def distinct_draws(verify: Verify) -> Verify:
-    """Children once each, however often they were drawn."""
+    """Children count once each, however often they were drawn."""
 
     def wrong(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, generator: RandomGenerator) -> Accepted:
         once = replace(tree, children=tuple(tuple(dict.fromkeys(drawn)) for drawn in tree.children))
