@@ -1,6 +1,6 @@
-"""What tuning brought, in words: a table of the check, the verdict, and the comments of the preset.
+"""The report of `dynatui tune`: a table of the check, the verdict, and the comments of the preset file.
 
-Only words and numbers: everything is computed and judged before it comes here.
+Only formats: values and verdicts are computed elsewhere.
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ NAME = 14
 
 
 def text(found: Tuned, name: str) -> str:
-    """The report, in lines of at most `WIDTH` columns but for the options of a command line."""
+    """The report in lines of at most `WIDTH` columns, except the line of options."""
     others = ("\n".join(part) for part in (_options(found, name), _verdict(found, name)))
     return "\n\n".join(filter(None, ("\n".join(_heading(found)), table_text(_table(found, name)), *others))) + "\n"
 
 
 def comments(found: Tuned) -> list[str]:
-    """Where a preset comes from and what it is worth, for its file."""
+    """Comments for the preset's file: origin and measured speed."""
     gain = found.verdict.gain
     measured = f"{times(gain)} times as fast as the preset {PRESET}" if gain else "of unknown speed"
     return [
@@ -39,16 +39,16 @@ def comments(found: Tuned) -> list[str]:
     ]
 
 
-def times(found: Interval | None) -> str:
-    """A ratio with its interval."""
-    if found is None:
+def times(ratio: Interval | None) -> str:
+    """A ratio with its confidence interval."""
+    if ratio is None:
         return UNKNOWN
-    interval = "" if found.low is None else f" ({found.low:.2f}-{found.high:.2f})"
-    return f"{found.value:.2f}{interval}"
+    interval = "" if ratio.low is None else f" ({ratio.low:.2f}-{ratio.high:.2f})"
+    return f"{ratio.value:.2f}{interval}"
 
 
 def how(where: Where) -> str:
-    """How texts are decoded."""
+    """Sampling, length and seed of the decoded texts."""
     sampling = where.sampling
     truncated = f", top-k {sampling.top_k}" * (sampling.top_k > 0) + f", top-p {sampling.top_p:g}" * (
         sampling.top_p < 1
@@ -58,7 +58,7 @@ def how(where: Where) -> str:
 
 
 def pair(where: Where) -> str:
-    """What was measured on."""
+    """Models, device and dtype of a measurement."""
     return clean_line(f"{where.target} with {where.draft} on {where.device} in {where.dtype}")
 
 
