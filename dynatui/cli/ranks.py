@@ -10,11 +10,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
 from decoder.errors import ConfigError, DecoderError, not_importable
 from decoder.tensor_parallel.ranks import LIFELINE, Ranks, ranks_of, started, told
+from dynatui.session import Models
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
@@ -29,7 +30,7 @@ _SOON_S = 0.3
 
 def spread(
     count: int,
-    models: Mapping[str, Any],
+    models: Models,
     arguments: Sequence[str],
     *,
     wants_screen: bool = False,
@@ -39,7 +40,7 @@ def spread(
 
     Args:
         count: Number of ranks; a single one is not launched.
-        models: Values of the options of models, of which `target` and `device` are read.
+        models: The pair, of which target and device are read.
         arguments: The command line.
         wants_screen: Whether the program shows a screen where there is a terminal.
         further_s: Further seconds for the leader to end by itself after a first signal.
@@ -101,7 +102,7 @@ def _end_with_the_launcher(pipe: int) -> None:
     threading.Thread(target=wait, name="launcher", daemon=True).start()
 
 
-def _follow(ranks: Ranks, models: Mapping[str, Any]) -> NoReturn:
+def _follow(ranks: Ranks, models: Models) -> NoReturn:
     """Serves the leader; ends by `os._exit`, since Python's own exit would wait for threads in C."""
     code = _FAULT
     try:
@@ -118,10 +119,10 @@ def _follow(ranks: Ranks, models: Mapping[str, Any]) -> NoReturn:
         os._exit(code)
 
 
-def _serve(ranks: Ranks, models: Mapping[str, Any]) -> NoReturn:
+def _serve(ranks: Ranks, models: Models) -> NoReturn:
     try:
         from decoder.models.checkpoints import EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
         from decoder.tensor_parallel.follower import serve  # noqa: PLC0415 - as above
     except (ImportError, OSError) as error:
         raise not_importable(error) from error
-    serve(ranks, models["target"] or str(EMBEDDED_TARGET), models["device"])
+    serve(ranks, models.target or str(EMBEDDED_TARGET), models.device)
