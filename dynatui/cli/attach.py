@@ -5,7 +5,7 @@ The server's address is checked here, once; imports the HTTP client only then.
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -61,12 +61,7 @@ Headless = Annotated[
         "--headless", rich_help_panel=options.OUTPUT, help="No screen: a line of JSON a reading on standard output."
     ),
 ]
-_VIEW = tuple(each for each in options.view(options.LIVE_SPEED) if each.name not in ("speed", "mouse"))
-
-
-def command() -> Callable[..., int]:
-    """The command, with its options of the screen."""
-    return settings.configured(attach, {"view": Group(_VIEW)})
+VIEW = Group(tuple(each for each in options.view(options.LIVE_SPEED) if each.name not in ("speed", "mouse")))
 
 
 def attach(

@@ -55,9 +55,9 @@ def commands() -> typer.Typer:
     }
     app.callback()(bench)
     app.command()(settings.configured(speed, given))
-    app.command()(bench_sampling.command())
-    app.command()(bench_paper.command())
-    app.command()(bench_sweep.command())
+    app.command()(settings.configured(bench_sampling.sampling, {"pair": request.PAIR, "given": request.PROMPTS}))
+    app.command()(settings.configured(bench_paper.paper, {"pair": request.PAIR}))
+    app.command()(settings.configured(bench_sweep.sweep, {"pair": request.PAIR, "prompts": request.CUT_PROMPTS}))
     return app
 
 

@@ -1,6 +1,5 @@
 """`dynatui bench paper`: the options of the paper's experiments, and their results as files and tables."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from typer import Option
 from decoder.bench.on_pair import OnPair
 from decoder.errors import require
 from decoder.models.names import require_model
-from dynatui.cli import options, request, settings
+from dynatui.cli import options
 from dynatui.cli.bench_files import Parts, parts, write_all
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.number_lists import names
@@ -101,11 +100,6 @@ Output = Annotated[
         "then report.json, tables and figures.",
     ),
 ]
-
-
-def command() -> Callable[..., int]:
-    """The command, with the options of the pair."""
-    return settings.configured(paper, {"pair": request.PAIR})
 
 
 def paper(

@@ -1,6 +1,5 @@
 """`dynatui bench sampling`: the options of a comparison of lossless verifiers."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -64,11 +63,6 @@ Output = Annotated[
 JsonFile = Annotated[
     Path | None, _measure("--json", metavar="FILE", help="Add a line to FILE with the whole report, as one object.")
 ]
-
-
-def command() -> Callable[..., int]:
-    """The command, with the options of the pair and of prompts."""
-    return settings.configured(sampling, {"pair": request.PAIR, "given": request.PROMPTS})
 
 
 def sampling(

@@ -77,11 +77,6 @@ JsonFile = Annotated[
 ]
 
 
-def command() -> Callable[..., int]:
-    """The command, with the options of the pair and of prompts."""
-    return settings.configured(sweep, {"pair": request.PAIR, "prompts": request.CUT_PROMPTS})
-
-
 def sweep(
     context: typer.Context,
     space: SpaceName = None,

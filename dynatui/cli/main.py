@@ -70,6 +70,7 @@ def command() -> TyperGroup:
         "rules": Group(tuple(options.rules(presets.completing))),
         "view": Group(options.view(options.LIVE_SPEED)),
     }
+    tuned = {"models": request.MODELS, "prompts": request.PROMPTS, "sampling": Group(options.SAMPLING_OPTIONS)}
     app.callback(invoke_without_command=True)(settings.configured(watch, live))
     app.command()(settings.configured(replay, {"view": Group(options.view(options.REPLAY_SPEED))}))
     app.command()(config)
@@ -78,8 +79,8 @@ def command() -> TyperGroup:
     app.command()(report)
     app.add_typer(bench.commands(), name="bench")
     app.add_typer(selector.commands(), name="selector")
-    app.command()(tune.command())
-    app.command()(attach.command())
+    app.command()(settings.configured(tune.tune, tuned))
+    app.command()(settings.configured(attach.attach, {"view": attach.VIEW}))
     return cast("TyperGroup", get_command(app))
 
 

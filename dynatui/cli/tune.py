@@ -3,7 +3,7 @@
 The search and its verdict are in `decoder.tuning`. Imports torch only once a search begins.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from signal import SIGINT
@@ -14,9 +14,9 @@ import typer
 from typer import Option
 
 from decoder.models.names import LOOKUP, require_both
-from dynatui.cli import options, presets, request, settings
+from dynatui.cli import options, presets, request
 from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
-from dynatui.cli.options import Given, Group
+from dynatui.cli.options import Given
 from dynatui.cli.tune_drafts import ranked
 from dynatui.session import Models
 from dynatui.terminal import streams
@@ -62,12 +62,6 @@ class Stop:
         if number != SIGINT or self.search_ended or not self.searching:
             raise KeyboardInterrupt
         self.search_ended = True
-
-
-def command() -> Callable[..., int]:
-    """The command, with the options of models, prompts and sampling."""
-    given = {"models": request.MODELS, "prompts": request.PROMPTS, "sampling": Group(options.SAMPLING_OPTIONS)}
-    return settings.configured(tune, given)
 
 
 def tune(
