@@ -15,7 +15,7 @@ from dynatui.cli import options
 from dynatui.cli.bench_files import Parts, parts, write_all
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.number_lists import names
-from dynatui.cli.time_left import said, shown
+from dynatui.cli.time_left import say_line, shown
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
 
     interrupted = False
     try:
-        for _ in shown(measure(ready, said)):
+        for _ in shown(measure(ready, say_line)):
             pass
     except KeyboardInterrupt:
         interrupted = True

@@ -96,8 +96,8 @@ def _started(
     count: int, arguments: Sequence[str], word: LastWord, ending: ExitStack
 ) -> tuple[Popen[bytes], list[_Follower]]:
     """Starts the leader, which shares the last word, and the followers; `ending` ends all of them at the latest."""
-    lifeline, held = os.pipe()
-    ending.callback(os.close, held)
+    lifeline, writer = os.pipe()
+    ending.callback(os.close, writer)
     common = {**os.environ, "MASTER_ADDR": _HERE, "MASTER_PORT": str(_free_port()), LIFELINE: str(lifeline)}
     # Ranks import dynatui from where this process did, and nothing from the working directory.
     common["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_SOURCE))))

@@ -86,8 +86,8 @@ def _sentence(words: _Column, names: Sequence[_Column]) -> str:
     rows: dict[str, list[str]] = {}
     for cell, *name in zip(words.cells, *(column.cells for column in names), strict=True):
         rows.setdefault(" ".join(cell), []).append(" ".join(line for lines in name for line in lines))
-    usual = max(rows, key=lambda said: len(rows[said]))
-    unusual = [f"{', '.join(those)}: {said}; " for said, those in rows.items() if said != usual]
+    usual = max(rows, key=lambda value: len(rows[value]))
+    unusual = [f"{', '.join(those)}: {value}; " for value, those in rows.items() if value != usual]
     return f"{words.title.capitalize()}: {''.join(unusual)}{'others' if unusual else 'all'} {usual}."
 
 

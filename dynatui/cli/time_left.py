@@ -51,7 +51,7 @@ def bar(share: float) -> str:
     return f"[{'#' * full}{'.' * (_BAR - full)}] {share:.0%}"
 
 
-def said(line: str) -> None:
+def say_line(line: str) -> None:
     """Prints a line that stays, while progress is shown."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(_OVER)
