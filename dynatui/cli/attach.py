@@ -1,11 +1,11 @@
-"""`dynatui attach`: watches a server of somebody else's, on a screen or as a line of JSON a poll, and replays that.
+"""`dynatui attach`: watches another program's server on a screen or as a line of JSON per poll, and replays recordings.
 
-Whom to ask is settled here, once; imports no HTTP client before that is known to be needed.
+The server's address is checked here, once; imports the HTTP client only then.
 """
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from dynatui.attach.address import address, is_here
 from dynatui.attach.events import Event
 from dynatui.cli import options, request, settings
 from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
-from dynatui.cli.options import Given, expanded
+from dynatui.cli.options import Given, Group
 from dynatui.prompts.load import from_text
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
@@ -35,7 +35,7 @@ from dynatui.terminal.shutdown import handled
 _SHORTEST_S, _LONGEST_S = 0.1, 3600.0
 _LOOK_UP_S = 0.05
 _PATIENCE_S, _AGAIN_S = 1.0, 0.2
-"""How long a signal lets a line be written that nobody takes."""
+"""Seconds after a signal until a blocked write of a line is interrupted, and between further interruptions."""
 _WAIT_S = 0.5
 _server = partial(Option, rich_help_panel="Watching")
 
@@ -61,12 +61,7 @@ Headless = Annotated[
         "--headless", rich_help_panel=options.OUTPUT, help="No screen: a line of JSON a reading on standard output."
     ),
 ]
-_VIEW = tuple(each for each in options.view(options.LIVE_SPEED) if each.name not in ("speed", "mouse"))
-
-
-def command() -> Callable[..., int]:
-    """The command, with the options of the screen that it has."""
-    return settings.configured(expanded(attach, {"view": _VIEW}))
+VIEW = Group(tuple(each for each in options.view(options.LIVE_SPEED) if each.name not in ("speed", "mouse")))
 
 
 def attach(
@@ -106,7 +101,7 @@ def attach(
 
 
 def replay(path: Path, view: View, *, on_screen: bool) -> int:
-    """Plays a recording of a server, or prints it as it was printed."""
+    """Replays a recording of a server on a screen, or prints its events."""
     if on_screen:
         return _shown(RecordedServer(events(path), view.speed or 1.0), view)
     out, _ = streams.for_printing()
@@ -135,14 +130,14 @@ def _printed(source: ServerSource) -> int:
                     streams.say(line)
         finally:
             source.close(_WAIT_S)
-    if stop.asked:
+    if stop.requested:
         streams.say("interrupted")
-    return INTERRUPTED if stop.asked else 0
+    return INTERRUPTED if stop.requested else 0
 
 
 def _taken(source: ServerSource, stop: "Stop") -> Iterator[Event]:
-    """What comes of a source, until it ends or is to stop."""
-    while not stop.asked:
+    """Events of a source until it ends or a stop is requested."""
+    while not stop.requested:
         over = source.ended
         yield from source.take()
         if over:
@@ -151,7 +146,7 @@ def _taken(source: ServerSource, stop: "Stop") -> Iterator[Event]:
 
 
 def _news(before: ServerState, after: ServerState) -> Iterator[str]:
-    """What has changed that figures do not say, in lines; a lasting gap is told once."""
+    """Lines about changes that no figure shows; a lasting gap is printed once."""
     if after.server is not None and after.server is not before.server:
         title = after.kind.title if after.kind else after.server.kind
         yield f"{title} at {after.server.url} {', '.join(after.server.models)}".rstrip()
@@ -161,28 +156,28 @@ def _news(before: ServerState, after: ServerState) -> Iterator[str]:
         yield wasted(after.wasted, after.t)[0]
     if before.wasted is not None and after.wasted is None and not after.began_anew:
         yield "drafts are accepted again"
-    if (said := remark(after)) and said != remark(before):
-        yield said
+    if (line := remark(after)) and line != remark(before):
+        yield line
 
 
 class Stop:
-    """Whether a signal has asked to end."""
+    """Whether a signal has requested the end."""
 
-    asked = False
+    requested = False
 
 
 @contextmanager
 def _stoppable() -> Iterator[Stop]:
-    """Within, the first signal asks to end; a line that nobody takes is given up soon after, or at the next signal."""
+    """Within, the first signal requests the end; a blocked write is interrupted soon after, or by the next signal."""
     stop = Stop()
 
-    def asked(_number: int, _frame: FrameType | None) -> None:
-        if stop.asked:
+    def request_stop(_number: int, _frame: FrameType | None) -> None:
+        if stop.requested:
             raise KeyboardInterrupt
-        stop.asked = True
+        stop.requested = True
         signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _AGAIN_S)
 
-    with handled(INTERRUPTING, asked):
+    with handled(INTERRUPTING, request_stop):
         try:
             yield stop
         finally:

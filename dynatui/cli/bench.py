@@ -1,9 +1,9 @@
-"""`dynatui bench`: what its options ask for, and what they mean together.
+"""`dynatui bench`: its commands, and the meaning of combined options of `bench speed`.
 
-What is measured, and how, is decided in `decoder.bench`. Imports no torch before it is known what to do.
+Measurements are in `decoder.bench`. Imports torch only once a measurement begins.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from inspect import Parameter
@@ -15,27 +15,26 @@ from typer import Option
 from decoder.config import RunConfig
 from decoder.errors import ConfigError, quoted, require
 from decoder.knobs import TunableParameters
-from decoder.methods import METHODS, options_of
+from decoder.methods import METHODS
 from decoder.models.names import require_both, require_model
-from decoder.sampling.settings import SAMPLING
 from dynatui.cli import bench_options as own
 from dynatui.cli import bench_paper, bench_sampling, bench_sweep, options, ranks, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.number_lists import number_lists
-from dynatui.cli.options import Given, expanded
+from dynatui.cli.options import Declared, Given, Group
 from dynatui.session import Models
 from dynatui.terminal import streams
 
 ONLY_TEXTS = ("methods", "baselines", "hostile")
-"""Parameters that say nothing to rounds of given sizes; nor do sweeps and those under these headings:"""
+"""Parameters without effect on rounds of given sizes, as are sweeps and the options of these panels:"""
 ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 ONLY_ROUNDS = ("trees",)
 ONLY_LOADED = ("target", "draft", "tensor_parallel")
-"""Parameters that say nothing to random weights."""
+"""Parameters without effect on random weights."""
 SUMMING_UP_S = 60.0
-"""How long what was measured before an interruption may take to be summed up."""
+"""Seconds for the summary of an interrupted measurement."""
 ROUNDS = 32
-"""So many are measured after each text unless more are asked for: few, so that a text's length stays about the same."""
+"""Default tokens measured after each text: few, so that the context stays about as long."""
 WHOLE_BASELINES = (
     "--baselines are transformers' own generation, which needs the whole target in one process, and --tensor-parallel "
     "spreads it over several; give --no-baselines"
@@ -45,14 +44,20 @@ WHOLE_BASELINES = (
 def commands() -> typer.Typer:
     """`dynatui bench`, with the methods that there are now."""
     app = typer.Typer()
-    places: dict[str, Sequence[Parameter]] = {"sweeps": _sweep_options(), "rules": _rule_options()}
-    places |= {"names": options.MODEL_OPTIONS[:2], "arithmetic": options.MODEL_OPTIONS[2:]}
-    measured = expanded(speed, places, [_method_option(), _preset_option()])
+    given: Declared = {
+        "names": Group(options.MODEL_OPTIONS[:2]),
+        "arithmetic": Group(options.MODEL_OPTIONS[2:]),
+        "prompts": request.CUT_PROMPTS,
+        "methods": _method_option(),
+        "sweeps": Group(_sweep_options()),
+        "preset": _preset_option(),
+        "rules": Group(_rule_options()),
+    }
     app.callback()(bench)
-    app.command()(settings.configured(measured))
-    app.command()(bench_sampling.command())
-    app.command()(bench_paper.command())
-    app.command()(bench_sweep.command())
+    app.command()(settings.configured(speed, given))
+    app.command()(settings.configured(bench_sampling.sampling, {"pair": request.PAIR, "given": request.PROMPTS}))
+    app.command()(settings.configured(bench_paper.paper, {"pair": request.PAIR}))
+    app.command()(settings.configured(bench_sweep.sweep, {"pair": request.PAIR, "prompts": request.CUT_PROMPTS}))
     return app
 
 
@@ -69,9 +74,7 @@ def speed(
     shapes: own.Shapes = None,
     arithmetic: Given,
     tensor_parallel: options.TensorParallel = 1,
-    prompt_files: options.PromptFiles = None,
-    prompt_texts: options.PromptTexts = None,
-    prompt_chars: options.PromptChars = None,
+    prompts: request.Prompts,
     methods: str,
     sweeps: Given,
     trees: own.Sizes = "1x2,2x4,4x8,4x16,8x32,8x64",
@@ -92,11 +95,15 @@ def speed(
     """
     on_rounds = shapes is not None or context_length is not None
     parts = tensor_parallel if shapes is None else 1
+    typed = settings.typed(context)
+    measured = () if on_rounds else _named(methods)
+    if "methods" not in typed and parts > 1:
+        measured = tuple(name for name in measured if not METHODS[name].whole_target)
     if on_rounds:
         settings.refuse(context, _idle_for_rounds(context, with_shapes=shapes is not None))
     else:
-        settings.refuse(context, _idle_for_texts(methods, whole=parts == 1))
-        require(parts == 1 or not (baselines and "baselines" in settings.typed(context)), WHOLE_BASELINES)
+        settings.refuse(context, _idle_for_texts(measured))
+        require(parts == 1 or not (baselines and "baselines" in typed), WHOLE_BASELINES)
     length = ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     runs = _runs(preset, rules, max_new_tokens=length, seed=seed)
     config = next(iter(runs.values()))
@@ -104,7 +111,7 @@ def speed(
     require_both(models.target, models.draft)
     if on_rounds or hostile:
         require_model("--hostile" if hostile else "a measurement of rounds", models.target, models.draft)
-    code = ranks.spread(parts, {**names, **arithmetic}, context.obj, further_s=SUMMING_UP_S)
+    code = ranks.spread(parts, models, context.obj, further_s=SUMMING_UP_S)
     if code is not None:
         return code
     measure: Callable[[], Measured]
@@ -120,12 +127,11 @@ def speed(
             repeats=repeats or own.ROUND_REPEATS,
         )
     else:
-        texts = request.cut(request.prompts(request.prompt_files(prompt_files), prompt_texts), prompt_chars)
         measure = partial(
             _on_texts,
-            prompts=texts,
+            prompts=prompts.read(),
             config=config,
-            methods=_methods(methods, models, whole=parts == 1),
+            methods=measured if "methods" in typed else _with_draft(measured, models.draft),
             settings=_settings(runs, sweeps),
             **asdict(models),
             tensor_parallel=parts,
@@ -137,7 +143,7 @@ def speed(
 
 
 def all_methods() -> str:
-    """The methods that can be measured: where transformers decodes, that is among the baselines."""
+    """All methods that can be measured, as --methods lists them: decoding by transformers is among the baselines."""
     return ",".join(name for name, method in METHODS.items() if not method.by_module)
 
 
@@ -168,12 +174,12 @@ def _preset_option() -> Parameter:
 
 
 def _rule_options() -> list[Parameter]:
-    """The options of sampling, and those that change every preset that is measured."""
+    """The options of sampling, and those that change every measured preset."""
     changing = [option for method in METHODS.values() if method.presets for option in method.options]
-    sampled = [options.declared(each, options.RUN) for each in options_of(SAMPLING)]
-    return sampled + [
+    changes = (
         options.declared(each, options.TREE) for each in options.of_methods() if each in changing and not each.default
-    ]
+    )
+    return [*options.SAMPLING_OPTIONS, *changes]
 
 
 def _on_texts(**given: Any) -> Measured:
@@ -196,41 +202,40 @@ def _on_rounds(
     from decoder.bench.sizes import Size  # noqa: PLC0415
 
     pair = partial(loaded_pair, models.target, models.draft, tensor_parallel=tensor_parallel)
-    found = partial(random_pair, *shapes) if shapes else pair
+    made = partial(random_pair, *shapes) if shapes else pair
     how = {name: value for name, value in asdict(models).items() if name not in ONLY_LOADED}
     trees = tuple(Size(*size) for size in sizes)
-    done = job.measure_rounds(job.OnRounds(load=partial(found, **how), sizes=trees, **given), streams.say)
+    done = job.measure_rounds(job.OnRounds(load=partial(made, **how), sizes=trees, **given), streams.say)
     return Measured(table.on_rounds(done.report), done.report, done.interrupted)
 
 
 def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, str]:
-    """Parameters that would say nothing, each with the reason."""
+    """Parameters without effect on rounds, each with the reason."""
     about = {str(each.name) for each in context.command.params if getattr(each, "rich_help_panel", "") in ABOUT_TEXTS}
     idle = {*ONLY_TEXTS, *_sweeping(), *about, *(ONLY_LOADED if with_shapes else ())}
     return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
 
 
-def _idle_for_texts(methods: str, *, whole: bool) -> dict[str, str]:
-    """The same where texts are measured, by a target that is whole or in parts."""
-    measured = _methods(methods, whole=whole)
+def _idle_for_texts(measured: Collection[str]) -> dict[str, str]:
+    """Parameters without effect on texts that these methods decode, each with the reason."""
     unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
     return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
 
 
 def _sweeping() -> list[str]:
-    """The methods whose settings are listed by an option of their name."""
+    """The methods with an option of their name that lists settings."""
     return [name for name, method in METHODS.items() if method.sweep]
 
 
 def _runs(presets: str, rules: Given, **given: Any) -> dict[str, RunConfig]:
-    """The parameters of each preset that was named."""
+    """The parameters of a run for each named preset."""
     return {name: request.run_config({**rules, **given, "preset": name}) for name in map(str.strip, presets.split(","))}
 
 
 def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[str, TunableParameters]]:
-    """What each method is measured with, by what tells these settings apart."""
+    """Parameter sets that each method is measured with, by their labels."""
     several, config = len(runs) > 1, next(iter(runs.values()))
-    found: dict[str, dict[str, TunableParameters]] = {
+    sets: dict[str, dict[str, TunableParameters]] = {
         name: {preset if several else "": run.rules(name) for preset, run in runs.items()}
         for name, method in METHODS.items()
         if method.presets
@@ -239,24 +244,24 @@ def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[st
         if method.sweep:
             groups = number_lists(f"--{name}", sweeps[name], example=method.sweep.example)
             rules, changes = config.rules(name), method.sweep.changes
-            found[name] = {method.sweep.label(*group): replace(rules, **changes(*group)) for group in groups}
-    return found
+            sets[name] = {method.sweep.label(*group): replace(rules, **changes(*group)) for group in groups}
+    return sets
 
 
-def _methods(names: str, models: Models | None = None, *, whole: bool = True) -> tuple[str, ...]:
-    """Those that were named; of all, those that these models can do, where the target is whole or in parts."""
-    found = request.method_names(names)
-    if names == all_methods():
-        barred = {name for name, method in METHODS.items() if method.whole_target and not whole}
-        if models and models.draft:
-            from decoder.models.drafts import is_model_free  # noqa: PLC0415 - imports torch
-
-            if is_model_free(models.draft):
-                barred |= {name for name, method in METHODS.items() if method.needs_model}
-        found = tuple(name for name in found if name not in barred)
-    for name in found:
+def _named(names: str) -> tuple[str, ...]:
+    """The distinct methods of a list; raises ConfigError for one that cannot be measured."""
+    methods = tuple(dict.fromkeys(request.method_names(names)))
+    for name in methods:
         require(not METHODS[name].by_module, f"{name} is measured as the baseline assisted; leave it out of --methods")
-    return tuple(dict.fromkeys(found))
+    return methods
+
+
+def _with_draft(methods: tuple[str, ...], draft: str | None) -> tuple[str, ...]:
+    """Those methods that can decode with this draft."""
+    from decoder.models.drafts import is_model_free  # noqa: PLC0415 - imports torch
+
+    model_free = bool(draft) and is_model_free(draft)
+    return tuple(name for name in methods if not (model_free and METHODS[name].needs_model))
 
 
 def _contexts(text: str) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
-"""What `dynatui bench paper` takes its texts from and makes of its report; files are whole or absent.
+"""Sources of the texts of `dynatui bench paper` and writers of its report; a file is written whole or not at all.
 
-Knows nothing of how anything is measured.
+Knows nothing of the measurement.
 """
 
 from collections.abc import Callable
@@ -25,18 +25,18 @@ WITHOUT_FIGURES = "figures cannot be drawn without matplotlib: pip install 'dyna
 
 @dataclass(frozen=True)
 class Parts:
-    """Where texts come from, and what is made of a report."""
+    """Source of texts, and writers of a report."""
 
     text_sets: "Callable[..., tuple[TextSet, ...]]"
     """(names, folder=..., prompts=...) -> data sets."""
     writers: "tuple[Callable[[PaperReport, Path], list[Path]], ...]"
-    """(report, folder) -> the files that they wrote there; one after the other."""
+    """(report, folder) -> files written to the folder; called one after the other."""
     on_terminal: "Callable[[PaperReport], str]"
 
 
 def parts() -> Parts:
-    """The parts; imports torch."""
-    from decoder.bench.data_sets.prompts import text_sets  # noqa: PLC0415 - whoever asks for help needs none of it
+    """The parts of a measurement; imports torch."""
+    from decoder.bench.data_sets.prompts import text_sets  # noqa: PLC0415 - not needed for --help
     from decoder.bench.paper.figures import draw  # noqa: PLC0415
     from decoder.bench.paper.write import FIGURES, write  # noqa: PLC0415
 
@@ -46,20 +46,20 @@ def parts() -> Parts:
     drawable = find_spec("matplotlib") is not None
     if not drawable:
         streams.say(WITHOUT_FIGURES)
-    # Figures come after all else, so that one that fails takes nothing with it; then the page is written with links.
+    # Figures come last, so that a failing one loses no other file; then the page is written again with links to them.
     return Parts(text_sets, (write, drawn, write) if drawable else (write,), on_terminal)
 
 
 def on_terminal(report: "PaperReport") -> str:
-    """All tables and claims, as wide as the terminal."""
+    """All tables and claims in the width of the terminal."""
     return text(report, get_terminal_size().columns)
 
 
 def write_all(report: "PaperReport", folder: Path, made: Parts) -> None:
-    """Writes the report and what the writers make of it, and tells the folder.
+    """Writes the report and the files of the writers, and prints the folder.
 
     Raises:
-        ConfigError: Something cannot be written; what was written before is whole.
+        ConfigError: A file cannot be written; those written before are whole.
     """
     write_whole(folder / "report.json", msgspec.json.encode(report))
     written = {path for write in made.writers for path in write(report, folder)}

@@ -1,5 +1,5 @@
-"""The options of `dynatui bench speed` that no other command has. Only declarations; what they mean together is decided
-in `dynatui.cli.bench`.
+"""The options that only `dynatui bench speed` has. Only declarations; their meaning when combined is decided in
+`dynatui.cli.bench`.
 """
 
 from functools import partial

@@ -1,22 +1,21 @@
-"""`dynatui bench paper`: turns options into the paper's experiments, and what they bring into files and a table."""
+"""`dynatui bench paper`: the options of the paper's experiments, and their results as files and tables."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
 
+from decoder.bench.on_pair import OnPair
 from decoder.errors import require
 from decoder.models.names import require_model
-from dynatui.cli import options, settings
+from dynatui.cli import options
 from dynatui.cli.bench_files import Parts, parts, write_all
 from dynatui.cli.bench_result import Measured, run_and_report
-from dynatui.cli.options import Given, expanded
-from dynatui.cli.time_left import said, shown
+from dynatui.cli.number_lists import names
+from dynatui.cli.time_left import say_line, shown
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 FOLDER, QUICK_FOLDER = "bench-paper", "bench-paper-quick"
 FROM_FOLDER, FROM_HUB = "wikitext,books", "wikitext,pg19"
-"""The data sets that are measured unless others are named."""
+"""Default data sets, from a folder and from the hub."""
 
 _prompt, _compared, _run, _measure = (
     partial(Option, rich_help_panel=panel)
@@ -103,16 +102,10 @@ Output = Annotated[
 ]
 
 
-def command() -> Callable[..., int]:
-    """The command, with the options of models."""
-    places: dict[str, Sequence[Parameter]] = {"models": options.PAIR_OPTIONS}
-    return settings.configured(expanded(paper, places))
-
-
 def paper(
     context: typer.Context,
     *,
-    models: Given,
+    pair: OnPair,
     quick: Quick = False,
     experiments: Experiments = None,
     lanes: Lanes = None,
@@ -144,12 +137,12 @@ def paper(
         from decoder.bench.paper.experiments import require_names  # noqa: PLC0415
         from decoder.models.drafts import require_whole_draft  # noqa: PLC0415 - imports torch
 
-        require_whole_draft("dynatui bench paper", models["target"], models["draft"])
+        require_whole_draft("dynatui bench paper", pair.target, pair.draft)
         made = parts()
         extent = _extent(
             quick=quick,
-            experiments=_names(experiments),
-            lanes=_names(lanes),
+            experiments=None if experiments is None else names(experiments),
+            lanes=None if lanes is None else names(lanes),
             prompts=prompts,
             length=max_new_tokens,
             most=prompt_tokens or prompt_chars,
@@ -159,10 +152,10 @@ def paper(
         )
         # Before data sets are read, or downloaded.
         require_names(extent)
-        require_model("dynatui bench paper", models["target"], models["draft"])
-        names = _names(data_sets) or _names(FROM_FOLDER if data else FROM_HUB) or ()
+        require_model("dynatui bench paper", pair.target, pair.draft)
+        sets = names(data_sets or "") or names(FROM_FOLDER if data else FROM_HUB)
         measurement = job.OnPaper(
-            text_sets=made.text_sets(names, folder=data, prompts=extent.prompts),
+            text_sets=made.text_sets(sets, folder=data, prompts=extent.prompts),
             extent=extent,
             must_fit=max_new_tokens is not None,
             stops_at_eos=eos,
@@ -170,7 +163,7 @@ def paper(
             top_p=top_p,
             seed=seed,
             log=folder / "log.jsonl",
-            **models,
+            **pair.pair_options,
         )
         with job.prepared(measurement, streams.say) as ready:
             return _measured(ready, made, folder)
@@ -179,29 +172,25 @@ def paper(
 
 
 def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
-    """All turns that are left, and what they and earlier ones bring; raises KeyboardInterrupt where that is nothing."""
+    """Takes the remaining turns and reports on all; raises KeyboardInterrupt if interrupted before the first result."""
     from decoder.bench.paper.job import measure  # noqa: PLC0415
     from decoder.bench.paper.summary import report  # noqa: PLC0415
 
     interrupted = False
     try:
-        for _ in shown(measure(ready, said)):
+        for _ in shown(measure(ready, say_line)):
             pass
     except KeyboardInterrupt:
         interrupted = True
     if not ready.log.blocks:
         raise KeyboardInterrupt
-    found = report(ready.header, ready.log.blocks, ready.log.resumed)
-    return Measured(made.on_terminal(found), found, interrupted, partial(write_all, found, output, made))
+    result = report(ready.header, ready.log.blocks, ready.log.resumed)
+    return Measured(made.on_terminal(result), result, interrupted, partial(write_all, result, output, made))
 
 
 def _extent(*, quick: bool, **given: object) -> "Extent":
-    """The paper's extent or the quick one, with what was given."""
+    """The paper's extent or the quick one, with the given values."""
     from decoder.bench.paper.experiments import QUICK, Extent  # noqa: PLC0415 - imports torch
 
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     return replace(QUICK if quick else Extent(), **changes)  # type: ignore[arg-type]  # each by the name of its field
-
-
-def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

@@ -1,7 +1,6 @@
 """Prints a measurement and appends it to a file, however it ends.
 
-A measurement takes minutes, so nothing that it brought may be lost: neither to a signal, nor to a full disk, nor to a
-reader who leaves.
+A measurement takes minutes, so its results survive a signal, a full disk and a closed pipe.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,17 +20,21 @@ from dynatui.terminal.shutdown import handled
 
 @dataclass(frozen=True)
 class Measured:
-    """What is printed, what is kept, and how it ended."""
+    """Result of a measurement: its table, its report, and whether it was interrupted."""
 
     table: str
     report: object
     interrupted: bool
     keep: Callable[[], None] = lambda: None
-    """Writes whatever else is kept of it."""
+    """Writes further files."""
 
 
 def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
-    """Measures, keeps and prints; returns the exit code. Whether the file can be written shows before."""
+    """Measures, writes and prints; returns the exit code. That the file can be written is checked before.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
     if path is not None:
         _append(path, b"")
     with _interruptible():
@@ -46,14 +49,14 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
             done.keep()
             if path is not None:
                 _append(path, msgspec.json.encode(done.report) + b"\n")
-        finally:  # where one cannot take the result, the other still does
+        finally:  # printed even if the file cannot be written
             streams.show(done.table, out)
     return INTERRUPTED if done.interrupted else 0
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Within, every signal to stop interrupts but the second: by then, the result is being printed."""
+    """Within, every signal to stop interrupts but the second, which comes while the result is being printed."""
     signals = 0
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -67,7 +70,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _append(path: Path, content: bytes) -> None:
-    """Adds all of it or nothing: half a line would spoil the next one too."""
+    """Appends all of the content or nothing: a partial line would spoil the next one too."""
     try:
         with to_append(path) as file:
             before = path.stat().st_size

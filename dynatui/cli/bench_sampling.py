@@ -1,29 +1,23 @@
-"""`dynatui bench sampling`: turns options into a comparison of lossless verifiers."""
+"""`dynatui bench sampling`: the options of a comparison of lossless verifiers."""
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
-from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Option
 
-from decoder.errors import ConfigError, quoted
+from decoder.bench.on_pair import OnPair
 from decoder.verify.names import VERIFIER_NAMES
 from dynatui.cli import options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
-from dynatui.cli.options import Given, expanded
+from dynatui.cli.number_lists import names, numbers
 from dynatui.terminal import streams
-
-if TYPE_CHECKING:
-    from decoder.bench.sampling.tasks import Task
 
 TASKS = "writing,coding,translation,math_reasoning,math"
 ALL_VERIFIERS = ",".join(VERIFIER_NAMES)
 BESIDE_PROMPTS = ("data", "tasks", "prompts")
-"""Parameters that say nothing where prompts are given."""
+"""Parameters without effect where prompts are given."""
 
 _prompt, _compared, _measure = (
     partial(Option, rich_help_panel=panel) for panel in (options.PROMPTS, "What is compared", "Measurement")
@@ -71,21 +65,14 @@ JsonFile = Annotated[
 ]
 
 
-def command() -> Callable[..., int]:
-    """The command, with the options of models."""
-    places: dict[str, Sequence[Parameter]] = {"models": options.PAIR_OPTIONS}
-    return settings.configured(expanded(sampling, places))
-
-
 def sampling(
     context: typer.Context,
     *,
-    models: Given,
+    pair: OnPair,
     data: Data = None,
     tasks: Tasks = TASKS,
     prompts: Prompts = 4,
-    prompt_files: options.PromptFiles = None,
-    prompt_texts: options.PromptTexts = None,
+    given: request.Prompts,
     temperatures: Temperatures = "0.2,0.4,0.6,0.8,1,1.2",
     top_p: TopPs = "0.9,0.99",
     verifiers: Verifiers = ALL_VERIFIERS,
@@ -105,17 +92,21 @@ def sampling(
     Block efficiency of all shapes comes from closed forms at roots of sampled text; tokens a second from decoding
     with the best shapes, coupled trees beside them. The paper: Thomas et al. 2026.
     """
-    given = bool(prompt_files or prompt_texts)
-    settings.refuse(context, dict.fromkeys(BESIDE_PROMPTS if given else (), "beside prompts"))
+    settings.refuse(context, dict.fromkeys(BESIDE_PROMPTS if given.given else (), "beside prompts"))
 
     def measure() -> Measured:
         from decoder.bench.sampling import job, table  # noqa: PLC0415 - imports torch
+        from decoder.bench.sampling import tasks as tasks_of  # noqa: PLC0415
         from decoder.bench.sampling.request import samplings  # noqa: PLC0415
 
         measurement = job.OnSamplings(
-            tasks=_tasks(None if given else data, tasks, prompts, prompt_files, prompt_texts),
+            tasks=(
+                tasks_of.given(given.read())
+                if given.given or data is None
+                else tasks_of.spec_bench(data, names(tasks), prompts)
+            ),
             samplings=samplings(_numbers("--temperatures", temperatures), _numbers("--top-p", top_p)),
-            verifiers=_names(verifiers),
+            verifiers=names(verifiers),
             k=k,
             length=length,
             max_new_tokens=max_new_tokens,
@@ -125,7 +116,7 @@ def sampling(
             selector=selector,
             seed=seed,
             log=output,
-            **models,
+            **pair.pair_options,
         )
         report, interrupted = job.measure_samplings(measurement, streams.say)
         return Measured(table.on_samplings(report), report, interrupted)
@@ -133,21 +124,5 @@ def sampling(
     return run_and_report(measure, json_file)
 
 
-def _tasks(
-    data: Path | None, names: str, count: int, prompt_files: list[str] | None, prompt_texts: list[str] | None
-) -> "tuple[Task, ...]":
-    from decoder.bench.sampling.tasks import given, spec_bench  # noqa: PLC0415 - decoder.bench imports torch
-
-    if data is None:
-        return given(request.prompts(request.prompt_files(prompt_files), prompt_texts))
-    return spec_bench(data, _names(names), count)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
 def _numbers(option: str, text: str) -> tuple[float, ...]:
-    with suppress(ValueError):
-        return tuple(dict.fromkeys(float(part) for part in _names(text)))
-    raise ConfigError(f"{option} is {quoted(text)}; give numbers with commas between them")
+    return numbers(option, text, names(text), remedy="numbers with commas between them")

@@ -1,9 +1,8 @@
-"""`dynatui bench sweep`: turns options into a grid of settings and a database, and shows how far it has come."""
+"""`dynatui bench sweep`: the options of a grid of settings and its database, and progress while it is measured."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
-from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,23 +10,23 @@ import typer
 from typer import Argument, Option
 
 from decoder.bench.database import Database, of_file, understood
+from decoder.bench.on_pair import OnPair
 from decoder.bench.sweep.job import OnSettings
 from decoder.bench.sweep.spaces import SPACES, Axes, Space, axes_with, axis_values, space_named
 from decoder.errors import ConfigError, quoted, require, shortened
 from dynatui.cli import options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
-from dynatui.cli.options import Given, expanded
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
     from decoder.bench.sweep.measuring import Ready
 
 EVERY_S = 5.0
-"""How often what is shown is read from the database: seldom, since it takes time from what is measured."""
+"""Seconds between two readings of the database for the display: rare, since they take time from the measurement."""
 MOST_WORKERS = 64
 FILE = "sweeps.db"
 BESIDE_SHOW = frozenset({"show", "storage", "study", "output", "json_file"})
-"""Parameters that say something where nothing is measured."""
+"""Parameters with an effect where nothing is measured."""
 
 _prompt, _swept, _kept = (
     partial(Option, rich_help_panel=panel) for panel in (options.PROMPTS, "What is swept", "Measurement")
@@ -78,22 +77,14 @@ JsonFile = Annotated[
 ]
 
 
-def command() -> Callable[..., int]:
-    """The command, with the options of models."""
-    places: dict[str, Sequence[Parameter]] = {"models": options.PAIR_OPTIONS}
-    return settings.configured(expanded(sweep, places))
-
-
 def sweep(
     context: typer.Context,
     space: SpaceName = None,
     *,
-    models: Given,
+    pair: OnPair,
     axis: AxisValues = None,
     preset: Preset = None,
-    prompt_files: options.PromptFiles = None,
-    prompt_texts: options.PromptTexts = None,
-    prompt_chars: options.PromptChars = None,
+    prompts: request.Prompts,
     repeats: Repeats = 1,
     seed: options.Seed = 0,
     workers: Workers = 1,
@@ -119,10 +110,10 @@ def sweep(
         space=swept.name,
         axes=_axes(swept, axis or ()),
         preset=preset,
-        prompts=_prompts(prompt_files, prompt_texts, prompt_chars),
+        prompts=prompts.read(),
         repeats=repeats,
         seed=seed,
-        **models,
+        **pair.pair_options,
     )
     job.request()
     return run_and_report(lambda: _measured(job, _made(_database(storage, output)), study, workers), json_file)
@@ -148,7 +139,7 @@ def _measured(job: OnSettings, database: Database, study: str | None, workers: i
 
 
 def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
-    """What every worker does first, in its own process."""
+    """The first step of every worker, in its own process."""
     from decoder.bench.sweep.measuring import ready  # noqa: PLC0415 - imports torch
 
     return ready(job, note)
@@ -162,18 +153,13 @@ def _shown(database: Database, study: str | None, *, interrupted: bool = False) 
     return Measured(on_sweep(report), report, interrupted)
 
 
-def _prompts(files: list[str] | None, texts: list[str] | None, chars: int | None) -> tuple[str, ...]:
-    """Every text that a sweep decodes comes from here."""
-    return request.cut(request.prompts(request.prompt_files(files), texts), chars)
-
-
 def _axes(space: Space, given: Sequence[str]) -> Axes:
-    found = {}
+    values = {}
     for text in given:
-        name, equals, values = text.partition("=")
+        name, equals, listed = text.partition("=")
         require(bool(equals), f"--axis is {quoted(text)}; give NAME=V,V,.., for example T=100,200")
-        found[name.strip()] = axis_values(space, name.strip(), values)
-    return axes_with(space, found)
+        values[name.strip()] = axis_values(space, name.strip(), listed)
+    return axes_with(space, values)
 
 
 def _database(storage: str | None, output: Path) -> Database:
@@ -181,7 +167,7 @@ def _database(storage: str | None, output: Path) -> Database:
 
 
 def _made(database: Database) -> Database:
-    """The same, once there is a folder for its file."""
+    """The database, after making the folder of its file."""
     if database.file is not None:
         folder = database.file.parent
         try:

@@ -1,7 +1,7 @@
-"""`dynatui config`: the settings in force with where each comes from, or a file to begin with.
+"""`dynatui config`: the settings in force with the source of each, or a template of the settings file.
 
-Both are TOML that dynatui reads again: what one prints, the file may hold. Help texts, order and headings are those of
-`dynatui --help`. It must help where something is broken, so no setting of the user's stops it before it has begun.
+Both are TOML that the settings file may hold. Help texts, order and headings are those of `dynatui --help`. Invalid
+settings do not keep it from starting, since it is run to find them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,20 +44,20 @@ def config(
 
 
 _OF_THE_SCREEN = ("seed",)
-"""What the screen sets for the embedded pair where it is not given, so that no one default holds."""
+"""Settings whose default on the screen differs for the embedded pair."""
 
 
 def in_force(live: Any) -> str:
-    """Every setting with its value and, behind it, where that comes from; raises if one is wrong."""
-    found = settings.applied(live)
-    given = live.params | settings.fill(live, found)
-    with settings.named(found):
+    """Every setting with its value and its source; raises ConfigError if one is wrong."""
+    set_values = settings.applied(live)
+    given = live.params | settings.fill(live, set_values)
+    with settings.named(set_values):
         run = request.run_config(given)
     names = {key: option.name for key, option in options_of(live.command).items()}
     values = {key: _effective(key, given.get(name), run) for key, name in names.items()}
     written = {key: f"{key} = {toml(value)}" for key, value in values.items() if value is not None}
     width = min(_WIDEST, max(map(len, written.values())))
-    places = {name: setting.place for name, setting in found.items()}
+    places = {name: setting.place for name, setting in set_values.items()}
     lines = "".join(
         f"{written[key].ljust(width)}  # {places.get(name, 'default')}\n" if key in written else f"# {key} is not set\n"
         for key, name in names.items()
@@ -68,7 +68,7 @@ def in_force(live: Any) -> str:
 
 
 def summary(live: Any) -> str:
-    """In a line, how much is set and where; raises if anything is wrong."""
+    """Number and places of settings in one line; raises ConfigError if one is wrong."""
     in_force(live)
     places = [setting.place for setting in settings.applied(live).values()]
     by_variables = sum(place.startswith(settings.PREFIX) for place in places)
@@ -78,7 +78,7 @@ def summary(live: Any) -> str:
 
 
 def default(option: TyperOption) -> object:
-    """What holds where the option is not given; None where nothing does."""
+    """Default of an option; None where it has none."""
     return _effective(key_of(option), option.default, RunConfig())
 
 
@@ -107,15 +107,15 @@ def _caps(caps: Sequence[str]) -> str:
 
 
 def _effective(key: str, given: object, config: RunConfig) -> object:
-    """What holds where an option was not given: the parameters know their defaults themselves."""
+    """The given value of an option, or its default, which parameter sets know."""
     owners = [(name, each) for name, method in METHODS.items() for each in method.options if each.name == key]
     missing = given is None or given in ([], ())
     if not owners:
         if missing and key in _OF_THE_SCREEN:
             return None
-        found = getattr(config, key, None) if missing else given
-        return ",".join(found) if isinstance(found, tuple) else found
+        value = getattr(config, key, None) if missing else given
+        return ",".join(value) if isinstance(value, tuple) else value
     owner, option = owners[0]
-    if option.write and option.default is None:  # in full: what it leaves open has its usual values
+    if option.write and option.default is None:  # written in full: parameters that it leaves out have their defaults
         return option.value(config.rules(owner)) or None
     return option.value(config.rules(owner)) if missing else given

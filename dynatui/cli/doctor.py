@@ -1,7 +1,7 @@
-"""`dynatui doctor`: what works here and what does not, with a verdict each, and a remedy where one is needed.
+"""`dynatui doctor`: probes of this machine, each with its findings, a verdict and a remedy where one is needed.
 
-It is asked when something is broken, so each probe stands alone: one that fails is a finding, not the end, and none
-downloads anything. Torch and the models' libraries are imported inside the probes that ask them.
+Users run it when something is broken, so probes are independent: one that fails is a finding and stops no other, and
+none downloads anything. Torch and the models' libraries are imported inside the probes that need them.
 """
 
 import os
@@ -41,32 +41,32 @@ Verdict = Literal["ok", "note", "problem"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found out."""
+    """One result of a probe."""
 
     verdict: Verdict
-    """A problem keeps dynatui from running as asked; a note is worth knowing."""
+    """problem: dynatui cannot run with these options; note: worth knowing; ok: works."""
     text: str
     remedy: str = ""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What the user asks about."""
+    """The models and options that are examined."""
 
     models: Models
     log: Path | None
     settings: Callable[[], str]
-    """Says in a line where the settings come from; raises a DecoderError if one is wrong."""
+    """Returns one line about where the settings come from; raises DecoderError if one is wrong."""
     strange_variables: Sequence[str] = ()
     tensor_parallel: int = 1
-    """Processes that the target would be spread over."""
+    """Number of processes that the target would be spread over."""
 
 
 Probe = Callable[[Case], Iterator[Finding]]
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """What `--json` prints of a finding."""
+    """A finding in the output of `--json`."""
 
     topic: str
     verdict: Verdict
@@ -75,7 +75,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What `--json` prints."""
+    """The output of `--json`."""
 
     ok: bool
     findings: list[Examined]
@@ -91,7 +91,7 @@ def doctor(
 ) -> int:
     """Examine terminal, packages, devices, models, settings and files; nothing is downloaded."""
     given: dict[str, Any] = {**models, "tensor_parallel": tensor_parallel, "log": log}
-    with suppress(DecoderError):  # what is wrong with the settings is a finding
+    with suppress(DecoderError):  # wrong settings are a finding of a probe
         given |= fill(context, applied(context))
     live = context.find_root()
     log, count = given.pop("log"), given.pop("tensor_parallel")
@@ -103,7 +103,7 @@ def doctor(
 
 
 def examine(case: Case, probes: Mapping[str, Probe]) -> Report:
-    """Runs every probe, whatever becomes of the others."""
+    """Runs every probe; one that fails stops no other."""
     findings = [
         Examined(topic, finding.verdict, finding.text, finding.remedy)
         for topic, probe in probes.items()
@@ -117,8 +117,8 @@ def page(report: Report) -> str:
     lines = []
     for topic, findings in groupby(report.findings, lambda finding: finding.topic):
         lines.append(topic)
-        told = [(finding.verdict, "; ".join(filter(None, (finding.text, finding.remedy)))) for finding in findings]
-        lines += [f"  {verdict:<8} {text}" for verdict, text in told]
+        rows = [(finding.verdict, "; ".join(filter(None, (finding.text, finding.remedy)))) for finding in findings]
+        lines += [f"  {verdict:<8} {text}" for verdict, text in rows]
     problems = sum(finding.verdict == "problem" for finding in report.findings)
     verdict = "all that is needed works" if report.ok else f"{problems} problem{'s' * (problems > 1)}, see above"
     return "".join(f"{clean_line(line)}\n" for line in [*lines, f"verdict: {verdict}"])
@@ -129,13 +129,13 @@ def _alone(probe: Probe, case: Case) -> Iterable[Finding]:
         yield from probe(case)
     except DecoderError as error:
         yield Finding("problem", with_places(error))
-    except Exception as error:  # noqa: BLE001 - whatever is broken here is what the user wants to be told
+    except Exception as error:  # noqa: BLE001 - any fault of the installation is a finding
         why = (str(error).strip().splitlines() or ["no reason given"])[0]
         yield Finding("problem", f"could not be examined: {type(error).__name__}: {why}", "install dynatui anew")
 
 
 def terminal(_case: Case) -> Iterator[Finding]:
-    """Whether a screen can be shown, and how well."""
+    """Whether the terminal can show the screen: size, colours, encoding."""
     names = [name for name in ("stdin", "stdout", "stderr") if not _is_terminal(name)]
     if names:
         yield Finding("note", f"no terminal at {', '.join(names)}: here dynatui runs without a screen")
@@ -146,8 +146,8 @@ def terminal(_case: Case) -> Iterator[Finding]:
     if os.environ.get("NO_COLOR"):
         yield Finding("ok", "no colours, because NO_COLOR is set")
     else:
-        told = f"TERM {kind or '-'}, COLORTERM {os.environ.get('COLORTERM') or '-'}"
-        yield Finding("ok", f"{_colours(kind)} colours ({told})")
+        variables = f"TERM {kind or '-'}, COLORTERM {os.environ.get('COLORTERM') or '-'}"
+        yield Finding("ok", f"{_colours(kind)} colours ({variables})")
     encoding = sys.stdout.encoding if sys.stdout else "unknown"
     if encoding.lower().replace("-", "") == "utf8":
         yield Finding("ok", f"text is {encoding}")
@@ -160,12 +160,12 @@ def terminal(_case: Case) -> Iterator[Finding]:
 
 
 def versions(_case: Case) -> Iterator[Finding]:
-    """Python and the packages that dynatui names as its own needs."""
+    """Versions of Python and of the packages that dynatui requires."""
     from importlib import metadata  # noqa: PLC0415 - only here
 
     from packaging.requirements import Requirement  # noqa: PLC0415 - only here
 
-    found = [f"python {platform.python_version()}", f"dynatui {metadata.version('dynatui')}"]
+    installed = [f"python {platform.python_version()}", f"dynatui {metadata.version('dynatui')}"]
     for line in metadata.requires("dynatui") or []:
         need = Requirement(line)
         if need.marker and not need.marker.evaluate({"extra": ""}):
@@ -176,14 +176,14 @@ def versions(_case: Case) -> Iterator[Finding]:
         except metadata.PackageNotFoundError:
             yield Finding("problem", f"{need.name} is not installed", remedy)
             continue
-        found.append(f"{need.name} {version}")
+        installed.append(f"{need.name} {version}")
         if not need.specifier.contains(version, prereleases=True):
             yield Finding("problem", f"{need.name} is {version}, but dynatui needs {need.specifier}", remedy)
-    yield Finding("ok", ", ".join(found))
+    yield Finding("ok", ", ".join(installed))
 
 
 def devices(case: Case) -> Iterator[Finding]:
-    """The device that would be used, its memory, and the dtypes that it computes in."""
+    """The device that would be used, its memory, and the dtypes that it supports."""
     from decoder.device import (  # noqa: PLC0415 - imports torch
         choose_device,
         choose_draft_dtype,
@@ -223,9 +223,9 @@ def devices(case: Case) -> Iterator[Finding]:
 
 
 def models(case: Case) -> Iterator[Finding]:
-    """What would be loaded, as far as it is here already."""
-    asked = case.models
-    if _lacks_one(asked):
+    """The models that would be loaded, as far as they are on this machine."""
+    pair = case.models
+    if _lacks_one(pair):
         yield Finding(
             "problem", "only one model was named", "give both --target and --draft, or neither, or --draft lookup"
         )
@@ -236,7 +236,7 @@ def models(case: Case) -> Iterator[Finding]:
     from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - as above
 
-    names = _names(asked)
+    names = _names(pair)
     absent = [name for name in names.values() if _folder(name) is None and not checkpoints.looks_like_a_path(name)]
     for role, name in names.items():
         if name not in absent:
@@ -253,59 +253,59 @@ def models(case: Case) -> Iterator[Finding]:
 
 
 def rounds(case: Case) -> Iterator[Finding]:
-    """How rounds would be decoded; on a GPU that is tried with the embedded pair."""
+    """Decoding path of rounds (host or CUDA graphs); on a GPU it is tried with the embedded pair."""
     os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
     from decoder import decoding_path, load_pair  # noqa: PLC0415 - they import torch and transformers
     from decoder.device import DTYPES, choose_device, has_graphs  # noqa: PLC0415
     from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415
 
-    asked = case.models
-    if _lacks_one(asked) or case.tensor_parallel > 1:
+    pair = case.models
+    if _lacks_one(pair) or case.tensor_parallel > 1:
         return
-    device = choose_device(asked.device)
-    if has_graphs(device) and not asked.exact and asked.draft != LOOKUP:
+    device = choose_device(pair.device)
+    if has_graphs(device) and not pair.exact and pair.draft != LOOKUP:
         tried = decoding_path.decoding_path(
-            load_pair(device=asked.device, dtype=asked.dtype, draft_dtype=asked.draft_dtype)
+            load_pair(device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype)
         )
         if tried.name == decoding_path.HOST:
-            told = f"rounds of the embedded pair are driven by the host on {device}, which is slower: {tried.reason}"
-            yield Finding("note", told, "another version of torch or of the driver may help")
+            text = f"rounds of the embedded pair are driven by the host on {device}, which is slower: {tried.reason}"
+            yield Finding("note", text, "another version of torch or of the driver may help")
             return
         yield Finding("ok", f"the embedded pair was tried on {device}: {tried.name}, {tried.reason}")
-    names = _names(asked)
+    names = _names(pair)
     if all(_folder(name) for name in names.values()):
         whole = {role: name for role, name in names.items() if role == "target" or not head_shape(name)}
         configs = {role: checkpoints.load_config(name) for role, name in whole.items()}
-        found = decoding_path.expected_path(configs, device, exact=asked.exact, dtype=DTYPES.get(asked.dtype))
+        path = decoding_path.expected_path(configs, device, exact=pair.exact, dtype=DTYPES.get(pair.dtype))
         if len(whole) < len(names) and has_graphs(device):
-            found = decoding_path.DecodingPath(decoding_path.HOST, decoding_path.UNCAPTURED_HEAD)
-        yield Finding("ok", f"models would be decoded by: {found.name}, {found.reason}")
+            path = decoding_path.DecodingPath(decoding_path.HOST, decoding_path.UNCAPTURED_HEAD)
+        yield Finding("ok", f"models would be decoded by: {path.name}, {path.reason}")
 
 
 def processes(case: Case) -> Iterator[Finding]:
-    """Whether the target can be spread over as many processes as are asked about."""
+    """Whether the target can be spread over the given number of processes."""
     if case.tensor_parallel > 1 and not _lacks_one(case.models):
         os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
         here = _folder(_names(case.models)["target"]) is not None
-        for told in spreading(case.models, case.tensor_parallel, target_is_here=here):
-            yield Finding("ok", told)
+        for text in spreading(case.models, case.tensor_parallel, target_is_here=here):
+            yield Finding("ok", text)
 
 
-def _lacks_one(asked: Models) -> bool:
-    return (asked.target is None) != (asked.draft is None) and asked.draft != LOOKUP
+def _lacks_one(pair: Models) -> bool:
+    return (pair.target is None) != (pair.draft is None) and pair.draft != LOOKUP
 
 
-def _names(asked: Models) -> dict[str, str]:
-    """The models by their roles, those of the embedded pair where none are named."""
+def _names(pair: Models) -> dict[str, str]:
+    """Model names by role (target, draft); the embedded pair where none are given."""
     from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - as above
 
-    target = {"target": asked.target or str(EMBEDDED_TARGET)}
-    return target if asked.draft == LOOKUP else {**target, "draft": asked.draft or str(EMBEDDED_DRAFT)}
+    target = {"target": pair.target or str(EMBEDDED_TARGET)}
+    return target if pair.draft == LOOKUP else {**target, "draft": pair.draft or str(EMBEDDED_DRAFT)}
 
 
 def _model(role: str, name: str) -> Iterator[Finding]:
-    """A model that is on this machine: its kind and its weights."""
+    """Type and size of weights of a model that is on this machine."""
     from decoder.models import checkpoints  # noqa: PLC0415 - as above
 
     try:
@@ -322,7 +322,7 @@ def _model(role: str, name: str) -> Iterator[Finding]:
 
 
 def _kind(role: str, name: str) -> str:
-    """What a checkpoint holds; raises a DecoderError where nothing can be decoded with it in its role."""
+    """Model type of a checkpoint, or that it is an EAGLE-3 head; raises DecoderError if it cannot serve in its role."""
     from decoder.models import checkpoints  # noqa: PLC0415 - as above
     from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - as above
@@ -335,7 +335,7 @@ def _kind(role: str, name: str) -> str:
 
 
 def settings(case: Case) -> Iterator[Finding]:
-    """The settings' file and variables."""
+    """The settings file and the DYNATUI_* variables."""
     try:
         yield Finding("ok", case.settings())
     finally:
@@ -344,7 +344,7 @@ def settings(case: Case) -> Iterator[Finding]:
 
 
 def log(case: Case) -> Iterator[Finding]:
-    """Where messages of libraries and faults are written."""
+    """Path of the log of library messages and faults."""
     from dynatui.terminal.guard import log_path  # noqa: PLC0415 - imports textual
 
     path = log_path(case.log)
@@ -355,7 +355,7 @@ def log(case: Case) -> Iterator[Finding]:
 
 
 def recordings(_case: Case) -> Iterator[Finding]:
-    """Where recordings go that have no name of their own."""
+    """Folder of recordings that a key starts, and its free space."""
     try:
         folder = recordings_folder()
     except DecoderError as error:
@@ -422,14 +422,14 @@ def _described(gpu: Gpu) -> str:
 
 
 def _folder(name: str) -> Path | None:
-    """The folder of a model that is on this machine; None when it has to be downloaded first."""
+    """Folder of a model on this machine; None if it has to be downloaded first."""
     if Path(name).is_dir():
         return Path(name)
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - only for names of the hub
 
     with suppress(ValueError):
-        found = try_to_load_from_cache(name, "config.json")
-        return Path(found).parent if isinstance(found, str) else None
+        config_path = try_to_load_from_cache(name, "config.json")
+        return Path(config_path).parent if isinstance(config_path, str) else None
     return None
 
 

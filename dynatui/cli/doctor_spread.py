@@ -1,6 +1,6 @@
-"""What `dynatui doctor --tensor-parallel` looks at: whether a target could be spread over so many processes here.
+"""The probe of `dynatui doctor --tensor-parallel N`: whether the target can be spread over N processes here.
 
-Says in words what works; what does not is the DecoderError that a run would end with. Loads no weights.
+Yields a sentence for each check that passes; one that fails raises the DecoderError of a run. Loads no weights.
 """
 
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ from dynatui.session import Models
 
 
 def spreading(models: Models, count: int, *, target_is_here: bool) -> Iterator[str]:
-    """What works of it, one thing after the other, in words.
+    """Checks a spread target; yields a sentence for each check that passes.
 
     Args:
-        models: What is asked about.
-        count: Processes.
+        models: The pair and its device and dtypes.
+        count: Number of processes.
         target_is_here: Whether the target's configuration can be read without a download.
 
     Raises:
-        DecoderError: A run would be refused, and why.
+        DecoderError: A run would be refused.
     """
     from decoder.models.checkpoints import EMBEDDED_TARGET, display_name  # noqa: PLC0415 - imports torch
     from decoder.models.hf_checkpoints import load_config  # noqa: PLC0415 - imports transformers

@@ -1,4 +1,4 @@
-"""The ranking of drafts as text: one row a draft, then what limits each."""
+"""The ranking of drafts as text: a row for each draft, then its bottleneck."""
 
 from collections.abc import Iterator
 from textwrap import wrap
@@ -12,17 +12,17 @@ from dynatui.clean import clean_line
 NAME = 22
 
 
-def ranking(found: Ranking) -> str:
-    """The report, in lines of at most `WIDTH` columns."""
-    return "\n".join([*_heading(found), "", text(_table(found)), "", *_verdicts(found)]) + "\n"
+def ranking(results: Ranking) -> str:
+    """The report in lines of at most `WIDTH` columns."""
+    return "\n".join([*_heading(results), "", text(_table(results)), "", *_verdicts(results)]) + "\n"
 
 
-def _heading(found: Ranking) -> Iterator[str]:
-    yield from wrap(f"{clean_line(found.target)} on {found.device} in {found.dtype}, greedy", WIDTH)
-    yield f"prompts: {found.prompts}; new tokens: {found.max_new_tokens}; medians with 95 % bootstrap intervals"
+def _heading(results: Ranking) -> Iterator[str]:
+    yield from wrap(f"{clean_line(results.target)} on {results.device} in {results.dtype}, greedy", WIDTH)
+    yield f"prompts: {results.prompts}; new tokens: {results.max_new_tokens}; medians with 95 % bootstrap intervals"
 
 
-def _table(found: Ranking) -> Table:
+def _table(results: Ranking) -> Table:
     def over(method: str) -> Spec[Draft]:
         return Column(f"{method} x ar", width=16), lambda draft: interval(draft.measured[method], hundredths)
 
@@ -39,20 +39,20 @@ def _table(found: Ranking) -> Table:
         "one.",
         WIDTH,
     )
-    return of_rows(specs, found.drafts, notes=notes)
+    return of_rows(specs, results.drafts, notes=notes)
 
 
 def _chain(draft: Draft) -> str:
     return f"{draft.expected:.2f} at K {draft.chain}" if draft.chain else "no chain"
 
 
-def _verdicts(found: Ranking) -> Iterator[str]:
-    for draft in found.drafts:
+def _verdicts(results: Ranking) -> Iterator[str]:
+    for draft in results.drafts:
         subject = f"{clean_line(draft.name)} by {draft.fastest}"
         known = draft.limits if draft.measured[draft.fastest] else None
-        said = " ".join(verdict(known, subject)) if known else _unlimited(draft, subject)
-        yield from wrap(said, WIDTH, subsequent_indent="  ")
-    for name, why in found.refused.items():
+        sentence = " ".join(verdict(known, subject)) if known else _unlimited(draft, subject)
+        yield from wrap(sentence, WIDTH, subsequent_indent="  ")
+    for name, why in results.refused.items():
         yield from wrap(f"{clean_line(name)} cannot be used: {clean_line(why)}", WIDTH, subsequent_indent="  ")
 
 

@@ -1,7 +1,7 @@
 """Runs and replays without a screen, for pipes, scripts and machines without a terminal.
 
-Whatever ends a run (the last prompt, an error, an interruption, a full disk), the text so far is out, the JSON of what
-there is too, and the recording is complete up to its last event. What loads the engine is handed in.
+However a run ends (last prompt, error, interruption, full disk), the text and the JSON so far are printed, and the
+recording is complete up to its last event. The loader of the engine is handed in.
 """
 
 import signal
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
 _PATIENCE_S, _AGAIN_S = 2.0, 0.2
-"""How long a signal lets the round go on, and what comes after it be stuck. An interruption from the keyboard waits."""
+"""Seconds after a signal until a running round or a blocked write is interrupted, and between further interruptions;
+an interruption from the keyboard waits for the round."""
 
 
 def run(session: Session, transcript: Transcript, load: "Load") -> int:
-    """Decodes every prompt once; returns the exit code, or raises a DecoderError after what was printed so far."""
+    """Decodes every prompt once; returns the exit code, or raises DecoderError after printing the text so far."""
     steering = Steering(speed=session.view.speed or 1.0)
     with (
         exporting(session.metrics_port) as exporter,
@@ -62,7 +63,7 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
 
 
 def replay(events: Iterable[Event], transcript: Transcript) -> int:
-    """Prints recorded runs as if just decoded; returns the exit code, or raises a RecordingError at a wrong line."""
+    """Prints recorded runs as if just decoded; returns the exit code, or raises RecordingError at an invalid line."""
     for event in events:
         transcript.feed(event)
     transcript.finish()
@@ -70,7 +71,7 @@ def replay(events: Iterable[Event], transcript: Transcript) -> int:
 
 
 def follow(events: Iterable[Event], transcript: Transcript) -> int:
-    """Prints what another process records as it comes, without end, as `tail -f` does; returns the exit code."""
+    """Prints a growing recording of another process without end, as `tail -f` does; returns the exit code."""
     steering = Steering()
     with _interruptible(steering, transcript):
         for event in events:
@@ -84,9 +85,9 @@ def follow(events: Iterable[Event], transcript: Transcript) -> int:
 
 @contextmanager
 def _interruptible(steering: Steering, transcript: Transcript) -> Iterator[Callable[[], None]]:
-    """Within, a signal to stop interrupts; after the yielded function was called, the first lets the round end.
+    """Within, a signal to stop interrupts; once the yielded function was called, the first signal lets the round end.
 
-    An interruption ends the block quietly. What the transcript has is printed then, and before an error.
+    An interruption ends the block without an error. The transcript is printed at an interruption and before an error.
     """
     decoding = False
 

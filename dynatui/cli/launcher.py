@@ -1,8 +1,8 @@
-"""Runs a command line as several ranks of one machine, and sees to it that all of them end together.
+"""Runs a command line as several ranks on one machine, which all end together.
 
-What torchrun does for several machines, with three things more: all are gone within seconds, whichever of them ends and
-however; why is told once; and the terminal is given back, though the one that drew on it was killed. Knows nothing of
-models.
+Does for one machine the work of torchrun, with three additions: all ranks end within seconds after one of them has
+ended, the reason is printed once, and the terminal is restored even if the rank that drew on it was killed. Knows
+nothing of models.
 """
 
 import math
@@ -29,14 +29,14 @@ from dynatui.terminal.output import give_back, modes_of
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
 MOST = 16
-"""Ranks; no machine has more GPUs."""
+"""Largest number of ranks; no machine has more GPUs."""
 OWN_WORD_S = 0.7
-"""How long the leader may take to refuse what a follower has refused: it tells why, and then nobody else has to."""
+"""Time for the leader to report the error that made a follower fail; then the follower's output is not printed."""
 GRACE_S = 3.5
-"""How long the leader may take to end in its own way."""
+"""Time for the leader to end by itself after a signal."""
 _TURN_S = 3600.0
 _MOST_SAID = 4096
-"""Characters, the last, that are told of a follower's errors."""
+"""Characters printed from the end of a follower's standard error."""
 _HERE = "127.0.0.1"
 _SOURCE = Path(dynatui.__file__).parents[1]
 
@@ -49,27 +49,27 @@ class _Follower:
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended, and not because the leader let go of it or ended."""
+        """Whether it has ended by a fault of its own, and not because the leader ended."""
         return self.process.poll() not in (None, 0, LOST)
 
     @property
     def refused(self) -> bool:
-        """Whether what it was asked for cannot be, as the leader may find out by itself."""
+        """Whether it ended with an error of the request or the model, which the leader may report itself."""
         return self.process.returncode in (ConfigError.exit_code, ModelError.exit_code)
 
 
 def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: float = 0.0) -> int:
-    """Runs a command line as so many ranks; returns the exit code.
+    """Runs a command line as `count` ranks; returns the exit code.
 
     Args:
-        count: Ranks.
-        arguments: What stands behind the program's name.
+        count: Number of ranks.
+        arguments: The words after the program's name.
         drawn: Whether the leader draws on the terminal.
-        further_s: Beyond `GRACE_S`, how long it may take to end in its own way after a first signal; not after another
-            one, nor where a rank has failed.
+        further_s: Seconds beyond `GRACE_S` for the leader to end by itself after a first signal; not after a second
+            one, nor after a rank has failed.
 
     Raises:
-        ConfigError: They are more than one machine has use for.
+        ConfigError: `count` is larger than `MOST`.
     """
     require(
         count <= MOST,
@@ -95,27 +95,27 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: floa
 def _started(
     count: int, arguments: Sequence[str], word: LastWord, ending: ExitStack
 ) -> tuple[Popen[bytes], list[_Follower]]:
-    """The leader, which shares the last word, and its followers; all end with this context at the latest."""
-    lifeline, held = os.pipe()
-    ending.callback(os.close, held)
+    """Starts the leader, which shares the last word, and the followers; `ending` ends all of them at the latest."""
+    lifeline, writer = os.pipe()
+    ending.callback(os.close, writer)
     common = {**os.environ, "MASTER_ADDR": _HERE, "MASTER_PORT": str(_free_port()), LIFELINE: str(lifeline)}
-    # Found where this process has found it, and nothing else of the folder that it was started in.
+    # Ranks import dynatui from where this process did, and nothing from the working directory.
     common["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_SOURCE))))
     if "OMP_NUM_THREADS" not in common:
         common["OMP_NUM_THREADS"] = str(_cores_each(count))
     command = [sys.executable, "-P", "-m", "dynatui", *arguments]
 
     def start(rank: int, variables: dict[str, str], **further: Any) -> Popen[bytes]:
-        told = common | Ranks(rank, count, local=rank, local_count=count).variables() | variables
+        environment = common | Ranks(rank, count, local=rank, local_count=count).variables() | variables
         pipes = lifeline, word.pipe
-        process = Popen(command, env=told, pass_fds=pipes, **further)  # noqa: S603 - the program itself
+        process = Popen(command, env=environment, pass_fds=pipes, **further)  # noqa: S603 - the program itself
         ending.callback(_end, process)
         return process
 
     leader, followers = start(0, {last_word.VARIABLE: str(word.pipe)}), list[_Follower]()
     for rank in range(1, count):
         errors = ending.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the ranks
-        # Of a session of its own, so that keys of the terminal interrupt the leader alone.
+        # In its own session, so that Ctrl-C at the terminal interrupts only the leader.
         process = start(rank, {}, stdin=DEVNULL, stdout=DEVNULL, stderr=errors, start_new_session=True)
         followers.append(_Follower(rank, process, errors))
     os.close(lifeline)
@@ -125,30 +125,30 @@ def _started(
 def _until_the_end(
     leader: Popen[bytes], followers: Sequence[_Follower], word: LastWord, further_s: float
 ) -> tuple[_Follower | None, bool]:
-    """Waits until the leader has ended, as a follower that fails or a signal asks it to.
+    """Waits for the leader to end, and ends it if a follower fails or a signal arrives.
 
-    Where a follower has failed, the last word is settled first: a leader that is asked to end is not to tell of that.
+    If a follower has failed, the last word is claimed first, so that the leader does not report its own interruption.
 
     Returns:
-        The follower that failed first, if any did, and whether the leader was sent a signal for that or for being late.
+        The follower that failed first, if any, and whether the leader was signalled for that or for exceeding its time.
     """
     fallen: _Follower | None = None
-    asked, latest, forced = math.inf, math.inf, False
+    terminate_at, latest, forced = math.inf, math.inf, False
     while leader.poll() is None:
         if fallen is None and (fallen := _failed(followers)):
-            asked = time.monotonic() + (OWN_WORD_S if fallen.refused else 0)
-        if time.monotonic() >= asked:
+            terminate_at = time.monotonic() + (OWN_WORD_S if fallen.refused else 0)
+        if time.monotonic() >= terminate_at:
             word.claimed()
             leader.terminate()
-            asked, latest, forced = math.inf, min(latest, time.monotonic() + GRACE_S), True
-        rest = min(asked, latest) - time.monotonic()
+            terminate_at, latest, forced = math.inf, min(latest, time.monotonic() + GRACE_S), True
+        rest = min(terminate_at, latest) - time.monotonic()
         arrived = signal.sigtimedwait(_AWAITED, max(0.0, min(rest, _TURN_S)))
         if _changed(leader, os.WSTOPPED):
             signal.raise_signal(signal.SIGTSTP)  # the shell waits for this process
             if not _changed(leader, os.WCONTINUED):  # a shell continues both, but there may be none
                 leader.send_signal(signal.SIGCONT)
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
-            if arrived.si_code <= 0:  # a process has sent it; what a terminal sends, the leader gets too
+            if arrived.si_code <= 0:  # sent by a process; a signal from the terminal reaches the leader too
                 leader.send_signal(arrived.si_signo)
             latest, further_s = min(latest, time.monotonic() + GRACE_S + further_s), 0.0
         if time.monotonic() >= latest:
@@ -158,10 +158,10 @@ def _until_the_end(
 
 
 def _changed(leader: Popen[bytes], change: int) -> bool:
-    """Job control: whether it has stopped (WSTOPPED) or continued (WCONTINUED) since this was last asked."""
+    """Job control: whether the leader has stopped (WSTOPPED) or continued (WCONTINUED) since the last call."""
     try:
         return os.waitid(os.P_PID, leader.pid, change | os.WNOHANG) is not None
-    except ChildProcessError:  # it has ended, which this does not ask about
+    except ChildProcessError:  # it has ended
         return False
 
 
@@ -174,7 +174,7 @@ _AWAITED = {*STOP_SIGNALS, signal.SIGCHLD}
 
 @contextmanager
 def _signals_pending() -> Iterator[None]:
-    """Within, what is awaited waits until it is asked for."""
+    """Within, the awaited signals stay pending until `sigtimedwait` takes them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     try:
         yield
@@ -183,7 +183,7 @@ def _signals_pending() -> Iterator[None]:
 
 
 def _blamed(follower: _Follower, word: LastWord) -> int:
-    """Tells why a follower failed, unless the leader has told; returns the exit code that follows from it."""
+    """Prints why a follower failed, unless the leader has printed it; returns the exit code."""
     code: int = follower.process.returncode
     if word.claimed():
         _tell(follower, code)
@@ -191,11 +191,11 @@ def _blamed(follower: _Follower, word: LastWord) -> int:
 
 
 def _tell(follower: _Follower, code: int) -> None:
-    """What a follower has said, or how it ended without a word."""
+    """Prints a follower's standard error, or its exit status if that is empty."""
     follower.errors.seek(0)
-    said = clean(follower.errors.read().decode(errors="replace")[-_MOST_SAID:])
-    if said:
-        sys.stderr.write(said)
+    errors = clean(follower.errors.read().decode(errors="replace")[-_MOST_SAID:])
+    if errors:
+        sys.stderr.write(errors)
     else:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         streams.say(f"process {follower.rank} of the target {how}")
@@ -214,7 +214,7 @@ def _free_port() -> int:
 
 
 def _cores_each(count: int) -> int:
-    import loky  # noqa: PLC0415 - takes 10 ms, which nobody needs who sets OMP_NUM_THREADS
+    import loky  # noqa: PLC0415 - takes 10 ms; not needed if OMP_NUM_THREADS is set
 
     cores: int = loky.cpu_count()
     return max(1, cores // count)

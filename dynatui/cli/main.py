@@ -1,7 +1,6 @@
-"""The command line: turns arguments into a session, picks screen or no screen, and turns every error into one line.
+"""The command line: makes a session from arguments, chooses screen or no screen, and prints every error as one line.
 
-Nothing heavy is imported before it is known to be needed: help, version and replay never see torch. This is the only
-place that catches DecoderError for good.
+Heavy imports are deferred: help, version and replay never import torch. Only this module catches DecoderError for good.
 """
 
 import errno
@@ -26,7 +25,7 @@ from decoder.tensor_parallel.ranks import LOST
 from dynatui.cli import attach, bench, headless, options, presets, ranks, request, selector, settings, tune
 from dynatui.cli.config import config
 from dynatui.cli.doctor import doctor
-from dynatui.cli.options import Given, expanded
+from dynatui.cli.options import Declared, Given, Group, expanded
 from dynatui.cli.report import report
 from dynatui.cli.why import why
 from dynatui.record.reader import Runs
@@ -62,24 +61,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command() -> TyperGroup:
-    """The whole command line, with the methods that there are now."""
+    """The whole command line, with the registered methods."""
     app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
-    places = {
-        "models": options.MODEL_OPTIONS,
-        "rules": options.rules(presets.completing),
-        "view": options.view(options.LIVE_SPEED),
+    live: Declared = {
+        "models": request.MODELS,
+        "prompts": request.PROMPTS,
+        "methods": options.methods(),
+        "rules": Group(tuple(options.rules(presets.completing))),
+        "view": Group(options.view(options.LIVE_SPEED)),
     }
-    live = expanded(watch, places, [options.methods()])
-    app.callback(invoke_without_command=True)(settings.configured(live))
-    app.command()(settings.configured(expanded(replay, {"view": options.view(options.REPLAY_SPEED)})))
+    tuned = {"models": request.MODELS, "prompts": request.PROMPTS, "sampling": Group(options.SAMPLING_OPTIONS)}
+    app.callback(invoke_without_command=True)(settings.configured(watch, live))
+    app.command()(settings.configured(replay, {"view": Group(options.view(options.REPLAY_SPEED))}))
     app.command()(config)
-    app.command()(expanded(doctor, {"models": options.MODEL_OPTIONS}))
+    app.command()(expanded(doctor, {"models": Group(options.MODEL_OPTIONS)}))
     app.command()(why)
     app.command()(report)
     app.add_typer(bench.commands(), name="bench")
     app.add_typer(selector.commands(), name="selector")
-    app.command()(tune.command())
-    app.command()(attach.command())
+    app.command()(settings.configured(tune.tune, tuned))
+    app.command()(settings.configured(attach.attach, {"view": attach.VIEW}))
     return cast("TyperGroup", get_command(app))
 
 
@@ -96,14 +97,14 @@ def _invoked(arguments: Sequence[str] | None) -> int:
             raise not_importable(error) from error
         raise
     except SystemExit as leaving:
-        # Help is printed by typer and rich, which end the program with 1 when nobody reads it to the end.
+        # Typer and rich print help, and end the program with 1 if its reader has left.
         if isinstance(leaving.__context__, BrokenPipeError):
             raise streams.ReaderLeftError from None
         raise
 
 
 def _misused(error: typer.TyperException) -> str:
-    """What typer says of a command line that it does not understand, and where help is."""
+    """Typer's message about a command line that it cannot parse, and the command for help."""
     context: Any = getattr(error, "ctx", None)
     path, option = getattr(context, "command_path", "dynatui"), getattr(error, "option_name", "")
     if context and option == ranks.SPREADS and all(option not in each.opts for each in context.command.params):
@@ -120,10 +121,9 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with t
 def watch(
     context: typer.Context,
     *,
-    models: Given,
+    models: Models,
     tensor_parallel: options.TensorParallel = 1,
-    prompt_files: options.PromptFiles = None,
-    prompt_texts: options.PromptTexts = None,
+    prompts: request.Prompts,
     chat: options.Chat = None,
     methods: str | None,
     max_new_tokens: options.MaxNewTokens = None,
@@ -147,7 +147,7 @@ def watch(
     """
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
-        if context.invoked_subcommand != "bench":  # which says so itself of all but one
+        if context.invoked_subcommand != "bench":  # which does so for all its commands but one
             ranks.require_alone(f"dynatui {context.invoked_subcommand}")
         return 0
     shown = request.view(view, settings.keymap())
@@ -160,18 +160,18 @@ def watch(
         _refuse_options_beside_follow(context)
         on_screen = wants_screen and streams.can_show_screen()
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
-    files, pair = request.prompt_files(prompt_files), Models(**models)
-    require_both(pair.target, pair.draft)
+    files = prompts.of_files()
+    require_both(models.target, models.draft)
     on_screen = wants_screen and streams.can_show_screen()  # only now: it turns standard input into the keyboard
-    if on_screen and pair.embedded:
+    if on_screen and models.embedded:
         rules = {**rules, "temperature": EMBEDDED_TEMPERATURE if rules["temperature"] is None else rules["temperature"]}
         seed = EMBEDDED_SEED if seed is None else seed
-    if on_screen and not pair.embedded and rules["selector"] is None and rules["drafting"] is None:
+    if on_screen and not models.embedded and rules["selector"] is None and rules["drafting"] is None:
         rules = {**rules, "selector": NONE}  # no key turns on what only the embedded pair has
-    newcomer = tour and pair.embedded and not (files or prompt_texts or record)
+    newcomer = tour and models.embedded and not (prompts.given or record)
     session = Session(
-        prompts=request.prompts(files, prompt_texts),
-        models=pair,
+        prompts=prompts.beside(files),
+        models=models,
         config=request.run_config(
             {**rules, "methods": methods, "max_new_tokens": max_new_tokens, "seed": seed, "chat": chat}
         ),
@@ -182,7 +182,7 @@ def watch(
         set_for_good=frozenset(settings.read(context.command)),
         tensor_parallel=tensor_parallel,
     )
-    if pair.draft == LOOKUP:
+    if models.draft == LOOKUP:
         require_model_free(session.config.methods)
     if not on_screen:
         from dynatui.sources.engine import load_engine  # noqa: PLC0415 - help and replay need none
@@ -235,7 +235,7 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
 
 
 def _refuse_options_beside_follow(context: typer.Context) -> None:
-    """Who decodes has settled the models, the prompts and the rest already."""
+    """Models, prompts and parameters are those of the recorded process."""
     known = settings.options_of(context.command).values()
     decoding = {option.name for option in known if option.rich_help_panel in options.DECODING}
     with about("follow"):
@@ -243,7 +243,7 @@ def _refuse_options_beside_follow(context: typer.Context) -> None:
 
 
 def _refuse_options_before(context: typer.Context) -> None:
-    """Options of a live run say nothing to a subcommand; those that it shares stand behind its name."""
+    """Options of a live run have no effect on a subcommand; shared ones must follow its name."""
     subcommand = context.invoked_subcommand
     for option in settings.typed(context).values():
         raise ConfigError(
@@ -253,7 +253,7 @@ def _refuse_options_before(context: typer.Context) -> None:
 
 
 def _refused(why: str, code: int) -> int:
-    """Tells why, unless another process of the run has; one that has lost another knows that, and not why."""
+    """Prints the error, unless another rank has; one that has lost another rank does not know the reason."""
     if code == LOST or last_word.claimed():
         streams.say(why)
     return code

@@ -1,11 +1,11 @@
-"""Every option of the command line, once: its name, its help and the panel of `--help` it is in.
+"""Declarations of the options that several commands share: name, type, help text and panel of `--help`.
 
-Only declarations; those of methods follow from their registry, and a command names a parameter that gathers them. What
-values mean is decided where they are used; an option that was not given is None, so that defaults live in one place.
+The options of methods come from their registry. The meaning of a value is decided where it is used; an option that was
+not given is None, so that defaults stand in one place.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -27,11 +27,25 @@ TREE = "DynaTree's knobs and those of other methods"
 OUTPUT = "Without a screen"
 SCREEN = "Screen"
 DECODING = frozenset({MODELS, PROMPTS, RUN, TREE})
-"""Panels whose options settle what is decoded."""
+"""Panels of the options that determine the decoding."""
 _SLOWEST = 0.001
 
 Given = Mapping[str, Any]
-"""What was given for each option of a place, by its name; None where nothing was."""
+"""Values of options by their names; None for an option that was not given."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Options that together make one argument of a command."""
+
+    options: Sequence[Parameter]
+    make: Callable[..., Any] = dict
+    """(value of each option as a keyword) -> the argument."""
+
+
+Declared = Mapping[str, Group | Parameter]
+"""Declarations of some arguments of a command, by their names."""
+
 
 _model, _prompt, _run, _output, _screen = (
     partial(Option, rich_help_panel=panel) for panel in (MODELS, PROMPTS, RUN, OUTPUT, SCREEN)
@@ -39,13 +53,13 @@ _model, _prompt, _run, _output, _screen = (
 
 
 def parameter(name: str, kind: Any, option: Any, default: object = None) -> Parameter:
-    """A parameter of a command that an option of the command line sets."""
+    """The declaration of an option as a parameter of a command."""
     annotated: Any = Annotated
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotated[kind, option])
 
 
 def _speed(fastest: float, text: str) -> float:
-    """A factor as a number, or as the fraction that the screen writes."""
+    """A factor, read from a number or a fraction such as the screen shows; raises ConfigError out of bounds."""
     above, over, below = str(text).removesuffix("x").partition("/")
     try:
         speed = float(above) / (float(below) if over else 1)
@@ -60,18 +74,30 @@ def _speed_option(fastest: float, explained: str) -> Any:
     return _screen("--speed", metavar="X", parser=partial(_speed, fastest), help=explained)
 
 
-PromptFiles = Annotated[
-    list[str] | None,
-    _prompt(
-        "--prompt-file",
-        metavar="FILE",
-        help="A text file, a .jsonl file with a prompt a line, or - for standard input. May be repeated.",
+PROMPT_OPTIONS = (
+    parameter(
+        "prompt_files",
+        list[str] | None,
+        _prompt(
+            "--prompt-file",
+            metavar="FILE",
+            help="A text file, a .jsonl file with a prompt a line, or - for standard input. May be repeated.",
+        ),
     ),
-]
-PromptTexts = Annotated[
-    list[str] | None, _prompt("--prompt", metavar="TEXT", help="The prompt itself. May be repeated.")
-]
-PromptChars = Annotated[int | None, _prompt(metavar="N", min=1, help="Only the first N characters of each prompt.")]
+    parameter(
+        "prompt_texts",
+        list[str] | None,
+        _prompt("--prompt", metavar="TEXT", help="The prompt itself. May be repeated."),
+    ),
+)
+"""Prompts, for `request.Prompts`."""
+CUT_PROMPT_OPTIONS = (
+    *PROMPT_OPTIONS,
+    parameter(
+        "prompt_chars", int | None, _prompt(metavar="N", min=1, help="Only the first N characters of each prompt.")
+    ),
+)
+"""The same for commands that can cut prompts."""
 Chat = Annotated[
     bool | None,
     _prompt(
@@ -199,15 +225,15 @@ MODEL_OPTIONS = (
         Models.compiled,
     ),
 )
-"""Which pair runs where, for `Models`."""
+"""The pair with its device and dtypes, for `Models`."""
 PAIR_OPTIONS = MODEL_OPTIONS[:5]
-"""The same where neither exactness nor compiled passes play a part."""
+"""The same without `exact` and `compiled`, for `OnPair`."""
 LIVE_SPEED = _speed_option(1, "1: as fast as the machine; 0.5 or 1/2: half as fast.")
 REPLAY_SPEED = _speed_option(1000, "1: as fast as it was recorded; 2: twice, 1/2: half as fast.")
 
 
 def view(speed: Any) -> tuple[Parameter, ...]:
-    """How the screen looks, for `request.view`, with the option for the speed of a live run or of a replay."""
+    """The options of the screen, for `request.view`, with the given option of speed."""
     return (
         parameter("speed", float | None, speed),
         parameter("fps", int | None, _screen(metavar="N", min=1, max=60, help="Frames a second. Over SSH 5, else 10.")),
@@ -252,7 +278,7 @@ def of_methods() -> list[MethodOption]:
 
 
 def rules(more: Callable[[str], Sequence[str]] = lambda _: ()) -> Iterator[Parameter]:
-    """The options of all parameter sets, as parameters of a command; `more` completes those of a name further."""
+    """The options of sampling and of all methods; `more` gives further completions of an option by its name."""
     for option in options_of(SAMPLING):
         usual = f" Default 0; {EMBEDDED_TEMPERATURE:g} for the embedded pair on the screen."
         yield declared(replace(option, help=option.help + usual * (option.name == "temperature")), RUN)
@@ -262,13 +288,13 @@ def rules(more: Callable[[str], Sequence[str]] = lambda _: ()) -> Iterator[Param
 
 
 def instead(name: str, value: object) -> str | None:
-    """What to do instead of setting an option to a value of another kind, where that is known."""
-    found = next((option for option in of_methods() if option.name == name), None)
-    return found.instead.get(value) if found and isinstance(value, str) else None
+    """Remedy for a value of another type than the option's; None where unknown."""
+    option = next((option for option in of_methods() if option.name == name), None)
+    return option.instead.get(value) if option and isinstance(value, str) else None
 
 
 def declared(option: MethodOption, panel: str, more: Callable[[], Sequence[str]] = tuple) -> Parameter:
-    """An option of a method as a parameter of a command; `more` says what completes it beside its choices."""
+    """Declaration of a method's option; `more` gives completions beside its choices."""
     flags = f"{option.flag}/--no-{option.flag.removeprefix('--')}" if option.kind is bool else option.flag
     shown = Option(
         flags,
@@ -282,8 +308,11 @@ def declared(option: MethodOption, panel: str, more: Callable[[], Sequence[str]]
     return parameter(option.name, kind, shown, option.default)
 
 
+SAMPLING_OPTIONS = tuple(declared(option, RUN) for option in options_of(SAMPLING))
+
+
 def methods() -> Parameter:
-    """The option that names the methods of a race."""
+    """Declaration of the option that names the methods of a race."""
     shown = Option(
         metavar="NAMES",
         rich_help_panel=RUN,
@@ -294,29 +323,28 @@ def methods() -> Parameter:
     return parameter("methods", str | None, shown)
 
 
-def expanded(
-    command: Callable[..., int], places: Mapping[str, Iterable[Parameter]], others: Sequence[Parameter] = ()
-) -> Callable[..., int]:
-    """A command with options in the places that it has for them, as the registry is now.
+def expanded(command: Callable[..., int], options: Declared) -> Callable[..., int]:
+    """A command with options in the place of some of its parameters.
 
     Args:
-        command: Takes a mapping of what was given in each place.
-        places: The options of each place, by the name of the command's parameter.
-        others: Parameters that take the place of the command's own of their names.
+        command: Takes the value of an option, or the value that a group makes of its options.
+        options: The option or the group for each of these parameters, by the parameter's name.
     """
-    held = {place: tuple(found) for place, found in places.items()}
-    own = {other.name: (other,) for other in others}
-    parameters = [
-        each
-        for name, before in signature(command).parameters.items()
-        for each in held.get(name, own.get(name, (before,)))
-    ]
+    groups = {name: each for name, each in options.items() if isinstance(each, Group)}
+
+    def declarations(own: Parameter) -> Sequence[Parameter]:
+        declared = options.get(own.name, own)
+        return declared.options if isinstance(declared, Group) else (declared,)
 
     @wraps(command)
-    def run(**given: Any) -> int:
-        gathered = {place: {each.name: given.pop(each.name) for each in found} for place, found in held.items()}
-        return command(**given, **gathered)
+    def run(**values: Any) -> int:
+        made = {
+            name: group.make(**{option.name: values.pop(option.name) for option in group.options})
+            for name, group in groups.items()
+        }
+        return command(**values, **made)
 
+    parameters = [each for own in signature(command).parameters.values() for each in declarations(own)]
     run.__dict__["__signature__"] = Signature(parameters)
     return run
 

@@ -1,7 +1,7 @@
-"""A measurement of the paper's experiments as text for a terminal: setup, tables, and claims, as wide as it is.
+"""Report of the paper's experiments as text for a terminal: setup, tables and claims, in the terminal's width.
 
-A table that is too wide is cut between columns, and each part begins with the columns that name its rows. Nothing is
-told by colour.
+A table that is too wide is split between columns, and each part begins with the columns that name its rows. Uses no
+colour.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,36 +22,36 @@ if TYPE_CHECKING:
 
 NARROWEST = 80
 GAP = 2
-"""Between two columns, an edge of the grid among it."""
+"""Characters between two columns, including an edge of the grid."""
 
 
 class _Column(NamedTuple):
-    """One column as text."""
+    """A column of a table as text."""
 
     title: str
     names_rows: bool
     beside: bool
-    """Whether it belongs to the one before it."""
+    """Whether it must stand beside the column before it."""
     right: bool
     """Whether it is aligned to the right, as numbers are."""
     cells: Sequence[tuple[str, ...]]
-    """The lines of each."""
+    """Lines of each cell."""
 
     @property
     def width(self) -> int:
-        """Without any wrapping but of the title."""
+        """Characters of the widest cell or word of the title."""
         return max(map(len, (*self.title.split(), *(line for cell in self.cells for line in cell))), default=0)
 
 
 def text(report: "PaperReport", width: int) -> str:
-    """All of a report, at most so many columns wide, but 80 at least."""
+    """The whole report, `width` characters wide, but at least `NARROWEST`."""
     from decoder.bench.paper import claims, tables  # noqa: PLC0415 - imports torch
     from decoder.bench.paper.corrections import CORRECTIONS  # noqa: PLC0415
     from decoder.bench.paper.setup_table import setup  # noqa: PLC0415
 
     shown = max(width, NARROWEST)
-    found = [part for table in (setup(report), *tables.tables(report)) for part in _table(table, shown)]
-    found += _section(
+    parts = [part for table in (setup(report), *tables.tables(report)) for part in _table(table, shown)]
+    parts += _section(
         "Where the paper's own numbers do not hold",
         "By its text, its authors' code and their logs; nothing of this was measured here.",
         _listed(("-", f"{each.says} ({each.source})") for each in CORRECTIONS),
@@ -59,10 +59,10 @@ def text(report: "PaperReport", width: int) -> str:
     judged, noise = claims.claims(report), " ".join(tables.conditions(report))
     for data_set in dict.fromkeys(claim.data_set for claim in judged):
         these = (_judged(claim) for claim in judged if claim.data_set == data_set)
-        found += _section(f"The paper's claims: {data_set}", noise, _listed(these))
+        parts += _section(f"The paper's claims: {data_set}", noise, _listed(these))
     if why := claims.left_out(report):
-        found += _section("The paper's claims", why)
-    return _rendered(found, shown)
+        parts += _section("The paper's claims", why)
+    return _rendered(parts, shown)
 
 
 def _rendered(parts: Sequence[RenderableType], width: int) -> str:
@@ -77,17 +77,17 @@ def _table(table: Table, width: int) -> Iterator[RenderableType]:
     *parts, last = _parts(_columns(table), width)
     words = last[-1] if parts and not any(column.right for column in last if not column.names_rows) else None
     yield from _section(table.title, table.what, *map(_grid, parts if words else (*parts, last)))
-    told = [_told(words, last[:-1])] if words else []
-    yield _listed(map(_marked, (*told, *table.notes)))
+    sentences = [_sentence(words, last[:-1])] if words else []
+    yield _listed(map(_marked, (*sentences, *table.notes)))
 
 
-def _told(words: _Column, names: Sequence[_Column]) -> str:
-    """A column of words that found no place beside the figures, as a sentence: rows by what it says of them."""
+def _sentence(words: _Column, names: Sequence[_Column]) -> str:
+    """A column of words for which there is no room, as a sentence: the rows of each value, the commonest last."""
     rows: dict[str, list[str]] = {}
     for cell, *name in zip(words.cells, *(column.cells for column in names), strict=True):
         rows.setdefault(" ".join(cell), []).append(" ".join(line for lines in name for line in lines))
-    usual = max(rows, key=lambda said: len(rows[said]))
-    unusual = [f"{', '.join(those)}: {said}; " for said, those in rows.items() if said != usual]
+    usual = max(rows, key=lambda value: len(rows[value]))
+    unusual = [f"{', '.join(those)}: {value}; " for value, those in rows.items() if value != usual]
     return f"{words.title.capitalize()}: {''.join(unusual)}{'others' if unusual else 'all'} {usual}."
 
 
@@ -117,7 +117,7 @@ def _columns(table: Table) -> list[_Column]:
 
 
 def _parts(columns: Sequence[_Column], width: int) -> Iterator[list[_Column]]:
-    """As many columns side by side as fit, those of the paper beside ours."""
+    """Splits columns into parts that fit the width; a column of the paper stays beside the measured one."""
     names = [column for column in columns if column.names_rows]
     groups: list[list[_Column]] = []
     for column in columns[len(names) :]:
@@ -148,7 +148,7 @@ def _grid(columns: Sequence[_Column]) -> Grid:
 
 
 def _listed(items: Iterable[tuple[str, str]]) -> Grid:
-    """Items behind what marks them."""
+    """A list of (mark, item)."""
     grid = Grid.grid(padding=(0, GAP, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column()
@@ -158,13 +158,13 @@ def _listed(items: Iterable[tuple[str, str]]) -> Grid:
 
 
 def _marked(note: str) -> tuple[str, str]:
-    """A note and its mark, where it has one."""
+    """Mark (empty where there is none) and text of a note."""
     mark, _, rest = note.partition(" ")
     return (mark, rest) if mark.startswith("[") else ("", note)
 
 
 def _judged(claim: "Claim") -> tuple[str, str]:
-    """The verdict; what the paper says, what there is here, and how it was tested."""
+    """Verdict of a claim, and its text: the paper's claim, the measured value, and the test."""
     doubt = f" ({claim.doubt})" if claim.doubt else ""
     paper = "" if claim.paper is None else f"; paper {claim.paper:.3f}{doubt}"
     must = f", must be {'under' if claim.below else 'over'} {claim.limit:g}" if claim.by_quotient else ""

@@ -1,7 +1,7 @@
-"""Presets of the user's own, which `--preset` names beside the built-in ones: a TOML file each, next to the settings.
+"""The user's presets, which `--preset` names beside the built-in ones: a TOML file each, in a folder by the settings.
 
-A preset of the user's is a set of option values: where it is named, its options hold as if they had been given, but
-those that are given come first. So the engine needs to know none, and whatever writes a run down writes its parameters.
+A preset is a set of option values that apply as if they were given; options that are given override them. So the
+engine knows no preset of the user's, and recordings hold its parameters.
 """
 
 import os
@@ -23,36 +23,36 @@ from dynatui.cli.toml_file import LARGEST_FILE, Setting, checked, table, toml
 from dynatui.files import opened, text_of
 
 PRESET = "preset"
-"""The option that names one."""
+"""Name of the option that names a preset."""
 METHODS_OF_PRESETS = ("dynatree", "linear")
-"""Whose options a preset may hold."""
+"""Methods whose options a preset may hold."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _REMEDY = "correct it, or write it anew with dynatui tune"
 
 
 def folder() -> Path:
-    """Where they are kept, whether it exists or not."""
+    """Folder of the presets, which need not exist."""
     return settings.file_path().parent / "presets"
 
 
 def names() -> list[str]:
-    """The user's presets; one that has the name of a built-in preset is none."""
-    found = list[str]()
-    with suppress(OSError):  # no such folder, or one that may not be read
-        found = sorted(path.stem for path in folder().iterdir() if path.suffix == ".toml")
-    return [name for name in found if _NAME.fullmatch(name) and name not in PRESETS]
+    """Names of the user's presets, without those that a built-in preset has."""
+    files = list[str]()
+    with suppress(OSError):  # no such folder, or an unreadable one
+        files = sorted(path.stem for path in folder().iterdir() if path.suffix == ".toml")
+    return [name for name in files if _NAME.fullmatch(name) and name not in PRESETS]
 
 
 def completing(option: str) -> list[str]:
-    """What completes an option beside its choices."""
+    """Values that complete an option beside its choices."""
     return names() if option == PRESET else []
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Setting]:
-    """What a preset of the user's sets among options of which it is one, where they name such a preset.
+    """Settings of the user's preset that the options name, without those that are given; empty for a built-in preset.
 
     Raises:
-        ConfigError: There is no preset of that name, or its file cannot be read or holds what is no option of trees.
+        ConfigError: There is no preset of that name, or its file cannot be read or sets an unknown option.
     """
     name = options.get(PRESET)
     if name is None or name in PRESETS:
@@ -60,22 +60,22 @@ def given(options: Mapping[str, Any]) -> dict[str, Setting]:
     if name not in names():
         raise ConfigError(f"--preset is {quoted(name)}; give one of {', '.join((*PRESETS, *names()))}", PRESET)
     with about(PRESET):
-        found = _read(_path(name))
-    return {key: setting for key, setting in found.items() if options.get(key) is None}
+        read = _read(_path(name))
+    return {key: setting for key, setting in read.items() if options.get(key) is None}
 
 
-def expanded(options: Mapping[str, Any], found: Mapping[str, Setting]) -> dict[str, Any]:
-    """Options of which one names a preset of the user's, with what that sets in its place."""
+def expanded(options: Mapping[str, Any], preset: Mapping[str, Setting]) -> dict[str, Any]:
+    """The options, with the settings of the user's preset in the place of its name."""
     if options.get(PRESET) in (None, *PRESETS):
         return dict(options)
-    return {**options, PRESET: None, **{key: setting.value for key, setting in found.items()}}
+    return {**options, PRESET: None, **{key: setting.value for key, setting in preset.items()}}
 
 
 def prepare(name: str, *, force: bool) -> None:
-    """Makes sure that a preset of this name can be written.
+    """Checks that a preset of this name can be written.
 
     Raises:
-        ConfigError: It is no name, or another preset's, or the folder cannot be written to.
+        ConfigError: The name is invalid or in use, or the folder cannot be written to.
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(f"--name is {quoted(name)}; give up to 64 letters, digits, - and _, for example mine")
@@ -93,10 +93,10 @@ def prepare(name: str, *, force: bool) -> None:
 
 
 def write(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) -> Path:
-    """Writes the parameters of a run as a preset, all of it or nothing; returns its file.
+    """Writes the parameters of a run as a preset, whole or not at all; returns its file.
 
     Raises:
-        ConfigError: There is another preset of that name, or it cannot be written.
+        ConfigError: There is a preset of that name without `force`, or the file cannot be written.
     """
     path, new = _path(name), folder() / f".{name}.{os.getpid()}.new"
     values = {option.name: option.value(run.rules(method)) for method, option in _options()}
@@ -110,7 +110,7 @@ def write(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) ->
         if force:
             new.replace(path)
         else:
-            path.hardlink_to(new)  # fails where there is one by now
+            path.hardlink_to(new)  # fails if the file exists by now
     except FileExistsError:
         raise _taken(name) from None
     except OSError as error:

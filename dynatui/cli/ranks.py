@@ -1,7 +1,7 @@
-"""`--tensor-parallel`: what this process is, the launcher of several, the one of them that leads, or a follower.
+"""`--tensor-parallel`: the role of this process: launcher of several processes, their leader, or a follower.
 
-The leader is the program as its user sees it: the terminal, the prompts and the recording are its own. Followers write
-nothing but why they fail. Imports no torch before it is known that this process follows.
+The leader alone has the terminal, the prompts and the recording. A follower writes nothing but its error.
+Imports no torch before it is known that this process follows.
 """
 
 import os
@@ -10,45 +10,46 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
 from decoder.errors import ConfigError, DecoderError, not_importable
 from decoder.tensor_parallel.ranks import LIFELINE, Ranks, group_rank, in_group, ranks_of
+from dynatui.session import Models
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
 PATIENCE_S = 4.0
-"""How long a signal leaves it to the leader to end everything in its own way."""
+"""Time after a signal for the leader to end all processes by itself."""
 SPREADS = "--tensor-parallel"
 WHO_SPREADS = "only dynatui itself and dynatui bench speed spread a target over processes, so leave it out"
 _FAULT = 1
 _SOON_S = 0.3
-"""After which a follower whose pass or connection failed would have ended by its leader's end, if that was why."""
+"""Delay before a follower reports an error: if the leader's end is the cause, the follower is ended within it."""
 
 
 def spread(
     count: int,
-    models: Mapping[str, Any],
+    models: Models,
     arguments: Sequence[str],
     *,
     wants_screen: bool = False,
     further_s: float = 0.0,
 ) -> int | None:
-    """Launches so many ranks, or is one of those that were launched.
+    """Launches `count` ranks, or takes this process's part as one of them.
 
     Args:
-        count: Ranks; one alone is not launched.
-        models: Options that say which models run where.
+        count: Number of ranks; a single one is not launched.
+        models: The pair, of which target and device are read.
         arguments: The command line.
         wants_screen: Whether the program shows a screen where there is a terminal.
-        further_s: How much longer than usual the leader may take to end in its own way after a first signal.
+        further_s: Further seconds for the leader to end by itself after a first signal.
 
     Returns:
-        The exit code of ranks that were launched here; None: this process decodes. A follower does not return.
+        Exit code of the ranks launched here; None if this process decodes. A follower does not return.
 
     Raises:
-        ConfigError: This process was started as one of another number, or cannot launch so many.
+        ConfigError: This process was started as one of another number of ranks, or `count` is too large to launch.
     """
     if not in_group(os.environ):
         if count == 1:
@@ -65,7 +66,7 @@ def spread(
 
 
 def require_alone(command: str) -> None:
-    """Refuses a command that knows nothing of other processes, each of which would do all of it.
+    """Refuses a command that cannot be spread, since each process would do all of its work.
 
     Raises:
         ConfigError: This process was started as one of several.
@@ -78,7 +79,7 @@ def require_alone(command: str) -> None:
 
 
 def _leave_signals_to_the_leader() -> None:
-    """Takes signals in a thread: the first one waits in C for the leader's word, where Python handles none."""
+    """Takes signals in a thread: the main thread waits in C for the leader, where Python handles no signal."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
     def answer() -> None:
@@ -90,7 +91,7 @@ def _leave_signals_to_the_leader() -> None:
 
 
 def _end_with_the_launcher(pipe: int) -> None:
-    """Asks this process to end, as a signal does, when the one that launched it is gone; in the end, ends it."""
+    """Sends this process SIGTERM when its launcher is gone, and ends it if it is still there after `PATIENCE_S`."""
 
     def wait() -> None:
         os.read(pipe, 1)
@@ -101,8 +102,8 @@ def _end_with_the_launcher(pipe: int) -> None:
     threading.Thread(target=wait, name="launcher", daemon=True).start()
 
 
-def _follow(ranks: Ranks, models: Mapping[str, Any]) -> NoReturn:
-    """Serves the leader; the end of this process is an abrupt one, as Python's own would wait for threads in C."""
+def _follow(ranks: Ranks, models: Models) -> NoReturn:
+    """Serves the leader; ends by `os._exit`, since Python's own exit would wait for threads in C."""
     code = _FAULT
     try:
         _serve(ranks, models)
@@ -110,7 +111,7 @@ def _follow(ranks: Ranks, models: Mapping[str, Any]) -> NoReturn:
         time.sleep(_SOON_S)
         streams.say(str(error))
         code = error.exit_code
-    except Exception:  # noqa: BLE001 - told in full, and then the process ends
+    except Exception:  # noqa: BLE001 - printed in full, and then the process ends
         time.sleep(_SOON_S)
         traceback.print_exc()
     finally:
@@ -118,10 +119,10 @@ def _follow(ranks: Ranks, models: Mapping[str, Any]) -> NoReturn:
         os._exit(code)
 
 
-def _serve(ranks: Ranks, models: Mapping[str, Any]) -> NoReturn:
+def _serve(ranks: Ranks, models: Models) -> NoReturn:
     try:
         from decoder.models.checkpoints import EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
         from decoder.tensor_parallel.follower import serve  # noqa: PLC0415 - as above
     except (ImportError, OSError) as error:
         raise not_importable(error) from error
-    serve(ranks, models["target"] or str(EMBEDDED_TARGET), models["device"])
+    serve(ranks, models.target or str(EMBEDDED_TARGET), models.device)

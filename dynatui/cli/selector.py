@@ -1,11 +1,10 @@
-"""`dynatui selector`: labelled roots from prompts, a selector from these, and what it brings.
+"""`dynatui selector`: collects labelled roots from prompts, trains a selector on them, and evaluates it.
 
-What its options mean is decided in `decoder.selector`. Imports no torch before it is known what to do.
+The meaning of its options is decided in `decoder.selector`. Imports torch only within a command.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from decoder.errors import ConfigError, PromptError, quoted, require
-from dynatui.cli import options, request
-from dynatui.cli.options import Given, expanded
+from decoder.bench.on_pair import OnPair
+from decoder.errors import PromptError, require
+from dynatui.cli import request
+from dynatui.cli.number_lists import numbers
+from dynatui.cli.options import expanded
 from dynatui.cli.time_left import shown
-from dynatui.session import Models
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SELECTOR = "Selector"
 LEAST_PROMPTS = 5
-"""One is kept for validation, one for judging."""
+"""One prompt is kept for validation, one for the evaluation."""
 _option = partial(Option, rich_help_panel=SELECTOR)
 
 Data = Annotated[Path, _option("--data", metavar="DIR", help="Where labelled roots are kept.")]
@@ -50,8 +50,8 @@ SelectorSeed = Annotated[int, _option("--seed", metavar="S", min=0, max=2**32 - 
 
 
 @dataclass(frozen=True)
-class Told:
-    """A step for the line that tells how far it has come."""
+class Step:
+    """A step of work for the line of progress."""
 
     line: str
     share: float
@@ -62,9 +62,10 @@ def commands() -> typer.Typer:
     """`dynatui selector` with its commands."""
     app = typer.Typer()
     app.callback()(selector)
-    app.command()(expanded(collect, {"models": options.PAIR_OPTIONS}))
+    given = {"pair": request.PAIR, "prompts": request.PROMPTS}
+    app.command()(expanded(collect, given))
     app.command()(train)
-    app.command(name="eval")(expanded(evaluate, {"models": options.PAIR_OPTIONS}))
+    app.command(name="eval")(expanded(evaluate, given))
     return app
 
 
@@ -75,9 +76,8 @@ def selector() -> None:
 def collect(
     *,
     data: Data,
-    models: Given,
-    prompt_files: options.PromptFiles = None,
-    prompt_texts: options.PromptTexts = None,
+    pair: OnPair,
+    prompts: request.Prompts,
     verifiers: Verifiers = "specinfer,traversal",
     temperatures: Temperatures = "0.6,1",
     top_ps: TopPs = "1",
@@ -87,7 +87,7 @@ def collect(
     seed: SelectorSeed = 0,
 ) -> int:
     """Label what rounds of all shapes would bring, in texts that go on from prompts; goes on where it was stopped."""
-    texts = request.prompts(request.prompt_files(prompt_files), prompt_texts)
+    texts = prompts.read()
     if len(texts) < LEAST_PROMPTS:
         raise PromptError(f"{len(texts)} prompts are too few to train on and to judge by; give {LEAST_PROMPTS} or more")
     names = tuple(dict.fromkeys(name.strip() for name in verifiers.split(",")))
@@ -98,8 +98,8 @@ def collect(
     plan = CollectionPlan(names, **sampled, new_tokens=max_new_tokens, every=every, trees=trees, seed=seed)
     job.require_plan(plan)
     steps = (
-        Told(f"{step.done} of {step.total} texts, {step.roots} roots now", step.done / step.total)
-        for step in job.collect(_engine(models), texts, plan, data)
+        Step(f"{step.done} of {step.total} texts, {step.roots} roots now", step.done / step.total)
+        for step in job.collect(_engine(pair), texts, plan, data)
     )
     for _ in shown(steps):
         pass
@@ -124,7 +124,7 @@ def train(
     recipe = job.Recipe(verifier, epochs=epochs, hidden=hidden, seed=seed)
     streams.say(f"{len(roots)} roots of {manifest.pair.target} with {manifest.pair.draft}, for {verifier}")
     steps = (
-        Told(f"epoch {step.number} of {step.total}, loss {step.loss:.3f}, best gain {step.best:.3f}", _share(step))
+        Step(f"epoch {step.number} of {step.total}, loss {step.loss:.3f}, best gain {step.best:.3f}", _share(step))
         for step in job.train(roots, manifest, recipe, out)
     )
     for _ in shown(steps):
@@ -137,9 +137,8 @@ def evaluate(
     *,
     data: Data,
     selector_file: SelectorFile,
-    models: Given,
-    prompt_files: options.PromptFiles = None,
-    prompt_texts: options.PromptTexts = None,
+    pair: OnPair,
+    prompts: request.Prompts,
     decoding: Decoding = True,
     max_new_tokens: Length = 128,
     seed: SelectorSeed = 0,
@@ -159,14 +158,13 @@ def evaluate(
     out, _ = streams.for_printing()
     streams.show(predictions(trained.verifier, parts), out)
     if decoding:
-        texts = request.prompts(request.prompt_files(prompt_files), prompt_texts)
-        found = _decoded(_engine(models), texts, parts, trained.verifier, selector_file, max_new_tokens, seed)
-        streams.show(realisations(found), out)
+        realised = _decoded(_engine(pair), prompts.read(), parts, trained.verifier, selector_file, max_new_tokens, seed)
+        streams.show(realisations(realised), out)
     return 0
 
 
 def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
-    """A table of what labels predict."""
+    """Table of the rates that labels predict."""
     head = f"{'T':>4} {'top-p':>5} {'roots':>5}  {'best shape':>10} {'tok/s':>7} {'tok/rnd':>7}  "
     lines = [f"predicted, verifier {verifier}", head + f"{'selector':>8} {'tok/rnd':>7} {'gain':>6}  chosen most"]
     for part in parts:
@@ -179,15 +177,15 @@ def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def realisations(found: Sequence["Realised"]) -> str:
-    """A table of what texts have brought."""
+def realisations(realised: Sequence["Realised"]) -> str:
+    """Table of the rates of decoded texts."""
     head = f"{'T':>4} {'top-p':>5}  {'best shape':>10} {'tok/s':>7} {'tok/rnd':>7}  "
     lines = ["decoded", head + f"{'selector':>8} {'tok/rnd':>7} {'gain':>6}"]
     lines += [
         f"{_setting(each.predicted)}  {_shape(each.predicted.static):>10} {each.static.rate:7.1f} "
         f"{each.static.tokens_per_round:7.2f}  {each.selected.rate:8.1f} {each.selected.tokens_per_round:7.2f} "
         f"{each.gain:6.3f}"
-        for each in found
+        for each in realised
     ]
     return "\n".join(lines) + "\n"
 
@@ -201,32 +199,29 @@ def _decoded(
     max_new_tokens: int,
     seed: int,
 ) -> list["Realised"]:
-    from decoder.bench.selector_rounds import realised  # noqa: PLC0415 - imports torch
+    from decoder.bench import selector_rounds  # noqa: PLC0415 - imports torch
     from decoder.methods.delayed import Delayed  # noqa: PLC0415
 
     rules = Delayed(verifier, "selector", 1, selector=str(file))
     total = len(texts) * len(parts)
     steps = (
-        Told(f"{number} of {total} texts, each with the best shape and with the selector", number / total, each)
-        for number, each in enumerate(realised(engine, texts, parts, rules, max_new_tokens, seed), 1)
+        Step(f"{number} of {total} texts, each with the best shape and with the selector", number / total, each)
+        for number, each in enumerate(selector_rounds.realised(engine, texts, parts, rules, max_new_tokens, seed), 1)
     )
     return list({id(step.of.predicted): step.of for step in shown(steps)}.values())
 
 
-def _engine(models: Given) -> "Engine":
+def _engine(pair: OnPair) -> "Engine":
     from decoder import load_pair  # noqa: PLC0415 - imports torch
     from decoder.models.drafts import require_whole_draft  # noqa: PLC0415 - as above
 
     load: Callable[..., Engine] = load_pair
-    given = {**asdict(Models()), **models}
-    require_whole_draft("dynatui selector", given["target"], given["draft"])
-    return load(**given, report=streams.say)
+    require_whole_draft("dynatui selector", pair.target, pair.draft)
+    return load(**pair.pair_options, report=streams.say)
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:
-    with suppress(ValueError):
-        return tuple(dict.fromkeys(float(part) for part in text.split(",")))
-    raise ConfigError(f"{option} is {quoted(text)}; give a number, or several with commas between them")
+    return numbers(option, text, text.split(","), remedy="a number, or several with commas between them")
 
 
 def _share(step: Any) -> float:

@@ -1,7 +1,7 @@
-"""What the user has set for good: in a TOML file, or for this shell in the environment.
+"""The user's settings: options set in a TOML file or by DYNATUI_* variables of the environment.
 
 A flag comes before a DYNATUI_* variable, that before the file, that before the default. Names, kinds and bounds of
-settings are read off the options of the live command. Knows nothing of what a setting means.
+settings are those of the live command's options. Knows nothing of the meaning of a setting.
 """
 
 import os
@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperOption
 
 from decoder.errors import ConfigError, DecoderError, about, quoted, require, shortened, with_short_quotes
+from dynatui.cli.options import Declared, expanded
 from dynatui.cli.toml_file import KINDS, LARGEST_FILE, Setting, checked, line_of, table
 from dynatui.files import opened, text_of
 from dynatui.keymap import KEYMAP, Keymap
@@ -22,7 +23,7 @@ from dynatui.keymap import KEYMAP, Keymap
 PREFIX = "DYNATUI_"
 FILE_VARIABLE = "DYNATUI_CONFIG"
 OTHER_VARIABLES = frozenset({FILE_VARIABLE, "DYNATUI_DATA", "DYNATUI_ATTACH_TOKEN"})
-"""Variables that begin like a setting and are none."""
+"""DYNATUI_* variables that are no settings."""
 KEYS = "keys"
 """The table of keys in the file."""
 _NEWLINE = "\n"
@@ -33,13 +34,13 @@ def file_path() -> Path:
     named = os.environ.get(FILE_VARIABLE)
     if named:
         return Path(named)
-    from platformdirs import user_config_path  # noqa: PLC0415 - whoever names a file can do without
+    from platformdirs import user_config_path  # noqa: PLC0415 - not needed if the variable names a file
 
     return user_config_path("dynatui") / "config.toml"
 
 
 def options_of(command: Any) -> dict[str, TyperOption]:
-    """The options of a command that take a setting, by the setting's name."""
+    """The options of a command that can be set, by the name of the setting."""
     return {
         key_of(option): option
         for option in command.params
@@ -48,35 +49,35 @@ def options_of(command: Any) -> dict[str, TyperOption]:
 
 
 def key_of(option: TyperOption) -> str:
-    """What a setting is called: as the option, with underscores."""
+    """Name of an option's setting: that of the option, with underscores."""
     return option.opts[0].lstrip("-").replace("-", "_")
 
 
 def typed(context: typer.Context) -> dict[str, Any]:
-    """The parameters that were given on the command line, by their names."""
+    """Parameters given on the command line, by their names."""
     sources = {each: context.get_parameter_source(each.name) for each in context.command.params}
     return {each.name: each for each, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
-    """Refuses options of the command line that have no effect, by the names of parameters, each with the reason."""
+    """Raises ConfigError if an option without effect was given; `idle` maps names of parameters to the reason."""
     for name, option in typed(context).items():
         require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave it out")
 
 
 def read(live: Any) -> dict[str, Setting]:
-    """All that is set, for the options of the live command; raises a ConfigError for what cannot be read or set."""
+    """Settings of the live command's options by their names; raises ConfigError for an unreadable or unknown one."""
     known = options_of(live)
-    found = _from_file(file_path(), kinds(live))
+    values = _from_file(file_path(), kinds(live))
     for key, option in known.items():
         name = PREFIX + key.upper()
         if text := os.environ.get(name):
-            found[key] = Setting(key, [text] if option.multiple else text, name)
-    return found
+            values[key] = Setting(key, [text] if option.multiple else text, name)
+    return values
 
 
 def keymap() -> Keymap:
-    """The keys, with those that the user's file binds anew; raises a ConfigError where that makes no sense."""
+    """The key map with the bindings of the user's file; raises ConfigError for an invalid binding."""
     path = file_path()
     return _keymap(path, *_table(path), ())
 
@@ -88,10 +89,10 @@ def strange_variables(live: Any) -> list[str]:
 
 
 def applied(context: typer.Context) -> dict[str, Setting]:
-    """The settings that hold for this command, by the names of its parameters; a flag that was given comes first.
+    """Settings that apply to this command, by the names of its parameters; an option on the command line overrides one.
 
-    Another command shares the live command's settings for the options that it shares, and these alone: `--speed` of a
-    replay has its name in common with that of a live run, but neither its bounds nor its meaning.
+    Settings apply to options that a command shares with the live command, as their equal help texts tell: `--speed` of
+    a replay has the same name as that of a live run, but other bounds and another meaning.
     """
     live = context.find_root().command
     known = options_of(live)
@@ -103,10 +104,10 @@ def applied(context: typer.Context) -> dict[str, Setting]:
 
 
 def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Makes settings the defaults of a command; returns what its parameters are then.
+    """Makes settings the defaults of a command; returns the values of their parameters.
 
     Raises:
-        ConfigError: A value is wrong, and where it stands.
+        ConfigError: A value is invalid; the message names its place.
     """
     context.default_map = {name: setting.value for name, setting in settings.items()}
     options = {option.name: option for option in context.command.params}
@@ -121,8 +122,9 @@ def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, A
     return {name: context.params[name] for name in settings}
 
 
-def configured(command: Callable[..., int]) -> Callable[..., int]:
-    """Lets a command's options fall back to the settings."""
+def configured(command: Callable[..., int], options: Declared) -> Callable[..., int]:
+    """A command with these options (see `options.expanded`), which fall back to the settings."""
+    command = expanded(command, options)
 
     @wraps(command)
     def run(context: typer.Context, **given: Any) -> int:
@@ -137,7 +139,7 @@ def configured(command: Callable[..., int]) -> Callable[..., int]:
 
 @contextmanager
 def named(settings: Mapping[str, Setting]) -> Iterator[None]:
-    """Within, an error about a setting says where that stands."""
+    """Within, an error about a setting is given the setting's place."""
     try:
         yield
     except DecoderError as error:
@@ -148,34 +150,34 @@ def named(settings: Mapping[str, Setting]) -> Iterator[None]:
 
 
 def with_places(error: DecoderError) -> str:
-    """The error's line, with the places of the settings that it is about."""
+    """The error's message with the places of its settings."""
     places = ", ".join(getattr(error, "__notes__", ()))
     return f"{error} ({places})" if places else str(error)
 
 
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
-    """The file as text and as what that says; raises a ConfigError where it cannot be read or is not TOML."""
+    """The file as text and as a TOML table; raises ConfigError if it cannot be read or is not TOML."""
     text = _text(path)
     return text, table(path, text, "correct it, or begin anew from dynatui config --print-default")
 
 
 def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
-    text, found = _table(path)
-    _keymap(path, text, found, known)
-    found.pop(KEYS, None)
-    return checked(path, text, found, known, "there is no setting {}; {}dynatui config --print-default lists all")
+    text, values = _table(path)
+    _keymap(path, text, values, known)
+    values.pop(KEYS, None)
+    return checked(path, text, values, known, "there is no setting {}; {}dynatui config --print-default lists all")
 
 
 def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[str]) -> Keymap:
-    """The keys as the table of that name binds them: a name, and a key or a list of keys."""
-    found = table.get(KEYS, {})
+    """The key map with the bindings of the table [keys]: names, each with a key or a list of keys."""
+    bindings = table.get(KEYS, {})
     begin = line_of(text, KEYS)
-    if not isinstance(found, dict):
+    if not isinstance(bindings, dict):
         raise ConfigError(
-            f"{shortened(path)}: line {begin}: keys is {quoted(found)}; "
+            f"{shortened(path)}: line {begin}: keys is {quoted(bindings)}; "
             'write a table: [keys], and below it pause = "f5"'
         )
-    for name, caps in found.items():
+    for name, caps in bindings.items():
         place = f"{shortened(path)}: line {begin - 1 + line_of(text.split(_NEWLINE, begin - 1)[-1], name)}"
         if name in known and name not in KEYMAP.settings():
             raise ConfigError(f"{place}: {name} stands below [keys] and is no key; write it above that line")
@@ -184,7 +186,7 @@ def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[s
                 f"{place}: {shortened(name)} is {quoted(caps)}; give a key in quotes, or a list of such keys"
             )
     try:
-        return KEYMAP.rebound({name: [caps] if isinstance(caps, str) else caps for name, caps in found.items()})
+        return KEYMAP.rebound({name: [caps] if isinstance(caps, str) else caps for name, caps in bindings.items()})
     except ConfigError as error:
         raise ConfigError(f"{shortened(path)}: line {begin}: {error}") from None
 
@@ -203,6 +205,6 @@ def _text(path: Path) -> str:
 
 
 def kinds(live: Any) -> dict[str, Any]:
-    """What type each setting has in a file: what is typed into an option as text is text there."""
+    """Type of each setting in a file; an option that parses its text has text there too."""
     types = {key: option.type_descriptor.annotation for key, option in options_of(live).items()}
     return {key: kind if kind in KINDS else str for key, kind in types.items()}

@@ -1,6 +1,6 @@
-"""How far a sweep has come, on standard error: a heat map that is drawn over where it is a terminal, else lines.
+"""Progress of a sweep on standard error: a heat map that is redrawn where that is a terminal, else lines.
 
-Knows no database: it is handed what that holds.
+Knows no database: reports are handed in.
 """
 
 import time
@@ -20,21 +20,21 @@ from dynatui.cli.time_left import left_s, words
 from dynatui.terminal import streams
 
 SHADES = ("grey35", "blue", "cyan", "green", "yellow", "bright_yellow")
-"""From the slowest to the fastest; the numbers say the same."""
+"""Colours from the slowest setting to the fastest."""
 
 
 class Progress:
-    """Shows reports as they come; the time left follows from how much is done since the first."""
+    """Shows reports as they come, with the time left at the pace since the first."""
 
     def __init__(self, say: Callable[[str], None] = streams.say) -> None:
         self._say = say
         self._live: Live | None = None
         self._began = time.monotonic()
         self._first: SweepReport | None = None
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def shown(self) -> AbstractContextManager[object]:
-        """Within, the heat map stands on the terminal, where there is one."""
+        """Within, the heat map is drawn on standard error if that is a terminal."""
         console = Console(stderr=True)
         if not console.is_terminal or console.is_dumb_terminal:
             return nullcontext()
@@ -42,21 +42,21 @@ class Progress:
         return self._live
 
     def update(self, report: SweepReport) -> None:
-        """Shows what is known now."""
+        """Shows a report."""
         if self._first is None:
-            self._first, self._told = report, {trial.setting.key for trial in report.trials if trial.settled}
+            self._first, self._printed = report, {trial.setting.key for trial in report.trials if trial.settled}
             self._say(f"{report.study}: {report.settled} of {len(report.trials)} settings are measured")
         if self._live is not None:
             self._live.update(drawn(report, self._left(report)), refresh=True)
         else:
-            self._tell(report)
+            self._print_new(report)
 
-    def _tell(self, report: SweepReport) -> None:
-        """A line for each setting that is new."""
-        new = [trial for trial in report.trials if trial.settled and trial.setting.key not in self._told]
-        for number, trial in enumerate(new, len(self._told) + 1):
+    def _print_new(self, report: SweepReport) -> None:
+        """Prints a line for each newly measured setting."""
+        new = [trial for trial in report.trials if trial.settled and trial.setting.key not in self._printed]
+        for number, trial in enumerate(new, len(self._printed) + 1):
             self._say(f"{number} of {len(report.trials)}: {summary(trial)}{self._left(report)}")
-        self._told |= {trial.setting.key for trial in new}
+        self._printed |= {trial.setting.key for trial in new}
 
     def _left(self, report: SweepReport) -> str:
         first = report.share if self._first is None else self._first.share
@@ -65,11 +65,11 @@ class Progress:
 
 
 def drawn(report: SweepReport, left: str) -> RenderableType:
-    """What is measured now, what was best so far, and the heat maps: a terminal that is too short cuts off its end."""
+    """Settings being measured, the best so far, and the heat maps, which a short terminal cuts off at the end."""
     maps = heat_maps(report)
     ends = extremes(maps) or (0.0, 0.0)
     state = f"{report.study}: {report.settled} of {len(report.trials)} settings{left}"
-    lines = [Text(line) for line in (state, *map(_held, _running(report)), *_best(report), *legend(report))]
+    lines = [Text(line) for line in (state, *map(_measuring, _running(report)), *_best(report), *legend(report))]
     return Group(*lines, Columns([_table(each, ends) for each in maps], padding=(0, 2)))
 
 
@@ -77,7 +77,7 @@ def _running(report: SweepReport) -> list[Trial]:
     return [trial for trial in report.trials if trial.state == "running"]
 
 
-def _held(trial: Trial) -> str:
+def _measuring(trial: Trial) -> str:
     return f"measuring {trial.setting.key} ({trial.worker})"
 
 
@@ -85,13 +85,13 @@ def _best(report: SweepReport) -> list[str]:
     return [f"best so far {summary(trial)}" for trial in report.best(1)]
 
 
-def _table(found: HeatMap, ends: tuple[float, float]) -> Table:
-    title = f"{found.title}, {found.columns} across"
+def _table(heat_map: HeatMap, ends: tuple[float, float]) -> Table:
+    title = f"{heat_map.title}, {heat_map.columns} across"
     table = Table(title=title, title_justify="left", min_width=len(title), box=None, padding=(0, 1))
-    table.add_column(found.rows)
-    for head in found.heads:
+    table.add_column(heat_map.rows)
+    for head in heat_map.heads:
         table.add_column(head, justify="right", no_wrap=True)
-    for row, cells in found.lines:
+    for row, cells in heat_map.lines:
         table.add_row(row, *(_cell(cell, ends) for cell in cells))
     return table
 

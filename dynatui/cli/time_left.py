@@ -1,6 +1,6 @@
-"""How far something has come, and how long it will still take: one line on standard error that is written over.
+"""Progress and time left: one line on standard error that is overwritten.
 
-Where standard error is no terminal, a line every now and then.
+Where standard error is no terminal, a line every `SELDOM_S` seconds.
 """
 
 import sys
@@ -12,35 +12,36 @@ from typing import Protocol, TypeVar
 from dynatui.terminal import streams
 
 SELDOM_S = 30.0
+"""Least time between two lines of progress where there is no terminal."""
 _OVER = "\r\x1b[K"
 _BAR = 20
-"""Cells of the bar on a terminal; ASCII, since nothing is known of its font."""
+"""Width of the bar in characters; ASCII, since the font of the terminal is unknown."""
 
 
 class Step(Protocol):
-    """How far it has come."""
+    """A step of work that shows progress."""
 
     @property
     def line(self) -> str:
-        """In words."""
+        """Progress in words."""
 
     @property
     def share(self) -> float:
-        """In [0, 1]."""
+        """Share of the work that is done, in [0, 1]."""
 
 
 S = TypeVar("S", bound=Step)
 
 
 def words(seconds: float) -> str:
-    """A time as people say it: 40 s, 3 min, 2.5 h."""
+    """A duration in a fitting unit: 40 s, 3 min, 2.5 h."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def left_s(first: float, share: float, elapsed_s: float) -> float | None:
-    """Seconds until the share is 1, at the pace since it was `first`; None as long as it has not moved."""
+    """Seconds until the share is 1, at the pace since it was `first`; None while it has not grown."""
     return elapsed_s * (1 - share) / (share - first) if share > first else None
 
 
@@ -50,16 +51,16 @@ def bar(share: float) -> str:
     return f"[{'#' * full}{'.' * (_BAR - full)}] {share:.0%}"
 
 
-def said(line: str) -> None:
-    """A line that stays, while steps are told."""
+def say_line(line: str) -> None:
+    """Prints a line that stays, while progress is shown."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(_OVER)
     streams.say(line)
 
 
 def shown(steps: Iterable[S]) -> Iterator[S]:
-    """The same steps, each told as it comes."""
-    began, told, first = time.monotonic(), -SELDOM_S, None
+    """Yields the steps and prints the progress of each."""
+    began, printed_at, first = time.monotonic(), -SELDOM_S, None
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     try:
         for step in steps:
@@ -72,8 +73,8 @@ def shown(steps: Iterable[S]) -> Iterator[S]:
                 whole = f"dynatui: {bar(step.share)} {line}"
                 sys.stderr.write(_OVER + whole[: get_terminal_size().columns - 1])
                 sys.stderr.flush()
-            elif now - told >= SELDOM_S or step.share >= 1:
-                told = now
+            elif now - printed_at >= SELDOM_S or step.share >= 1:
+                printed_at = now
                 streams.say(line)
             yield step
     finally:

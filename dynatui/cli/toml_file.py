@@ -1,6 +1,6 @@
-"""Options in a TOML file, read and checked one by one: each fault is a line with the file, its line and the remedy.
+"""Reads options from a TOML file and checks each; an error names the file, the line and the remedy.
 
-Knows neither which files there are nor what an option means.
+Knows neither the files nor the meaning of an option.
 """
 
 import json
@@ -18,7 +18,7 @@ from dynatui.cli.options import instead
 from dynatui.keymap import near
 
 LARGEST_FILE = 2**20
-"""Bytes; options are some fifty lines, and an endless device must not fill the memory."""
+"""Largest size in bytes: options take some fifty lines, and an endless device must not fill the memory."""
 _MOST_BITS = 63
 KINDS: dict[Any, str] = {
     bool: "true or false",
@@ -31,21 +31,21 @@ KINDS: dict[Any, str] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """One value as it was written down, and where."""
+    """A value as it was written, and its place."""
 
     key: str
     value: object
     place: str
-    """A variable, or a file and a line of it."""
+    """Name of a variable, or a file and its line."""
 
 
 def table(path: Path, text: str, anew: str) -> dict[str, Any]:
-    """What a text says; raises a ConfigError where it is not TOML, which says in `anew` what may be done then."""
+    """A TOML text as a table; raises ConfigError if it is no TOML, with `anew` as its remedy if no better is known."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         remedy = _unquoted(text, str(error)) or anew
-        # What is no fault of the TOML is a number that Python does not convert.
+        # An error that is not about TOML is about a number too long for Python to convert.
         is_a_number = not isinstance(error, tomllib.TOMLDecodeError | RecursionError)
         why = "a number has thousands of digits" if is_a_number else with_short_quotes(str(error))
         raise ConfigError(f"{shortened(path)}: {why}; {remedy}") from None
@@ -54,39 +54,39 @@ def table(path: Path, text: str, anew: str) -> dict[str, Any]:
 def checked(
     path: Path, text: str, given: Mapping[str, Any], known: Mapping[str, Any], unknown: str
 ) -> dict[str, Setting]:
-    """The options that a file gives, by their names.
+    """The options of a file, by their names.
 
     Args:
         path: The file.
-        text: What it holds.
-        given: The same as a table.
-        known: The options that there are, each with the type of its value.
-        unknown: What to say of any other, with places for its name and for what may have been meant.
+        text: Its text.
+        given: Its table.
+        known: Type of the value of each option.
+        unknown: Error message about any other name, with places for that name and for a similar known one.
 
     Raises:
-        ConfigError: There is no such option, or its value is of another kind.
+        ConfigError: An option is unknown, or its value has another type.
     """
-    found = {}
+    settings = {}
     for key, value in given.items():
         place = f"{shortened(path)}: line {line_of(text, key)}"
         if key not in known:
             hint = near(key.replace("-", "_"), known)
             raise ConfigError(f"{place}: {unknown.format(shortened(key), hint)}")
-        _refuse_what_nothing_takes(key, value, place)
+        _refuse_unusable(key, value, place)
         try:
             msgspec.convert(value, known[key])
         except (msgspec.ValidationError, OverflowError):
             example = f': {key} = "{value}"' if known[key] is str and type(value) in (int, float) else ""
             remedy = instead(key, value) or f"give {KINDS[known[key]]}{example}"
             raise ConfigError(f"{place}: {key} is {quoted(value)}; {remedy}") from None
-        found[key] = Setting(key, value, place)
-    return found
+        settings[key] = Setting(key, value, place)
+    return settings
 
 
 def line_of(text: str, key: str) -> int:
-    """The line that sets a key at the top of the file, or opens a table of that name."""
-    found = re.search(rf"^[ \t]*\[*[ \t]*(['\"]?){re.escape(key)}\1[ \t]*[=.\]]", text, re.MULTILINE)
-    return text.count("\n", 0, found.start()) + 1 if found else 1
+    """Number of the line that sets a top-level key or opens a table of that name; 1 if there is none."""
+    match = re.search(rf"^[ \t]*\[*[ \t]*(['\"]?){re.escape(key)}\1[ \t]*[=.\]]", text, re.MULTILINE)
+    return text.count("\n", 0, match.start()) + 1 if match else 1
 
 
 def toml(value: object) -> str:
@@ -100,8 +100,8 @@ def toml(value: object) -> str:
             return str(value)
 
 
-def _refuse_what_nothing_takes(key: str, value: object, place: str) -> None:
-    """Numbers that are too large to be written down, and null characters in what may name a file."""
+def _refuse_unusable(key: str, value: object, place: str) -> None:
+    """Raises ConfigError for a number that is too large, and for a null character in a value that may name a file."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         raise ConfigError(f"{place}: {key} is {shortened(value)}; give a smaller number")
     texts = value if isinstance(value, list) else [value]
@@ -110,7 +110,7 @@ def _refuse_what_nothing_takes(key: str, value: object, place: str) -> None:
 
 
 def _unquoted(text: str, error: str) -> str:
-    """What to write instead, where the line that is no TOML sets a bare word, such as device = auto."""
+    """Remedy where the invalid line sets a bare word, such as device = auto; empty otherwise."""
     place = re.search(r"at line (\d+)", error)
     line = text.split("\n")[int(place[1]) - 1] if place else ""
     bare = re.fullmatch(r"\s*([\w-]+)\s*=\s*([A-Za-z][\w.:/,-]*)\s*(#.*)?", line)

@@ -1,9 +1,9 @@
-"""`dynatui tune`: what is fastest for a user's own prompts here, and a preset of what was found.
+"""`dynatui tune`: searches the fastest knobs for a user's prompts on this machine and writes them as a preset.
 
-What is searched, and how it is judged, is decided in `decoder.tuning`. Imports no torch before it is known what to do.
+The search and its verdict are in `decoder.tuning`. Imports torch only once a search begins.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from signal import SIGINT
@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from decoder.methods import options_of
 from decoder.models.names import LOOKUP, require_both
-from decoder.sampling.settings import SAMPLING
-from dynatui.cli import options, presets, request, settings
+from dynatui.cli import options, presets, request
 from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
-from dynatui.cli.options import Given, expanded
+from dynatui.cli.options import Given
 from dynatui.cli.tune_drafts import ranked
 from dynatui.session import Models
 from dynatui.terminal import streams
@@ -51,32 +49,26 @@ MaxNewTokens = Annotated[int, _tuning("--max-new-tokens", metavar="N", min=1, he
 
 
 class Stop:
-    """What signals ask for: the first Ctrl-C, while settings are searched, to end that; any other, to quit."""
+    """Handler of signals: the first Ctrl-C during the search ends the search; any other signal quits."""
 
     def __init__(self) -> None:
         self.searching = False
-        """Whether there is a search to stop."""
-        self.asked = False
+        """Whether the search is running."""
+        self.search_ended = False
+        """Whether a signal has ended the search."""
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         """Takes a signal."""
-        if number != SIGINT or self.asked or not self.searching:
+        if number != SIGINT or self.search_ended or not self.searching:
             raise KeyboardInterrupt
-        self.asked = True
-
-
-def command() -> Callable[..., int]:
-    """The command, with the options of models and of sampling."""
-    sampled = [options.declared(each, options.RUN) for each in options_of(SAMPLING)]
-    return settings.configured(expanded(tune, {"models": options.MODEL_OPTIONS, "sampling": sampled}))
+        self.search_ended = True
 
 
 def tune(
     context: typer.Context,
     *,
-    models: Given,
-    prompt_files: options.PromptFiles = None,
-    prompt_texts: options.PromptTexts = None,
+    models: Models,
+    prompts: request.Prompts,
     chat: options.Chat = None,
     drafts: Drafts = None,
     minutes: Minutes = 5.0,
@@ -92,20 +84,20 @@ def tune(
     Candidates race the best so far, text by text. What was found is then checked on texts that the search has not seen,
     against the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early, twice all of it.
     """
-    require_both(models["target"], models["draft"] if drafts is None else LOOKUP)
-    texts = request.prompts(request.prompt_files(prompt_files), prompt_texts)
+    require_both(models.target, models.draft if drafts is None else LOOKUP)
+    texts = prompts.read()
     run = request.run_config({**sampling, "max_new_tokens": max_new_tokens, "seed": seed, "chat": chat})
     if drafts is not None:
-        return ranked(context, drafts, Models(**models), texts, run)
+        return ranked(context, drafts, models, texts, run)
     presets.prepare(name, force=force)
     from decoder.tuning.job import OnPrompts  # noqa: PLC0415 - imports torch
 
-    job = OnPrompts(texts, run, minutes, storage=storage, **vars(Models(**models)))
+    job = OnPrompts(texts, run, minutes, storage=storage, **vars(models))
     return _searched(job, name, force=force)
 
 
 def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
-    """Tunes, says what was found, and keeps it if it is worth that."""
+    """Runs the search, prints its report, and writes the preset if the verdict keeps it."""
     from decoder.tuning.job import tuned  # noqa: PLC0415 - imports torch
     from dynatui.cli import tune_report as report  # noqa: PLC0415
     from dynatui.cli.tune_screen import watching  # noqa: PLC0415 - imports rich
@@ -118,23 +110,23 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
 
     try:
         with handled(INTERRUPTING, stop), watching() as show:
-            found = tuned(job, streams.say, watch, lambda: stop.asked)
+            result = tuned(job, streams.say, watch, lambda: stop.search_ended)
     except KeyboardInterrupt:
         streams.say("interrupted; nothing was written")
         return INTERRUPTED
     out, _ = streams.for_printing()
     try:
-        kept = _kept(found, name, report.comments(found), force=force)
-    finally:  # where it cannot be kept, it is still said
-        streams.show(report.text(found, name), out)
+        kept = _kept(result, name, report.comments(result), force=force)
+    finally:  # printed even if the preset cannot be written
+        streams.show(report.text(result, name), out)
     if kept:
         streams.say(f"{kept} is written; dynatui --preset {name} uses it")
     return 0
 
 
-def _kept(found: "Tuned", name: str, comments: Sequence[str], *, force: bool) -> Path | None:
-    """The file that what was found is kept in; None where it is not worth that."""
-    if not found.verdict.keeps:
+def _kept(result: "Tuned", name: str, comments: Sequence[str], *, force: bool) -> Path | None:
+    """Writes the preset and returns its file; None if the verdict does not keep it."""
+    if not result.verdict.keeps:
         return None
     with handled(INTERRUPTING, lambda *_: None):  # written or not, but never half
-        return presets.write(name, found.run, comments, force=force)
+        return presets.write(name, result.run, comments, force=force)

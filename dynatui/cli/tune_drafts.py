@@ -11,14 +11,14 @@ from dynatui.session import Models
 from dynatui.terminal import streams
 
 OF_THE_SEARCH = ("draft", "exact", "compiled", "minutes", "name", "force", "storage")
-"""Parameters that say nothing where drafts are ranked."""
+"""Parameters without effect where drafts are ranked."""
 
 
 def ranked(context: typer.Context, names: str, models: Models, prompts: tuple[str, ...], run: RunConfig) -> int:
-    """Ranks the drafts of these names, with commas between them, and prints what was found.
+    """Ranks drafts, named with commas between them, and prints the ranking.
 
     Raises:
-        DecoderError: There is no target, something else was asked for that has no effect, or nothing can be ranked.
+        DecoderError: No target is given, another option has no effect beside --drafts, or no draft can be ranked.
     """
     settings.refuse(context, dict.fromkeys(OF_THE_SEARCH, "beside --drafts"))
     require(models.target is not None, "--drafts ranks drafts of a target; give --target too")
@@ -38,9 +38,9 @@ def ranked(context: typer.Context, names: str, models: Models, prompts: tuple[st
     )
     out, _ = streams.for_printing()
     try:
-        found = rank(job, streams.say)
+        results = rank(job, streams.say)
     except KeyboardInterrupt:
         streams.say("interrupted before everyone had a turn; nothing can be compared")
         return INTERRUPTED
-    streams.show(ranking(found), out)
+    streams.show(ranking(results), out)
     return 0

@@ -1,6 +1,6 @@
-"""What tuning brought, in words: a table of the check, the verdict, and the comments of the preset.
+"""The report of `dynatui tune`: a table of the check, the verdict, and the comments of the preset file.
 
-Only words and numbers: everything is computed and judged before it comes here.
+Only formats: values and verdicts are computed elsewhere.
 """
 
 from collections.abc import Iterator
@@ -21,34 +21,34 @@ from dynatui.record.command_line import rule_options
 NAME = 14
 
 
-def text(found: Tuned, name: str) -> str:
-    """The report, in lines of at most `WIDTH` columns but for the options of a command line."""
-    others = ("\n".join(part) for part in (_options(found, name), _verdict(found, name)))
-    return "\n\n".join(filter(None, ("\n".join(_heading(found)), table_text(_table(found, name)), *others))) + "\n"
+def text(result: Tuned, name: str) -> str:
+    """The report in lines of at most `WIDTH` columns, except the line of options."""
+    others = ("\n".join(part) for part in (_options(result, name), _verdict(result, name)))
+    return "\n\n".join(filter(None, ("\n".join(_heading(result)), table_text(_table(result, name)), *others))) + "\n"
 
 
-def comments(found: Tuned) -> list[str]:
-    """Where a preset comes from and what it is worth, for its file."""
-    gain = found.verdict.gain
+def comments(result: Tuned) -> list[str]:
+    """Comments for the preset's file: origin and measured speed."""
+    gain = result.verdict.gain
     measured = f"{times(gain)} times as fast as the preset {PRESET}" if gain else "of unknown speed"
     return [
-        f"Found by dynatui tune {VERSION}, {found.finished_at}.",
-        f"{pair(found.conditions)}, {how(found.conditions)}.",
-        f"On {found.checked.texts} texts that the search had not seen: {measured}"
-        f"{'' if found.verdict.better else ', which is within noise'}.",
+        f"Found by dynatui tune {VERSION}, {result.finished_at}.",
+        f"{pair(result.conditions)}, {how(result.conditions)}.",
+        f"On {result.checked.texts} texts that the search had not seen: {measured}"
+        f"{'' if result.verdict.better else ', which is within noise'}.",
     ]
 
 
-def times(found: Interval | None) -> str:
-    """A ratio with its interval."""
-    if found is None:
+def times(ratio: Interval | None) -> str:
+    """A ratio with its confidence interval."""
+    if ratio is None:
         return UNKNOWN
-    interval = "" if found.low is None else f" ({found.low:.2f}-{found.high:.2f})"
-    return f"{found.value:.2f}{interval}"
+    interval = "" if ratio.low is None else f" ({ratio.low:.2f}-{ratio.high:.2f})"
+    return f"{ratio.value:.2f}{interval}"
 
 
 def how(conditions: Conditions) -> str:
-    """How texts are decoded."""
+    """Sampling, length and seed of the decoded texts."""
     sampling = conditions.sampling
     truncated = f", top-k {sampling.top_k}" * (sampling.top_k > 0) + f", top-p {sampling.top_p:g}" * (
         sampling.top_p < 1
@@ -58,17 +58,17 @@ def how(conditions: Conditions) -> str:
 
 
 def pair(conditions: Conditions) -> str:
-    """What was measured on."""
+    """Models, device and dtype of a measurement."""
     return clean_line(f"{conditions.target} with {conditions.draft} on {conditions.device} in {conditions.dtype}")
 
 
-def _heading(found: Tuned) -> Iterator[str]:
-    state = found.state
-    yield from wrap(f"{pair(found.conditions)}, {how(found.conditions)}", WIDTH)
-    tried, other = counted(state.trials, "setting"), counted(found.checked.texts, "other text")
+def _heading(result: Tuned) -> Iterator[str]:
+    state = result.state
+    yield from wrap(f"{pair(result.conditions)}, {how(result.conditions)}", WIDTH)
+    tried, other = counted(state.trials, "setting"), counted(result.checked.texts, "other text")
     yield from wrap(
-        f"{tried} tried on {found.conditions.searched} texts, {state.pruned} of them given up early. What follows was "
-        f"measured on {other}, all of them beginnings of {counted(found.conditions.prompts, 'prompt')}; medians with "
+        f"{tried} tried on {result.conditions.searched} texts, {state.pruned} of them given up early. What follows was "
+        f"measured on {other}, all of them beginnings of {counted(result.conditions.prompts, 'prompt')}; medians with "
         "95 % bootstrap intervals.",
         WIDTH,
     )
@@ -82,11 +82,11 @@ def _heading(found: Tuned) -> Iterator[str]:
         )
 
 
-def _table(found: Tuned, name: str) -> Table:
-    checked = found.checked
+def _table(result: Tuned, name: str) -> Table:
+    checked = result.checked
 
     def label(key: str) -> str:
-        shown = _label(key, found, name)
+        shown = _label(key, result, name)
         return shown if len(shown) < NAME else f"{shown[: NAME - 2]}…"
 
     def speed(key: str) -> float:
@@ -108,32 +108,32 @@ def _table(found: Tuned, name: str) -> Table:
     return of_rows(specs, (key for key in (FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN) if key in checked.speeds))
 
 
-def _label(key: str, found: Tuned, name: str) -> str:
-    chains = {CHAIN: f"linear {found.chain.k}", SHIPPED_CHAIN: f"linear {Linear().k}"}
+def _label(key: str, result: Tuned, name: str) -> str:
+    chains = {CHAIN: f"linear {result.chain.k}", SHIPPED_CHAIN: f"linear {Linear().k}"}
     return {FOUND: name, SHIPPED: PRESET, **chains}.get(key, key)
 
 
-def _options(found: Tuned, name: str) -> list[str]:
-    return [f"{name}: {' '.join(rule_options(found.run))}"] if found.found else []
+def _options(result: Tuned, name: str) -> list[str]:
+    return [f"{name}: {' '.join(rule_options(result.run))}"] if result.found else []
 
 
-def _verdict(found: Tuned, name: str) -> Iterator[str]:
-    for key in sorted(found.checked.wrong):
-        label = _label(key, found, name)
+def _verdict(result: Tuned, name: str) -> Iterator[str]:
+    for key in sorted(result.checked.wrong):
+        label = _label(key, result, name)
         yield from wrap(f"{label} wrote a text that is not plain decoding's: a fault, please report it.", WIDTH)
-    yield from wrap(_gain(found, name), WIDTH)
-    yield from wrap(_advice(found, name), WIDTH)
+    yield from wrap(_gain(result, name), WIDTH)
+    yield from wrap(_advice(result, name), WIDTH)
 
 
-def _gain(found: Tuned, name: str) -> str:
-    verdict, measured = found.verdict, times(found.verdict.gain)
-    if found.found is None:
+def _gain(result: Tuned, name: str) -> str:
+    verdict, measured = result.verdict, times(result.verdict.gain)
+    if result.found is None:
         return f"The search found nothing faster than the preset {PRESET}; nothing was written."
     if verdict.better:
         return f"{name} is faster than the preset {PRESET}: {measured} times."
     if verdict.keeps:
         return f"{name} is not faster than the preset {PRESET} beyond noise: {measured} times."
-    if FOUND in found.checked.wrong:
+    if FOUND in result.checked.wrong:
         return "What the search found cannot be used; nothing was written."
     return (
         f"What the search found is not faster than the preset {PRESET} on other texts: {measured} times; nothing was "
@@ -141,14 +141,14 @@ def _gain(found: Tuned, name: str) -> str:
     )
 
 
-def _advice(found: Tuned, name: str) -> str:
-    match found.verdict.fastest:
+def _advice(result: Tuned, name: str) -> str:
+    match result.verdict.fastest:
         case "ar":
             return "Nothing beats plain decoding beyond noise: --methods ar."
         case "auto":
             return "Nothing beats auto beyond noise: --methods auto."
         case "linear":
-            return f"Fastest beyond noise: --methods linear --k {found.chain.k}."
+            return f"Fastest beyond noise: --methods linear --k {result.chain.k}."
         case "shipped_chain":
             return f"Fastest beyond noise: --methods linear --k {Linear().k}."
         case "found":

@@ -1,6 +1,6 @@
-"""What tuning looks like while it lasts: a few lines that are drawn anew on a terminal, a line now and then elsewhere.
+"""Progress of `dynatui tune`: a few lines that are redrawn on a terminal, a line every `SELDOM_S` seconds elsewhere.
 
-Nothing is drawn but when progress is told, which is never while a text is decoded. Lines are a pure function of that.
+Draws only when progress is reported, never while a text is decoded. Lines are a pure function of the progress.
 """
 
 import math
@@ -27,19 +27,19 @@ from dynatui.terminal import streams
 
 BAR = 30
 LABEL = 14
-"""Columns of what a line is about."""
+"""Width of a line's label in characters."""
 MOST_KNOBS = 9
 Watch = Callable[[Progress], None]
 
 
 @contextmanager
 def watching() -> Iterator[Watch]:
-    """Yields what shows progress, on standard error."""
+    """Yields a function that shows progress on standard error."""
     console = Console(stderr=True, highlight=False)
     if sys.stderr is None or not console.is_terminal or console.is_dumb_terminal:
         yield Lines(streams.say, time.monotonic)
         return
-    # Drawn when told to and not by a thread of its own, which would take the processor from what is measured.
+    # Without auto-refresh: its thread would take processor time from the measurement.
     with Live(console=console, auto_refresh=False, transient=True) as live:
         yield lambda progress: live.update(
             Text("\n".join(screen(progress, console.width)[: console.height - 1])), refresh=True
@@ -47,24 +47,24 @@ def watching() -> Iterator[Watch]:
 
 
 class Lines:
-    """Progress as a line, when there is something new or long enough after the last one."""
+    """Prints progress as a line at each change, and every `SELDOM_S` seconds."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float]) -> None:
         self._say = say
         self._clock = clock
-        self._said: tuple[object, ...] = ()
-        self._at = -SELDOM_S
+        self._printed: tuple[object, ...] = ()
+        self._printed_at = -SELDOM_S
 
     def __call__(self, progress: Progress) -> None:
-        """Takes note of progress."""
+        """Prints progress, unless the last line is the same and recent."""
         news = (progress.checking, *(leader.trial for leader in progress.state.leaders.values()))
-        if news != self._said or self._clock() - self._at >= SELDOM_S:
-            self._said, self._at = news, self._clock()
+        if news != self._printed or self._clock() - self._printed_at >= SELDOM_S:
+            self._printed, self._printed_at = news, self._clock()
             self._say(line(progress))
 
 
 def line(progress: Progress) -> str:
-    """How far it has come, in one line."""
+    """Progress in one line."""
     state, left = progress.state, words(progress.left_s)
     if progress.checking:
         return f"checking on other texts: {progress.checked} done, {left} left"
@@ -73,7 +73,7 @@ def line(progress: Progress) -> str:
 
 
 def screen(progress: Progress, width: int) -> list[str]:
-    """How far it has come, in lines of at most `width` columns, for a terminal of 24 lines."""
+    """Progress in lines of at most `width` columns, for a terminal of 24 lines."""
     state = progress.state
     tree, *others = state.leaders.values()
     lines = [
@@ -94,8 +94,8 @@ def screen(progress: Progress, width: int) -> list[str]:
     return [each if len(each) <= width else f"{each[: max(0, width - 1)]}…" for each in lines]
 
 
-def _about(label: str, what: str) -> str:
-    return f"{label:{LABEL}}{what}"
+def _about(label: str, text: str) -> str:
+    return f"{label:{LABEL}}{text}"
 
 
 def _phase(progress: Progress) -> list[str]:
@@ -124,13 +124,13 @@ def _origin(leader: Leader) -> str:
 
 
 def _over_plain(leader: Leader) -> str:
-    # Without an interval: texts come again and again, and would make it narrower each time.
-    found = ratio(leader.over_plain)
-    return f"{f'{found.value:.2f}' if found else '?'} times plain decoding"
+    # Without an interval: repeated texts would make it ever narrower.
+    speedup = ratio(leader.over_plain)
+    return f"{f'{speedup.value:.2f}' if speedup else '?'} times plain decoding"
 
 
 def _knobs(setting: Setting) -> str:
-    """The options that give a setting."""
+    """Options of a command line for a setting."""
     run = RunConfig() if setting.rules is None else RunConfig().with_rules(setting.method, setting.rules)
     return " ".join(rule_options(run)) or "as shipped"
 
@@ -144,7 +144,7 @@ def _now(progress: Progress) -> str:
 
 
 def _importance(shares: Mapping[str, float]) -> list[str]:
-    """A bar a knob."""
+    """Bars of the knobs' importance for speed."""
     if not shares:
         return [_about("what matters", "not known yet: too few settings were tried"), ""]
     shown = list(shares.items())[:MOST_KNOBS]

@@ -1,4 +1,4 @@
-"""`dynatui why`: what limits the methods of recorded runs, from their own figures. Loads no models."""
+"""`dynatui why`: the bottleneck of each method of recorded runs, from their own figures. Loads no models."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
@@ -30,27 +30,27 @@ def why(path: options.RecordingFile, *, as_json: AsJson = False) -> int:
         for race in races:
             streams.show(_json(race), out)
     else:
-        _tell(races, out)
+        _print(races, out)
     return 0
 
 
-def _tell(races: Iterable[Race], out: TextIO) -> None:
-    """Prints what there is to say of all runs together, or of one method of one run.
+def _print(races: Iterable[Race], out: TextIO) -> None:
+    """Prints the report of all runs, or the sentences of each method where one method of one run has a bottleneck.
 
-    A fault in a recording comes after what there is to say of the runs before it. Races are not kept: a recording may
-    be larger than memory.
+    A fault in a recording is raised after the report of the runs before it. Races are not kept: a recording may be
+    larger than memory.
     """
-    prompts, found = list[str](), list[Case]()
+    prompts, known = list[str](), list[Case]()
     alone: Iterator[str] = iter(())
     try:
         for number, race in enumerate(races, 1):
             prompts.append(clean_line(race.run.prompt if race.run else ""))
-            found += (replace(case, method=clean_line(case.method)) for case in cases(race, number))
+            known += (replace(case, method=clean_line(case.method)) for case in cases(race, number))
             alone = _of_one(race, prompts[0])
     finally:
         if prompts:
-            is_one = len(prompts) == 1 and sum(case.bottleneck is not None for case in found) <= 1
-            streams.show("\n".join(alone if is_one else report(found, prompts)) + "\n", out)
+            is_one = len(prompts) == 1 and sum(case.bottleneck is not None for case in known) <= 1
+            streams.show("\n".join(alone if is_one else report(known, prompts)) + "\n", out)
 
 
 def _of_one(race: Race, prompt: str) -> Iterator[str]:
@@ -63,10 +63,10 @@ def _of_one(race: Race, prompt: str) -> Iterator[str]:
 
 def _json(race: Race) -> str:
     methods: dict[str, Any] = {
-        name: asdict(found) | {"speedup": found.speedup, "verdict": explained(race, name, clean_line(name))}
-        if found
+        name: asdict(bottleneck) | {"speedup": bottleneck.speedup, "verdict": explained(race, name, clean_line(name))}
+        if bottleneck
         else None
         for name in race.tallies
-        for found in (of_method(race, name),)
+        for bottleneck in (of_method(race, name),)
     }
     return msgspec.json.encode({"prompt": race.run.prompt if race.run else "", "methods": methods}).decode() + "\n"

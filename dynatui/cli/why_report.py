@@ -1,6 +1,6 @@
-"""What limits the methods of many runs as text: their speeds first, then each finding once, then the prompts.
+"""The report of `dynatui why` on many runs: speeds of the methods first, then each finding once, then the prompts.
 
-Names of methods come cleaned. Knows neither recordings nor figures of rounds.
+Names of methods must be cleaned already. Knows neither recordings nor figures of rounds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ from decoder.methods import METHODS
 
 WIDTH = 80
 _MANY = 3
-"""Differences beyond which the first alone is told."""
+"""Largest number of differing texts whose first differing tokens are all listed."""
 
 
 def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
-    """Lines of at most `WIDTH` columns, from the methods of all runs and the prompt of each."""
+    """The report in lines of at most `WIDTH` columns, from the cases (method, run) and each run's prompt."""
     runs = len(prompts)
     yield from _speeds(cases, runs)
     yield ""
@@ -34,7 +34,7 @@ def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
 
 
 def heading(number: int, prompt: str) -> str:
-    """A prompt in a line, as far as there is room."""
+    """A prompt in one line, cut at `WIDTH`."""
     return shorten(f"prompt {number}: {prompt}", WIDTH, placeholder=" ...")
 
 
@@ -44,7 +44,7 @@ def item(text: str) -> Iterator[str]:
 
 
 def silence(method: str) -> str:
-    """Why nothing is said of what limits a method."""
+    """Why no bottleneck of a method is known."""
     if method in METHODS and METHODS[method].by_module:
         return "does not show its draft: only its time is known"
     if method in METHODS and METHODS[method].rules is None:
@@ -53,7 +53,7 @@ def silence(method: str) -> str:
 
 
 def places(cases: Cases, runs: int) -> str:
-    """Which methods on which prompts: dynatree, auto on prompts 1, 3-5; linear on prompt 2."""
+    """Methods and their prompts: dynatree, auto on prompts 1, 3-5; linear on prompt 2."""
     by_method = grouped((case, case.method) for case in cases)
     by_runs = dict[tuple[int, ...], list[str]]()
     for method, group in by_method.items():
@@ -69,7 +69,7 @@ def _on(numbers: Sequence[int], runs: int) -> str:
 
 
 def _prompts(numbers: Sequence[int]) -> str:
-    """Their numbers: prompt 2; prompts 1, 3-5."""
+    """Numbers of prompts as text: prompt 2; prompts 1, 3-5."""
     breaks = [number for before, number in pairwise(numbers) if number != before + 1]
     begins = [numbers[0], *breaks]
     ends = [*(before for before, number in pairwise(numbers) if number in breaks), numbers[-1]]
@@ -82,15 +82,15 @@ def _is_silent(case: Case) -> bool:
 
 
 def _speeds(cases: Sequence[Case], runs: int) -> Iterator[str]:
-    """How fast each method is over all runs, the fastest first, and whether its texts are those of plain decoding."""
+    """Speed-up of each method over all runs, the fastest first, and whether its texts are those of plain decoding."""
     how = f"; medians of {runs} prompts, with the least and the most" if runs > 1 else ""
     yield from wrap(f"Times as fast as plain decoding (ar){how}", WIDTH)
     methods = grouped((case, case.method) for case in cases if case.method != "ar")
     room = max((len(method) for method in methods), default=0)
     speeds = {method: [case.speedup for case in group if case.speedup] for method, group in methods.items()}
     for method in sorted(methods, key=lambda method: -median(speeds[method] or [0.0])):
-        told = [_speed(methods[method], speeds[method]), *_text(methods[method], runs)]
-        yield from item(f"{method:<{room}}  {'; '.join(told)}")
+        parts = [_speed(methods[method], speeds[method]), *_text(methods[method], runs)]
+        yield from item(f"{method:<{room}}  {'; '.join(parts)}")
 
 
 def _speed(group: Cases, speeds: Sequence[float]) -> str:
@@ -103,7 +103,7 @@ def _speed(group: Cases, speeds: Sequence[float]) -> str:
 
 
 def _text(group: Cases, runs: int) -> Iterator[str]:
-    """Whether the texts are those of plain decoding, where that is known."""
+    """Whether the texts are those of plain decoding; nothing where unknown."""
     compared = [case for case in group if case.compared]
     if not compared:
         return
@@ -116,7 +116,7 @@ def _text(group: Cases, runs: int) -> Iterator[str]:
 
 
 def _tokens(differences: Mapping[int, int]) -> str:
-    """Where texts part."""
+    """First differing tokens."""
     first = list(differences.values())
     if len(first) > _MANY:
         return f"token {min(first)} on at the earliest"
@@ -124,7 +124,7 @@ def _tokens(differences: Mapping[int, int]) -> str:
 
 
 def _finding(finding: Finding, runs: int) -> Iterator[str]:
-    """A finding with those that it holds for and what would help them, the next remedy for some by itself."""
+    """A finding with its methods and prompts and their remedy; second remedies that help only some follow apart."""
     alike = len(finding.then) == 1 and finding.then[0][1] == finding.cases
     helps = "; then ".join([finding.helps, *([finding.then[0][0]] if alike else [])])
     remedy = f" What would help: {helps}." if finding.helps else ""

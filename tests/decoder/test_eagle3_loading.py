@@ -20,7 +20,6 @@ from decoder.tuning.drafts import cost_ratio
 from decoder.verify.names import Drafting
 from dynatui.cli import bench
 from dynatui.cli.main import main
-from dynatui.session import Models
 from tests.decoder.makers import Played, TinyModels
 from tests.eagle3_checkpoints import FAVOURITES, LAYOUTS, name
 
@@ -124,8 +123,8 @@ def test_heads_are_not_ranked(tiny_models: TinyModels, beside: list[str], capsys
 
 def test_all_methods_that_go_with_a_head_are_measured_where_none_is_named(tiny_models: TinyModels) -> None:
     saved = tiny_models.pair(name("llama", "flat"))
-    found = bench._methods(bench.all_methods(), Models(target=str(saved.target), draft=str(saved.draft)))
-    assert set(METHODS) - set(found) == set(WHOLE)
+    methods = bench._with_draft(tuple(bench.all_methods().split(",")), str(saved.draft))
+    assert set(METHODS) - set(methods) == set(WHOLE)
 
 
 def test_what_a_head_costs_is_measured(engine: Engine) -> None:

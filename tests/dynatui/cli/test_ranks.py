@@ -61,8 +61,8 @@ def test_the_first_of_those_that_were_started_leads(
 def test_the_others_follow_with_the_same_models(screen: FakeScreen, monkeypatch: pytest.MonkeyPatch) -> None:
     following: list[tuple[Ranks, object]] = []
 
-    def follow(found: Ranks, models: dict[str, object]) -> int:
-        following.append((found, models["target"]))
+    def follow(found: Ranks, models: Models) -> int:
+        following.append((found, models.target))
         return 0
 
     second = Ranks(1, 3, local=1, local_count=3)
