@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from decoder.errors import ConfigError, shortened
-from decoder.whole_files import write_whole
+from decoder.system.whole_files import write_whole
 
 NAME = "results.tar.gz"
 STATUS, OUTPUT = "status.json", "output.txt"

@@ -78,9 +78,9 @@ def sizes(tokens: int) -> Iterator[Size]:
 
 def captured(engine: "Engine", tokens: int) -> list[Capture]:
     """Captures all of them, in a slot of their own."""
-    from decoder.device import without_gradients  # noqa: PLC0415
     from decoder.methods.auto import Auto  # noqa: PLC0415
     from decoder.session.cuda_graph.static_shapes import beam  # noqa: PLC0415
+    from decoder.system.device import without_gradients  # noqa: PLC0415
 
     assert engine.slots is not None  # noqa: S101 - the caller has looked
     rule, found = Auto().rule(), list[Capture]()
@@ -103,10 +103,10 @@ def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], o
 
     from decoder.bench.protocol import endless  # noqa: PLC0415
     from decoder.bench.shapes import random_prompt  # noqa: PLC0415
-    from decoder.config import RunConfig  # noqa: PLC0415
-    from decoder.device import Stopwatch  # noqa: PLC0415
     from decoder.methods import METHODS  # noqa: PLC0415
     from decoder.methods.auto import Auto  # noqa: PLC0415
+    from decoder.run.config import RunConfig  # noqa: PLC0415
+    from decoder.system.device import Stopwatch  # noqa: PLC0415
 
     slots = engine.slots
     assert slots is not None  # noqa: S101 - the caller has looked
@@ -172,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Prints what was found; 1 where rounds do not run on the device."""
     wanted = options().parse_args(arguments)
     from decoder.bench.shapes import random_pair  # noqa: PLC0415
-    from decoder.decoding_path import decoding_path  # noqa: PLC0415
+    from decoder.run.decoding_path import decoding_path  # noqa: PLC0415
 
     engine = random_pair(*wanted.shapes, device=wanted.device, dtype=wanted.dtype, report=_say)
     path, pair = decoding_path(engine), engine.pair

@@ -166,9 +166,9 @@ def measured(wanted: argparse.Namespace, sampling: Sampling, engine: "Engine") -
 
     from decoder.bench.shapes import random_prompt  # noqa: PLC0415
     from decoder.bench.sizes import Size, run_of  # noqa: PLC0415
-    from decoder.config import RunConfig  # noqa: PLC0415
-    from decoder.decoding_path import decoding_path  # noqa: PLC0415
     from decoder.methods import METHODS  # noqa: PLC0415
+    from decoder.run.config import RunConfig  # noqa: PLC0415
+    from decoder.run.decoding_path import decoding_path  # noqa: PLC0415
 
     size, engine = Size(*wanted.tree), engine.sampled(0, Schedule(sampling))
     method, config = run_of(size, RunConfig(max_new_tokens=4 * (WARM + wanted.rounds)))

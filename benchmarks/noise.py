@@ -19,11 +19,11 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from decoder import load_pair
 from decoder.bench.statistics import estimate
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.events import Round
 from decoder.methods.dynatree import PRESETS
-from decoder.race import decode
+from decoder.run.config import RunConfig
+from decoder.run.race import decode
 from decoder.sampling.gumbel_noise import GumbelNoise
 
 BAR = 0.03

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from benchmarks.archive import OUTPUT, Result, Results, State, Status, files_in, keep
-from decoder.whole_files import made_folder
+from decoder.system.whole_files import made_folder
 
 ROOT = Path(__file__).parents[1]
 KEEPER = Path(__file__).with_name("keeper.py")

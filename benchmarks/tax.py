@@ -22,9 +22,9 @@ from statistics import fmean
 sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks.screen import Terminal
-from decoder.config import RunConfig
 from decoder.events import Event, Round
 from decoder.methods.dynatree import PRESETS
+from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.session import Session, View
 from dynatui.sources.engine import Decode, EngineSource, Load, Report, load_engine

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 from decoder.version import VERSION
 
 if TYPE_CHECKING:
-    from decoder.config import RunConfig
     from decoder.errors import DecoderError
     from decoder.knobs import bounds
-    from decoder.loading import load_pair
     from decoder.methods.dynatree import DynaTree
     from decoder.methods.fixed import Fixed
     from decoder.methods.linear import Linear
-    from decoder.race import decode
+    from decoder.run.config import RunConfig
+    from decoder.run.loading import load_pair
+    from decoder.run.race import decode
     from decoder.session.steering import Stage, Steering
 
 __version__ = VERSION
@@ -35,12 +35,12 @@ _HOMES = {
     "DynaTree": "decoder.methods.dynatree",
     "Fixed": "decoder.methods.fixed",
     "Linear": "decoder.methods.linear",
-    "RunConfig": "decoder.config",
+    "RunConfig": "decoder.run.config",
     "Stage": "decoder.session.steering",
     "Steering": "decoder.session.steering",
     "bounds": "decoder.knobs",
-    "decode": "decoder.race",
-    "load_pair": "decoder.loading",
+    "decode": "decoder.run.race",
+    "load_pair": "decoder.run.loading",
 }
 
 

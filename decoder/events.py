@@ -193,7 +193,7 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """Accepted drafted nodes in path order."""
     committed: list[Count]
     """Tokens of the accepted nodes and one of the target's own. At the end of the text, by end-of-text or length limit,
-    tree and accepted nodes are cut like these (`decoder.text_end`). For hf, all tokens of a burst."""
+    tree and accepted nodes are cut like these (`decoder.run.text_end`). For hf, all tokens of a burst."""
     text: str
     """Text of the committed tokens; a character appears with its last byte."""
     shape: tuple[Count, Count, Count] | None = None

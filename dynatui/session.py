@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from decoder.config import RunConfig
+from decoder.run.config import RunConfig
 from dynatui.keymap import KEYMAP, Keymap
 
 Symbols: TypeAlias = Literal["braille", "block", "ascii"]

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from decoder import decode, load_pair
-from decoder.config import RunConfig
 from decoder.events import Event, Round
 from decoder.knobs import KnobName, RulesName
+from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.prompts.load import embedded
 from dynatui.record.recording import Recorder

@@ -14,12 +14,12 @@ import torch
 from transformers.generation.streamers import BaseStreamer
 
 from decoder.bench.contenders import PROMPT_LOOKUP, Contender, Trial, running
-from decoder.config import RunConfig
-from decoder.device import Stopwatch
 from decoder.engine import Engine
 from decoder.models.pair import Pair
+from decoder.run.config import RunConfig
 from decoder.session.hf_assisted import as_wide_as, drawn_by
 from decoder.session.protocol import Outcome
+from decoder.system.device import Stopwatch
 from decoder.tree import TokenTree
 
 CACHES = ("dynamic", "static")

@@ -13,14 +13,14 @@ import torch
 
 from decoder.analysis.metrics import Tally, tally_round
 from decoder.bench.instrumented import InstrumentedEngine, Seen, kv_bytes, waits
-from decoder.config import RunConfig
-from decoder.device import Stopwatch
 from decoder.engine import Engine
 from decoder.events import Round
 from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
 from decoder.methods.adaptive import AdaptiveTree
+from decoder.run.config import RunConfig
 from decoder.session.protocol import Outcome
+from decoder.system.device import Stopwatch
 
 PromptRead = Callable[[torch.device], None]
 """Called with the device between prefill and first round, outside of all timed sections."""

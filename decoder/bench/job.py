@@ -17,14 +17,14 @@ from decoder.bench.protocol import Sample, TurnPlan, endless, longest_first, mea
 from decoder.bench.samples import Samples
 from decoder.bench.shapes import loaded_pair, random_prompt
 from decoder.bench.sizes import Size
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.knobs import TunableParameters
-from decoder.loading import load_pair
 from decoder.methods import chosen, require_model_free
 from decoder.models.drafts import is_model_free
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
+from decoder.run.config import RunConfig
+from decoder.run.loading import load_pair
 from decoder.sampling.settings import Schedule
 from decoder.session.cuda_graph.static_shapes import passes
 from decoder.tensor_parallel.check import require_partial_target

@@ -15,10 +15,10 @@ import msgspec
 import torch
 import transformers
 
-from decoder.device import Stopwatch, device_name, peak_bytes, release_memory, restart_peak
 from decoder.forward.language_model import LanguageModel
+from decoder.system.device import Stopwatch, device_name, peak_bytes, release_memory, restart_peak
+from decoder.system.waiting import waited_here_s
 from decoder.version import VERSION
-from decoder.waiting import waited_here_s
 
 COPIED_BYTES = 1 << 30
 COPIES = 10

@@ -23,7 +23,7 @@ class OnPair:
 
     @property
     def pair_options(self) -> dict[str, Any]:
-        """Keyword arguments of `decoder.loading.load_pair`."""
+        """Keyword arguments of `decoder.run.loading.load_pair`."""
         return {name: getattr(self, name) for name in OnPair.__dataclass_fields__}
 
 

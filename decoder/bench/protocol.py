@@ -19,11 +19,11 @@ from decoder.bench.contenders import Contender, Trial
 from decoder.bench.instrumented import Seen
 from decoder.bench.machine import peak_during
 from decoder.bench.on_pair import Note
-from decoder.device import memory_is_full
 from decoder.engine import Engine
 from decoder.errors import DeviceError, PairError
 from decoder.methods import WHOLE, same_until
-from decoder.waiting import waited_s
+from decoder.system.device import memory_is_full
+from decoder.system.waiting import waited_s
 
 DISTURBED = 0.03
 """Share of a turn's time that threads may wait for a processor; beyond it, the turn is repeated."""

@@ -14,11 +14,11 @@ from decoder.bench.protocol import Sample, TurnPlan
 from decoder.bench.rounds import Growth, Rounds, growth, rounds
 from decoder.bench.samples import Samples
 from decoder.bench.summary import Bandwidth, Comparison, Difference, Row, comparisons, differences, near_tie_judge, rows
-from decoder.config import RunConfig
-from decoder.decoding_path import decoding_path
 from decoder.engine import Engine
 from decoder.events import Figures, place
 from decoder.models.pair import Pair
+from decoder.run.config import RunConfig
+from decoder.run.decoding_path import decoding_path
 
 SCHEMA = 1
 
@@ -40,7 +40,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool = False
     """Whether passes are batch-invariant, so that methods agree bit for bit."""
     path: str = ""
-    """Decoding path and its reason; see `decoder.decoding_path`."""
+    """Decoding path and its reason; see `decoder.run.decoding_path`."""
     path_reason: str = ""
     contenders: dict[str, dict[str, Any]]
     """All parameters of each contender, by its name."""

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.errors import ModelError
 from decoder.events import Figures, Summary
 from decoder.methods.delayed import Delayed
-from decoder.race import decode
+from decoder.run.config import RunConfig
+from decoder.run.race import decode
 from decoder.selector.evaluate import Prediction
 from decoder.verify.names import Drafting
 

@@ -18,18 +18,25 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from decoder.device import choose_device, choose_draft_dtype, choose_dtype, memory_is_full, require_compilable, set_up
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DeviceError, quoted, shortened
 from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.hf_module import Load
 from decoder.forward.language_model import LanguageModel
-from decoder.loading import Report, compile_rounds, load_pair, make_engine, make_pair, try_rounds
 from decoder.models.compatibility import check_architecture
 from decoder.models.drafts import require_whole_draft
 from decoder.models.pair import Pair
+from decoder.run.loading import Report, compile_rounds, load_pair, make_engine, make_pair, try_rounds
 from decoder.session.cuda_graph.static_shapes import Passes
+from decoder.system.device import (
+    choose_device,
+    choose_draft_dtype,
+    choose_dtype,
+    memory_is_full,
+    require_compilable,
+    set_up,
+)
 from decoder.tensor_parallel.check import require_partial_weights
 
 SEED = 0

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.machine import begin_peak
-from decoder.config import RunConfig
 from decoder.errors import ConfigError
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
+from decoder.run.config import RunConfig
 from decoder.session.cuda_graph.static_shapes import MOST_NODES, Passes, fits, of_sizes
 from decoder.tree_rules import tree_rule
 

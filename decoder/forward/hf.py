@@ -20,11 +20,11 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache
 
-from decoder.device import DTYPES
 from decoder.forward.families.architecture import Architecture, Source, Traits, longest_text
 from decoder.forward.families.registry import FAMILIES, runs
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
+from decoder.system.device import DTYPES
 
 PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})
 META = torch.device("meta")

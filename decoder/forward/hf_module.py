@@ -13,10 +13,10 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.deferred import imported
 from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
+from decoder.system.deferred import imported
 
 Load = Callable[[torch.device], Any]
 """Loads a Hugging Face module on a device."""

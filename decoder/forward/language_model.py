@@ -14,7 +14,6 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.deferred import imported
 from decoder.errors import PairError
 from decoder.forward.batch_invariant.pass_sizes import exactly
 from decoder.forward.families.architecture import Traits
@@ -27,6 +26,7 @@ from decoder.forward.observed import Observed
 from decoder.forward.protocol import Forward, TensorParallelGroup
 from decoder.forward.streaming import Streaming, key_turn
 from decoder.forward.tapped import tapped
+from decoder.system.deferred import imported
 
 
 class LanguageModel:

@@ -17,12 +17,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from decoder.deferred import imported
-from decoder.device import has_room, memory_is_full
 from decoder.errors import DeviceError
 from decoder.forward.language_model import LanguageModel
 from decoder.sampling.gumbel_noise import GumbelNoise, truncation_mask
 from decoder.sampling.settings import Sampling
+from decoder.system.deferred import imported
+from decoder.system.device import has_room, memory_is_full
 
 CHUNK = 512
 """Tokens of one pass."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from decoder.deferred import imported
 from decoder.errors import DeviceError, ModelError, shortened
 from decoder.forward.families.architecture import Source, Traits, longest_text
 from decoder.forward.language_model import LanguageModel
 from decoder.models.known_checkpoint import known_architecture, known_ends, known_weights
 from decoder.models.load_progress import Tell, downloading
 from decoder.models.tokenizer import TextTokenizer, known_tokenizer
+from decoder.system.deferred import imported
 
 EMBEDDED = Path(__file__).parents[1] / "pretrained"
 EMBEDDED_TARGET = EMBEDDED / "books-16m"

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoder.deferred import imported
 from decoder.errors import DeviceError, PairError, quoted
 from decoder.forward.families.architecture import Architecture, longest_text
 from decoder.forward.language_model import LanguageModel
 from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer
 from decoder.models.tokenizer import TextTokenizer
+from decoder.system.deferred import imported
 
 REMEDY = "choose a decoder-only model with full multi-head or grouped-query attention"
 LIMITED = {

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from decoder.device import DTYPES
 from decoder.forward.families.architecture import ROTARY, Architecture
 from decoder.forward.families.registry import FAMILIES, runs
+from decoder.system.device import DTYPES
 
 Count = Annotated[int, Meta(ge=1)]
 Number = Annotated[float, Meta(gt=0)]

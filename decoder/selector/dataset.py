@@ -17,7 +17,7 @@ from decoder.errors import ConfigError, first_line, require, shortened
 from decoder.sampling.settings import Sampling
 from decoder.selector import latency
 from decoder.selector.stored import Fingerprint
-from decoder.whole_files import write_whole
+from decoder.system.whole_files import write_whole
 
 FORMAT = 1
 MANIFEST = "collection.json"

@@ -16,7 +16,7 @@ from decoder.models.pair import Pair
 from decoder.selector.actions import ACTIONS
 from decoder.selector.features import SCALARS
 from decoder.selector.policy import Policy
-from decoder.whole_files import write_whole
+from decoder.system.whole_files import write_whole
 
 FORMAT = "dynatui selector 1"
 MAKE_ONE = "make one with dynatui selector collect and dynatui selector train"

@@ -23,7 +23,7 @@ from decoder.selector.dataset import VALIDATION, Manifest, Roots, round_seconds
 from decoder.selector.features import TIMES
 from decoder.selector.policy import Policy, best_static, loss, throughput
 from decoder.selector.stored import Fingerprint, SelectorInfo, write
-from decoder.whole_files import write_whole
+from decoder.system.whole_files import write_whole
 
 WORST_SHARE = 0.1
 """Alpha of the objective."""

@@ -14,13 +14,13 @@ import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
-from decoder.device import Stopwatch
 from decoder.errors import ModelError, first_line
 from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
 from decoder.session.steering import Turn
+from decoder.system.device import Stopwatch
 from decoder.tree import TokenTree
 
 CLOSE_TIMEOUT_S = 2.0

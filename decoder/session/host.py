@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.device import Stopwatch
 from decoder.draft.auto_drafter import AutoDrafter
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.eagle3_passes import Eagle3Passes
@@ -28,6 +27,7 @@ from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
+from decoder.system.device import Stopwatch
 from decoder.tree import TokenTree
 from decoder.verify.verifier import Verifier
 

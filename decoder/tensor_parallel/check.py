@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from decoder.device import device_count
 from decoder.errors import ConfigError, require
 from decoder.methods.method import Method
 from decoder.models.compatibility import by_layers
+from decoder.system.device import device_count
 from decoder.tensor_parallel.ranks import Ranks
 
 

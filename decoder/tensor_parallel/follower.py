@@ -7,10 +7,10 @@ from typing import NoReturn
 
 import torch
 
-from decoder.deferred import imported
-from decoder.device import DTYPES, peak_bytes
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
+from decoder.system.deferred import imported
+from decoder.system.device import DTYPES, peak_bytes
 from decoder.tensor_parallel.channel import Channel, leave
 from decoder.tensor_parallel.messages import Begin, Pass, Peak, decode
 from decoder.tensor_parallel.ranks import LOST, Ranks

@@ -15,10 +15,10 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.device import memory_is_full, peak_bytes
 from decoder.errors import LostRankError
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
+from decoder.system.device import memory_is_full, peak_bytes
 from decoder.tensor_parallel.channel import Channel, reason
 from decoder.tensor_parallel.messages import Pass, Peak, encode
 from decoder.tensor_parallel.rows import LeaderCache

@@ -24,7 +24,7 @@ class Begin:
     """Command to load the target."""
 
     dtype: int
-    """Index into `decoder.device.DTYPES`."""
+    """Index into `decoder.system.device.DTYPES`."""
 
 
 @dataclass(frozen=True)

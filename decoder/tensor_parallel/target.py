@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from decoder.deferred import imported
-from decoder.device import DTYPES, choose_device, set_up
 from decoder.errors import ConfigError
 from decoder.forward.hf_module import HfModule
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import display_name
 from decoder.models.load_progress import Tell, downloading
+from decoder.system.deferred import imported
+from decoder.system.device import DTYPES, choose_device, set_up
 from decoder.tensor_parallel.channel import Channel
 from decoder.tensor_parallel.check import require_devices, require_plan
 from decoder.tensor_parallel.leader import Leader

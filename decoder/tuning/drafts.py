@@ -18,15 +18,15 @@ from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.on_pair import Note
 from decoder.bench.protocol import Sample, TurnPlan, measured, warmed_up
 from decoder.bench.samples import Samples
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
-from decoder.loading import load_pair, with_draft
 from decoder.methods.linear import Linear
 from decoder.models.checkpoints import display_name
 from decoder.models.drafts import is_model_free
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
+from decoder.run.config import RunConfig
+from decoder.run.loading import load_pair, with_draft
 from decoder.tuning.ranking import METHODS, Draft, Ranking
 
 LONGEST_CHAIN = 16

@@ -15,13 +15,13 @@ import msgspec
 
 from decoder.bench.machine import utc_now
 from decoder.bench.on_pair import Note, OnPair
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.errors import require
-from decoder.loading import load_pair
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.models.text import encode_prompts
+from decoder.run.config import RunConfig
+from decoder.run.loading import load_pair
 from decoder.sampling.settings import Schedule
 from decoder.tuning import check
 from decoder.tuning.outcome import Conditions, Progress, Tuned

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from decoder.config import RunConfig
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling
 from decoder.tuning.search import State
 from decoder.tuning.space import CHAIN, TREE

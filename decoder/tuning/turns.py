@@ -10,10 +10,10 @@ from random import Random
 from decoder.analysis.metrics import figures
 from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.protocol import Sample, Turn, TurnPlan, measured, warmed_up
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.errors import DeviceError
 from decoder.forward.near_tie import Judge
+from decoder.run.config import RunConfig
 from decoder.tuning.search import Block, PassageResult, Setting
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import typer
 from typer import Option
 
-from decoder.config import RunConfig
 from decoder.errors import ConfigError, quoted, require
 from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
 from decoder.models.names import require_both, require_model
+from decoder.run.config import RunConfig
 from dynatui.cli import bench_options as own
 from dynatui.cli import bench_paper, bench_sampling, bench_sweep, options, ranks, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from decoder.whole_files import write_whole
+from decoder.system.whole_files import write_whole
 from dynatui.cli.paper_tables import text
 from dynatui.terminal import streams
 

@@ -11,8 +11,8 @@ from typing import Any
 import typer
 from typer.core import TyperOption
 
-from decoder.config import RunConfig
 from decoder.methods import METHODS
+from decoder.run.config import RunConfig
 from dynatui.cli import options, request, settings
 from dynatui.cli.settings import KEYS, key_of, kinds, options_of
 from dynatui.cli.toml_file import KINDS, toml

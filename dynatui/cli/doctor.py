@@ -184,14 +184,14 @@ def versions(_case: Case) -> Iterator[Finding]:
 
 def devices(case: Case) -> Iterator[Finding]:
     """The device that would be used, its memory, and the dtypes that it supports."""
-    from decoder.device import (  # noqa: PLC0415 - imports torch
+    from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415
+    from decoder.system.device import (  # noqa: PLC0415 - imports torch
         choose_device,
         choose_draft_dtype,
         choose_dtype,
         cpu_computes_bf16,
         require_compilable,
     )
-    from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415
 
     seen = gpus()
     yield Finding("ok", f"cpu: {os.cpu_count()} cores{_memory()}, {_dtypes(cpu_computes_bf16(), _cpu_has_fp16())}")
@@ -255,10 +255,11 @@ def models(case: Case) -> Iterator[Finding]:
 def rounds(case: Case) -> Iterator[Finding]:
     """Decoding path of rounds (host or CUDA graphs); on a GPU it is tried with the embedded pair."""
     os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
-    from decoder import decoding_path, load_pair  # noqa: PLC0415 - they import torch and transformers
-    from decoder.device import DTYPES, choose_device, has_graphs  # noqa: PLC0415
+    from decoder import load_pair  # noqa: PLC0415 - they import torch and transformers
     from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415
+    from decoder.run import decoding_path  # noqa: PLC0415 - they import torch and transformers
+    from decoder.system.device import DTYPES, choose_device, has_graphs  # noqa: PLC0415
 
     pair = case.models
     if _lacks_one(pair) or case.tensor_parallel > 1:

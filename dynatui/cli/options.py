@@ -13,10 +13,10 @@ from typing import Annotated, Any, get_args
 
 from typer import Argument, Option
 
-from decoder.config import RunConfig
 from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS, options_of, racing
 from decoder.methods.option import Option as MethodOption
+from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
 from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Symbols, View
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from decoder.config import RunConfig
 from decoder.errors import ConfigError, about, quoted, shortened
 from decoder.methods import METHODS
 from decoder.methods.dynatree import PRESETS
 from decoder.methods.option import Option
+from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
 from dynatui.cli import settings
 from dynatui.cli.toml_file import LARGEST_FILE, Setting, checked, table, toml

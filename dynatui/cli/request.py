@@ -1,7 +1,7 @@
 """Turns values of options into prompts, parameters and views; errors name the option.
 
 Knows nothing of the source of a value, except that a preset of the user's stands for several. Meaning and bounds of
-values are decided in `decoder.config`; an option that is None keeps the default there.
+values are decided in `decoder.run.config`; an option that is None keeps the default there.
 """
 
 import os
@@ -12,11 +12,11 @@ from itertools import chain
 from typing import Any
 
 from decoder.bench.on_pair import OnPair
-from decoder.config import RunConfig
 from decoder.errors import ConfigError, PromptError, about, shortened
 from decoder.knobs import TunableParameters
 from decoder.methods import chosen, options_of
 from decoder.methods.option import LARGEST_WHOLE, Option
+from decoder.run.config import RunConfig
 from dynatui.cli import options, presets, settings
 from dynatui.keymap import Keymap
 from dynatui.prompts import load

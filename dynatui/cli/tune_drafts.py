@@ -2,9 +2,9 @@
 
 import typer
 
-from decoder.config import RunConfig
 from decoder.errors import require
 from decoder.models.names import LOOKUP
+from decoder.run.config import RunConfig
 from dynatui.cli import settings
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.session import Models

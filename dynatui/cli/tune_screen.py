@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from decoder.config import RunConfig
+from decoder.run.config import RunConfig
 from decoder.tables.text import counted
 from decoder.tuning.outcome import Progress
 from decoder.tuning.race import ratio

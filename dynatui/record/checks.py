@@ -13,7 +13,7 @@ from msgspec import structs
 from decoder.errors import RecordingError
 from decoder.events import OTHER_LIMITS, End, Event, Knob, Round, Run, Start, Summary, Upgrade, decode_line
 from decoder.methods import METHODS, all_knobs, root_is_drafted
-from decoder.text_end import TextEnds
+from decoder.run.text_end import TextEnds
 from dynatui.attach.events import is_opening
 
 MOST_METHODS = 64

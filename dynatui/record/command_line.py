@@ -8,10 +8,10 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from decoder.config import RunConfig
 from decoder.knobs import RulesName
 from decoder.methods import base, options_of
 from decoder.methods.option import differing, option_words
+from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
 from dynatui.prompts import load
 from dynatui.session import Models, Session

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from decoder.analysis.stalls import told
-from decoder.config import RunConfig
 from decoder.events import Figures
+from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
 from dynatui.knobs import owner, rules_of
 from dynatui.number_format import memory_by_rank, percent, short

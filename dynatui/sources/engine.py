@@ -11,10 +11,10 @@ from pathlib import Path
 
 from msgspec import structs
 
-from decoder.config import RunConfig
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
 from decoder.knobs import KnobName, RulesName
+from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, Steering, Turn
 from dynatui.prometheus.exporter import Exporter
 from dynatui.record.recording import Recorder, numbered_run

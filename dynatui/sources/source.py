@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from decoder.config import RunConfig
 from decoder.events import Event
 from decoder.knobs import KnobName, RulesName
+from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, Turn
 from dynatui.session import Session
 from dynatui.sources.breakpoints import Conditions

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from decoder import RunConfig, decode, load_pair
-from decoder.decoding_path import decoding_path
 from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError, PairError
 from decoder.events import Run
 from decoder.methods import METHODS
 from decoder.methods.delayed import Delayed
+from decoder.run.decoding_path import decoding_path
 from decoder.selector.stored import fingerprint
 from decoder.tuning.drafts import cost_ratio
 from decoder.verify.names import Drafting

@@ -59,7 +59,7 @@ def run(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Any:
         clock = Clock(stalled)
         for module in ("device", "race", "session.steering"):
             monkeypatch.setattr(f"decoder.{module}.time", clock)
-        monkeypatch.setattr("decoder.race.ProcessorWaits", lambda: clock)
+        monkeypatch.setattr("decoder.run.race.ProcessorWaits", lambda: clock)
         engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
         return Played(list(decode(engine, "The tree grows", CONFIG, Steering(speed=speed)))), clock
 
@@ -126,7 +126,7 @@ def test_a_process_that_stands_still_is_noticed(
         commit(session, outcome)
 
     monkeypatch.setattr(HostSession, "_commit", once)
-    monkeypatch.setattr("decoder.waiting.ThreadWaits.look", lambda _: 0.0)
+    monkeypatch.setattr("decoder.system.waiting.ThreadWaits.look", lambda _: 0.0)
     played = Played(list(decode(engine, "The tree grows", RunConfig((method,), 20))))
     assert (played.rounds(method)[5].stalled_s or 0.0) > 0.4
     assert played.figures(method).left_out_s >= 0.5

@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import structs
 
 from decoder.analysis.metrics import fold
-from decoder.config import RunConfig
 from decoder.events import End, Event, Knob, Start, Summary
+from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, Steering, hold, takes_step
 from tests.dynatui.scripted_runs import plain_round, run, tree_round
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
 from decoder.analysis.metrics import Race
-from decoder.config import RunConfig
 from decoder.events import End, Event, Round, Run, Start, Summary
+from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.session import Session
 from dynatui.sources.engine import Decode, Load, Report

@@ -8,11 +8,11 @@ from pathlib import Path
 from msgspec import structs
 
 from decoder.analysis.metrics import fold
-from decoder.config import RunConfig
 from decoder.events import Draws, End, Event, Knob, Knobs, Round, Run, Start, Summary, Verification
 from decoder.knobs import KnobName, RulesName
 from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import DynaTree
+from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, Turn
 from dynatui.render.ink import Row
 from dynatui.render.scene import Scene

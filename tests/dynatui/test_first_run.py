@@ -1,9 +1,9 @@
 """What a newcomer sees first, without options: a text of few passes. Passes do not depend on how busy a machine is."""
 
-from decoder.config import RunConfig
 from decoder.events import Summary
-from decoder.loading import load_pair
-from decoder.race import decode
+from decoder.run.config import RunConfig
+from decoder.run.loading import load_pair
+from decoder.run.race import decode
 from dynatui.prompts.load import embedded
 from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from decoder.config import RunConfig
 from decoder.events import Knob, Knobs
 from decoder.knobs import KnobName, bounds
 from decoder.methods import METHODS, all_knobs
@@ -14,6 +13,7 @@ from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
 from decoder.tree_rules import Rules
 from dynatui.cli import main as cli
 from dynatui.knobs import info, rules_in_force, sliders_of

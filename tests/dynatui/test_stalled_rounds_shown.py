@@ -8,9 +8,9 @@ import pytest
 from msgspec import structs
 
 from decoder.analysis.bottleneck import bottleneck, explained
-from decoder.config import RunConfig
 from decoder.errors import RecordingError
 from decoder.events import Event, Round, Start, Summary, encode
+from decoder.run.config import RunConfig
 from dynatui.record.checks import Checker
 from dynatui.record.export import rounds_csv
 from dynatui.record.transcript import Transcript

@@ -7,9 +7,9 @@ from decoder.bench.baselines import baselines
 from decoder.bench.contenders import Contender, own
 from decoder.bench.paper.lanes import rules
 from decoder.bench.paper.request import Experiment, Lane, Request
-from decoder.config import RunConfig
 from decoder.methods import METHODS
 from decoder.models.pair import Pair
+from decoder.run.config import RunConfig
 
 
 def contenders(pair: Pair, request: Request, experiment: Experiment) -> list[Contender]:

@@ -24,10 +24,10 @@ from decoder.bench.protocol import Turn, TurnPlan, can_decode, endless, longest_
 from decoder.bench.record_log import alone
 from decoder.engine import Engine
 from decoder.errors import ConfigError
-from decoder.loading import load_pair
 from decoder.models.pair import Pair
+from decoder.run.loading import load_pair
 from decoder.sampling.settings import Sampling, Schedule
-from decoder.whole_files import made_folder
+from decoder.system.whole_files import made_folder
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from decoder.bench.paper.corrections import CORRECTIONS
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.setup_table import setup
 from decoder.bench.paper.tables import conditions, tables
+from decoder.system.whole_files import made_folder, write_whole
 from decoder.tables.csv_text import as_csv
 from decoder.tables.data import Table
 from decoder.tables.markdown import escaped, section
-from decoder.whole_files import made_folder, write_whole
 
 SCHEMA = 1
 FIGURES, TABLES = "figures", "tables"

@@ -23,14 +23,14 @@ from decoder.bench.sampling.realised import chosen, contenders, realised, seeded
 from decoder.bench.sampling.report import SamplingReport, for_speed, report
 from decoder.bench.sampling.request import Place, Request, label
 from decoder.bench.sampling.tasks import Task
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
-from decoder.loading import load_pair
 from decoder.methods.delayed import SHIPPED
 from decoder.models.drafts import require_whole_draft
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompt, without_surrogates
+from decoder.run.config import RunConfig
+from decoder.run.loading import load_pair
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector.chooser import Chooser, files
 from decoder.selector.one_root import OneRoot

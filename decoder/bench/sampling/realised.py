@@ -13,10 +13,10 @@ from decoder.bench.protocol import TurnPlan, measured, warmed_up
 from decoder.bench.sampling.best import Aim, best_shape
 from decoder.bench.sampling.log import Decoded, Expected, Realised
 from decoder.bench.sampling.request import Contest, Place, Request
-from decoder.config import RunConfig
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.engine import Engine
 from decoder.methods.delayed import SHIPPED, Delayed
+from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.verify.names import Drafting
 

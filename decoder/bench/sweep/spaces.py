@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from decoder.config import RunConfig
 from decoder.errors import ConfigError, quoted, require
 from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
+from decoder.run.config import RunConfig
 
 Number: TypeAlias = int | float
 Values: TypeAlias = Mapping[str, Number]

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoder.device import Stopwatch
 from decoder.draft.tree_size.cost_model import SELDOM_STEP, Costs, Curve
 from decoder.forward.eagle3.unguided import Unguided
 from decoder.forward.protocol import Forward
 from decoder.models.pair import Pair
+from decoder.system.device import Stopwatch
 
 VERIFIED_ROWS = (2, 3, 5, 9, 17, 33, 65, 4, 6, 7, 8, 11, 13)
 DRAFTED_ROWS = (1, 2, 4, 8, 16, 32, 64, 3, 5, 6, 7, 10, 12)

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoder.device import without_gradients
 from decoder.forward.hf import Layers, ModuleForward, logits_of
 from decoder.forward.static.layers import write
+from decoder.system.device import without_gradients
 
 
 class ModuleStatic(ModuleForward):

@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoder.device import has_room, without_gradients
 from decoder.forward.cpu.packed import HALF, PublicLinear
 from decoder.forward.families.architecture import Source
 from decoder.forward.families.registry import Arithmetic, native_model, reading_bytes, weight_bytes
 from decoder.forward.static.layers import NativeStatic
+from decoder.system.device import has_room, without_gradients
 
 if TYPE_CHECKING:
     from decoder.forward.language_model import LanguageModel

@@ -16,7 +16,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoder.device import Mark, without_gradients
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward
@@ -24,6 +23,7 @@ from decoder.models.pair import Pair
 from decoder.session.cuda_graph.self_test import refusal
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, causal_bias, new_store
 from decoder.session.cuda_graph.static_shapes import Passes, slots
+from decoder.system.device import Mark, without_gradients
 from decoder.tree_rules import Rules
 
 Pass = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]

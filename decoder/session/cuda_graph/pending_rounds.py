@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.device import Mark
 from decoder.session.cuda_graph.slots import GraphSlot
 from decoder.session.cuda_graph.static_shapes import Shape, bucket
+from decoder.system.device import Mark
 
 
 class Clock:

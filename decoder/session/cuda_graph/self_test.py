@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.device import release_memory, without_gradients
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.draft.tree_size.plan_controller import PlanController
@@ -32,6 +31,7 @@ from decoder.session.cuda_graph.static_shapes import slots
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
+from decoder.system.device import release_memory, without_gradients
 from decoder.tree_rules import Rules
 from decoder.verify.coupled import CoupledVerifier
 from decoder.verify.greedy import GreedyVerifier

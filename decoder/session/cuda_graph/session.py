@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.device import without_gradients
 from decoder.draft.tree_size.plan import Plan, ranks
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.models.pair import Pair
@@ -23,6 +22,7 @@ from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, fi
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, Session, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
+from decoder.system.device import without_gradients
 from decoder.tree import TokenTree
 from decoder.verify.coupled import device_verifier
 

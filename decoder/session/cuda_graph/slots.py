@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.device import Graphs, Mailbox, Mark, without_gradients
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
@@ -22,6 +21,7 @@ from decoder.session.cuda_graph.device_state import REPORT, DeviceState
 from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
 from decoder.session.cuda_graph.verify import verify
+from decoder.system.device import Graphs, Mailbox, Mark, without_gradients
 from decoder.tree_rules import TreeRule
 from decoder.verify.greedy import GreedyVerifier
 from decoder.verify.verifier import DeviceVerifier

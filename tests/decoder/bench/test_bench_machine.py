@@ -8,7 +8,7 @@ import torch
 
 from decoder.bench import machine
 from decoder.bench.machine import ComputingClock, source_commit
-from decoder.device import Stopwatch
+from decoder.system.device import Stopwatch
 
 
 def test_a_wait_between_the_two_readings_of_a_clock_takes_another_pair(monkeypatch: pytest.MonkeyPatch) -> None:

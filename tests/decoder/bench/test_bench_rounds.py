@@ -24,10 +24,10 @@ from decoder.bench.samples import Samples
 from decoder.bench.shapes import loaded_pair, random_pair, with_random_draft
 from decoder.bench.sizes import Size
 from decoder.bench.statistics import Median
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.host import HostSession
 from tests import tiny

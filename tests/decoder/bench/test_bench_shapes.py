@@ -11,11 +11,11 @@ from transformers import AutoModelForCausalLM
 
 from decoder.bench import shapes
 from decoder.bench.contenders import decoded
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, DeviceError, PairError
 from decoder.forward.static.static_forward import static_forward
 from decoder.methods.dynatree import PRESETS
+from decoder.run.config import RunConfig
 from tests import tiny
 from tests.decoder.makers import TinyModels
 

@@ -21,8 +21,6 @@ from decoder.bench.report import Report
 from decoder.bench.samples import Samples
 from decoder.bench.statistics import Median
 from decoder.bench.summary import Difference, rows
-from decoder.config import RunConfig
-from decoder.device import device_name
 from decoder.engine import Engine
 from decoder.errors import PromptError
 from decoder.methods.auto import Auto
@@ -30,8 +28,10 @@ from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.methods.method import Method
+from decoder.run.config import RunConfig
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
+from decoder.system.device import device_name
 from decoder.tree import TokenTree
 from tests import tiny
 from tests.decoder.makers import TinyModels

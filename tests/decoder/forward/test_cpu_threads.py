@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from decoder import RunConfig, decode, race
+from decoder import RunConfig, decode
 from decoder.engine import Engine
 from decoder.forward import cpu_threads
 from decoder.forward.cpu_threads import SWITCH_S, choose_threads, fewest_worth_it, quick_switches, usable_cores
+from decoder.run import race
 from tests.decoder.makers import TinyModels
 
 

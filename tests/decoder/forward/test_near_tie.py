@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from decoder import RunConfig, decode, race
+from decoder import RunConfig, decode
 from decoder.errors import DeviceError
 from decoder.events import Summary
 from decoder.forward import near_tie as neartie
@@ -15,6 +15,7 @@ from decoder.forward.hf_module import HfModule
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge, in_float32_by_layer
 from decoder.methods.dynatree import DynaTree
+from decoder.run import race
 from decoder.sampling.gumbel_noise import GumbelNoise
 from tests.decoder.family_models import laid_out_anew
 from tests.decoder.makers import TinyModels

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from zlib import crc32
 
-from decoder.config import RunConfig
 from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling
 from decoder.tree_rules import Rules
 from decoder.verify.names import VERIFIER_NAMES

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.methods import METHODS
 from decoder.methods.delayed import Delayed
 from decoder.models.pair import Pair
+from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling, Schedule
 from tests import tiny
 from tests.decoder.laws.joint_law import Law

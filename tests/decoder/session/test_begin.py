@@ -2,9 +2,9 @@
 
 from itertools import islice
 
-from decoder.config import RunConfig
 from decoder.events import Round, Start
-from decoder.race import decode
+from decoder.run.config import RunConfig
+from decoder.run.race import decode
 from decoder.session.steering import Steering
 from tests.decoder.makers import TinyModels
 

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 from decoder.bench.shapes import with_random_draft
-from decoder.config import RunConfig
-from decoder.device import Stopwatch
 from decoder.draft.tree_size import loss_limit as credit
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
-from decoder.loading import load_pair
 from decoder.methods import METHODS
 from decoder.methods.auto import Auto
+from decoder.run.config import RunConfig
+from decoder.run.loading import load_pair
 from decoder.session import host as engine
+from decoder.system.device import Stopwatch
 from tests.decoder.makers import with_pair
 
 Prices = Mapping[int, float]

@@ -11,10 +11,10 @@ from decoder.bench.contenders import BASELINE
 from decoder.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
 from decoder.bench.shapes import loaded_pair, with_random_draft
 from decoder.bench.sizes import Size
-from decoder.config import RunConfig
 from decoder.errors import ConfigError
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
 from decoder.tables.text import WIDTH
 from tests.decoder.makers import TinyModels
 from tests.decoder.tensor_parallel.led_engine import Led, led

@@ -9,8 +9,8 @@ from decoder.append_only import TokenLog
 from decoder.bench.contenders import Contender, Trial
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Samples
-from decoder.config import RunConfig
 from decoder.errors import ConfigError, DecoderError
+from decoder.run.config import RunConfig
 from decoder.tuning.drafts import (
     OnDrafts,
     _draft,

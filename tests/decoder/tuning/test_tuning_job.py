@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from decoder.config import RunConfig
 from decoder.errors import ConfigError, DeviceError, PromptError
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
 from decoder.session.host import HostSession
 from decoder.tuning import job as module
 from decoder.tuning.job import CHECK_SHARE, OnPrompts, reserve_s, tuned

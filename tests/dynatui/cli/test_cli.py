@@ -14,13 +14,13 @@ from types import SimpleNamespace
 import pytest
 
 import decoder
-from decoder.config import RunConfig
 from decoder.errors import DeviceError
 from decoder.events import Event
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
 from dynatui.cli import main as cli
 from dynatui.prompts import load
 from dynatui.record.recording import Recorder

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import decoder
-from decoder.decoding_path import DecodingPath
 from decoder.errors import ConfigError
+from decoder.run.decoding_path import DecodingPath
 from dynatui.cli import doctor
 from dynatui.cli import main as cli
 from dynatui.cli.doctor import Case, Finding, examine, page
@@ -161,7 +161,7 @@ def test_compiled_runs_are_named_and_refused_where_nothing_can_be_compiled(monke
     assert not report.ok
     assert "--compile is for CUDA and this is cpu" in page(report)
     assert "models would run" not in page(report)
-    monkeypatch.setattr("decoder.device.choose_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr("decoder.system.device.choose_device", lambda _: torch.device("cuda"))
     asked = Models(dtype="float16", compiled=True)
     assert "models would run on cuda in float16, compiled where that is faster" in said(found("devices", models=asked))
     with pytest.raises(ConfigError, match="no effect beside --exact"):
@@ -193,11 +193,11 @@ def test_how_rounds_would_be_decoded_on_a_cpu_is_told() -> None:
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """A GPU on which the embedded pair decodes as the host drives it; how it was loaded."""
     loaded: list[dict[str, str]] = []
-    monkeypatch.setattr("decoder.device.choose_device", lambda _: torch.device("cuda:0"))
+    monkeypatch.setattr("decoder.system.device.choose_device", lambda _: torch.device("cuda:0"))
     monkeypatch.setitem(vars(decoder), "load_pair", lambda **given: loaded.append(given))
     tried = DecodingPath("host", "they wrote the tokens [1] instead of [2]")
-    monkeypatch.setattr("decoder.decoding_path.decoding_path", lambda _: tried)
-    monkeypatch.setattr("decoder.decoding_path.has_room", lambda *_: True)
+    monkeypatch.setattr("decoder.run.decoding_path.decoding_path", lambda _: tried)
+    monkeypatch.setattr("decoder.run.decoding_path.has_room", lambda *_: True)
     return loaded
 
 
@@ -212,7 +212,9 @@ def test_on_a_gpu_rounds_are_tried_and_a_refusal_is_a_note_with_its_reason(on_a_
 def test_on_a_gpu_that_repeats_graphs_the_models_own_forms_are_told(
     on_a_gpu: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decoder.decoding_path.decoding_path", lambda _: DecodingPath("cuda graphs", "native model"))
+    monkeypatch.setattr(
+        "decoder.run.decoding_path.decoding_path", lambda _: DecodingPath("cuda graphs", "native model")
+    )
     text = said(found("rounds"))
     assert "ok: the embedded pair was tried on cuda:0: cuda graphs, native model" in text
     assert "ok: models would be decoded by: cuda graphs, native model" in text

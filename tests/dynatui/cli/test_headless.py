@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from decoder.config import RunConfig
 from decoder.errors import DeviceError, PairError, RecordingError
 from decoder.events import End, Event, Figures, Run, Summary
+from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.cli import headless
 from dynatui.record.reader import read

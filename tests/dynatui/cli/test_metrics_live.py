@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from decoder.config import RunConfig
 from decoder.events import Event
+from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.cli import headless
 from dynatui.record.transcript import Transcript

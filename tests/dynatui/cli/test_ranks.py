@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from decoder.config import RunConfig
+from decoder.run.config import RunConfig
 from decoder.tensor_parallel.ranks import Ranks
 from dynatui.cli import launcher, ranks
 from dynatui.cli import main as cli

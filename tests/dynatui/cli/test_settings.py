@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from decoder.config import RunConfig
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
+from decoder.run.config import RunConfig
 from dynatui.cli import main as cli
 from dynatui.cli import settings
 from dynatui.keymap import KEYMAP

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from decoder.config import RunConfig
 from decoder.errors import ConfigError
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
 from dynatui.cli import main as cli
 from dynatui.cli import options, presets
 from dynatui.record.command_line import command_line

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from decoder import device
+from decoder.system import device
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 SMALL |= {"num_key_value_heads": 2, "head_dim": 8, "vocab_size": 288}

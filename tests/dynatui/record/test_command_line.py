@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoder.config import RunConfig
 from decoder.knobs import KnobName, RulesName
 from decoder.methods import METHODS, all_knobs
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
+from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
 from dynatui.cli import headless
 from dynatui.cli import main as cli

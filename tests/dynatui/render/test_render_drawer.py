@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.config import RunConfig
 from decoder.events import Knob, Limit
 from decoder.knobs import KnobName
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
+from decoder.run.config import RunConfig
 from dynatui.knobs import info, owner, rules_in_force, rules_of
 from dynatui.render import cards, drawer, sliders
 from dynatui.render.scene import Scene

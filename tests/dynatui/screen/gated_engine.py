@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from msgspec import structs
 
-from decoder.config import RunConfig
 from decoder.events import Event, Round
+from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, StageName, Steering, hold, takes_step
 from dynatui.sources.engine import Decode
 from tests.dynatui.scripted_runs import run, tree_round

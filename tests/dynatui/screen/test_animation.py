@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from decoder.config import RunConfig
 from decoder.events import Run
+from decoder.run.config import RunConfig
 from dynatui.prompts.load import embedded
 from dynatui.record.reader import Runs, read
 from dynatui.screen.app import DynaApp

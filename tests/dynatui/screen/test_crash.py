@@ -40,7 +40,7 @@ def assert_whole(path: Path, *, closed: bool = True) -> None:
 KILLED = """
 import itertools, sys
 from pathlib import Path
-from decoder.config import RunConfig
+from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.record.recording import Recorder
 from tests.dynatui.endless_engine import EndlessEngine

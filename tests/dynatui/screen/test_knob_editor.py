@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.config import RunConfig
 from decoder.events import Knob
 from decoder.knobs import KnobName, RulesName
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.option import number
+from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
 from decoder.session.knob_state import KnobState
 from decoder.session.steering import Turn

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from decoder.config import RunConfig
 from decoder.events import End
+from decoder.run.config import RunConfig
 from dynatui.keymap import KEYMAP
 from dynatui.session import View
 from dynatui.state.run_state import Loading, Prompt, Record

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from decoder.config import RunConfig
 from decoder.errors import PairError
 from decoder.methods.delayed import Delayed
+from decoder.run.config import RunConfig
 from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
 from dynatui.session import View

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from decoder.config import RunConfig
 from decoder.events import Knob
 from decoder.methods.delayed import Delayed
+from decoder.run.config import RunConfig
 from dynatui.state.run_state import Loading, Prompt, Record
 from tests.dynatui.screen.shown_app import screen_text, shown
 from tests.dynatui.scripted_runs import ScriptedSource, delayed_run, drawn_round, plain_round, sampled_run

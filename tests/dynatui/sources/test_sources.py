@@ -11,10 +11,10 @@ import pytest
 from msgspec import structs
 
 import decoder
-from decoder.config import RunConfig
 from decoder.errors import PairError, PromptError, RecordingError
 from decoder.events import Event, Round, Run, Summary
 from decoder.methods.dynatree import DynaTree
+from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.record.reader import read
 from dynatui.record.recording import Recorder

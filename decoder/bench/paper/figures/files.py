@@ -4,7 +4,7 @@ from pathlib import Path
 
 from decoder.bench.paper.report import PaperReport
 from decoder.errors import ConfigError, first_line
-from decoder.whole_files import made_folder, write_whole
+from decoder.system.whole_files import made_folder, write_whole
 
 
 def draw(report: PaperReport, folder: Path) -> list[Path]:

@@ -11,9 +11,9 @@ from decoder.bench.contenders import Trial, decoded
 from decoder.bench.paper import blocks
 from decoder.bench.paper.blocks import TurnResult, turns
 from decoder.bench.paper.request import Lane, Request
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.forward.near_tie import Verdict
+from decoder.run.config import RunConfig
 from tests.decoder.bench.paper.headers import header
 from tests.decoder.makers import TinyModels
 

@@ -10,11 +10,11 @@ from decoder.append_only import TokenLog
 from decoder.bench.baselines import baselines
 from decoder.bench.contenders import Contender, own
 from decoder.bench.paper.cuts import cut
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
 from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels
 

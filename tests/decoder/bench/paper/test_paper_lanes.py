@@ -11,11 +11,11 @@ from decoder.bench.paper import lanes
 from decoder.bench.paper.lanes import catalogue, fixed_grid, paper_depth, rules, sensitivity
 from decoder.bench.paper.request import Lane
 from decoder.bench.sweep import spaces
-from decoder.config import RunConfig
 from decoder.methods import METHODS
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
 
 ROWS = catalogue(sampled=False)
 VARIED = sensitivity(spaces.THRESHOLDS, spaces.BREADTHS, spaces.DEPTHS)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from decoder import device
-from decoder.device import choose_dtype
 from decoder.forward.cpu import packed
 from decoder.forward.cpu.packed import FbgemmLinear, Linear, OneDnnLinear, PublicLinear, pack, works
+from decoder.system import device
+from decoder.system.device import choose_dtype
 
 ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 HALF = (torch.float16, torch.bfloat16)

@@ -14,9 +14,9 @@ from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.forward.static.hf import ModuleStatic
 from decoder.knobs import KnobName
-from decoder.loading import TRIED
 from decoder.methods.adaptive import AdaptiveTree
-from decoder.race import _ON_DEVICE
+from decoder.run.loading import TRIED
+from decoder.run.race import _ON_DEVICE
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.compiled import Compile, by_torch, compile_pair
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal

@@ -16,8 +16,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from decoder.device import WARM_UPS, without_gradients
 from decoder.session.cuda_graph.capture_guard import BY_DATA, FROM_THE_HOST, NotCapturableError
+from decoder.system.device import WARM_UPS, without_gradients
 
 READS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.cpu, Tensor.__array__, Tensor.__dlpack__})
 """What looks into memory, or leaves the device, without an operation that could be recorded."""
@@ -196,12 +196,12 @@ def record(work: Callable[[], object]) -> Record:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Stands in place of `decoder.device.Graphs`."""
+    """Stands in place of `decoder.system.device.Graphs`."""
 
     records: list[Record]
 
     def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
-        """See `decoder.device.Graphs`."""
+        """See `decoder.system.device.Graphs`."""
         for _ in range(WARM_UPS):
             work()
             undo()

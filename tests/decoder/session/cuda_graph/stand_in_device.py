@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from decoder.device import without_gradients
 from decoder.session.cuda_graph.capture_guard import NotCapturableError
+from decoder.system.device import without_gradients
 
 T = TypeVar("T")
 META = torch.device("meta")

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.device import Graphs
 from decoder.session.cuda_graph.capture_guard import NotCapturableError, refuse_waits
 from decoder.session.cuda_graph.slots import GraphSlots, tried
+from decoder.system.device import Graphs
 from tests.decoder.session.cuda_graph.stand_in_device import META
 
 CPU = torch.device("cpu")

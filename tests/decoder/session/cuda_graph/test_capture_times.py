@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks import captures
 from benchmarks.captures import Capture, Found, Size, by_kind, captured, measured, sizes, texts
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.methods import METHODS
+from decoder.run.config import RunConfig
 from decoder.session.cuda_graph.session import GraphSession
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import recorded

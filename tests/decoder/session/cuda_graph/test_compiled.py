@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.device import require_compilable, without_gradients
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.forward.language_model import LanguageModel
@@ -23,6 +22,7 @@ from decoder.session.cuda_graph import compiled as contest
 from decoder.session.cuda_graph.compiled import Compile, Compiled, Pass, by_torch, compared, example
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import Passes, passes
+from decoder.system.device import require_compilable, without_gradients
 from tests import tiny
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import compiled, match, recorded, with_slots

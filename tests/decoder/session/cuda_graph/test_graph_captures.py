@@ -8,14 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from decoder.device import Graphs
 from decoder.engine import Engine
 from decoder.methods import METHODS
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.models.text import TextStream
-from decoder.race import Lane, _prepare
+from decoder.run.race import Lane, _prepare
 from decoder.session.cuda_graph import capture_guard as capturable
 from decoder.session.cuda_graph import slots as slots_module
 from decoder.session.cuda_graph import verify
@@ -23,6 +22,7 @@ from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.slots import AHEAD, captured
 from decoder.session.cuda_graph.static_shapes import DEEPEST, levels
 from decoder.session.host import HostSession
+from decoder.system.device import Graphs
 from decoder.tree_rules import Rules
 from decoder.verify.greedy import GreedyVerifier
 from tests.decoder.makers import TinyModels, graph_slots, host_session

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from decoder.device import WARM_UPS, Graphs, Mark
+from decoder.system.device import WARM_UPS, Graphs, Mark
 
 
 class Driver:

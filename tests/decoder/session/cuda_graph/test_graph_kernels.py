@@ -9,16 +9,16 @@ import torch
 from transformers import GPTNeoXConfig
 
 from decoder.bench.sizes import Size, run_of
-from decoder.config import RunConfig
-from decoder.device import without_gradients
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import static_forward
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import bucket, levels, most_nodes, shape, slots
 from decoder.session.cuda_graph.verify import verify
+from decoder.system.device import without_gradients
 from decoder.tree_rules import Rules
 from decoder.verify.coupled import CoupledDeviceVerifier
 from decoder.verify.greedy import GreedyVerifier

@@ -7,17 +7,18 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from decoder import load_pair, loading
+from decoder import load_pair
 from decoder.bench import job, shapes, sizes
 from decoder.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
 from decoder.bench.sizes import Size
-from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.forward.static.layers import NativeStatic
-from decoder.loading import passes_of
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.run import loading
+from decoder.run.config import RunConfig
+from decoder.run.loading import passes_of
 from decoder.session.cuda_graph import compiled, self_test
 from decoder.session.cuda_graph.static_shapes import Passes, passes
 from decoder.tree_rules import Rules, tree_rule

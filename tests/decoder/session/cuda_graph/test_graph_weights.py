@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder import RunConfig, decode, load_pair, loading
+from decoder import RunConfig, decode, load_pair
 from decoder.bench import shapes
 from decoder.bench.arithmetic import shape
 from decoder.bench.machine import read_bytes
@@ -26,6 +26,7 @@ from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward, static_in_place
 from decoder.methods.dynatree import DynaTree
+from decoder.run import loading
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph.self_test import Reference
@@ -211,7 +212,7 @@ def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr("decoder.decoding_path.has_graphs", lambda _: True)
+    monkeypatch.setattr("decoder.run.decoding_path.has_graphs", lambda _: True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forward, "has_room", lambda *_: False)
         loading.try_rounds(engine, said.append)

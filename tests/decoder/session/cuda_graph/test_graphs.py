@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from decoder import RunConfig, Steering, decode, load_pair, methods
-from decoder.decoding_path import decoding_path
-from decoder.device import Graphs, without_gradients
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.events import Round
 from decoder.forward.near_tie import Judge
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
+from decoder.run.decoding_path import decoding_path
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import Shape, passes
 from decoder.session.protocol import Outcome
+from decoder.system.device import Graphs, without_gradients
 from decoder.tree_rules import Rules, tree_rule
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import Turns, compiled, graph_session, match, recorded, records

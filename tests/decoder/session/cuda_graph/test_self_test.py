@@ -7,13 +7,14 @@ from typing import Any, cast
 import pytest
 import torch
 
-from decoder import RunConfig, loading, methods
+from decoder import RunConfig, methods
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.engine import Engine
 from decoder.forward.static.layers import NativeStatic
 from decoder.methods.auto import Auto
 from decoder.methods.fixed import Fixed
 from decoder.models.pair import Pair
+from decoder.run import loading
 from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.on_device import DeviceSampling
 from decoder.sampling.settings import Sampling, Schedule

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from decoder.device import Mailbox
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
@@ -17,6 +16,7 @@ from decoder.session.cuda_graph.pending_rounds import PendingRounds
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, slots
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
+from decoder.system.device import Mailbox
 from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels, graph_slots, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, with_slots

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.config import RunConfig
 from decoder.errors import ConfigError, DecoderError
 from decoder.knobs import KNOB_GAP, MOST, KnobName, TunableParameters, bounds
 from decoder.methods import all_knobs
@@ -19,6 +18,7 @@ from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling
 
 KNOBS = tuple(all_knobs())

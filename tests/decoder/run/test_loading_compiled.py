@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from decoder import load_pair, loading
+from decoder import load_pair
 from decoder.bench import shapes
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.models.pair import Pair
+from decoder.run import loading
 from decoder.session.cuda_graph import compiled, self_test
 from tests.decoder.makers import TinyModels, graph_slots
 

@@ -11,7 +11,6 @@ from msgspec import structs
 from decoder import RunConfig, decode, load_pair, methods
 from decoder.bench import table
 from decoder.bench.job import OnTexts, measure_texts
-from decoder.decoding_path import EXACT, MODULE, NATIVE, DecodingPath, decoding_path, expected_path
 from decoder.engine import Engine
 from decoder.events import Run
 from decoder.forward.families.registry import reading_bytes
@@ -20,6 +19,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
 from decoder.models.checkpoints import load_config
+from decoder.run.decoding_path import EXACT, MODULE, NATIVE, DecodingPath, decoding_path, expected_path
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.compiled import Compiled
 from decoder.session.cuda_graph.slots import GraphSlots
@@ -31,7 +31,7 @@ UNKNOWN = "Qwen3ForCausalLM has no native implementation"
 
 @pytest.fixture
 def _graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("decoder.decoding_path.has_graphs", lambda _: True)
+    monkeypatch.setattr("decoder.run.decoding_path.has_graphs", lambda _: True)
 
 
 def unlike(tiny_models: TinyModels) -> Engine:
@@ -138,7 +138,7 @@ def test_what_configurations_tell_of_a_gpu(
 @pytest.mark.usefixtures("_graphs")
 def test_memory_that_does_not_suffice_is_foreseen(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr("decoder.decoding_path.has_room", lambda _, needed: asked.append(needed))
+    monkeypatch.setattr("decoder.run.decoding_path.has_room", lambda _, needed: asked.append(needed))
     pair, loaded = tiny_models.pair("neox"), tiny_models.loaded(tiny_models.pair("neox"), "bfloat16")
     configs = {"target": load_config(str(pair.target)), "draft": load_config(str(pair.draft))}
     found = expected_path(configs, CPU, exact=False, dtype=torch.bfloat16)

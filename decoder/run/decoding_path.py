@@ -1,6 +1,6 @@
 """Path by which a pair's rounds are decoded, and its reason: for headers, reports and recordings.
 
-Decides nothing: `decoder.loading` finds the path, and `decoder.methods` follows it. A single method may still use
+Decides nothing: `decoder.run.loading` finds the path, and `decoder.methods` follows it. A single method may still use
 another: where its rules outgrow the shapes of a device's graphs, where it sees only a part of the text (streaming,
 which the host drives), or where transformers decodes by itself.
 """
@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import torch
 
-from decoder.deferred import imported
-from decoder.device import has_graphs, has_room
 from decoder.engine import Engine
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
+from decoder.system.deferred import imported
+from decoder.system.device import has_graphs, has_room
 
 GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"

@@ -11,13 +11,13 @@ from msgspec import structs
 from decoder import RunConfig, decode, load_pair
 from decoder.analysis.metrics import Tally, by_depth, fold
 from decoder.events import LENGTH, Draws, End, Event, Figures, Round, Run, Summary, Verification, encode
-from decoder.text_end import within
+from decoder.run.text_end import within
 from decoder.tree import depths
 from dynatui.record.reader import read
 from tests.decoder.makers import TinyModels, methods_of
 from tests.tiny import SENTENCES
 
-TRACES = Path(__file__).parents[1] / "traces"
+TRACES = Path(__file__).parents[2] / "traces"
 PROMPT = SENTENCES[2] + " " + SENTENCES[2]
 
 

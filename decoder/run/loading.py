@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from decoder.config import RunConfig
-from decoder.decoding_path import STATIC, decoding_path
-from decoder.device import choose_device, choose_draft_dtype, choose_dtype, has_graphs, require_compilable, set_up
 from decoder.engine import Engine
 from decoder.errors import ModelError, about, quoted, require
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
@@ -33,6 +30,16 @@ from decoder.models.eagle3.config import head_shape
 from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
+from decoder.run.config import RunConfig
+from decoder.run.decoding_path import STATIC, decoding_path
+from decoder.system.device import (
+    choose_device,
+    choose_draft_dtype,
+    choose_dtype,
+    has_graphs,
+    require_compilable,
+    set_up,
+)
 from decoder.tensor_parallel.check import require_packages, require_partial_target, require_partial_weights
 from decoder.tensor_parallel.ranks import Ranks, ranks_of
 from decoder.tensor_parallel.target import load_over, rank_device

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from decoder import waiting
-from decoder.waiting import APART_S, ProcessorWaits, ThreadWaits, waited_here_s, waited_s
+from decoder.system import waiting
+from decoder.system.waiting import APART_S, ProcessorWaits, ThreadWaits, waited_here_s, waited_s
 
 tells_waits = pytest.mark.skipif(
     not Path("/proc/self/schedstat").exists() or not hasattr(os, "sched_setaffinity"),

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from decoder import load_pair, loading
+from decoder import load_pair
 from decoder.bench import shapes
-from decoder.device import CUDNN_RANK, set_up
+from decoder.run import loading
+from decoder.system.device import CUDNN_RANK, set_up
 from tests.decoder.makers import TinyModels
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")

@@ -16,9 +16,6 @@ import torch
 
 from decoder.analysis.metrics import Race, differs_by_design
 from decoder.analysis.stalls import RECENT, stalled_s
-from decoder.config import RunConfig
-from decoder.decoding_path import decoding_path
-from decoder.device import memory_is_full, peak_bytes, release_memory
 from decoder.engine import Engine
 from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
@@ -28,16 +25,19 @@ from decoder.knobs import KnobName, RulesName
 from decoder.methods import METHODS, chosen, require_knobs, require_model_free
 from decoder.methods.method import Method
 from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, require_known, without_surrogates
+from decoder.run.config import RunConfig
+from decoder.run.decoding_path import decoding_path
+from decoder.run.text_end import within
 from decoder.sampling.settings import SAMPLING, Schedule
 from decoder.session.knob_state import applied
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
 from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, hold, takes_step
+from decoder.system.device import memory_is_full, peak_bytes, release_memory
+from decoder.system.waiting import ProcessorWaits
 from decoder.tensor_parallel.check import require_partial_target
-from decoder.text_end import within
 from decoder.tree import TokenTree
 from decoder.tree_rules import MOST_NODES, Rules
 from decoder.version import VERSION
-from decoder.waiting import ProcessorWaits
 
 _ON_HOST = 1
 """Tokens beyond its events that a method may have chosen, where the host drives its rounds."""
