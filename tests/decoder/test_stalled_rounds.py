@@ -57,7 +57,7 @@ class Clock:
 def run(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Any:
     def decoding(stalled: int | None, speed: float = 1.0) -> tuple[Played, Clock]:
         clock = Clock(stalled)
-        for module in ("device", "race", "session.steering"):
+        for module in ("system.device", "run.race", "session.steering"):
             monkeypatch.setattr(f"decoder.{module}.time", clock)
         monkeypatch.setattr("decoder.run.race.ProcessorWaits", lambda: clock)
         engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")

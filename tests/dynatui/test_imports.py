@@ -13,7 +13,7 @@ from tests.dynatui.fake_engine import story
 
 ENGINE_ONLY = {"torch", "transformers", "datasets", "jaxtyping"}
 SCREEN_ONLY = {"dynatui", "textual", "rich", "typer"}
-LIGHT_MODULES = ("config", "errors", "events", "methods", "analysis.metrics", "session.steering")
+LIGHT_MODULES = ("run.config", "errors", "events", "methods", "analysis.metrics", "session.steering")
 LIGHT = ["decoder", *(f"decoder.{name}" for name in LIGHT_MODULES)]
 
 

@@ -64,7 +64,7 @@ class Bench:
 def bench(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A paused run, and a clock that only sleep moves much."""
     made = Bench(tiny_models)
-    for module in ("device", "race", "session.steering"):
+    for module in ("system.device", "run.race", "session.steering"):
         monkeypatch.setattr(f"decoder.{module}.time", made)
     made.steering.paused = True
     return made
