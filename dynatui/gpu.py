@@ -1,4 +1,4 @@
-"""Load, memory, power and temperature of a GPU, from NVML; torch does not report them.
+"""Load, memory, power and temperature of a GPU, read from NVML.
 
 A value that NVML does not give is None; no function raises, and NVML is loaded at the first reading. A reading takes
 about a millisecond; once a second is often enough. Knows nothing of torch, which numbers GPUs differently.
@@ -22,7 +22,7 @@ class GpuLoad:
     load: float | None
     """GPU utilisation: share of the last sampling period with a kernel running, 0 to 1."""
     used_bytes: int | None
-    """Memory in use, by all processes."""
+    """Memory in use by all processes, in bytes."""
     total_bytes: int | None
     power_w: float | None
     temperature_c: int | None
@@ -101,7 +101,7 @@ def _find(number: int) -> tuple[Any, Any]:
 
 
 def _same_order(nvml: Any) -> bool:
-    """Whether CUDA and NVML number the GPUs alike: CUDA sorts by speed unless CUDA_DEVICE_ORDER says otherwise."""
+    """Whether CUDA and NVML number the GPUs equally: CUDA sorts by speed unless CUDA_DEVICE_ORDER is set."""
     kinds = {_called(nvml.nvmlDeviceGetName, handle) for handle in _handles(nvml)}
     return len(kinds) <= 1 or os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
 

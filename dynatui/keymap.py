@@ -1,4 +1,4 @@
-"""Every key, once: bindings, dispatch, footer, help, command palette, settings and documents are made from this table.
+"""The key map: bindings, dispatch, footer, help, command palette, settings and documents are made from this table.
 
 A key may mean one thing while the run is watched and another while the text is inspected or a slider is moved. Knows
 nothing of widgets; an action is the name of a method of the app, with its arguments.
@@ -14,7 +14,7 @@ from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS
 
 Mode: TypeAlias = Literal["watch", "inspect", "search", "knobs", "compare", "attach"]
-"""Context of a key: the run, a token of the text, a search hit, a slider, two recordings, or a server."""
+"""Mode of an app: watching a run, cursor in its text, search hits, sliders, two recordings, a watched server."""
 FIRST_MODES: frozenset[Mode] = frozenset(("watch", "compare", "attach"))
 """The mode in which each app starts."""
 LEFT_OUT = 999
@@ -45,7 +45,7 @@ class Key:
     """One line of the help: a key, or several keys of related actions."""
 
     caps: tuple[str, ...]
-    """Keys: Textual's name, or the character itself."""
+    """Names of the keys in Textual, or the characters themselves."""
     actions: tuple[str, ...]
     label: str
     """One or two words for the footer and the palette."""
@@ -56,13 +56,13 @@ class Key:
     words: tuple[str, ...] = ("down", "up")
     """Words that distinguish the actions of a pair in the palette."""
     names: tuple[str, ...] = ()
-    """Name of each action in the settings; empty: made from label and words."""
+    """Name of each action in the settings file; where empty, the names are made from `label` and `words`."""
     does: tuple[str, ...] = ()
     """All actions, each once, including those without a key; empty where every action has a key."""
     also: str = ""
     """Further search words in the palette, besides label and help."""
     fixed: bool = False
-    """Whether the keys cannot be bound anew: digits, which type values and number the panels."""
+    """Whether the keys cannot be rebound: digits, which type values and number the panels."""
 
     @property
     def different(self) -> tuple[str, ...]:
@@ -145,13 +145,13 @@ class Keymap:
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """The key of an action for hints; without one, the key of the command palette, which lists the action."""
+        """The key of an action, for hints; for an action without a key that of the command palette, which lists it."""
         cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
         return _GLYPHS.get(cap, cap) if cap else palette
 
     def settings(self) -> dict[str, tuple[str, ...]]:
-        """The keys of each action that can be bound anew, by its name in the settings."""
+        """The keys of each action that can be rebound, by its name in the settings file."""
         named = dict[str, tuple[str, ...]]()
         for key in self.every:
             for name, action in key.settings.items():
@@ -223,7 +223,7 @@ PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif
 """Panels that can be chosen, by keys 1 to 9."""
 PANELS: tuple[PanelName, ...] = get_args(PanelName)
 ALWAYS: tuple[PanelName, ...] = ("text", "tree", "curves")
-"""Panels with a place of their own where there is room; the others share one."""
+"""Panels that have a separate place in a large terminal; the other panels share one place."""
 
 _EVERYWHERE: tuple[Mode, ...] = ("watch", "inspect", "search", "knobs")
 _VIEWING: tuple[Mode, ...] = ("watch", "inspect", "search")
@@ -242,7 +242,7 @@ def _pair(back: str, on: str) -> tuple[str, str, str, str]:
 
 
 def _turned_by(keys: str) -> str:
-    """Help text of two keys: the knob that they turn, by method."""
+    """Help text of a pair of keys: the knobs that they turn, which depend on the watched method."""
     knobs = [knob for method in METHODS.values() for knob in method.knobs if knob.keys == keys]
     first, *others = dict.fromkeys(knob.key_help for knob in knobs if knob.key_help)
     return "; ".join(filter(None, (first, ", ".join(others))))

@@ -19,10 +19,10 @@ _LONGEST_TREND = 24
 
 @dataclass(frozen=True)
 class _Card:
-    """One figure. Titles and notes are wordings of one text, the longest first."""
+    """Card of one figure; `titles` and `notes` each hold wordings of one text, the longest first."""
 
     room: int
-    """Cells that the shortest wordings need."""
+    """Width of the card with its shortest wordings, in cells."""
     titles: tuple[str, ...]
     value: str
     notes: tuple[str, ...]

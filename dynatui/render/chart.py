@@ -22,13 +22,13 @@ _AXIS = 5
 
 @dataclass(frozen=True)
 class _Grid:
-    """Mapping of a cell's dots to a sign."""
+    """Mapping of the dots of a cell to a character."""
 
     bits: tuple[tuple[int, ...], ...]
     """Bit of each dot, by column and row; the sum of the bits is the index into `signs`."""
     signs: str
     faint: int = 0
-    """Bits of a dot of any stroke but solid; 0: as those of a solid line."""
+    """Bits that draw a dot of a stroke other than solid; 0: the same bits as for a solid line."""
 
 
 _GRIDS: dict[Symbols, _Grid] = {
@@ -37,7 +37,7 @@ _GRIDS: dict[Symbols, _Grid] = {
     "ascii": _Grid(((2,),), " .**", faint=1),
 }
 Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
-"""Series differ by it as well as by ink; sparse: curves of an earlier measurement, behind the others."""
+"""Stroke of a series, which distinguishes series without colour; sparse: the pinned measurement A."""
 _SIGNS: dict[Stroke, str] = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
 """Strokes in a legend."""
 _DRAWN: dict[Stroke, tuple[bool, ...]] = {
@@ -78,7 +78,7 @@ class Axis:
     flags: Sequence[Flag] = ()
     cursor: int | None = None
     unit: str = "token"
-    """The unit of the axis."""
+    """Unit of the x axis."""
 
 
 def legend(lines: Sequence[Line], names: Sequence[str]) -> Row:

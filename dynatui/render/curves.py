@@ -48,7 +48,7 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
 
 
 def depth(scene: Scene, width: int, height: int) -> Rows:
-    """Base depth and thresholds, which history and the user change, and the depth drafted."""
+    """Base depth and thresholds, which history and the user change, and the drafted depth."""
     curves, most = scene.state.lane.curves, scale_of(scene).deepest
     drafted = Line(curves.depth, 0.0, most, "third", "dashed", digits=0)
     if not curves.d0.points:

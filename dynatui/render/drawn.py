@@ -1,4 +1,4 @@
-"""Words of several panels for sampled trees: verifier, drafting, shape."""
+"""Wordings on sampled trees, shared by several panels: verifier, drafting, shape."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ def drawing(state: RunState) -> Delayed | None:
 
 
 def shape_of(state: RunState) -> tuple[int, int, int] | None:
-    """(K, L1, L2) of the watched method's trees: from the knobs, or of the last round where a selector chooses it."""
+    """(K, L1, L2) of the watched method's trees: from the knobs, or of the last round where a selector chooses."""
     rules, newest = drawing(state), state.lane.newest
     if rules is None:
         return None

@@ -13,7 +13,7 @@ from dynatui.state.run_state import RunState
 WARM_UP_TOKENS = 30
 """Warm-up: tokens of a method before its rate is shown; first calls, caches and threads are still cold."""
 _SLOWER, _FASTER = 0.995, 1.005
-"""Bounds of the relative speeds that round to 1.00x."""
+"""Interval of relative speeds that are displayed as 1.00x."""
 _DOT: Row = ((" · ", "dim"),)
 
 

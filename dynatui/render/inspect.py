@@ -31,7 +31,7 @@ from dynatui.state.run_state import RunState
 from dynatui.state.tokens import Token
 
 _ALL = 7
-"""Rows from which each fact has its own row."""
+"""Least height of the panel, in rows, for a separate row per fact."""
 _LABEL = 8
 _TENTH_MS = 1e-4
 _DOT: Row = ((" · ", "dim"),)
@@ -58,7 +58,7 @@ def position(event: Round, token: Token) -> int:
 
 
 def rivals(event: Round, token: Token) -> list[int]:
-    """The rejected nodes in the token's place, the most probable first."""
+    """The rejected nodes at the token's position, the most probable first."""
     own = node_of(event, token)
     if token.origin == "plain":
         return []

@@ -46,7 +46,7 @@ class Entry:
     who: str
     what: str
     why: tuple[str, ...] = ()
-    """Cause, in wordings, the longest first."""
+    """Cause of the event, in wordings, the longest first."""
     ink: Ink = "plain"
 
 
@@ -102,7 +102,7 @@ def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entr
     turns = [*lost, *lane.turns]
     for turn, following in zip_longest(turns, turns[1:]):
         sides = _sides(turn, state, pinned)
-        # Without the turn before it, a turn cannot be joined with it.
+        # The effect of a dropped turn is unknown: it may have been joined with turns dropped before it.
         effect = () if turn in lost else _moved_back(turn, lane, keys) or _effect(turn, following, lane)
         presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
         why = tuple("; ".join(filter(None, (sides, words))) for words in (*effect, ""))
@@ -143,7 +143,7 @@ def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
 
 
 def _effect(turn: Change, following: Change | None, lane: LaneState) -> tuple[str, ...]:
-    """L-bar in the rounds before a turn and in as many after it, at most to the next turn, in wordings."""
+    """L-bar in the rounds before a turn, and in as many rounds between it and the next turn, in wordings."""
     before = lane.past[max(0, turn.first - lane.window) : turn.first]
     end = turn.round + (len(before) or lane.window)
     after = lane.past[turn.round : min(end, following.first) if following else end]

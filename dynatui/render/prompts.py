@@ -18,7 +18,7 @@ _TITLE = len("╭─ Prompts  ─╮")
 _NUMBER = 5
 _LEAST_OPENING = 12
 _LEAST_TOTALS = 4
-"""Rows from which the list has a row for the totals."""
+"""Least height of the list, in rows, with a row for the totals."""
 
 
 @dataclass(frozen=True)

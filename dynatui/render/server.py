@@ -47,11 +47,11 @@ _LONGEST_DRAFT_NAME, _LONGEST_VALUE = 32, 10
 _WITH_OWN = "the target's own token is counted in all but the steps; acceptance by position is not told"
 _TOTAL_NAME = len("generated tokens")
 _STAGES = (1, 2, 5)
-"""Sizes of the window, in fifths of the largest: small for a young session, and seldom changed."""
+"""Lengths of the curves' window, in fifths of the largest one; a new session begins with the smallest."""
 
 Figure: TypeAlias = Callable[[Figures], float | None]
 Size: TypeAlias = tuple[int, int]
-"""Columns and lines of a panel."""
+"""Width and height of a panel, in cells."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
 
 
 def note(state: ServerState, look: Look, size: Size) -> Rows:
-    """Reason for a gap, warning of wasted drafts, remark on figures, or names without room in the first line."""
+    """The lines below the first: a gap's reason, a warning, a remark, or names that do not fit in the first line."""
     (width, height), names = size, _names(state)
     room, (said, ink) = max(1, width - 2), _said(state)
     fits = width_of(joined([*_head(state, look), *names], ())) <= width
@@ -127,7 +127,7 @@ def note(state: ServerState, look: Look, size: Size) -> Rows:
 
 
 def _said(state: ServerState) -> tuple[tuple[str, ...], Ink]:
-    """The message, in wordings, the longest first."""
+    """The warning or remark below the first line, in wordings, the longest first, with its ink."""
     if state.wasted is not None and state.gap is None:
         return wasted(state.wasted, state.t), "bad"
     text = clean_line(remark(state))
@@ -186,7 +186,7 @@ def _curves(state: ServerState, look: Look, size: Size, lines: Mapping[str, Line
 
 
 def series(state: ServerState, figure: Figure) -> Curve:
-    """A figure by the second in which its interval ended, the mean of several; NaN where unknown."""
+    """A figure per second of the session: the mean over the intervals that ended in it; NaN where unknown."""
     seconds = dict[int, list[float]]()
     for poll in state.past[-WINDOW:]:
         value = None if isinstance(poll, Gap) else figure(poll.interval)
@@ -250,7 +250,7 @@ def _position(number: int, share: float | None, now: float | None, length: int) 
 
 
 def _drafting(drafts: Drafting, size: Size) -> Rows:
-    """Steps and tokens of a round; where only some tokens are verified, their number and the length for all."""
+    """Draft steps and tokens of a round; under a verification cap, the verified tokens and the uncapped length."""
     width = max(1, inside(size)[0])
     told = (
         (drafts.steps, count(drafts.steps), ("steps of the draft in a round", "steps")),

@@ -35,7 +35,7 @@ def answer(state: ServerState, size: Size) -> Rows:
 
 
 def _waiting(state: ServerState, width: int) -> Rows:
-    """The unanswered request, and the seconds since then."""
+    """The request without an answer yet, and the seconds since it was sent."""
     if state.request is None:
         return []
     told = wrapped([(f"no answer for {time_text(state.t - state.request.t)} to:", "strong")], width)
@@ -54,7 +54,7 @@ def _summary(answered: Answer) -> str:
 
 
 def _not_told(state: ServerState) -> str:
-    """The reason why there are no rounds to draw."""
+    """The reason why no rounds of the answer can be drawn."""
     if state.kind is not None and state.kind.name == "vllm":
         return "vLLM tells each round where it is started with --per-request-spec-decode-metrics detailed"
     return f"{state.kind.title if state.kind else 'the server'} does not tell rounds one by one"

@@ -1,4 +1,4 @@
-"""The time line: place of the picture in the run, and the turns of knobs; `hit` finds the round under a click."""
+"""The time line: position of the shown round in the run, and the turns of knobs; `hit` finds the round under a click."""
 
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, Span, best, fit, merged, share
@@ -6,7 +6,7 @@ from dynatui.render.scene import Scene
 
 _BACK, _AHEAD = "looking back", "looking ahead"
 _LEAST = 8
-"""Cells of the shortest line; with less room, the words stand alone."""
+"""Least length of the line, in cells; where it does not fit, only the words are shown."""
 
 
 def timeline(scene: Scene, width: int, height: int) -> Rows:
@@ -17,7 +17,7 @@ def timeline(scene: Scene, width: int, height: int) -> Rows:
 
 
 def hit(scene: Scene, width: int, x: int) -> int | None:
-    """The round at a clicked column; the ends stand for the first and the last round."""
+    """The round at a clicked column; the ends of the line are the first and the last round."""
     length, rounds = _length(scene, width), scene.place.rounds
     cell = x - 2
     if length < 1 or not -1 <= cell <= length - 2:

@@ -1,4 +1,4 @@
-"""Dimmed trees of the rounds before the shown one, in the rows that its tree leaves.
+"""Dimmed trees of the rounds before the shown one, in the rows that its tree leaves free.
 
 A tree is shown whole, or as its accepted path, or not at all: any other part would look like another tree.
 """
@@ -16,7 +16,7 @@ from dynatui.render.tree_rows import Drawing, drawn_path, drawn_tree
 from dynatui.render.tree_title import titles
 
 MOST = 3
-"""Most earlier rounds."""
+"""Largest number of earlier rounds that are shown."""
 _GAP, _RULE = "  ", "── "
 _INKS: dict[Ink, Ink] = {"accepted": "good", "frame": "frame"}
 

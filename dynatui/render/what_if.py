@@ -15,7 +15,7 @@ from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
 
 _YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅", "strong"), ("▇", "accepted"))
-"""Signs and inks from the fewest tokens a round to the most."""
+"""Bar characters and inks of a cell, from the fewest tokens per round to the most."""
 _LABEL = 6
 _CELL, _CELL_DRAFTED = 8, 14
 """Width of a table cell, alone and with the drafted nodes."""
@@ -100,7 +100,7 @@ def _ink(*, here: bool) -> Ink:
 
 
 def _nearest(grid: Grid, count: int) -> Sequence[int]:
-    """As many columns as fit, around the one in force."""
+    """As many columns as fit, around the column of the present base depth."""
     places = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
     return sorted(places[:count])
 

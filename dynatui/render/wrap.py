@@ -1,7 +1,7 @@
 """Text wrapped as it grows, in tagged spans.
 
 Only the last line is open, so a long text costs no more per token than a short one. Knows no inks: tags get their inks
-when a page is drawn, so a change of colours wraps nothing anew.
+when a page is drawn, so a change of colours needs no new wrapping.
 """
 
 import re
@@ -60,7 +60,7 @@ class Flow(Generic[Tag]):
         self._append(word, tag)
 
     def _fitting(self, word: str) -> int:
-        """Number of characters of a word that still fit."""
+        """Number of leading characters of a word that still fit in the line."""
         used = self._used
         for place, character in enumerate(word):
             used += cell_len(character)
@@ -98,7 +98,7 @@ def is_gap(text: str) -> bool:
 
 
 def wrapped(row: Sequence[Span], width: int, gaps: Ink | None = None) -> Rows:
-    """A long row as several rows; gaps get the ink `gaps`, where given."""
+    """A long row wrapped to several rows; blanks between words get the ink `gaps`, if given."""
     flow = Flow[Ink](width)
     for text, ink in row:
         flow.add(text, ink)

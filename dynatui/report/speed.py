@@ -100,7 +100,7 @@ def _of_rounds(report: "RoundsReport") -> Iterator[Markup]:
 
 
 def _table(caption: str, columns: Mapping[str, Callable[[R], str]], rows: Iterable[R]) -> Markup:
-    """A table of words, by the titles of its columns."""
+    """A table of texts: `columns` maps the title of each column to the function that gives its cell."""
     return grid(of_rows([(Column(title), take) for title, take in columns.items()], rows, title=caption))
 
 

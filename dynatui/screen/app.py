@@ -51,11 +51,11 @@ from dynatui.sources.source import Source
 
 _NOTE_S = 6.0
 _LOW = 40
-"""Rows below which curves and race are smaller, in favour of the text."""
+"""Height of the terminal, in rows, below which curves and race shrink in favour of the text."""
 _TALL, _BROAD = 45, 160
-"""Rows, or columns, from which the race has more columns, with headings."""
+"""Least height in rows, or width in columns, of a terminal whose race has more columns, with headings."""
 _FEW = 4
-"""Most methods of the race before it takes rows from the text."""
+"""Largest number of methods in the race that leaves the height of the text unchanged."""
 
 
 class DynaApp(PanelApp):
@@ -84,7 +84,7 @@ class DynaApp(PanelApp):
         self.aside = Aside(self.call_later)
         self.command_line = command_line
         self.written_paths: list[Path] = []
-        """Recordings and exports, for the summary at the end."""
+        """Paths of written recordings and exports, for the summary at the end."""
         self._scene_builder = SceneBuilder(source, self.event_reader)
         self._room: Layout = "full"
         self._shared: PanelName = "race"
@@ -126,7 +126,7 @@ class DynaApp(PanelApp):
         self.source.start()
 
     def advance(self, now: float) -> None:
-        """Advances the source, and folds its new records."""
+        """Lets the source add the records that are due, and folds the new ones."""
         self.source.advance(now)
         self.read_events()
 
