@@ -1,4 +1,4 @@
-"""The time line: position of the shown round in the run, and the turns of knobs; `hit` finds the round under a click."""
+"""The time line: the shown round's position in the run, and the turns of knobs; `hit` finds a clicked round."""
 
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, Span, best, fit, merged, share

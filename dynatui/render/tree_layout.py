@@ -151,7 +151,7 @@ def _placed(
 
 
 def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: bool) -> list[_Place]:
-    """Stack entries of siblings, the first on top; `joins`: whether the first continues the row of its parent or arrow."""
+    """Stack of siblings, the first on top; `joins`: whether the first continues the row of its parent or arrow."""
     return [
         _Place(node, depth, part, before, node == nodes[-1], joins and node == nodes[0]) for node in reversed(nodes)
     ]

@@ -21,7 +21,7 @@ _FORESEEN = 200
 
 @dataclass(frozen=True)
 class News:
-    """Kinds of records among the new ones."""
+    """What the newly read records contain."""
 
     failed: bool = False
     """Whether there is an error to show."""
@@ -32,7 +32,7 @@ class News:
 
 
 class EventReader:
-    """Reads a source's records, each once, and folds them."""
+    """Reads each record of a source once, and folds it."""
 
     def __init__(self, source: Source) -> None:
         self.viewpoint = Viewpoint()

@@ -94,7 +94,7 @@ def options(setting: Setting) -> str:
     config, of = RunConfig(), rules_of(setting.method)
     if of is None:
         return ""
-    for name, value in (*setting.knobs, *setting.knobs):  # twice, since the bounds of a knob depend on later ones
+    for name, value in (*setting.knobs, *setting.knobs):  # twice, since bounds depend on knobs that are set later
         if config.rules(owner(name, of)).has(name):
             config = config.turned(name, value, owner(name, of))
     return " ".join(rule_options(config)) or f"those that {setting.method} has without options"

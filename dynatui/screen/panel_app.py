@@ -40,12 +40,12 @@ _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
 
 
 class Surroundings(TypedDict, total=False):
-    """Keyword arguments of every app for `PanelApp`."""
+    """Keyword arguments that every app passes to `PanelApp`."""
 
     ticking: bool
     """Whether the app ticks by itself; tests call `tick` instead."""
     clock: Callable[[], float]
-    """Seconds, monotonic."""
+    """Monotonic time in seconds."""
     output: Output | None
     shutdown: Shutdown | None
 
@@ -99,7 +99,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self._canvases: list[Canvas] = []
         """Canvases of the main screen; the set never changes."""
         self._drawn = float("-inf")
-        """Time of the last drawing of all canvases."""
+        """Time at which all canvases were last drawn."""
 
     def advance(self, now: float) -> None:
         """Reads new events, at `now` seconds of the clock."""
@@ -142,7 +142,7 @@ class PanelApp(App[None], inherit_bindings=False):
         now, tick_s = asyncio.get_running_loop().time, 1 / self._fps
         due = now()
         while True:
-            due = max(due + tick_s, now() + tick_s / 2)  # the tick includes its work; the rest is left for keys
+            due = max(due + tick_s, now() + tick_s / 2)  # at least half a tick is left for keys
             await asyncio.sleep(due - now())
             self._timed_tick()
 

@@ -40,7 +40,7 @@ A = TypeVar("A", bound=App[Any])
 Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
 
 _WAIT_S = 1.0
-"""Seconds to wait for the end of the work: a lost terminal must not delay the program's end beyond two seconds."""
+"""Seconds to wait for the source to end: after a lost terminal, the program must end within two seconds."""
 _ASIDE_S = 0.4
 """Seconds to wait for an unfinished export."""
 _FAULT = 1
@@ -104,7 +104,7 @@ def attach(source: ServerSource, view: View) -> int:
             raise app.failure
         if (line := summary(app.state)) and code != _FAULT:
             out, _ = streams.for_printing()
-            with suppress(OSError):  # a closed terminal takes no summary
+            with suppress(OSError):  # a closed terminal cannot show the summary
                 out.write(f"{line}\n")
                 out.flush()
         return code
@@ -119,7 +119,7 @@ def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -
 
 @contextmanager
 def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A, int, Path, bool]]:
-    """Runs an app and starts the deadline of the exit; the app, exit code, log, and whether the terminal is closed."""
+    """Runs an app, then starts the exit deadline; yields app, exit code, log, and whether the terminal is lost."""
     guard.check_variables()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # read by Textual
@@ -145,7 +145,7 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, g
     ended = app.source.close(_WAIT_S)
     if gone:
         os._exit(code)  # the terminal is closed, and a flush could block
-    with suppress(OSError):  # a closed terminal takes no summary
+    with suppress(OSError):  # a closed terminal cannot show the summary
         if code == _FAULT:
             sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
         else:
@@ -156,7 +156,7 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, g
     if app.aside.busy:
         streams.say("an export was still being written and lacks files; wait for its note before you quit")
     if not ended:
-        # A thread that loads a model cannot be interrupted, and Python's way out could hang or abort in native code.
+        # A thread that loads a model cannot be interrupted; Python's normal exit could hang or abort in native code.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

@@ -1,7 +1,7 @@
 """The app that watches a server: folds new events on a timer and draws its panels.
 
-A separate app, without an engine, without controls of one and with a single mode. `dynatui.sources.server` polls the
-server, and `dynatui.render.server` draws it.
+A separate app with a single mode, without an engine and its controls. `dynatui.sources.server` polls the server, and
+`dynatui.render.server` draws it.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ from dynatui.sources.server import ServerSource
 from dynatui.state.server_state import ServerState, fold
 
 _LOW = 16
-"""Height of the terminal below which note and cards have one line each, and the panels under the curves are hidden."""
+"""Height of the terminal, in rows, below which note and cards have one line each and the lower panels are hidden."""
 _NARROW = 60
-"""Width of the terminal below which one chart and one panel under it are shown."""
+"""Width of the terminal, in cells, below which only one chart and one panel under it are shown."""
 
 DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 

@@ -59,7 +59,7 @@ class Conditions:
 
 
 def met(conditions: Conditions, before: RunState, after: RunState, event: Event) -> str | None:
-    """The reason for a pause after an event, by the states before and after it; None for no pause."""
+    """The reason to pause after an event, from the states before and after it; None for no pause."""
     if not conditions.on or not isinstance(event, Round):
         return None
     reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]
@@ -115,7 +115,7 @@ def _bound(lane: LaneState) -> int | None:
 
 
 def _window(lane: LaneState) -> int:
-    """Window of history in rounds; methods without history have another meaning of that parameter."""
+    """Window of history in rounds; in methods without history, the parameter has another meaning."""
     return lane.window if lane.history is not None else AdaptiveTree.window
 
 

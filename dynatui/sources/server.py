@@ -24,7 +24,7 @@ _AT_ONCE = 10_000
 
 
 Pause: TypeAlias = Callable[[float], bool]
-"""Waits for the given seconds; returns whether to stop."""
+"""Function that waits for the given seconds and returns whether to stop polling."""
 
 
 def polled(plan: "Plan", secret: str | None, request: "Request | None" = None) -> Callable[[Pause], Generator[Event]]:
@@ -180,7 +180,7 @@ class RecordedServer:
         self._ended = False
 
     def start(self) -> None:
-        """Nothing: `take` does the work."""
+        """Does nothing: `take` reads the recording."""
 
     def take(self) -> list[Event]:
         """Events due by now; raises a RecordingError at an invalid line."""
@@ -202,10 +202,10 @@ class RecordedServer:
         return self._ended
 
     def stop(self) -> None:
-        """Nothing runs by itself."""
+        """Does nothing, since there is no thread to stop."""
 
     def close(self, timeout_s: float) -> bool:
-        """Nothing to wait for."""
+        """Returns True: there is no thread to wait for."""
         del timeout_s
         return True
 

@@ -58,7 +58,7 @@ class RunState(msgspec.Struct, frozen=True):
 
     race: Race = msgspec.field(default_factory=Race)
     lanes: Mapping[str, LaneState] = msgspec.field(default_factory=dict)
-    """By method, in the order of the race."""
+    """State of each method by its name, in the order of the race."""
     chosen: str = ""
     summary: Mapping[str, Figures] | None = None
     peak_bytes_by_rank: tuple[int, ...] = ()

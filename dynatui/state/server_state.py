@@ -27,7 +27,7 @@ class ServerState:
     reading: Reading | None = None
     """The newest page with metrics; None before the first."""
     missing_since: float | None = None
-    """Start of the present gap, in seconds of the session; None while polls succeed."""
+    """Start of the present series of failed polls, in seconds of the session; None while polls succeed."""
     readings: int = 0
     """Polls that succeeded."""
     missed: int = 0

@@ -47,7 +47,7 @@ class Line:
     method: str
     figures: Figures
     counted: int
-    """Rounds that are included in the totals of settings."""
+    """Number of rounds of the run that the totals of settings include."""
 
     def tells(self, other: "Line") -> bool:
         """Whether both lines are about the same run, which a replay may show several times."""
@@ -68,7 +68,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Tried:
-    """Tokens and times of all rounds under a setting."""
+    """Totals of tokens and times over all rounds under a setting."""
 
     tokens: int = 0
     times: Times = field(default_factory=Times)
@@ -104,7 +104,7 @@ class SessionLog:
     setting: Setting | None = None
     """The present setting; None between a turn and the first round under it."""
     counted: int = 0
-    """Rounds of this run that are included in the totals from an earlier showing."""
+    """Number of rounds of this run that the totals include already, since the run was played before."""
 
     @property
     def watched(self) -> str:

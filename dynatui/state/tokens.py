@@ -30,13 +30,13 @@ class Token:
     origin: Origin
     round: int
     depth: int
-    """Place within its round, from 1; for an accepted token its depth in the tree."""
+    """Position within the round's tokens, from 1; for an accepted token, its depth in the tree."""
     node: int | None = None
-    """Node in the round's tree; None for the target's own token."""
+    """Index of its node in the round's tree; None for the target's own token."""
     probability: float | None = None
     """The draft's probability of the token after its parent; None for a token that was not drafted."""
     spent_s: float = 0.0
-    """Share of the round's decode time in seconds."""
+    """The token's equal share of the round's decode time, in seconds."""
 
 
 def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
@@ -99,7 +99,7 @@ def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
 
 
 def _divided(text: str, pieces: list[str], count: int) -> list[str]:
-    """The text in `count` parts: each piece as far as it agrees with the text; the last part is the rest."""
+    """The text in `count` parts: the common prefix with each piece in turn, and the rest as the last part."""
     parts = list[str]()
     for piece in [*pieces, ""][: count - 1]:
         cut = len(commonprefix((text, piece)))

@@ -60,7 +60,7 @@ def cycle(screen: Screen, name: KnobName) -> None:
 
 
 def _whose(screen: Screen, name: KnobName, method: str) -> str:
-    """Message that names the methods with a knob that the watched one lacks."""
+    """Message on a knob that the watched method lacks: the methods that have it."""
     owners, racing = having(name), screen.viewpoint.newest.lanes
     here = [owner for owner in owners if owner in racing]
     has = f"{method} has no {info(name).symbol} to turn; {', '.join(owners)} has one"
@@ -146,7 +146,7 @@ def rub_out(screen: Screen) -> None:
 
 def set_typed(screen: Screen) -> None:
     """Turns the chosen slider to the typed value."""
-    with suppress(ValueError):  # the typed value is empty, or only a point
+    with suppress(ValueError):  # the typed value is empty or a lone decimal point
         turn_to(screen, screen.scene.slider, float(screen.scene.typed))
     screen.change_view(typed="")
 
@@ -179,7 +179,7 @@ def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], 
 
 
 def _from_where(state: RunState) -> str:
-    """Words for the first token under a turn of temperature or top-p, which no method has reached yet."""
+    """The first token that a turn of temperature or top-p affects, in words: no method has decoded it yet."""
     if state.run is None:
         return "from the first token on"
     alone = [name for name in state.lanes if draws_alone(name)]
@@ -193,7 +193,7 @@ def _from_where(state: RunState) -> str:
 
 
 def undo(screen: Screen) -> None:
-    """Undoes the turns of the last key."""
+    """Undoes the turns of the last key press."""
     if editor := _editor(screen):
         turns = editor.undo(screen.viewpoint.newest)
         if not turns:

@@ -28,7 +28,7 @@ def record(screen: Screen) -> None:
 
 
 def export(screen: Screen) -> None:
-    """Writes everything about this run into a folder, aside: a long run takes a while."""
+    """Writes everything about this run into a folder, in the background, since a long run takes a while."""
     if screen.aside.busy:
         screen.show_note("the export before is still being written")
         return
@@ -47,7 +47,7 @@ def _fill(screen: Screen, folder: Path, files: Mapping[str, Make]) -> None:
 
 
 def _tell(screen: Screen, folder: Path, files: Mapping[str, Make], fault: Exception | None) -> None:
-    """Shows the path of an export, or its error; raises an error that is no user's."""
+    """Shows the path of an export, or the user's error; raises any other error, which is a bug."""
     if fault is not None and not isinstance(fault, DecoderError):
         raise fault
     screen.show_note(str(fault) if fault else f"exported {len(files)} files to {folder}: {', '.join(files)}")

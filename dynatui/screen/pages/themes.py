@@ -1,6 +1,6 @@
 """A list of all themes at the side of the screen: shows the theme under the cursor, and keeps it on enter.
 
-Knows only names of themes, and a function that shows one.
+Knows only names of themes, and a function that shows a theme by its name.
 """
 
 from collections.abc import Callable, Sequence
