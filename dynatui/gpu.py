@@ -17,7 +17,7 @@ _CUDA = re.compile("cuda(?::([0-9]{1,3}))?")
 
 @dataclass(frozen=True)
 class GpuLoad:
-    """One reading of a GPU."""
+    """One reading of load, memory, power and temperature of a GPU."""
 
     load: float | None
     """GPU utilisation: share of the last sampling period with a kernel running, 0 to 1."""
@@ -62,7 +62,7 @@ def gpus() -> list[Gpu]:
 
 
 def _meter(number: int) -> Callable[[], GpuLoad | None]:
-    """A function that reads `cuda:number`; NVML is opened at its first call."""
+    """A function that reads the load of GPU `cuda:number`; its first call opens NVML."""
     find = cache(lambda: _find(number))
 
     def meter() -> GpuLoad | None:

@@ -42,7 +42,7 @@ _NAMED = frozenset(
 
 @dataclass(frozen=True)
 class Key:
-    """One line of the help: a key, or several keys of related actions."""
+    """One line of the key map: a key, or several keys of related actions."""
 
     caps: tuple[str, ...]
     """Names of the keys in Textual, or the characters themselves."""
@@ -198,7 +198,7 @@ def _rebound(keys: Sequence[Key], changes: Mapping[str, Sequence[str]]) -> tuple
 
 
 def _with(key: Key, changes: Mapping[str, Sequence[str]]) -> Key:
-    """A line of the map with its new keys, action by action."""
+    """A line of the key map with new keys for its actions."""
     names = {action: name for name, action in key.settings.items()}
     pairs = list[tuple[str, str]]()
     for action in key.different:

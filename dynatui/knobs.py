@@ -21,7 +21,7 @@ R = TypeVar("R", RulesName, RulesName | None)
 
 
 def info(name: KnobName) -> KnobInfo:
-    """Name, symbol and bounds of a knob; the name alone for a recorded knob of no known method."""
+    """Name, symbol and bounds of a knob; for an unknown knob of a recording, only the name."""
     known = all_knobs().get(name)
     return known or KnobInfo(name, clean_line(name)[:_LONGEST_NAME], "", "real", lambda _: (0.0, 1.0))
 

@@ -157,7 +157,7 @@ def _timing(scene: Scene) -> _Card:
 
 
 def _around(curve: Curve) -> tuple[float, float]:
-    """Low and high end of a scale that spans at least 30 % of the highest value, so that noise stays small."""
+    """Low and high end of a trend's scale; it spans at least 30 % of the highest value, so that noise looks small."""
     shown = curve.points[-_LONGEST_TREND:] or (1.0,)
     low, high = min(shown), max(shown)
     margin = max(0.0, 0.3 * high - (high - low))

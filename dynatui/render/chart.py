@@ -16,7 +16,7 @@ from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 
 LONGEST_WINDOW = 512
-"""Most tokens in the window; of a longer text the newest are shown."""
+"""Largest number of tokens in the window; of a longer text, the newest tokens are shown."""
 _AXIS = 5
 
 
@@ -39,7 +39,7 @@ _GRIDS: dict[Symbols, _Grid] = {
 Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
 """Stroke of a series, which distinguishes series without colour; sparse: the pinned measurement A."""
 _SIGNS: dict[Stroke, str] = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
-"""Strokes in a legend."""
+"""Characters that show each stroke in a legend."""
 _DRAWN: dict[Stroke, tuple[bool, ...]] = {
     "solid": (True,) * 6,
     "dotted": (True, True, False) * 2,
@@ -96,7 +96,7 @@ def window(longest: int, newest: int) -> tuple[int, int]:
 
 
 def chart(left: Line, right: Line, others: Sequence[Line], axis: Axis, size: tuple[int, int], symbols: Symbols) -> Rows:
-    """All series over the window: `left` and `right` with their scales, `others` behind them, flags below."""
+    """All series over the window: series `left` and `right` with their scales, `others` behind them, flags below."""
     width, height = size
     plot = (width - 2 * _AXIS, height - 1)
     if plot[0] < _AXIS or plot[1] < 1:

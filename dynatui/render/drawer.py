@@ -19,7 +19,7 @@ _LEAST_HELP = 3
 _PAIR = 2
 """Number of values of a switch; the names of more values are written over the column of bounds too."""
 _NOTES = 2
-"""Rows for the comparison of A and B, and for the effect of the last turn."""
+"""Number of rows for notes: the comparison of A and B, and the effect of the last turn."""
 
 
 def drawer(scene: Scene, width: int, height: int) -> Rows:

@@ -20,7 +20,7 @@ from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
 _MOST_KNOBS = 2
-"""Most turned knobs that are named with their values."""
+"""Largest number of turned knobs that are named with their values."""
 _SAME = 0.05
 """Largest relative difference of two mean tree sizes that count as equal."""
 _TOLD = ("tokens_per_round", "tokens_per_second")
@@ -96,7 +96,7 @@ def _counted(effect: Consequence) -> Row:
 
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
-    """The key that lifts the hiding rule; empty for a recording, which no key can change."""
+    """The key that changes the deciding rule, so that the knob has an effect; empty for a recording."""
     if scene.replaying or scene.following:
         return ()
     actions: tuple[str, ...]

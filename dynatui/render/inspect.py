@@ -179,7 +179,7 @@ def _drew(event: Round, token: Token) -> list[Row]:
 
 
 def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
-    """The verifier's choice among the draws in the token's place, and the agreement of draft and target there."""
+    """The verifier's choice among the draws at the token's position, and the agreement of draft and target there."""
     own, here, name = node_of(event, token), draws_after(event, token.depth - 1), _verifier(state, event)
     if own is not None:
         chance = kept_chance(event, own)

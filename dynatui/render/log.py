@@ -26,7 +26,7 @@ from dynatui.state.tokens import entry_of
 Reason: TypeAlias = Literal["length", "eos", "stopped", "error"]
 _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10
 _LONGEST = 500
-"""Most characters of an error message."""
+"""Largest number of characters of a shown error message."""
 _NARROW = 44
 """Width in cells below which a line leaves out the word round and cuts names."""
 _ENDS: dict[Reason, str] = {

@@ -27,7 +27,7 @@ _NOTES = (
 class _Matrix:
     event: Round
     shown: Sequence[int]
-    """Nodes, in the order of the pass."""
+    """The shown nodes, in the order of the verification pass."""
     seen: Sequence[frozenset[int]]
     """For each shown node, itself and its ancestors."""
     marked: int | None

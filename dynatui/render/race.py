@@ -1,4 +1,4 @@
-"""The race: every method's rate as a bar, its gain over ar, how far it is, and whether its text is ar's."""
+"""The race: every method's rate as a bar, its gain over ar, its progress, and whether its text equals ar's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _NUMBERS = 15
 _TITLE = len("╭─ Race  ─╮")
 _WIDE = 52
 _LONGEST = 500
-"""Most characters of an error message."""
+"""Largest number of characters of a shown error message."""
 _OTHERS = "5 work 6 what if 7 prompts 8 log 9 sampling"
 """Title hint: the other panels in the same place."""
 
@@ -69,7 +69,7 @@ class _Column:
 
 
 def _recent(scene: Scene, name: str, _: Figures) -> str:
-    """Tokens a round in the last rounds as small columns, on one scale for all methods."""
+    """Sparkline of the tokens per round in the last rounds, on one scale for all methods."""
     return f"{trend(scene.state.lanes[name].curves.tokens.points, _TREND, 1.0, scale_of(scene).top):>{_TREND}}"
 
 
@@ -96,7 +96,7 @@ def _beside(scene: Scene, figures: Mapping[str, Figures], width: int, room: int)
 
 
 def _bar_width(scene: Scene, figures: Mapping[str, Figures], width: int) -> int:
-    """Width of the bars: cells beside name, rate and progress."""
+    """Width of the bars, in cells: the part of a row that name, rate and progress leave free."""
     longest = max(len(_progress(scene, name, entry)) for name, entry in figures.items()) if width >= _WIDE else 0
     return width - _name_width(figures) - _NUMBERS - longest
 

@@ -129,7 +129,7 @@ def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
 
 
 def _way(mean: float, unit: str) -> tuple[str, ...]:
-    """Deviation of a mean and its direction, in wordings."""
+    """Deviation of a mean from its expected value, with the direction, in wordings, the longest first."""
     told = f"{short(abs(mean))} {unit} {'more' if mean > 0 else 'less'}"
     return f"{told} than the target's probabilities say", f"{told} than expected", told
 

@@ -79,7 +79,7 @@ class Scene:
     hits: tuple[range, ...] = ()
     """Hits: ranges of these tokens."""
     log_end: int = 0
-    """Lines of the log below the shown ones."""
+    """Number of lines of the log below the shown ones."""
     openings: Sequence[str] = ()
     """Beginning of each prompt, cleaned, from the first on, as far as known; filled while prompts are listed."""
     chosen_prompt: int | None = None

@@ -1,7 +1,7 @@
 """Panels of a watched server: its name and state, figures as cards, curves and bars, and totals.
 
-Pure functions from its state to rows. A figure that the server does not tell is a dash; a time without answers is a gap
-in every curve. Foreign text passes `clean_line` here.
+Pure functions from its state to rows. A figure that the server does not report is a dash; a time without answers
+is a gap in every curve. Text from the server is cleaned here by `clean_line`.
 """
 
 import math
@@ -37,9 +37,9 @@ from dynatui.state.lane import Curve
 from dynatui.state.server_state import ServerState, remark
 
 WINDOW = 300
-"""Polls in the window of the curves."""
+"""Largest number of polls in the window of the curves."""
 _LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
-"""Least upper ends of the scales: tokens a round, tokens a second."""
+"""Smallest upper ends of the axes of tokens per round and tokens per second."""
 _LONGEST_BAR, _LONGEST_NAME = 40, 64
 _CARD_ROWS = 3
 _DRAFTS: Row = (("Drafts", "title"), (" ─ as they are now", "dim"))
@@ -83,7 +83,7 @@ _CARDS = (
 
 
 def status(state: ServerState, look: Look, width: int) -> Row:
-    """State, kind of server, models, URL; the last are left out first."""
+    """The first line: state, kind of server, models, URL; the last parts are left out first."""
     return fitting([*_head(state, look), *_names(state)], width)
 
 

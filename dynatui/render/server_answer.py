@@ -1,7 +1,7 @@
 """Answer of a watched server to our request: its rounds as columns, their sums and the text.
 
-Figures that the server does not tell are left out; without rounds, the reason is named. Foreign text
-passes `clean_line` here.
+Figures that the server does not report are left out; without rounds, the reason is named. Text from the server is
+cleaned here by `clean_line`.
 """
 
 from dynatui.attach.events import Answer

@@ -51,7 +51,7 @@ class _Part:
 
 
 def speed_text(speed: float) -> str:
-    """A speed as a whole factor or a fraction."""
+    """A playback speed as a whole factor or a fraction."""
     whole = 0 < speed < 1 and (1 / speed).is_integer()
     return f"1/{1 / speed:.0f}x" if whole else f"{speed:.3g}x"
 
@@ -156,7 +156,7 @@ def _right(scene: Scene) -> Iterator[_Part]:
         if drawing := drawing_words(scene.state, scene.wanted):
             yield _at_right(3, "warn" if "→" in drawing[0] else "dim", *drawing)
     if run is not None and run.device.startswith("cuda") and run.path not in ("", "cuda graphs"):
-        # On a GPU, every path but CUDA graphs of the fast families is slower than need be.
+        # On a GPU, only CUDA graphs give the full speed; any other decoding path is a warning.
         reason = (f"path: {run.path}, {run.path_reason}",) if run.path_reason else ()
         yield _at_right(5, "warn", *reason, f"path: {run.path}")
     if scene.gpus:
@@ -192,7 +192,7 @@ def essentials(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def tabs(scene: Scene, width: int, _height: int) -> Rows:
-    """The tabs of panels that share one place, and a hint how to see them side by side."""
+    """The tabs of panels that share one place, and a hint on how to see them side by side."""
     row = joined(_tabs(scene, width), ())
     hint = next((words for words in _HINTS if width_of(row) + len(words) <= width), "")
     return [fit((*row, (hint, "dim")), width)]

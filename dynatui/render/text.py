@@ -47,9 +47,9 @@ class TextPanel:
         self._prompt = ""
         self._done: SharedList[Token] = SharedList()
         self._top = 0
-        """The first shown line."""
+        """Index of the first shown line."""
         self._head = 0
-        """Rows above the text."""
+        """Number of rows above the text."""
         self._size = (0, 0)
         self._height = 0
         """Number of rows for the text; a caption follows below."""
@@ -82,7 +82,7 @@ class TextPanel:
         return tag if tag is not None and 0 <= tag < len(self._done) else None
 
     def moved(self, cursor: int, lines: int) -> int:
-        """The token `lines` below the cursor, or in the last line there."""
+        """The token `lines` lines below the cursor, or above it if negative; at most in the last line or the first."""
         home = _line_of(self._flow.lines, cursor)
         column = _column(self._flow.lines[home], cursor)
         step = -1 if lines > 0 else 1
@@ -205,7 +205,7 @@ def _welcome(scene: Scene, width: int) -> Rows:
 
 
 def _failure(scene: Scene, failure: Failure, width: int, height: int) -> Rows:
-    """The error, cut where it is long, and the keys to go on."""
+    """The error, cut where it is long, and the keys to continue."""
     keys: list[Span] = []
     for action, does in (("prompt(0)", "tries again   "), ("prompt(1)", "next prompt   "), ("leave", "quits")):
         keys += [(scene.keys.cap(action), "key"), (f" {does}", "plain")]

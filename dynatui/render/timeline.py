@@ -10,7 +10,7 @@ _LEAST = 8
 
 
 def timeline(scene: Scene, width: int, height: int) -> Rows:
-    """One row: the line with its marker, then the place in words."""
+    """One row: the line with its marker, then the position in words."""
     words, length = _words(scene, width), _length(scene, width)
     row: Row = ((" ", "plain"), *_line(scene, length), (" " if length else "", "plain"), *words)
     return [fit(row, width), *[fit((), width)] * (height - 1)]
@@ -44,13 +44,13 @@ def _cell(number: int, rounds: int, cells: int) -> int:
 
 
 def _length(scene: Scene, width: int) -> int:
-    """Cells of the line with its ends; constant while the numbers beside it grow."""
+    """Length of the line with its ends, in cells; constant while the numbers beside it grow."""
     spare = width - 2 - len(_longest(scene, width))
     return spare if spare >= _LEAST else 0
 
 
 def _longest(scene: Scene, width: int) -> str:
-    """Most cells for the words: half of the row, or the shortest wording."""
+    """The words at their full length: the longest wording that takes at most half of the row, else the shortest."""
     digits = "0" * max(4, len(str(scene.place.rounds)))
     where = f"{digits} of {digits}"
     long = (f"round {where} · 0000.0 s · {_AHEAD}", f"round {where} · {_AHEAD}", f"{where} · ahead")

@@ -48,7 +48,7 @@ class Layout:
     look: Look
     """Look of the labels; where levels are indents, the last of the given looks."""
     end: int
-    """The first cell after all labels but the root's."""
+    """First column to the right of all labels, except the root's."""
 
 
 def laid_out(

@@ -38,7 +38,7 @@ def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
 
 
 def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
-    """The accepted paths of as many rounds as fit; of the first ones the whole trees, where these fit."""
+    """Stacked accepted paths of as many rounds as fit; instead of the first paths whole trees, where these fit."""
     pictures, free = list[Rows](), height
     for event in events:
         path = _headed(event, drawn_path(event, width, free), width)

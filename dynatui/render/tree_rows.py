@@ -31,7 +31,7 @@ _LEAST_COPY = 4
 
 
 class Drawing(NamedTuple):
-    """A drawn tree."""
+    """A tree drawn as rows of text."""
 
     rows: Rows
     signs: frozenset[Sign]
@@ -172,7 +172,7 @@ def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
 
 
 def _aside(tree: _Tree, node: int) -> Row:
-    """Probability of the path to the last node of a row; in a sampled tree, of its being kept."""
+    """Probability of the path to the last node of a row; in a sampled tree, that the verifier keeps this node."""
     kept = tree.labels.tells_kept
     chance = tree.labels.chances[node] if kept else rounds.probability(tree.paths[node])
     ink: Ink = kept_ink(chance) if kept else "good" if node in tree.labels.accepted else "bar"

@@ -18,7 +18,7 @@ _YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅"
 """Bar characters and inks of a cell, from the fewest tokens per round to the most."""
 _LABEL = 6
 _CELL, _CELL_DRAFTED = 8, 14
-"""Width of a table cell, alone and with the drafted nodes."""
+"""Width of a table entry without and with the drafted nodes, in cells."""
 _GAP = 3
 _MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below"}
 _SIGNS = (

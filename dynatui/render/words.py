@@ -1,4 +1,4 @@
-"""Wordings of several panels: turned knobs, limits of trees, comparison of the text with ar's, sampling."""
+"""Wordings that several panels share: turned knobs, limits of trees, comparison of the text with ar's, sampling."""
 
 import math
 from collections import Counter
@@ -64,7 +64,7 @@ def reasons(change: Change, lane: LaneState) -> tuple[str, ...]:
 
 
 def versus(mean: float, aim: float) -> str:
-    """A mean and its aim: .78 > .70."""
+    """A mean compared with its target, as text: .78 > .70."""
     return f"{short(mean)} {sign(mean, aim)} {short(aim)}"
 
 

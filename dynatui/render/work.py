@@ -70,7 +70,7 @@ def why(state: RunState, width: int, room: int) -> Rows:
 
 
 def summaries(method: str, tally: Tally) -> tuple[str, ...]:
-    """One sentence, in wordings from the longest to the shortest."""
+    """The use of the drafted nodes in one sentence, in wordings from the longest to the shortest."""
     if not tally.knows_tree:
         return (f"{method} does not show its draft: only its time is known.", "the draft is not shown")
     if tally.drafted == 0:

@@ -30,7 +30,7 @@ class Flow(Generic[Tag]):
         self._used = 0
 
     def add(self, text: str, tag: Tag) -> None:
-        """Appends text."""
+        """Appends text with this tag."""
         for piece in _PIECES.findall(text) or ("",):
             if piece == "\n":
                 self.lines[-1].append(("", tag))
@@ -88,12 +88,12 @@ class Flow(Generic[Tag]):
 
 
 def inked(line: Line[Tag], ink_of: Callable[[str, Tag], Ink]) -> Row:
-    """The line with inks."""
+    """A line with the ink of each span."""
     return merged((text, ink_of(text, tag)) for text, tag in line if text)
 
 
 def is_gap(text: str) -> bool:
-    """Whether a span is blank; words are underlined, gaps are not."""
+    """Whether a span is a gap between words; underlining skips gaps."""
     return text.startswith(" ")
 
 

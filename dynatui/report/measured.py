@@ -8,7 +8,7 @@ from decoder.tables.data import number
 from decoder.tables.text import counted
 from dynatui.report.markup import Markup, element
 
-if TYPE_CHECKING:  # which import torch
+if TYPE_CHECKING:  # these modules import torch
     from decoder.bench.machine import Machine
 
 

@@ -1,4 +1,4 @@
-"""Data of a run for the replay script: columns of numbers, and every text once.
+"""Data of a run for the replay script: columns of numbers, and each distinct text once.
 
 All data comes from the state behind the screen, so texts are clean, and no figure is computed here. Knows no HTML and
 no files.

@@ -14,7 +14,7 @@ from dynatui.report.measured import interval, machine_entries, notice, verdict_o
 from dynatui.report.page import Page
 from dynatui.report.tables import grid
 
-if TYPE_CHECKING:  # which import torch
+if TYPE_CHECKING:  # these modules import torch
     from decoder.bench.report import Report, RoundsReport, Setup
     from decoder.bench.rounds import Growth, Rounds
     from decoder.bench.summary import Comparison, Difference, Row

@@ -122,7 +122,7 @@ class DynaApp(PanelApp):
         yield Canvas(status.footer, panel="footer")
 
     def on_mount(self) -> None:
-        """Starts the work."""
+        """Starts the source."""
         self.source.start()
 
     def advance(self, now: float) -> None:
@@ -139,7 +139,7 @@ class DynaApp(PanelApp):
             self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
 
     def draw(self, *, everything: bool = False) -> None:
-        """Hands the scene to each panel that is due."""
+        """Hands the scene to each panel that is due for drawing."""
         now, stage = self._clock(), self.scene.stage
         if self._tour:
             self._guide(self._tour, now)
@@ -261,7 +261,7 @@ class DynaApp(PanelApp):
         self.scene = self._scene_builder.scene(scene, now, visible=self._visible)
 
     def leave(self, code: int) -> None:
-        """Ends app and work; after an error, with its exit code."""
+        """Ends the app and the source; after an error, with the exit code of the error."""
         failure = self.viewpoint.work.state.failure
         super().leave(code or (failure.exit_code if failure else 0))
         self.source.stop()

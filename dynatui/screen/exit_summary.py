@@ -19,7 +19,7 @@ from dynatui.render.words import ALONE, BY_DESIGN, WHY_ALONE, WHY_BY_DESIGN, sam
 from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
 
 _WIDTHS = (7, 7, 6, 11, 9, 9, 11)
-"""Widths of the columns after the first."""
+"""Widths of the table's columns after the first, in cells."""
 _LEAST_NAME = 10
 
 

@@ -19,7 +19,7 @@ _NEWS_S = 1.0
 
 
 class FrameRate:
-    """Frames at the configured rate, or as fast as the terminal takes them."""
+    """Decides when to draw frames: at the configured rate, or as fast as the terminal takes them."""
 
     def __init__(self, fps: float) -> None:
         self._tick_s = 1 / fps

@@ -51,7 +51,7 @@ class Surroundings(TypedDict, total=False):
 
 
 def style_sheets(own: str) -> list[str | PurePath]:
-    """Paths of the shared style sheet and of an app's own."""
+    """Paths of the style sheet that all apps share, and of the app's own one."""
     return [Path(__file__).with_name(name) for name in ("panels.tcss", own)]
 
 
@@ -220,5 +220,5 @@ class PanelApp(App[None], inherit_bindings=False):
                     canvas.patch(scene_of(canvas), self._inks, places[canvas], frame)
                 else:
                     canvas.show(scene_of(canvas), self._inks)
-        if (changes := frame.text()) and self._driver is not None:  # past the compositor, as one synchronised update
+        if (changes := frame.text()) and self._driver is not None:  # bypasses the compositor: one synchronised update
             self._driver.write(f"{SYNC_START}{changes}{SYNC_END}" if self._sync_available else changes)

@@ -48,7 +48,7 @@ _FAULT = 1
 
 
 def watch(session: Session) -> int:
-    """Runs the live app; the exit code."""
+    """Runs the live app; returns the exit code."""
     guard.silence_libraries()
     with exporting(session.metrics_port) as exporter:
         recorder = Recorder(session.record) if session.record else None
@@ -57,12 +57,12 @@ def watch(session: Session) -> int:
 
 
 def replay(runs: Runs, view: View) -> int:
-    """Plays a recording; the exit code."""
+    """Plays a recording; returns the exit code."""
     return _show(TraceSource(runs, view.speed, runs.prompt), view)
 
 
 def follow(path: Path, view: View) -> int:
-    """Shows a recording that another process is writing; the exit code."""
+    """Shows a recording that another process is writing; returns the exit code."""
     return _show(FollowSource(path), view)
 
 
@@ -81,7 +81,7 @@ def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
 
 
 def compare(left: Recording, right: Recording, view: View) -> int:
-    """Plays two recordings next to each other; the exit code."""
+    """Plays two recordings next to each other; returns the exit code."""
     (first, ours), (second, theirs) = left, right
     alike = first.name == second.name
     names = [f"{path.resolve().parent.name}/{path.name}" if alike else path.name for path in (first, second)]
@@ -93,7 +93,7 @@ def compare(left: Recording, right: Recording, view: View) -> int:
 
 
 def attach(source: ServerSource, view: View) -> int:
-    """Watches a server, or plays a recording of one; the exit code. Raises the DecoderError that ended the work."""
+    """Watches a server, or plays a recording of one; returns the exit code, or raises the source's DecoderError."""
     with _ran(partial(ServerApp, source, view), view, mouse=False) as (app, code, log, gone):
         source.close(_WAIT_S)
         if gone:
@@ -111,7 +111,7 @@ def attach(source: ServerSource, view: View) -> int:
 
 
 def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -> int:
-    """Runs the monitor on a source, restores the terminal and ends the work; the exit code."""
+    """Runs the monitor on a source, restores the terminal and ends the source; returns the exit code."""
     make = partial(DynaApp, source, view, command_line=command)
     with _ran(make, view, mouse=view.mouse) as (app, code, log, gone):
         return _finish(app, code, log, command, gone=gone)
@@ -139,7 +139,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
 
 
 def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, gone: bool) -> int:
-    """Stops the work and prints the summary; returns the exit code, unless the work cannot be stopped."""
+    """Stops the source and prints the summary; returns the exit code, unless the source cannot be stopped."""
     app.remember_file(app.source.recorded)
     app.aside.wait(_ASIDE_S)
     ended = app.source.close(_WAIT_S)

@@ -23,7 +23,7 @@ from dynatui.state.tokens import hits
 _GPU_S, _WHATIF_S = 1.0, 0.5
 """Seconds between two readings of the GPUs, and between two what-if estimates."""
 _LOOKED_UP = 100
-"""Most prompts of a recording read per scene: bounds the time of a frame."""
+"""Largest number of prompts of a recording that are read per scene: bounds the time of a frame."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
 """Knobs whose value every round records, and history, which changes them."""
 

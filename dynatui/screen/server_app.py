@@ -48,7 +48,7 @@ class ServerApp(PanelApp):
         self.held: ServerState | None = None
         """The shown state while the view is paused."""
         self.failure: DecoderError | None = None
-        """The error that ended the work, for the caller."""
+        """The error that ended the source, for the caller."""
 
     def compose(self) -> ComposeResult:
         """All panels; `arrange` hides those without room."""
@@ -80,7 +80,7 @@ class ServerApp(PanelApp):
         )
 
     def on_mount(self) -> None:
-        """Starts the work."""
+        """Starts the source."""
         self.source.start()
 
     def advance(self, now: float) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AT_ONCE = 10_000
-"""Most events of a recording per call: bounds the time of a frame."""
+"""Largest number of events of a recording per call: bounds the time of a frame."""
 
 
 Pause: TypeAlias = Callable[[float], bool]

@@ -60,7 +60,7 @@ class Curve(msgspec.Struct, frozen=True):
 
     points: SharedList[float] = msgspec.field(default_factory=SharedList)
     ends: SharedList[int] = msgspec.field(default_factory=SharedList)
-    """Tokens of the text at the end of each point's last round."""
+    """Number of tokens of the text at the end of the last round of each point."""
     stride: int = 1
     """Number of rounds per point."""
     waiting: tuple[float, ...] = ()
@@ -128,7 +128,7 @@ class LaneState(msgspec.Struct, frozen=True):
     parameters: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Parameters at the start of the run; of a recording, unchecked."""
     tokens: SharedList[Token] = msgspec.field(default_factory=SharedList)
-    """The generated text."""
+    """The tokens of the generated text."""
     past: SharedList[Round] = msgspec.field(default_factory=SharedList)
     """Events of the rounds, the oldest first."""
     samples: SharedList[Sample] = msgspec.field(default_factory=SharedList)
@@ -238,7 +238,7 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
         stalled_s=event.stalled_s or 0.0,
     )
     whole = "".join(event.pieces)
-    harmless = clean_line(whole) == whole  # the usual case, and a cheap check
+    harmless = clean_line(whole) == whole  # usually true, and cheap to check
     shown = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     after = structs.replace(
         lane,

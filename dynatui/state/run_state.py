@@ -19,7 +19,7 @@ from dynatui.state.lane import LaneState, begun, decoded, turned
 
 _MOST_LOADING = 32
 _LINES = ("target", "draft", "device", "dtype", "draft_dtype", "path", "path_reason", "verifier", "drafting")
-"""Texts of a run that are one line each."""
+"""Fields of a `Run` whose text must stay on one line."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dynatui.attach.events import Answer, Event, Figures, Gap, Opening, Reading,
 from dynatui.attach.servers import KINDS, Kind
 
 KEPT = 600
-"""Polls kept for the curves, the newest ones."""
+"""Number of newest polls that are kept for the curves."""
 _RECENT_S = 10.0
 """Seconds for which the restart or replacement of a server is reported."""
 
@@ -29,11 +29,11 @@ class ServerState:
     missing_since: float | None = None
     """Start of the present series of failed polls, in seconds of the session; None while polls succeed."""
     readings: int = 0
-    """Polls that succeeded."""
+    """Number of polls that succeeded."""
     missed: int = 0
-    """Polls that failed."""
+    """Number of polls that failed."""
     gaps: int = 0
-    """Runs of successive failed polls."""
+    """Number of series of successive failed polls."""
     restarts: int = 0
     restarted_at: float | None = None
     """Time of the last restart, in seconds of the session."""

@@ -76,13 +76,13 @@ class Place:
     round: int = 0
     """Number of rounds of the watched method up to this place."""
     rounds: int = 0
-    """Number of all its known rounds; of a recording, of all recorded ones."""
+    """Number of all known rounds of the watched method; for a recording, of all recorded rounds."""
     seconds: float = 0.0
     """Decode time of the watched method up to this place."""
     live: bool = True
     """Whether the view follows decoding or playback."""
     played: int | None = None
-    """Number of decoded or played rounds; None: all known rounds."""
+    """Number of decoded or played rounds of the watched method; None: all known rounds."""
 
     @property
     def ahead(self) -> bool:
@@ -91,7 +91,7 @@ class Place:
 
 
 class Viewpoint:
-    """The run in progress, the shown run, which stays when the next begins, the place in it, and the watched method."""
+    """The run in progress, the shown run (it stays when another begins), the place in it, and the watched method."""
 
     def __init__(self) -> None:
         self.work = Timeline()

@@ -18,7 +18,7 @@ from dynatui.clean import clean
 
 Origin: TypeAlias = Literal["prompt", "accepted", "bonus", "plain"]
 FARTHEST = 1 << 15
-"""Newest tokens of the text in the search for repetitions: bounds the time of a frame."""
+"""Number of newest tokens of the text that are searched for repetitions: bounds the time of a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Token:
     """One committed token of the watched method."""
 
     text: str
-    """Cleaned; empty for the first half of a character."""
+    """Cleaned text of the token; empty for the first half of a character."""
     origin: Origin
     round: int
     depth: int
@@ -89,9 +89,9 @@ def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
 
 
 def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
-    """Tokens of the longest suffix of `text` and `path` together that occurs within `text`; 0 where none does."""
+    """Number of tokens of the longest suffix of `text` plus `path` that occurs in `text`; 0 where none does."""
     code: dict[int, str] = {}
-    # Strings are searched in linear time, so each distinct token becomes one character, whatever its number.
+    # Strings are searched in linear time, so each distinct token becomes one character.
     whole = "".join(code.setdefault(token, chr(len(code))) for token in (*text[-FARTHEST:], *path))
     searched = whole[: len(whole) - len(path)]
     lengths = range(1, len(searched) + 1)

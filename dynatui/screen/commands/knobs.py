@@ -116,7 +116,7 @@ def slider(screen: Screen, step: int) -> None:
 
 
 def slider_to(screen: Screen, place: int) -> None:
-    """Chooses a slider by its place; -1 is the last."""
+    """Chooses a slider by its index; -1 is the last."""
     names = shown(screen.viewpoint.state)
     if names:
         screen.change_view(slider=names[place], typed="")

@@ -57,7 +57,7 @@ class HelpScreen(Page):
         self._words = ""
 
     def on_key(self, event: events.Key) -> None:
-        """Opens the filter with the key of the search in the text; Textual calls `Page.on_key` afterwards."""
+        """Opens the filter on the main screen's key for search; Textual calls `Page.on_key` afterwards."""
         if self.keys.action_for(cap_of(event), "watch") == "search":
             event.stop()
             self.app.push_screen(SearchScreen(self._words, "words of the help; enter lists their lines"), self._find)

@@ -26,7 +26,7 @@ SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 _NEAR = 4
 """Largest number of unchanged cells that are sent again: a move of the cursor would take as many bytes."""
 _WORTH_SCROLLING = 3
-"""Least number of rows saved by scrolling."""
+"""Least number of rows that scrolling must save."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
 """The SGR code that ends each attribute; bold and dim share one."""
 _REVERSE = 7
