@@ -39,8 +39,8 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("τl", "Confidence below which a node gets the most children; in between, some."),
     ("D0", "Base depth: every likely path may grow this deep, only very likely ones (rho_deep) deeper."),
     ("N_max", "Most drafted nodes of a round."),
-    ("Limited by", "The rule that refused the likeliest node left out: D0, rho_stop, D_max, N_max, cost, the context "
-     "or the length of the text. Turning another knob changes little."),
+    ("Limited by", "The rule that kept the most probable further node out of the tree: D0, rho_stop, D_max, N_max, "
+     "cost, the context or the length of the text. Turning another knob changes little."),
     ("auto", "A method beside dynatree, which obeys its knobs alone: auto drafts as many nodes as pay, by the "
      "measured times of drafting and verification and by the acceptance so far; none where none pays. It also drafts "
      "what followed in the text before, without a pass of the draft."),

@@ -42,7 +42,7 @@ def inspect(scene: Scene, width: int, height: int) -> Rows:
     token = scene.inspected
     inner, room = inside((width, height))
     if token is None:
-        hint: Row = (("put the cursor on a token of the text, and here is why it is there", "dim"),)
+        hint: Row = (("put the cursor on a token of the text to see here why it was chosen", "dim"),)
         return frame((("Why this token", "title"),), [hint], (width, height))
     event = round_of(scene.known, token)
     index = scene.cursor if event is None else position(event, token)

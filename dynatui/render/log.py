@@ -57,7 +57,7 @@ def log(scene: Scene, width: int, height: int) -> Rows:
     below = min(scene.log_end, max(0, len(lines) - 1))
     told = [_row(entry, inner) for entry in lines[: len(lines) - below]]
     if not told:
-        told = [(("nothing yet: every turn of a knob is told here, with who did it and why", "dim"),)]
+        told = [(("nothing yet: every turn of a knob is listed here, with who did it and why", "dim"),)]
     lane = scene.state.lane
     turns = sum(turn.presses for turn in lane.turns) + sum(not change.by_user for change in lane.changes)
     title: Row = (("Log", "title"), (f" ─ {turns} {'turn' if turns == 1 else 'turns'} of knobs, and why", "dim"))

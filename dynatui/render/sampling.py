@@ -96,7 +96,7 @@ def _nothing(scene: Scene) -> str:
         )
         return f"greedy: each token is the most probable one, and nothing is sampled{key}"
     return (
-        "these rounds do not tell with which probabilities their tokens were sampled: they came from a GPU's graphs, "
+        "these rounds do not record the probabilities of their sampled tokens: they came from a GPU's graphs, "
         "from a method that does not show its draft, or from an older recording"
     )
 

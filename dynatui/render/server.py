@@ -44,7 +44,7 @@ _LONGEST_BAR, _LONGEST_NAME = 40, 64
 _CARD_ROWS = 3
 _DRAFTS: Row = (("Drafts", "title"), (" ─ as they are now", "dim"))
 _LONGEST_DRAFT_NAME, _LONGEST_VALUE = 32, 10
-_WITH_OWN = "the target's own token is counted in all but the steps; acceptance by position is not told"
+_WITH_OWN = "all figures except the steps count the target's own token; acceptance by position is not reported"
 _TOTAL_NAME = len("generated tokens")
 _STAGES = (1, 2, 5)
 """Lengths of the curves' window, in fifths of the largest one; a new session begins with the smallest."""
@@ -225,7 +225,7 @@ def positions(state: ServerState, size: Size) -> Rows:
     if reading is not None and reading.drafting is not None and not whole:
         return _drafting(reading.drafting, size)
     if reading is None or not whole:
-        why = "the server does not tell it, or has drafted nothing since it is watched" if reading else "not read yet"
+        why = "the server does not report it, or has not drafted since the watch began" if reading else "not read yet"
         hint: Row = ((why, "dim"),)
         return frame(title, wrapped(hint, max(1, width)), size)
     newest = () if state.gap else reading.interval.acceptance_by_position

@@ -56,8 +56,8 @@ def _summary(answered: Answer) -> str:
 def _not_told(state: ServerState) -> str:
     """The reason why no rounds of the answer can be drawn."""
     if state.kind is not None and state.kind.name == "vllm":
-        return "vLLM tells each round where it is started with --per-request-spec-decode-metrics detailed"
-    return f"{state.kind.title if state.kind else 'the server'} does not tell rounds one by one"
+        return "vLLM reports each round if it is started with --per-request-spec-decode-metrics detailed"
+    return f"{state.kind.title if state.kind else 'the server'} does not report rounds one by one"
 
 
 def _rounds(answered: Answer, width: int) -> Rows:

@@ -95,7 +95,7 @@ def _ending(scene: Scene, event: Round, width: int) -> Row:
         return (("this method does not show its draft", "dim"),)
     stage = scene.held
     if stage is not None and stage.name == "drafted":
-        return (("○ a guess", "plain"), ("  the target has not looked at it yet", "dim"))
+        return (("○ a guess", "plain"), ("  the target has not verified it yet", "dim"))
     bonus = rounds.bonus_of(scene, event)
     shown = [*(_legends(event) if drafted_nodes(event) else [()])]
     if bonus is not None:

@@ -87,7 +87,7 @@ def _doing(now: Moment) -> tuple[str, Ink]:
     if now.paused:
         return "PAUSED", "warn"
     if now.ended:
-        return ("both are through" if now.number == now.pairs else "both are through, next run follows"), "good"
+        return ("both runs have ended" if now.number == now.pairs else "both runs have ended, the next follows"), "good"
     return "comparing", "good"
 
 

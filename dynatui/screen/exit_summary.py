@@ -97,4 +97,4 @@ def options(setting: Setting) -> str:
     for name, value in (*setting.knobs, *setting.knobs):  # twice, since bounds depend on knobs that are set later
         if config.rules(owner(name, of)).has(name):
             config = config.turned(name, value, owner(name, of))
-    return " ".join(rule_options(config)) or f"those that {setting.method} has without options"
+    return " ".join(rule_options(config)) or f"the default values of {setting.method}"

@@ -117,19 +117,19 @@ def remark(state: ServerState) -> str:
     if state.gap is not None:
         return f"{state.gap.reason}; it is asked again"
     if _is_recent(state, state.replaced_at):
-        return "another server answers there now: what is of the session began anew"
+        return "another server answers there now: the figures of the session start again"
     if kind is None or reading is None or not reading.session.seconds:
         return ""
     if _is_recent(state, state.restarted_at):
-        return "the counters began anew: the server has restarted"
+        return "the counters have started again: the server has restarted"
     if not tells_of_drafts(reading.session) and not tells_of_drafts(reading.interval):
         missing = kind.speculative[0]
         return (
-            f"{kind.title} tells nothing of speculative decoding ({missing} is not on its page): it runs without, "
+            f"{kind.title} reports nothing on speculative decoding ({missing} is not on its page): it runs without, "
             "or has drafted nothing yet"
         )
     idle = reading.session.drafts == 0 and reading.interval.tokens_per_round is None
-    return "nothing was drafted since it is watched" if idle else ""
+    return "nothing has been drafted since the watch began" if idle else ""
 
 
 def _is_recent(state: ServerState, t: float | None) -> bool:

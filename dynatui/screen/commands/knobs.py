@@ -84,7 +84,7 @@ def hold(screen: Screen) -> None:
     if editor := _editor(screen):
         moved = moved_back(screen.viewpoint.newest.lane)
         if moved is None:
-            screen.show_note("history has moved back nothing that you set")
+            screen.show_note("history has moved back no value that you set")
             return
         name, value = moved.name, moved.old
         editor.hold({name: value}, screen.viewpoint.newest)
@@ -209,7 +209,7 @@ def defaults(screen: Screen) -> None:
     if editor := _editor(screen):
         method = editor.watched(screen.viewpoint.newest)
         turned = editor.defaults(screen.viewpoint.newest)
-        screen.show_note(f"all knobs of {method} {'' if turned else 'already '}are as the program was started")
+        screen.show_note(f"all knobs of {method} {'' if turned else 'already '}have their values at the start")
 
 
 def preset(screen: Screen) -> None:
@@ -243,5 +243,5 @@ def _key(screen: Screen, action: str) -> str:
 def _editor(screen: Screen) -> KnobEditor | None:
     """The knob editor; for a recording None, after a note on the screen."""
     if screen.knob_editor is None:
-        screen.show_note("what was recorded cannot be turned")
+        screen.show_note("knobs of a recording cannot be turned")
     return screen.knob_editor

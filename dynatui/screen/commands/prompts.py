@@ -33,7 +33,7 @@ def edit(screen: Screen) -> None:
     """Opens the editor of the prompt, with a warning where the run would be lost."""
     controls = screen.source.controls
     if controls is None:
-        screen.show_note("what was recorded cannot be edited")
+        screen.show_note("prompts of a recording cannot be edited")
         return
 
     def run(text: str | None) -> None:

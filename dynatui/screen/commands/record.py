@@ -30,7 +30,7 @@ def record(screen: Screen) -> None:
 def export(screen: Screen) -> None:
     """Writes everything about this run into a folder, in the background, since a long run takes a while."""
     if screen.aside.busy:
-        screen.show_note("the export before is still being written")
+        screen.show_note("the previous export is still being written")
         return
     events, play = screen.viewpoint.shown.events, screen.screenplay()
     files = files_of(events, screen.export_screenshot(title="dynatui"), screen.command_line())
@@ -57,7 +57,7 @@ def command(screen: Screen) -> None:
     """Shows the command line of the present settings, and copies it."""
     line = screen.command_line()
     if not line:
-        screen.show_note("a recording does not know all settings; its first line holds what it knows")
+        screen.show_note("a recording does not contain all settings; its first line has those that it contains")
         return
     screen.copy_to_clipboard(line)
     screen.push_screen(TextPage(screen.scene.keys, "command", "The present settings as a command line (copied)", line))

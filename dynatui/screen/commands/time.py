@@ -68,7 +68,7 @@ def breaks(screen: Screen) -> None:
     if controls := screen.source.controls:
         screen.push_screen(BreakScreen(screen.scene.keys, controls))
     else:
-        screen.show_note("only decoding can be stopped at something")
+        screen.show_note("only decoding can pause at a condition")
 
 
 def speed(screen: Screen, direction: int) -> None:

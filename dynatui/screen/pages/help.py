@@ -91,9 +91,9 @@ def _wasted() -> str:
     from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW  # noqa: PLC0415 - imports a parser
 
     return (
-        f"Drafts are said to be wasted where {ROUNDS} rounds or more, over {SECONDS:g} s or more, brought fewer than "
-        f"{WASTED_BELOW:g} tokens each, until they bring {PAYING_FROM:g}: a server is at most so many times as fast as "
-        "without drafts."
+        f"Drafts count as wasted where {ROUNDS} rounds or more, over {SECONDS:g} s or more, brought fewer than "
+        f"{WASTED_BELOW:g} tokens each, until they bring {PAYING_FROM:g}: tokens a round are an upper bound of the "
+        "speed-up over decoding without drafts."
     )
 
 
