@@ -17,7 +17,7 @@ _TABLE |= {0x7F: "\u2421", ord("\n"): "\n", ord("\t"): "    "}
 
 def clean(text: str) -> str:
     """The text with every control character of terminals replaced by a visible one; line ends are kept."""
-    return text if text.isprintable() else text.translate(_TABLE)  # printable: nothing in the table
+    return text if text.isprintable() else text.translate(_TABLE)  # printable text needs no replacement
 
 
 def clean_line(text: str) -> str:

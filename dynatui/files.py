@@ -66,7 +66,7 @@ class _Pipe(RawIOBase):
         while True:
             try:
                 read = os.readv(self._descriptor, [buffer])
-            except BlockingIOError:  # a writer exists and may be slow
+            except BlockingIOError:  # a writer has opened the pipe, and may be slow
                 self._has_writer = True
                 select.select([self._descriptor], [], [])
                 continue

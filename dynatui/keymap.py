@@ -128,7 +128,7 @@ class Keymap:
 
     @property
     def every(self) -> Iterator[Key]:
-        """Keys of all three apps."""
+        """Keys of all three apps: monitor, comparison, watched server."""
         yield from self.keys
         yield from self.attached.keys
         yield from self.side_by_side.keys

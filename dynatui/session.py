@@ -31,7 +31,7 @@ class Models:
 
     @property
     def embedded(self) -> bool:
-        """Whether this is the pair that comes with the program."""
+        """Whether the models are the pair that comes with the program."""
         return self.target is None
 
 

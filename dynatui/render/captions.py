@@ -12,7 +12,7 @@ IDEA = (
     "keeps the path that it would have written itself: the same text, sooner."
 )
 _LEAST_BESIDE = 2
-"""Rows of a panel that must remain beside a caption."""
+"""Number of rows of a panel that must remain beside a caption."""
 
 
 def caption(scene: Scene, width: int, room: int) -> Rows:

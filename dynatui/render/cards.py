@@ -31,7 +31,7 @@ class _Card:
     low: float = 0.0
     high: float = 1.0
     brief: str = ""
-    """A shorter form of the value, for a card with too little room."""
+    """A shorter form of the value, for a narrow card."""
 
 
 def cards(scene: Scene, width: int, height: int) -> Rows:

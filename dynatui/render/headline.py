@@ -31,7 +31,7 @@ def headline(state: RunState) -> tuple[Row, ...]:
 
 
 def compared(state: RunState) -> tuple[Row, ...]:
-    """Whether the text equals that of plain decoding so far, in wordings; empty where unknown."""
+    """Whether the text equals that of plain decoding so far, in wordings, the longest first; empty where unknown."""
     figures = state.figures()
     entry, ar = figures.get(state.watched), figures.get("ar")
     if entry is None or ar is None or state.watched == "ar" or not entry.committed:

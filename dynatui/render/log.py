@@ -132,7 +132,7 @@ def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
 
 
 def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
-    """Message, in wordings, that history has changed a turned knob; empty where it has not."""
+    """Message that history has changed a turned knob, in wordings, the longest first; empty where it has not."""
     moved = moved_back(lane)
     latest = next((other for other in reversed(lane.turns) if moved and other.name == moved.name), None)
     if moved is None or latest is not turn:

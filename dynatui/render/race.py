@@ -143,7 +143,7 @@ def _name_width(figures: Mapping[str, Figures]) -> int:
 
 
 def _rate(scene: Scene, name: str, entry: Figures) -> float | None:
-    """Tokens a second, once the method is warm."""
+    """Tokens per second, after the method's warm-up."""
     return entry.tokens_per_second if is_warm(scene.state, name) else None
 
 

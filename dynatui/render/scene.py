@@ -98,7 +98,7 @@ class Scene:
     following: bool = False
     """Whether the recording is still being written by another process."""
     wanted: Mapping[KnobName, float] = field(default_factory=dict)
-    """Turned knobs that are not in force yet, with their next values."""
+    """Turned knobs whose new values are not in force yet, with these values."""
     slider: KnobName = "tau_h"
     """The chosen slider in the drawer."""
     typed: str = ""

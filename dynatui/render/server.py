@@ -216,7 +216,7 @@ def _top(values: Sequence[float], least: float) -> float:
 def positions(state: ServerState, size: Size) -> Rows:
     """Acceptance by position: for each position of the draft, the share of rounds that accepted its token, as a bar.
 
-    Of a server that reports only the size of its drafts, that size.
+    For a server that reports only the size of its drafts: that size.
     """
     title: Row = (("Acceptance by position", "title"), (" ─ share of rounds", "dim"))
     width, room = inside(size)

@@ -109,7 +109,7 @@ def _ending(scene: Scene, event: Round, width: int) -> Row:
 
 
 def _legends(event: Round) -> list[Row]:
-    """Meaning of the marks, in wordings, the longest first."""
+    """Legend of the marks of nodes, in wordings, the longest first."""
     origins = set(event.origins[1:])
     if "lookup" not in origins:
         return [(("● accepted", "accepted"), ("  ○ rejected", "plain"))]

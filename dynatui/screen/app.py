@@ -93,7 +93,7 @@ class DynaApp(PanelApp):
         self._tour = Tour(source, source.controls) if view.tour and source.controls else None
 
     def compose(self) -> ComposeResult:
-        """All panels; `arrange` hides those without room."""
+        """All panels; `arrange` hides those that do not fit."""
         yield Canvas(status.status, panel="status")
         yield Canvas(status.essentials, panel="essentials", flowing=True)
         yield Canvas(cards.cards, panel="cards")

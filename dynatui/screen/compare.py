@@ -51,7 +51,7 @@ class CompareApp(PanelApp):
         self._states = lockstep.states()
 
     def compose(self) -> ComposeResult:
-        """Both columns; `arrange` hides panels without room."""
+        """Both columns; `arrange` hides panels that do not fit."""
         yield Canvas(self._moment, panel="moment")
         with Container(id="columns"):
             for side, letter in enumerate(versus.LETTERS):
@@ -135,7 +135,7 @@ class CompareApp(PanelApp):
         return [versus.heading(side, self.lockstep.sides[side].name, scene.state, width)]
 
     def arrange(self) -> None:
-        """Hides the panels without room."""
+        """Hides the panels that do not fit."""
         width, height = self.size
         screen = self.screen_stack[0]
         screen.set_class(width >= _WIDE, "wide")

@@ -16,7 +16,7 @@ from dynatui.state.session_log import SessionLog
 from dynatui.state.timeline import Viewpoint
 
 _FORESEEN = 200
-"""Events of a recording that are read ahead of the playback at each reading: bounds the time of a frame."""
+"""Number of events of a recording that each reading reads ahead of the playback: bounds the time of a frame."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Base of the monitor, the comparison of recordings and the watch of a server: canvases, ticks, keys, exit.
 
-A subclass composes its canvases, reads new events (`advance`), hides the canvases without room (`arrange`) and gives
+A subclass composes its canvases, reads new events (`advance`), hides the canvases that do not fit (`arrange`) and gives
 each canvas its scene (`draw`). Uncovered canvases are patched past Textual's compositor; it composes the others.
 Knows no panel by name.
 """
@@ -105,7 +105,7 @@ class PanelApp(App[None], inherit_bindings=False):
         """Reads new events, at `now` seconds of the clock."""
 
     def arrange(self) -> None:
-        """Hides the canvases without room."""
+        """Hides the canvases that do not fit."""
 
     def draw(self, *, everything: bool = False) -> None:
         """Draws the canvases that are due, or all of them."""
@@ -128,7 +128,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.call_later(self.rearrange)
 
     def rearrange(self) -> None:
-        """Hides the canvases without room, and draws all others."""
+        """Hides the canvases that do not fit, and draws all others."""
         self.arrange()
         self.call_after_refresh(self.draw, everything=True)
 

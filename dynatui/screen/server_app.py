@@ -51,7 +51,7 @@ class ServerApp(PanelApp):
         """The error that ended the source, for the caller."""
 
     def compose(self) -> ComposeResult:
-        """All panels; `arrange` hides those without room."""
+        """All panels; `arrange` hides those that do not fit."""
         yield Canvas(lambda _, width, __: [panels.status(self.shown, self.look, width)], panel="status")
         yield self._sized("note", panels.note)
         yield Canvas(lambda _, width, height: panels.cards(self.shown, width, height), panel="cards")
@@ -110,7 +110,7 @@ class ServerApp(PanelApp):
         return Canvas(lambda _, width, height: drawn(self.shown, self.look, (width, height)), panel=panel)
 
     def arrange(self) -> None:
-        """Hides the panels without room."""
+        """Hides the panels that do not fit."""
         width, height = self.size
         screen = self.screen_stack[0]
         screen.set_class(height < _LOW, "low")

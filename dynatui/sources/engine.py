@@ -193,14 +193,14 @@ class EngineSource:
         self._wake.set()
 
     def stop(self) -> None:
-        """Ends the work after the round in progress."""
+        """Ends decoding after the round in progress."""
         with self._lock:
             self._stopped = True
             self._steering.stopped = True
         self._wake.set()
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording, then waits for the thread; whether it has ended."""
+        """Closes the recording, then waits for the thread; returns whether it has ended."""
         self.stop()
         self.record(None)
         if self._thread.ident is not None:

@@ -78,7 +78,7 @@ class TraceSource:
 
     def opening(self, number: int) -> str:
         """The beginning of a run's prompt, cleaned; empty where the run cannot be read."""
-        with suppress(RecordingError):  # reported as a failure when the run is shown
+        with suppress(RecordingError):  # an unreadable run is reported when it is shown
             return opening_of(self._prompt_of(number))
         return ""
 

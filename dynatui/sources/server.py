@@ -84,20 +84,20 @@ class ServerSource(Protocol):
     """Whether the events come from a server; else from a recording."""
 
     def start(self) -> None:
-        """Starts the work."""
+        """Starts polling, or the playback."""
 
     def take(self) -> list[Event]:
-        """Events since the last call; raises the error that ended the work, after all events before it."""
+        """Events since the last call; raises the error that ended the source, after all events before it."""
 
     @property
     def ended(self) -> bool:
         """Whether there will be no more events."""
 
     def stop(self) -> None:
-        """Requests the end of the work."""
+        """Asks the source to end."""
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording and waits for the end of the work; whether it has ended."""
+        """Closes the recording and waits for the source to end; returns whether it has ended."""
 
 
 class LiveServer:
@@ -136,7 +136,7 @@ class LiveServer:
         self._stop.set()
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording and waits for the thread; whether it has ended."""
+        """Closes the recording and waits for the thread; returns whether it has ended."""
         self.stop()
         if self._recorder is not None:
             self._recorder.close()

@@ -116,10 +116,10 @@ class Source(Protocol):
 
     @property
     def recorded(self) -> Path | None:
-        """The file that events are written to."""
+        """The file that events are written to; None while nothing is recorded."""
 
     def start(self) -> None:
-        """Starts the work."""
+        """Starts decoding or reading."""
 
     def advance(self, now: float) -> None:
         """Appends the records due at `now` (seconds), for a source without a thread."""
@@ -134,10 +134,10 @@ class Source(Protocol):
         """Begins the prompt `step` places further; 0 begins the present one again."""
 
     def stop(self) -> None:
-        """Requests the end of the work."""
+        """Asks the source to end."""
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording, then waits for the end of the work; whether it has ended."""
+        """Closes the recording, then waits for the source to end; returns whether it has ended."""
 
 
 def bounded_speed(speed: float) -> float:

@@ -53,7 +53,7 @@ class Difference:
 
     @property
     def difference(self) -> float:
-        """B - A."""
+        """The figure of B minus that of A."""
         return self.b - self.a
 
     @property
@@ -95,7 +95,7 @@ class Pin:
         return _started(state) == self.started_at
 
     def since(self, state: RunState) -> Samples:
-        """Rounds of B: those after the pin and after the user's last turn, in the pin's run or in a later one."""
+        """Samples of B: the rounds after the pin and the user's last turn, in the pin's run or in a later one."""
         lane = state.lanes.get(self.method, LaneState())
         return samples_of(lane, since=max(self.rounds if self.of_run(state) else 0, lane.last_turn))
 

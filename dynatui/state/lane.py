@@ -56,7 +56,7 @@ class Sample:
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A series over the rounds of a text with a bounded number of points: when full, neighbours are averaged."""
+    """A series over the rounds of a text, with a bounded number of points: when full, adjacent points are averaged."""
 
     points: SharedList[float] = msgspec.field(default_factory=SharedList)
     ends: SharedList[int] = msgspec.field(default_factory=SharedList)
@@ -88,7 +88,7 @@ class Change:
     old: float
     new: float
     by_user: bool
-    """True: turned by the user; False: by history."""
+    """Whether the user turned the knob, and not history."""
     token: int
     """Length of the text before that round, in tokens."""
     first: int

@@ -44,7 +44,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Failure:
-    """An error that ended the work, with its remedy."""
+    """An error that ended the source, with its remedy."""
 
     message: str
     exit_code: int

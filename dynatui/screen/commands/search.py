@@ -61,7 +61,7 @@ def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int 
     watched = screen.viewpoint.state.watched
     for away in range(1, playback.count):
         number = (playback.number + step * away) % playback.count
-        with suppress(RecordingError):  # reported as a failure when the run is shown
+        with suppress(RecordingError):  # an unreadable run is reported when it is shown
             if hits(query, [playback.text(watched, number)]):
                 return step * away
     return None

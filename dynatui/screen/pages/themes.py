@@ -32,7 +32,7 @@ class ThemeScreen(Modal[str | None]):
         self._list = OptionList(*names, markup=False, compact=True)
 
     def compose(self) -> ComposeResult:
-        """A line of help above the list."""
+        """Composes a line of help above the list."""
         with Vertical(classes="page themes"):
             yield Static(Text.assemble(("Theme\n", "bold"), ("enter keeps it, esc goes back", "dim")), markup=False)
             yield self._list
