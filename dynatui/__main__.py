@@ -1,7 +1,7 @@
-"""Entry point of `dynatui` and `python -m dynatui`: Ctrl+C prints no traceback at any time.
+"""Entry point of `dynatui` and `python -m dynatui`: Ctrl+C never prints a traceback.
 
-During the import of the command line and after it, an interruption ends the process; in between, the command line
-handles it. Heavy modules must therefore not be imported at the top of this file.
+Before and after the command line runs, Ctrl+C ends the process; while it runs, the command line handles Ctrl+C. Heavy
+modules must therefore not be imported at the top of this file.
 """
 
 import os
@@ -19,7 +19,7 @@ def main() -> int:
     """Runs the command line; returns the exit code."""
     sys.excepthook = _report
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return _run()  # ignored, as under nohup
+        return _run()  # SIGINT is ignored, as under nohup
     signal.signal(signal.SIGINT, _leave)
     try:
         return _run()

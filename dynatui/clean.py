@@ -1,7 +1,8 @@
-"""The one place where foreign text becomes text that a terminal may show.
+"""The only module that makes foreign text safe for a terminal.
 
 Model output, prompts, names, paths and errors can hold escape sequences that would write to the clipboard or clear the
-screen. Only characters are changed: no text of ours is ever parsed as markup.
+screen. It replaces single characters; markup needs no escaping, since no text is parsed
+as markup.
 """
 
 _REPLACEMENT = "\ufffd"
@@ -15,8 +16,8 @@ _TABLE |= {0x7F: "\u2421", ord("\n"): "\n", ord("\t"): "    "}
 
 
 def clean(text: str) -> str:
-    """The text with every character that could steer a terminal made visible; line ends stay."""
-    return text if text.isprintable() else text.translate(_TABLE)  # printable text has no character of the table
+    """The text with every control character of terminals replaced by a visible one; line ends are kept."""
+    return text if text.isprintable() else text.translate(_TABLE)  # printable text needs no replacement
 
 
 def clean_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Files that users name: a pipe without a process at its other end blocks only briefly. Knows nothing of
+"""Opens files named by users; a pipe without a process at its other end blocks only briefly. Knows nothing of
 the contents.
 """
 
@@ -19,7 +19,7 @@ _LOOK_UP_S = 0.02
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file, a device or a pipe to read; raises an OSError, also while reading, if a pipe has no writer."""
+    """A file, a device or a pipe opened for reading; raises an OSError, also in reads, if a pipe has no writer."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return cast("BinaryIO", BufferedReader(_Pipe(descriptor)))
@@ -66,7 +66,7 @@ class _Pipe(RawIOBase):
         while True:
             try:
                 read = os.readv(self._descriptor, [buffer])
-            except BlockingIOError:  # a writer exists and may be slow
+            except BlockingIOError:  # a writer has opened the pipe, and may be slow
                 self._has_writer = True
                 select.select([self._descriptor], [], [])
                 continue

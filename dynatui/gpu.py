@@ -1,4 +1,4 @@
-"""Load, memory, power and temperature of a GPU, from NVML; torch does not report them.
+"""Load, memory, power and temperature of a GPU, read from NVML.
 
 A value that NVML does not give is None; no function raises, and NVML is loaded at the first reading. A reading takes
 about a millisecond; once a second is often enough. Knows nothing of torch, which numbers GPUs differently.
@@ -17,12 +17,12 @@ _CUDA = re.compile("cuda(?::([0-9]{1,3}))?")
 
 @dataclass(frozen=True)
 class GpuLoad:
-    """One reading of a GPU."""
+    """One reading of load, memory, power and temperature of a GPU."""
 
     load: float | None
     """GPU utilisation: share of the last sampling period with a kernel running, 0 to 1."""
     used_bytes: int | None
-    """Memory in use, by all processes."""
+    """Memory in use by all processes, in bytes."""
     total_bytes: int | None
     power_w: float | None
     temperature_c: int | None
@@ -62,7 +62,7 @@ def gpus() -> list[Gpu]:
 
 
 def _meter(number: int) -> Callable[[], GpuLoad | None]:
-    """A function that reads `cuda:number`; NVML is opened at its first call."""
+    """A function that reads the load of GPU `cuda:number`; its first call opens NVML."""
     find = cache(lambda: _find(number))
 
     def meter() -> GpuLoad | None:
@@ -101,7 +101,7 @@ def _find(number: int) -> tuple[Any, Any]:
 
 
 def _same_order(nvml: Any) -> bool:
-    """Whether CUDA and NVML number the GPUs alike: CUDA sorts by speed unless CUDA_DEVICE_ORDER says otherwise."""
+    """Whether CUDA and NVML number the GPUs equally: CUDA sorts by speed unless CUDA_DEVICE_ORDER is set."""
     kinds = {_called(nvml.nvmlDeviceGetName, handle) for handle in _handles(nvml)}
     return len(kinds) <= 1 or os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
 

@@ -1,4 +1,4 @@
-"""Every key, once: bindings, dispatch, footer, help, command palette, settings and documents are made from this table.
+"""The key map: bindings, dispatch, footer, help, command palette, settings and documents are made from this table.
 
 A key may mean one thing while the run is watched and another while the text is inspected or a slider is moved. Knows
 nothing of widgets; an action is the name of a method of the app, with its arguments.
@@ -14,7 +14,7 @@ from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS
 
 Mode: TypeAlias = Literal["watch", "inspect", "search", "knobs", "compare", "attach"]
-"""Context of a key: the run, a token of the text, a search hit, a slider, two recordings, or a server."""
+"""Mode of an app: watching a run, cursor in its text, search hits, sliders, two recordings, a watched server."""
 FIRST_MODES: frozenset[Mode] = frozenset(("watch", "compare", "attach"))
 """The mode in which each app starts."""
 LEFT_OUT = 999
@@ -42,10 +42,10 @@ _NAMED = frozenset(
 
 @dataclass(frozen=True)
 class Key:
-    """One line of the help: a key, or several keys of related actions."""
+    """One line of the key map: a key, or several keys of related actions."""
 
     caps: tuple[str, ...]
-    """Keys: Textual's name, or the character itself."""
+    """Names of the keys in Textual, or the characters themselves."""
     actions: tuple[str, ...]
     label: str
     """One or two words for the footer and the palette."""
@@ -56,13 +56,13 @@ class Key:
     words: tuple[str, ...] = ("down", "up")
     """Words that distinguish the actions of a pair in the palette."""
     names: tuple[str, ...] = ()
-    """Name of each action in the settings; empty: made from label and words."""
+    """Name of each action in the settings file; where empty, the names are made from `label` and `words`."""
     does: tuple[str, ...] = ()
     """All actions, each once, including those without a key; empty where every action has a key."""
     also: str = ""
     """Further search words in the palette, besides label and help."""
     fixed: bool = False
-    """Whether the keys cannot be bound anew: digits, which type values and number the panels."""
+    """Whether the keys cannot be rebound: digits, which type values and number the panels."""
 
     @property
     def different(self) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ class Keymap:
 
     @property
     def every(self) -> Iterator[Key]:
-        """Keys of all three apps."""
+        """Keys of all three apps: monitor, comparison, watched server."""
         yield from self.keys
         yield from self.attached.keys
         yield from self.side_by_side.keys
@@ -145,13 +145,13 @@ class Keymap:
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """The key of an action for hints; without one, the key of the command palette, which lists the action."""
+        """The key of an action, for hints; for an action without a key that of the command palette, which lists it."""
         cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
         return _GLYPHS.get(cap, cap) if cap else palette
 
     def settings(self) -> dict[str, tuple[str, ...]]:
-        """The keys of each action that can be bound anew, by its name in the settings."""
+        """The keys of each action that can be rebound, by its name in the settings file."""
         named = dict[str, tuple[str, ...]]()
         for key in self.every:
             for name, action in key.settings.items():
@@ -198,7 +198,7 @@ def _rebound(keys: Sequence[Key], changes: Mapping[str, Sequence[str]]) -> tuple
 
 
 def _with(key: Key, changes: Mapping[str, Sequence[str]]) -> Key:
-    """A line of the map with its new keys, action by action."""
+    """A line of the key map with new keys for its actions."""
     names = {action: name for name, action in key.settings.items()}
     pairs = list[tuple[str, str]]()
     for action in key.different:
@@ -223,7 +223,7 @@ PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif
 """Panels that can be chosen, by keys 1 to 9."""
 PANELS: tuple[PanelName, ...] = get_args(PanelName)
 ALWAYS: tuple[PanelName, ...] = ("text", "tree", "curves")
-"""Panels with a place of their own where there is room; the others share one."""
+"""Panels that have a separate place in a large terminal; the other panels share one place."""
 
 _EVERYWHERE: tuple[Mode, ...] = ("watch", "inspect", "search", "knobs")
 _VIEWING: tuple[Mode, ...] = ("watch", "inspect", "search")
@@ -242,7 +242,7 @@ def _pair(back: str, on: str) -> tuple[str, str, str, str]:
 
 
 def _turned_by(keys: str) -> str:
-    """Help text of two keys: the knob that they turn, by method."""
+    """Help text of a pair of keys: the knobs that they turn, which depend on the watched method."""
     knobs = [knob for method in METHODS.values() for knob in method.knobs if knob.keys == keys]
     first, *others = dict.fromkeys(knob.key_help for knob in knobs if knob.key_help)
     return "; ".join(filter(None, (first, ", ".join(others))))
@@ -284,9 +284,9 @@ GROUPS = (
             Key((".",), ("step",), "step", "advance one stage: tree drafted, verified, committed; in a recording one round", _VIEWING, 110, also="single next stage"),
             Key(("B",), ("breaks",), "break on", "pause automatically: nothing accepted, tree full, first difference from ar, …", _EVERYWHERE, also="breakpoint stop when"),
             Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the playback speed", _EVERYWHERE, 160, ("half", "double"), also="slow fast motion"),
-            Key(("left", "right"), ("scrub(-1)", "scrub(1)"), "scrub", "a round back, on; every panel follows", ("watch",), 120, _BACK_ON),
-            Key(("shift+left", "shift+right"), ("scrub(-10)", "scrub(10)"), "scrub 10", "ten rounds back, on", ("watch",), words=_BACK_ON),
-            Key(("up", "down", "k", "j"), _pair("scroll(-1)", "scroll(1)"), "scroll", "a round back, on; in the log a line up, down; in the list of prompts the one above, below", ("watch",), words=_BACK_ON),
+            Key(("left", "right"), ("scrub(-1)", "scrub(1)"), "scrub", "one round back, forward; every panel follows", ("watch",), 120, _BACK_ON),
+            Key(("shift+left", "shift+right"), ("scrub(-10)", "scrub(10)"), "scrub 10", "ten rounds back, forward", ("watch",), words=_BACK_ON),
+            Key(("up", "down", "k", "j"), _pair("scroll(-1)", "scroll(1)"), "scroll", "one round back, forward; in the log one line up, down; in the list of prompts one prompt up, down", ("watch",), words=_BACK_ON),
             Key(("home", "end", "g", "G"), _pair("first", "last"), "first, now", "the first round, the newest; in the log and in the list of prompts the first, the last line", ("watch",), words=("first round", "now"), names=("first_round", "now")),
         ),
     ),
@@ -334,7 +334,7 @@ GROUPS = (
             Key(("T",), ("theme",), "theme", "choose a theme from a list that shows each", _EVERYWHERE, also="dark light colors"),
             Key(("?",), ("help",), "help", "this page, with the definition of every figure", _EVERYWHERE, 0, also="keys manual"),
             Key(("ctrl+p",), ("command_palette",), "palette", "find a command by its name or by what it does, with its key", _EVERYWHERE),
-            Key(("ctrl+l",), ("redraw",), "redraw", "draw the whole screen anew, should something have garbled it", _EVERYWHERE, also="refresh repaint"),
+            Key(("ctrl+l",), ("redraw",), "redraw", "redraw the whole screen, if something has garbled it", _EVERYWHERE, also="refresh repaint"),
             Key(("ctrl+z",), ("suspend_process",), "suspend", "back to the shell; fg returns", _EVERYWHERE),
             Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", _EVERYWHERE, 0, also="exit close"),
         ),
@@ -347,13 +347,13 @@ SIDE_BY_SIDE = Group(
         Key(("space", "P"), ("pause", "pause"), "play", "play, pause", _COMPARE, 3, names=("pause",)),
         Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the playback speed", _COMPARE, 5, ("half", "double")),
         Key(("left", "right", "k", "j"), _pair("step(-1)", "step(1)"), "step", "the previous, the next round of either recording", _COMPARE, 4, names=("scrub_back", "scrub_on")),
-        Key(("shift+left", "shift+right"), ("step(-10)", "step(10)"), "step 10", "ten rounds back, on", _COMPARE, 9, names=("scrub_10_back", "scrub_10_on")),
+        Key(("shift+left", "shift+right"), ("step(-10)", "step(10)"), "step 10", "ten rounds back, forward", _COMPARE, 9, names=("scrub_10_back", "scrub_10_on")),
         Key(("home", "end", "g", "G"), _pair("seek(0)", "seek(1)"), "ends", "the beginning, the end of the run", _COMPARE, 8, names=("first_round", "now")),
         Key(("n", "N"), ("go(1)", "go(-1)"), "run", "the next, the previous run of both", _COMPARE, 6, names=("next_prompt", "previous_prompt")),
         Key(("1", "2", "3"), tuple(f"panel('{name}')" for name in ALWAYS), "panel", "text, tree, curves", _COMPARE, 7, ALWAYS, fixed=True),
         Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _COMPARE, 10),
         Key(("?",), ("help",), "help", "this page", _COMPARE, 1),
-        Key(("ctrl+l",), ("redraw",), "redraw", "draw the whole screen anew", _COMPARE),
+        Key(("ctrl+l",), ("redraw",), "redraw", "redraw the whole screen", _COMPARE),
         Key(("ctrl+z",), ("suspend_process",), "suspend", "back to the shell; fg returns", _COMPARE),
         Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", _COMPARE, 2),
     ),
@@ -365,7 +365,7 @@ ATTACHED = Group(
         Key(("space", "p", "P"), ("pause", "pause", "pause"), "pause", "freeze the view; watching and recording go on", _ATTACH, 3, names=("pause",)),
         Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _ATTACH, 4),
         Key(("?",), ("help",), "help", "this page", _ATTACH, 1),
-        Key(("ctrl+l",), ("redraw",), "redraw", "draw the whole screen anew", _ATTACH),
+        Key(("ctrl+l",), ("redraw",), "redraw", "redraw the whole screen", _ATTACH),
         Key(("ctrl+z",), ("suspend_process",), "suspend", "back to the shell; fg returns", _ATTACH),
         Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", _ATTACH, 2),
     ),

@@ -21,7 +21,7 @@ R = TypeVar("R", RulesName, RulesName | None)
 
 
 def info(name: KnobName) -> KnobInfo:
-    """Name, symbol and bounds of a knob; the name alone for a recorded knob of no known method."""
+    """Name, symbol and bounds of a knob; for an unknown knob of a recording, only the name."""
     known = all_knobs().get(name)
     return known or KnobInfo(name, clean_line(name)[:_LONGEST_NAME], "", "real", lambda _: (0.0, 1.0))
 
@@ -32,7 +32,7 @@ def turns(knob: KnobInfo) -> tuple[str, str]:
 
 
 def rules_of(method: str) -> RulesName | None:
-    """The parameter set that a method obeys; None for a method without knobs, and for one that is not known here."""
+    """The parameter set that a method obeys; None for a method without knobs, and for an unknown method."""
     return METHODS[method].rules if method in METHODS else None
 
 
@@ -51,7 +51,7 @@ def having(name: KnobName) -> tuple[str, ...]:
 
 
 def choices(knob: KnobInfo, ends: tuple[float, float]) -> dict[int, str]:
-    """Names of a knob's values between the ends, by the number that sets each."""
+    """Names of a knob's values within the bounds `ends`, by the number to type for each."""
     return {place: name for place, name in enumerate(knob.values) if ends[0] <= place <= ends[1]}
 
 
@@ -63,12 +63,12 @@ def sliders_of(method: str) -> tuple[KnobInfo, ...]:
 
 
 def limit_name(limit: Limit) -> str:
-    """Name of a tree limit on the screen and in the help: a knob's symbol, else the reason."""
+    """Displayed name of a limit of tree growth: the symbol of its knob; without a knob, the limit itself."""
     return limit if limit in OTHER_LIMITS else info(limit).symbol
 
 
 def sampling_in_force(state: RunState) -> Sampling | None:
-    """The sampling settings of the watched method's next tokens; None before the first run, and if impossible."""
+    """The sampling settings of the watched method's next tokens; None before the first run, and for invalid values."""
     if state.run is None:
         return None
     try:
@@ -80,7 +80,7 @@ def sampling_in_force(state: RunState) -> Sampling | None:
 def rules_in_force(state: RunState) -> TunableParameters | None:
     """Present parameters of the watched method; None for a method without parameters.
 
-    Impossible values in a recording give None; missing ones get their defaults.
+    Invalid values in a recording give None; missing ones get their defaults.
     """
     rules = rules_of(state.watched)
     own = METHODS[rules].own if rules else None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 def short(value: float | None, digits: int = 2) -> str:
-    """A figure as text: .71, 3.41, 664; a dash for None."""
+    """A figure as text with few digits, such as .71, 3.41 or 664; a dash for None."""
     if value is None or not math.isfinite(value):
         return "-"
     if abs(value) >= 100:

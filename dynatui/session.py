@@ -12,7 +12,7 @@ SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
 EMBEDDED_TEMPERATURE = 0.6
 """Default temperature of the embedded pair on the screen: greedy, so small a model repeats itself."""
 EMBEDDED_SEED = 7
-"""Default seed there: of 48 tried on our first prompt, one with readable text in few target passes."""
+"""Default seed of that pair: of 48 seeds tried on the first built-in prompt, one with readable text in few rounds."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Models:
     exact: bool = False
     """Whether to compute batch-invariantly: all methods agree bit for bit in half precision too."""
     compiled: bool = False
-    """Whether to try torch.compile on both models' forward passes, on CUDA."""
+    """Whether to try torch.compile on the forward passes of both models, on CUDA."""
 
     @property
     def embedded(self) -> bool:
-        """Whether this is the pair that comes with the program."""
+        """Whether the models are the pair that comes with the program."""
         return self.target is None
 
 
@@ -70,6 +70,6 @@ class Session:
     files: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Prompt files, each with its prompts; these come first among all prompts."""
     set_for_good: frozenset[str] = frozenset()
-    """Options set by a settings file or a variable: a copied command line must write them all out."""
+    """Options set by a settings file or an environment variable: a copied command line must spell them all out."""
     tensor_parallel: int = 1
     """Number of processes that share the target."""

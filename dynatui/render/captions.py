@@ -12,11 +12,11 @@ IDEA = (
     "keeps the path that it would have written itself: the same text, sooner."
 )
 _LEAST_BESIDE = 2
-"""Rows of a panel that a caption never takes."""
+"""Number of rows of a panel that must remain beside a caption."""
 
 
 def caption(scene: Scene, width: int, room: int) -> Rows:
-    """Rows of the caption after a blank one; empty without a caption, or without room for it."""
+    """A blank row and the rows of the caption; empty without a caption, or where it does not fit."""
     told = _told(scene)
     rows = [(), *wrapped(((told, "strong"),), width)] if told else []
     return rows if len(rows) + _LEAST_BESIDE <= room else []

@@ -19,10 +19,10 @@ _LONGEST_TREND = 24
 
 @dataclass(frozen=True)
 class _Card:
-    """One figure. Titles and notes are wordings of one text, the longest first."""
+    """Card of one figure; `titles` and `notes` each hold wordings of one text, the longest first."""
 
     room: int
-    """Cells that the shortest wordings need."""
+    """Width of the card with its shortest wordings, in cells."""
     titles: tuple[str, ...]
     value: str
     notes: tuple[str, ...]
@@ -31,7 +31,7 @@ class _Card:
     low: float = 0.0
     high: float = 1.0
     brief: str = ""
-    """A shorter form of the value, for a card with too little room."""
+    """A shorter form of the value, for a narrow card."""
 
 
 def cards(scene: Scene, width: int, height: int) -> Rows:
@@ -157,7 +157,7 @@ def _timing(scene: Scene) -> _Card:
 
 
 def _around(curve: Curve) -> tuple[float, float]:
-    """Low and high end of a scale that spans at least 30 % of the highest value, so that noise stays small."""
+    """Low and high end of a trend's scale; it spans at least 30 % of the highest value, so that noise looks small."""
     shown = curve.points[-_LONGEST_TREND:] or (1.0,)
     low, high = min(shown), max(shown)
     margin = max(0.0, 0.3 * high - (high - low))

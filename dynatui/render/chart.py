@@ -16,19 +16,19 @@ from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 
 LONGEST_WINDOW = 512
-"""Most tokens in the window; of a longer text the newest are shown."""
+"""Largest number of tokens in the window; of a longer text, the newest tokens are shown."""
 _AXIS = 5
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """Mapping of a cell's dots to a sign."""
+    """Mapping of the dots of a cell to a character."""
 
     bits: tuple[tuple[int, ...], ...]
     """Bit of each dot, by column and row; the sum of the bits is the index into `signs`."""
     signs: str
     faint: int = 0
-    """Bits of a dot of any stroke but solid; 0: as those of a solid line."""
+    """Bits that draw a dot of a stroke other than solid; 0: the same bits as for a solid line."""
 
 
 _GRIDS: dict[Symbols, _Grid] = {
@@ -37,9 +37,9 @@ _GRIDS: dict[Symbols, _Grid] = {
     "ascii": _Grid(((2,),), " .**", faint=1),
 }
 Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
-"""Series differ by it as well as by ink; sparse: curves of an earlier measurement, behind the others."""
+"""Stroke of a series, which distinguishes series without colour; sparse: the pinned measurement A."""
 _SIGNS: dict[Stroke, str] = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
-"""Strokes in a legend."""
+"""Characters that show each stroke in a legend."""
 _DRAWN: dict[Stroke, tuple[bool, ...]] = {
     "solid": (True,) * 6,
     "dotted": (True, True, False) * 2,
@@ -78,7 +78,7 @@ class Axis:
     flags: Sequence[Flag] = ()
     cursor: int | None = None
     unit: str = "token"
-    """The unit of the axis."""
+    """Unit of the x axis."""
 
 
 def legend(lines: Sequence[Line], names: Sequence[str]) -> Row:
@@ -96,7 +96,7 @@ def window(longest: int, newest: int) -> tuple[int, int]:
 
 
 def chart(left: Line, right: Line, others: Sequence[Line], axis: Axis, size: tuple[int, int], symbols: Symbols) -> Rows:
-    """All series over the window: `left` and `right` with their scales, `others` behind them, flags below."""
+    """All series over the window: series `left` and `right` with their scales, `others` behind them, flags below."""
     width, height = size
     plot = (width - 2 * _AXIS, height - 1)
     if plot[0] < _AXIS or plot[1] < 1:

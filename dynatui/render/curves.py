@@ -29,7 +29,7 @@ def scale_of(scene: Scene) -> Scale:
 
 
 def deepest(scene: Scene) -> float:
-    """Most levels of the watched method's trees."""
+    """Largest number of levels of the watched method's trees."""
     rule = tree_rule(rules_in_force(scene.state))
     if rule is not None:
         return float(rule.growth.deepest)
@@ -37,7 +37,7 @@ def deepest(scene: Scene) -> float:
 
 
 def acceptance(scene: Scene, width: int, height: int) -> Rows:
-    """Acceptance and tokens per round."""
+    """Chart of depth acceptance and tokens per round."""
     curves = scene.state.lane.curves
     left = Line(curves.acceptance, 0.0, 1.0, "first")
     right = Line(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
@@ -48,7 +48,7 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
 
 
 def depth(scene: Scene, width: int, height: int) -> Rows:
-    """Base depth and thresholds, which history and the user change, and the depth drafted."""
+    """Chart of base depth and thresholds, which history and the user change, and of the drafted depth."""
     curves, most = scene.state.lane.curves, scale_of(scene).deepest
     drafted = Line(curves.depth, 0.0, most, "third", "dashed", digits=0)
     if not curves.d0.points:
@@ -82,7 +82,7 @@ def trends(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def recent(scene: Scene) -> str:
-    """The window of the moving means, in words."""
+    """The window of the moving averages, in words."""
     return f"last {scene.state.lane.window} rounds"
 
 
@@ -117,7 +117,7 @@ def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, 
 
 
 def _ghosts(scene: Scene, **lines: Line) -> list[Line]:
-    """For each line, by the name of its curve: A's curve, and the part after the shown round."""
+    """For each line, by the name of its curve: A's curve, then the dimmed part after the shown round."""
     of_a = _curves_of_a(scene)
     ghosts = [Line(getattr(of_a, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items()]
     return [*ghosts, *(later for name, line in lines.items() for later in _later(scene, line, name))]
@@ -155,7 +155,7 @@ def _in_force(pin: Pin, name: str) -> float:
 
 
 def _carried(curve: Curve, level: float, end: int) -> Curve:
-    """A curve continued at a level to token `end`."""
+    """A curve, continued by a constant to token `end`."""
     if not curve.points or end <= curve.ends[-1]:
         return curve
     return Curve(curve.points.plus([level]), curve.ends.plus([end]), curve.stride)

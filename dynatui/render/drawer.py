@@ -17,9 +17,9 @@ _LEAST_TRACK, _MOST_TRACK = 6, 48
 _MEANING = 41
 _LEAST_HELP = 3
 _PAIR = 2
-"""Values of a switch; names of more values also take the room of the bounds."""
+"""Number of values of a switch; the names of more values are written over the column of bounds too."""
 _NOTES = 2
-"""Rows for the comparison of A and B, and for the effect of the last turn."""
+"""Number of rows for notes: the comparison of A and B, and the effect of the last turn."""
 
 
 def drawer(scene: Scene, width: int, height: int) -> Rows:
@@ -67,7 +67,7 @@ def _sets(state: RunState) -> list[TunableParameters]:
 
 
 def _columns(width: int) -> tuple[int, int, int]:
-    """Cells of the track, the bounds and the meaning; the meaning gives way first, then the bounds."""
+    """Widths of track, bounds and meaning in cells; a narrow panel omits the meaning first, then the bounds."""
     free = width - _MARK - _SYMBOL - _VALUE - _PENDING - _LEAST_TRACK
     bounds = _BOUNDS if free >= _BOUNDS else 0
     meaning = _MEANING if free - bounds >= _MEANING else 0
@@ -78,7 +78,7 @@ def _track(name: KnobName, ends: Mapping[KnobName, tuple[float, float]], width: 
     scale = [*ends[name]]
     if info(name).kind == "probability":
         scale = [0.0, 1.0]
-    elif info(name).part is not None:  # values of one parameter share a scale
+    elif info(name).part is not None:  # knobs that are elements of one parameter share a scale
         scale = [end for other in ends if info(other).parameter == info(name).parameter for end in ends[other]]
     return Track(_MARK + _SYMBOL, _columns(width)[0], min(scale), max(scale))
 

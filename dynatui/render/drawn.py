@@ -1,4 +1,4 @@
-"""Words of several panels for sampled trees: verifier, drafting, shape."""
+"""Wordings on sampled trees, shared by several panels: verifier, drafting, shape."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ def drawing(state: RunState) -> Delayed | None:
 
 
 def shape_of(state: RunState) -> tuple[int, int, int] | None:
-    """(K, L1, L2) of the watched method's trees: from the knobs, or of the last round where a selector chooses it."""
+    """(K, L1, L2) of the watched method's trees: from the knobs, or of the last round where a selector chooses."""
     rules, newest = drawing(state), state.lane.newest
     if rules is None:
         return None
@@ -44,7 +44,7 @@ def shape_words(shape: tuple[int, int, int]) -> str:
 
 
 def told_shape(state: RunState, event: Round) -> tuple[str, ...]:
-    """Shape of a round's sampled tree with its meaning, in wordings; empty where unknown."""
+    """Shape of a round's sampled tree with its meaning, in wordings, the longest first; empty if unknown."""
     if event.shape is None:
         return ()
     place, written_as = state.lane.setting("drafting", event.round), shape_written(event.shape)
@@ -83,7 +83,7 @@ def drawing_line(scene: Scene, width: int) -> Row:
 
 
 def _turning(name: KnobName, state: RunState, wanted: Mapping[KnobName, float]) -> str:
-    """A knob's value, and its next value where that is not in force yet."""
+    """A knob's value in force, and its pending value, if any."""
     knob, now = info(name), state.lane.settings.get(name, 0.0)
     return f"{written(knob, now)}{f'→{written(knob, wanted[name])}' if name in wanted else ''}"
 

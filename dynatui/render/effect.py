@@ -1,4 +1,4 @@
-"""One line on the effect of the last turned knobs, and on the rule that keeps a knob from having one.
+"""One line on the effect of the last turned knobs, and on a growth rule that leaves a knob without effect.
 
 Knows no panel: the caller gives the width.
 """
@@ -20,18 +20,18 @@ from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
 _MOST_KNOBS = 2
-"""Most turned knobs that are named with their values."""
+"""Largest number of turned knobs that are named with their values."""
 _SAME = 0.05
-"""Relative difference of mean sizes up to which trees count as of the same size."""
+"""Largest relative difference of two mean tree sizes that count as equal."""
 _TOLD = ("tokens_per_round", "tokens_per_second")
 _BREADTH: dict[KnobName, tuple[KnobName, KnobName]] = {"tau_h": ("b_min", "b_mid"), "tau_l": ("b_mid", "b_max")}
 """For each threshold, the knobs for the number of children above and below it."""
 _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
-"""Limits on whole trees, including breadth; all other limits only end paths."""
+"""Limits of the size of a whole tree, and so of its breadth; all other limits only end single paths."""
 
 
 def consequence_line(scene: Scene, width: int) -> Row:
-    """The last turned knobs, the change of trees, L-bar and speed since then, and the rule that hides a knob."""
+    """The last turned knobs, the change of trees, L-bar and speed since then, and the rule that decides instead."""
     effect = consequence(scene.state.lane)
     if effect is None:
         return ()
@@ -44,12 +44,12 @@ def consequence_line(scene: Scene, width: int) -> Row:
 
 
 def hidden_by(state: RunState, effect: Consequence) -> tuple[str, KnobName | Limit] | None:
-    """For the first turned knob that a rule hides: the rule in words, and the knob or limit to change."""
+    """For the first turned knob without effect: the rule that decides instead, and the knob or limit to change."""
     return next((rule for mark in effect.marks for rule in _rules_hiding(state, mark.name, effect)), None)
 
 
 def _parts(scene: Scene, effect: Consequence) -> list[Row]:
-    """Parts of the line: the turned knobs, the size of trees before and after, and the rule that hides a knob."""
+    """Parts of the line: the turned knobs, the size of trees before and after, and the rule that decides instead."""
     knobs = [f"{info(mark.name).symbol} {' → '.join(_ends(mark.name, mark.old, mark.new))}" for mark in effect.marks]
     head = ", ".join(knobs) if len(knobs) <= _MOST_KNOBS else f"{len(knobs)} knobs turned"
     told: list[Row] = [((head, "title"),)]
@@ -96,7 +96,7 @@ def _counted(effect: Consequence) -> Row:
 
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
-    """The key that lifts the hiding rule; empty for a recording, which no key can change."""
+    """The key that changes the deciding rule, so that the knob has an effect; empty for a recording."""
     if scene.replaying or scene.following:
         return ()
     actions: tuple[str, ...]
@@ -137,7 +137,7 @@ def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
 
 
 def _ending(name: KnobName, effect: Consequence) -> Limit | None:
-    """The limit that ended most trees, where another rule sets it and the size of trees is the same; else None."""
+    """The limit that ended at least half of the trees; None if it is this knob, or if the tree size has changed."""
     limits = Counter(event.limited_by for event in effect.rounds if event.limited_by)
     if not (effect.complete and effect.nodes and limits):
         return None

@@ -1,4 +1,4 @@
-"""Readings of GPUs in words: of one GPU all that the driver tells, of several load and memory of each.
+"""Readings of GPUs in words: for one GPU all values that the driver reports, for several GPUs load and memory.
 
 Pure; wordings from the longest to the shortest.
 """
@@ -22,7 +22,7 @@ def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
 
 
 def _shortened(*parts: str) -> tuple[str, ...]:
-    """Wordings: all parts, then one fewer each, to the first alone."""
+    """Wordings of decreasing length: all parts, then without the last, and so on to the first part alone."""
     return tuple(" ".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 

@@ -39,8 +39,8 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("τl", "Confidence below which a node gets the most children; in between, some."),
     ("D0", "Base depth: every likely path may grow this deep, only very likely ones (rho_deep) deeper."),
     ("N_max", "Most drafted nodes of a round."),
-    ("Limited by", "The rule that refused the likeliest node left out: D0, rho_stop, D_max, N_max, cost, the context "
-     "or the length of the text. Turning another knob changes little."),
+    ("Limited by", "The rule that kept the most probable further node out of the tree: D0, rho_stop, D_max, N_max, "
+     "cost, the context or the length of the text. Turning another knob changes little."),
     ("auto", "A method beside dynatree, which obeys its knobs alone: auto drafts as many nodes as pay, by the "
      "measured times of drafting and verification and by the acceptance so far; none where none pays. It also drafts "
      "what followed in the text before, without a pass of the draft."),
@@ -74,7 +74,7 @@ _BY_KEY = {figure.key: figure for figure in FIGURES}
 
 
 def guide(_scene: Scene, width: int, height: int) -> Rows:
-    """The first terms, as many as fit."""
+    """The guide panel: explanations of the first terms, as many as fit."""
     return _page(width, height)
 
 
@@ -94,7 +94,7 @@ def _page(width: int, height: int) -> Rows:
 
 
 def explained(keys: Iterable[str], width: int, height: int) -> Rows:
-    """A blank row and the figures, as many as fit."""
+    """A blank row, then explanations of the figures, as many as fit."""
     rows: Rows = [()]
     for key in keys:
         told = _rows(_BY_KEY[key], width)
@@ -105,13 +105,13 @@ def explained(keys: Iterable[str], width: int, height: int) -> Rows:
 
 
 def led_by(keys: Iterable[str]) -> list[str]:
-    """All figures, those of the given keys first."""
+    """The keys of all figures, the given keys first."""
     first = list(keys)
     return [*first, *(key for key in _BY_KEY if key not in first)]
 
 
 def _rows(figure: Figure, width: int) -> Rows:
-    """Name and formula, and in the same row, if it fits, the name in other engines."""
+    """Name and formula of a figure, and in the same row, if it fits, its name in other engines."""
     row: Row = ((column(figure.label, _NAME), "strong"), (f"= {figure.formula}", "plain"))
     if not figure.elsewhere:
         return [row]

@@ -13,7 +13,7 @@ from dynatui.state.run_state import RunState
 WARM_UP_TOKENS = 30
 """Warm-up: tokens of a method before its rate is shown; first calls, caches and threads are still cold."""
 _SLOWER, _FASTER = 0.995, 1.005
-"""Bounds of the relative speeds that round to 1.00x."""
+"""Interval of relative speeds that are displayed as 1.00x."""
 _DOT: Row = ((" · ", "dim"),)
 
 
@@ -31,7 +31,7 @@ def headline(state: RunState) -> tuple[Row, ...]:
 
 
 def compared(state: RunState) -> tuple[Row, ...]:
-    """Whether the text equals that of plain decoding so far, in wordings; empty where unknown."""
+    """Whether the text equals that of plain decoding so far, in wordings, the longest first; empty where unknown."""
     figures = state.figures()
     entry, ar = figures.get(state.watched), figures.get("ar")
     if entry is None or ar is None or state.watched == "ar" or not entry.committed:

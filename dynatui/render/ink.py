@@ -88,7 +88,7 @@ def joined(parts: Iterable[Row], separator: Row) -> Row:
 
 
 def merged(cells: Iterable[Span]) -> Row:
-    """Neighbours of one ink as one span."""
+    """The row with adjacent spans of equal ink merged."""
     return tuple(("".join(map(itemgetter(0), run)), ink) for ink, run in groupby(cells, key=itemgetter(1)))
 
 
@@ -128,11 +128,11 @@ def bar(filled: float, width: int) -> str:
 
 
 def trend(values: Sequence[float], width: int, low: float, high: float) -> str:
-    """The newest values as a row of small columns."""
+    """The newest values as a sparkline: a row of small columns."""
     tail = values[-width:] if width > 0 else ()
     return "".join(_LEVELS[round(share(value - low, high - low) * (len(_LEVELS) - 1))] for value in tail)
 
 
 def in_ascii(rows: Rows) -> Rows:
-    """The rows with every sign replaced by an ASCII one."""
+    """The rows with every non-ASCII character replaced by an ASCII one."""
     return [tuple((text.translate(_ASCII), ink) for text, ink in row) for row in rows]

@@ -31,7 +31,7 @@ from dynatui.state.run_state import RunState
 from dynatui.state.tokens import Token
 
 _ALL = 7
-"""Rows from which each fact has its own row."""
+"""Least height of the panel, in rows, for a separate row per fact."""
 _LABEL = 8
 _TENTH_MS = 1e-4
 _DOT: Row = ((" · ", "dim"),)
@@ -42,7 +42,7 @@ def inspect(scene: Scene, width: int, height: int) -> Rows:
     token = scene.inspected
     inner, room = inside((width, height))
     if token is None:
-        hint: Row = (("put the cursor on a token of the text, and here is why it is there", "dim"),)
+        hint: Row = (("put the cursor on a token of the text to see here why it was chosen", "dim"),)
         return frame((("Why this token", "title"),), [hint], (width, height))
     event = round_of(scene.known, token)
     index = scene.cursor if event is None else position(event, token)
@@ -58,7 +58,7 @@ def position(event: Round, token: Token) -> int:
 
 
 def rivals(event: Round, token: Token) -> list[int]:
-    """The rejected nodes in the token's place, the most probable first."""
+    """The rejected nodes at the token's position, the most probable first."""
     own = node_of(event, token)
     if token.origin == "plain":
         return []
@@ -179,7 +179,7 @@ def _drew(event: Round, token: Token) -> list[Row]:
 
 
 def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
-    """The verifier's choice among the draws in the token's place, and the agreement of draft and target there."""
+    """The verifier's choice among the draws at the token's position, and the agreement of draft and target there."""
     own, here, name = node_of(event, token), draws_after(event, token.depth - 1), _verifier(state, event)
     if own is not None:
         chance = kept_chance(event, own)

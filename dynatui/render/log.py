@@ -26,7 +26,7 @@ from dynatui.state.tokens import entry_of
 Reason: TypeAlias = Literal["length", "eos", "stopped", "error"]
 _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10
 _LONGEST = 500
-"""Most characters of an error message."""
+"""Largest number of characters of a shown error message."""
 _NARROW = 44
 """Width in cells below which a line leaves out the word round and cuts names."""
 _ENDS: dict[Reason, str] = {
@@ -46,7 +46,7 @@ class Entry:
     who: str
     what: str
     why: tuple[str, ...] = ()
-    """Cause, in wordings, the longest first."""
+    """Cause of the event, in wordings, the longest first."""
     ink: Ink = "plain"
 
 
@@ -57,7 +57,7 @@ def log(scene: Scene, width: int, height: int) -> Rows:
     below = min(scene.log_end, max(0, len(lines) - 1))
     told = [_row(entry, inner) for entry in lines[: len(lines) - below]]
     if not told:
-        told = [(("nothing yet: every turn of a knob is told here, with who did it and why", "dim"),)]
+        told = [(("nothing yet: every turn of a knob is listed here, with who did it and why", "dim"),)]
     lane = scene.state.lane
     turns = sum(turn.presses for turn in lane.turns) + sum(not change.by_user for change in lane.changes)
     title: Row = (("Log", "title"), (f" ─ {turns} {'turn' if turns == 1 else 'turns'} of knobs, and why", "dim"))
@@ -102,7 +102,7 @@ def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entr
     turns = [*lost, *lane.turns]
     for turn, following in zip_longest(turns, turns[1:]):
         sides = _sides(turn, state, pinned)
-        # Without the turn before it, a turn cannot be joined with it.
+        # The effect of a dropped turn is unknown: it may have been joined with turns dropped before it.
         effect = () if turn in lost else _moved_back(turn, lane, keys) or _effect(turn, following, lane)
         presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
         why = tuple("; ".join(filter(None, (sides, words))) for words in (*effect, ""))
@@ -132,7 +132,7 @@ def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
 
 
 def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
-    """Message, in wordings, that history has changed a turned knob; empty where it has not."""
+    """Message that history has changed a turned knob, in wordings, the longest first; empty where it has not."""
     moved = moved_back(lane)
     latest = next((other for other in reversed(lane.turns) if moved and other.name == moved.name), None)
     if moved is None or latest is not turn:
@@ -143,7 +143,7 @@ def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
 
 
 def _effect(turn: Change, following: Change | None, lane: LaneState) -> tuple[str, ...]:
-    """L-bar in the rounds before a turn and in as many after it, at most to the next turn, in wordings."""
+    """L-bar in the rounds before a turn, and in as many rounds between it and the next turn, in wordings."""
     before = lane.past[max(0, turn.first - lane.window) : turn.first]
     end = turn.round + (len(before) or lane.window)
     after = lane.past[turn.round : min(end, following.first) if following else end]

@@ -27,7 +27,7 @@ _NOTES = (
 class _Matrix:
     event: Round
     shown: Sequence[int]
-    """Nodes, in the order of the pass."""
+    """The shown nodes, in the order of the verification pass."""
     seen: Sequence[frozenset[int]]
     """For each shown node, itself and its ancestors."""
     marked: int | None
@@ -84,7 +84,7 @@ def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool)
 
 
 def _heading(matrix: _Matrix) -> Row:
-    """Heading with the accepted columns."""
+    """The heading row, which marks the columns of accepted nodes."""
     marks = [(mark(matrix.event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.shown]
     return ((" " * (matrix.name + (matrix.name > 0)), "plain"), *merged(marks))
 

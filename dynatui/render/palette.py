@@ -29,7 +29,7 @@ THEME = Theme(
 )
 
 _BRIGHT, _DARKER = 0.5, 0.4
-"""Luminance of a bright background, on which a theme's colours are blended with its text, and the share of the text."""
+"""Brightness above which a background is bright, and the share of the text colour blended into colours on it."""
 _ATTRIBUTES: dict[Ink, tuple[str, str]] = {
     "plain": ("foreground", ""),
     "dim": ("muted", ""),

@@ -18,7 +18,7 @@ _TITLE = len("╭─ Prompts  ─╮")
 _NUMBER = 5
 _LEAST_OPENING = 12
 _LEAST_TOTALS = 4
-"""Rows from which the list has a row for the totals."""
+"""Least height of the list, in rows, with a row for the totals."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _title(scene: Scene, count: int, width: int) -> Row:
 
 def _why_none(scene: Scene) -> str:
     if scene.prompt_filter:
-        return f'no prompt begins with "{shortened(clean_line(scene.prompt_filter))}" or holds it soon after'
+        return f'no prompt begins with "{shortened(clean_line(scene.prompt_filter))}" or contains it soon after'
     return "the first figures come with the first round"
 
 

@@ -1,4 +1,4 @@
-"""The race: every method's rate as a bar, its gain over ar, how far it is, and whether its text is ar's."""
+"""The race: every method's rate as a bar, its gain over ar, its progress, and whether its text equals ar's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from dynatui.render.scene import Scene
 from dynatui.render.words import WHY_ALONE, is_alone, same_as_ar, tie_words
 
 _SHORTEST_NAME, _LONGEST_NAME = 8, 9
-"""Least and most cells for names of methods."""
+"""Least and greatest width of the names of methods, in cells."""
 _NUMBERS = 15
 _TITLE = len("╭─ Race  ─╮")
 _WIDE = 52
 _LONGEST = 500
-"""Most characters of an error message."""
+"""Largest number of characters of a shown error message."""
 _OTHERS = "5 work 6 what if 7 prompts 8 log 9 sampling"
 """Title hint: the other panels in the same place."""
 
@@ -48,7 +48,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _title(figures: Mapping[str, Figures], width: int) -> Row:
-    """Meaning of the bars, rounds left out, and the panels in the same place."""
+    """Title: meaning of the bars, number of rounds excluded from rates, and the other panels of the same place."""
     note = "tokens/s, equal time each"
     wordings = f" ─ {note} ─ {_OTHERS}", f" ─ tokens/s ─ {_OTHERS}", f" ─ {note}"
     stalled = told(figures.values())
@@ -61,7 +61,7 @@ def _title(figures: Mapping[str, Figures], width: int) -> Row:
 
 @dataclass(frozen=True)
 class _Column:
-    """A figure beside the bars."""
+    """Column with a figure of each method, beside the bars."""
 
     head: str
     cells: int
@@ -69,7 +69,7 @@ class _Column:
 
 
 def _recent(scene: Scene, name: str, _: Figures) -> str:
-    """Tokens a round in the last rounds as small columns, on one scale for all methods."""
+    """Sparkline of the tokens per round in the last rounds, on one scale for all methods."""
     return f"{trend(scene.state.lanes[name].curves.tokens.points, _TREND, 1.0, scale_of(scene).top):>{_TREND}}"
 
 
@@ -81,9 +81,9 @@ _BESIDE = (
     _Column("L-bar, recent", _TREND + 3, _recent),
 )
 _LEAST_BAR = 8
-"""Least width of a bar beside columns."""
+"""Least width of a bar beside columns, in cells."""
 _SPARE = 3
-"""Rows beside those of the methods: headings, verdict, limit."""
+"""Number of rows in addition to one per method: headings, verdict, limit."""
 
 
 def _beside(scene: Scene, figures: Mapping[str, Figures], width: int, room: int) -> tuple[_Column, ...]:
@@ -96,7 +96,7 @@ def _beside(scene: Scene, figures: Mapping[str, Figures], width: int, room: int)
 
 
 def _bar_width(scene: Scene, figures: Mapping[str, Figures], width: int) -> int:
-    """Width of the bars: cells beside name, rate and progress."""
+    """Width of the bars, in cells: the part of a row that name, rate and progress leave free."""
     longest = max(len(_progress(scene, name, entry)) for name, entry in figures.items()) if width >= _WIDE else 0
     return width - _name_width(figures) - _NUMBERS - longest
 
@@ -143,7 +143,7 @@ def _name_width(figures: Mapping[str, Figures]) -> int:
 
 
 def _rate(scene: Scene, name: str, entry: Figures) -> float | None:
-    """Tokens a second, once the method is warm."""
+    """Tokens per second, after the method's warm-up."""
     return entry.tokens_per_second if is_warm(scene.state, name) else None
 
 
@@ -181,9 +181,9 @@ _COLUMNS: tuple[tuple[str, Callable[[str, Figures], str]], ...] = (
     ("peak MB", lambda _, one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
 )
 _TOLD_BESIDE = 2
-"""Number of first columns that the table leaves out where they are beside the bars."""
+"""Number of leading columns of the table that are omitted where the bars already show them."""
 _TOLD = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
-"""Figures explained first, in further spare rows."""
+"""Figures to explain first in the remaining rows."""
 
 
 def _progress(scene: Scene, name: str, entry: Figures) -> str:
@@ -194,7 +194,7 @@ def _progress(scene: Scene, name: str, entry: Figures) -> str:
 
 
 def _limit(scene: Scene, width: int) -> Rows:
-    """The strongest limit of the watched method and its remedy, in one row; empty where unknown."""
+    """What limits the watched method's speed most, and the remedy, in one row; empty where unknown."""
     watched = scene.state.watched
     wordings = headline(of_method(scene.state.race, watched), watched)
     return [((best(width, *wordings), "plain"),)] if wordings else []

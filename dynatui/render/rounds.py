@@ -23,7 +23,7 @@ LEAST_SHOWN = 0.005
 
 
 def shown_round(scene: Scene) -> Round | None:
-    """The round of the tree and the mask."""
+    """The round that the tree and the mask show."""
     token, stage = scene.inspected, scene.held
     if token is not None:
         return round_of(scene.known, token)

@@ -1,5 +1,6 @@
-"""Whether sampled text follows the target's probabilities and sampled trees bring the expected tokens, and the most
-that another verifier could bring.
+"""The sampling panel: whether sampled text follows the target's probabilities.
+
+For sampled trees also whether they yield as many tokens as expected, and the most that any verifier could yield.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from dynatui.render.wrap import wrapped
 from dynatui.state.run_state import RunState
 
 _AIRY = 10
-"""Rows from which each sum has its own row."""
+"""Least height of the panel, in rows, for a separate row per statistic."""
 _NAME = 16
 _BEFORE_BAR = 46
 _LEAST_BAR, _LONGEST_BAR = 10, 24
@@ -52,7 +53,7 @@ _DEPTHS = (
 
 
 def sampling(scene: Scene, width: int, height: int) -> Rows:
-    """The losslessness light with its sums; for sampled trees, the expected tokens and a row for each depth."""
+    """The losslessness light with its statistics; for sampled trees, the expected tokens and a row per depth."""
     size = width, height
     inner, room = inside(size)
     lane = scene.state.lane
@@ -77,7 +78,7 @@ def _explained(wordings: tuple[str, ...], width: int, room: int) -> Rows:
 
 
 def light_words(state: RunState) -> tuple[Row, ...]:
-    """The light for the first line; empty before the first sampled token."""
+    """The losslessness light for the first line of the screen; empty before the first sampled token."""
     evidence = state.lane.evidence
     if evidence.surprise.count == 0:
         return ()
@@ -85,7 +86,7 @@ def light_words(state: RunState) -> tuple[Row, ...]:
 
 
 def _nothing(scene: Scene) -> str:
-    """The reason why there is no light."""
+    """The reason why there is no losslessness light."""
     state = scene.state
     if state.lane.newest is None:
         return "a light that tells whether sampled text keeps to the target's probabilities, once there is text"
@@ -95,7 +96,7 @@ def _nothing(scene: Scene) -> str:
         )
         return f"greedy: each token is the most probable one, and nothing is sampled{key}"
     return (
-        "these rounds do not tell with which probabilities their tokens were sampled: they came from a GPU's graphs, "
+        "these rounds do not record the probabilities of their sampled tokens: they came from a GPU's graphs, "
         "from a method that does not show its draft, or from an older recording"
     )
 
@@ -110,7 +111,7 @@ def _lit(evidence: Evidence, width: int) -> Row:
 
 
 def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
-    """The sums behind the light, and the expected tokens of trees."""
+    """The statistics behind the losslessness light, and the expected tokens of trees."""
     surprise, top1, prediction = evidence.surprise, evidence.top1, evidence.prediction
     rows: Rows = []
     if airy:
@@ -128,7 +129,7 @@ def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
 
 
 def _way(mean: float, unit: str) -> tuple[str, ...]:
-    """Deviation of a mean and its direction, in wordings."""
+    """Deviation of a mean from its expected value, with the direction, in wordings, the longest first."""
     told = f"{short(abs(mean))} {unit} {'more' if mean > 0 else 'less'}"
     return f"{told} than the target's probabilities say", f"{told} than expected", told
 

@@ -18,36 +18,36 @@ from dynatui.state.timeline import Place
 from dynatui.state.tokens import Token
 
 Heat: TypeAlias = Literal["origin", "probability", "round", "time"]
-"""The meaning of the text's colours."""
+"""Property of a token that the colours of the text show."""
 HEATS: tuple[Heat, ...] = get_args(Heat)
 LEAST_TOP = 4.0
-"""Least upper end of a scale of tokens a round."""
+"""Smallest upper end of the axis of tokens per round."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Upper ends of the axes of a run's charts; two runs side by side share the larger."""
+    """Upper ends of the axes of a run's charts; two runs side by side share the larger ones."""
 
     tokens: int
-    """Most tokens of the text."""
+    """Upper end of the x axis: the largest number of tokens of the text."""
     deepest: float
-    """Most levels of a tree."""
+    """Largest number of levels of a tree."""
     newest: int = 0
-    """Tokens of the text so far, where a moving window ends."""
+    """Number of tokens of the text so far: the end of a window that moves."""
 
     @property
     def top(self) -> float:
-        """Upper end of the scale of tokens a round."""
+        """Upper end of the axis of tokens per round."""
         return max(LEAST_TOP, self.deepest + 1)
 
     def joined(self, other: "Scale") -> "Scale":
-        """The larger ends of both."""
+        """For each axis, the larger of the two upper ends."""
         return Scale(max(self.tokens, other.tokens), max(self.deepest, other.deepest), max(self.newest, other.newest))
 
 
 @dataclass(frozen=True)
 class Meters:
-    """The cost of the screen itself."""
+    """Resources that the screen itself uses."""
 
     fps: float = 0.0
     """Frames a second that the terminal can take."""
@@ -79,7 +79,7 @@ class Scene:
     hits: tuple[range, ...] = ()
     """Hits: ranges of these tokens."""
     log_end: int = 0
-    """Lines of the log below the shown ones."""
+    """Number of lines of the log below the shown ones."""
     openings: Sequence[str] = ()
     """Beginning of each prompt, cleaned, from the first on, as far as known; filled while prompts are listed."""
     chosen_prompt: int | None = None
@@ -98,7 +98,7 @@ class Scene:
     following: bool = False
     """Whether the recording is still being written by another process."""
     wanted: Mapping[KnobName, float] = field(default_factory=dict)
-    """Turned knobs that are not in force yet, with their next values."""
+    """Turned knobs whose new values are not in force yet, with these values."""
     slider: KnobName = "tau_h"
     """The chosen slider in the drawer."""
     typed: str = ""
@@ -128,7 +128,7 @@ class Scene:
 
     @property
     def held(self) -> Stage | None:
-        """The shown stage at which decoding is held; None where a token is inspected."""
+        """The stage at which decoding is held, where the picture shows it; None while a token is inspected."""
         return self.stage if self.inspected is None else None
 
     @property

@@ -1,7 +1,7 @@
 """Panels of a watched server: its name and state, figures as cards, curves and bars, and totals.
 
-Pure functions from its state to rows. A figure that the server does not tell is a dash; a time without answers is a gap
-in every curve. Foreign text passes `clean_line` here.
+Pure functions from its state to rows. A figure that the server does not report is a dash; a time without answers
+is a gap in every curve. Text from the server is cleaned here by `clean_line`.
 """
 
 import math
@@ -37,21 +37,21 @@ from dynatui.state.lane import Curve
 from dynatui.state.server_state import ServerState, remark
 
 WINDOW = 300
-"""Polls in the window of the curves."""
+"""Largest number of polls in the window of the curves."""
 _LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
-"""Least upper ends of the scales: tokens a round, tokens a second."""
+"""Smallest upper ends of the axes of tokens per round and tokens per second."""
 _LONGEST_BAR, _LONGEST_NAME = 40, 64
 _CARD_ROWS = 3
 _DRAFTS: Row = (("Drafts", "title"), (" ─ as they are now", "dim"))
 _LONGEST_DRAFT_NAME, _LONGEST_VALUE = 32, 10
-_WITH_OWN = "the target's own token is counted in all but the steps; acceptance by position is not told"
+_WITH_OWN = "all figures except the steps count the target's own token; acceptance by position is not reported"
 _TOTAL_NAME = len("generated tokens")
 _STAGES = (1, 2, 5)
-"""Sizes of the window, in fifths of the largest: small for a young session, and seldom changed."""
+"""Lengths of the curves' window, in fifths of the largest one; a new session begins with the smallest."""
 
 Figure: TypeAlias = Callable[[Figures], float | None]
 Size: TypeAlias = tuple[int, int]
-"""Columns and lines of a panel."""
+"""Width and height of a panel, in cells."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ _CARDS = (
 
 
 def status(state: ServerState, look: Look, width: int) -> Row:
-    """State, kind of server, models, URL; the last are left out first."""
+    """The first line: state, kind of server, models, URL; the last parts are left out first."""
     return fitting([*_head(state, look), *_names(state)], width)
 
 
@@ -117,7 +117,7 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
 
 
 def note(state: ServerState, look: Look, size: Size) -> Rows:
-    """Reason for a gap, warning of wasted drafts, remark on figures, or names without room in the first line."""
+    """The lines below the first: a gap's reason, a warning, a remark, or names that do not fit in the first line."""
     (width, height), names = size, _names(state)
     room, (said, ink) = max(1, width - 2), _said(state)
     fits = width_of(joined([*_head(state, look), *names], ())) <= width
@@ -127,7 +127,7 @@ def note(state: ServerState, look: Look, size: Size) -> Rows:
 
 
 def _said(state: ServerState) -> tuple[tuple[str, ...], Ink]:
-    """The message, in wordings, the longest first."""
+    """The warning or remark below the first line, in wordings, the longest first, with its ink."""
     if state.wasted is not None and state.gap is None:
         return wasted(state.wasted, state.t), "bad"
     text = clean_line(remark(state))
@@ -186,7 +186,7 @@ def _curves(state: ServerState, look: Look, size: Size, lines: Mapping[str, Line
 
 
 def series(state: ServerState, figure: Figure) -> Curve:
-    """A figure by the second in which its interval ended, the mean of several; NaN where unknown."""
+    """A figure per second of the session: the mean over the intervals that ended in it; NaN where unknown."""
     seconds = dict[int, list[float]]()
     for poll in state.past[-WINDOW:]:
         value = None if isinstance(poll, Gap) else figure(poll.interval)
@@ -216,7 +216,7 @@ def _top(values: Sequence[float], least: float) -> float:
 def positions(state: ServerState, size: Size) -> Rows:
     """Acceptance by position: for each position of the draft, the share of rounds that accepted its token, as a bar.
 
-    Of a server that reports only the size of its drafts, that size.
+    For a server that reports only the size of its drafts: that size.
     """
     title: Row = (("Acceptance by position", "title"), (" ─ share of rounds", "dim"))
     width, room = inside(size)
@@ -225,7 +225,7 @@ def positions(state: ServerState, size: Size) -> Rows:
     if reading is not None and reading.drafting is not None and not whole:
         return _drafting(reading.drafting, size)
     if reading is None or not whole:
-        why = "the server does not tell it, or has drafted nothing since it is watched" if reading else "not read yet"
+        why = "the server does not report it, or has not drafted since the watch began" if reading else "not read yet"
         hint: Row = ((why, "dim"),)
         return frame(title, wrapped(hint, max(1, width)), size)
     newest = () if state.gap else reading.interval.acceptance_by_position
@@ -250,7 +250,7 @@ def _position(number: int, share: float | None, now: float | None, length: int) 
 
 
 def _drafting(drafts: Drafting, size: Size) -> Rows:
-    """Steps and tokens of a round; where only some tokens are verified, their number and the length for all."""
+    """Draft steps and tokens of a round; under a verification cap, the verified tokens and the uncapped length."""
     width = max(1, inside(size)[0])
     told = (
         (drafts.steps, count(drafts.steps), ("steps of the draft in a round", "steps")),

@@ -1,7 +1,7 @@
 """Answer of a watched server to our request: its rounds as columns, their sums and the text.
 
-Figures that the server does not tell are left out; without rounds, the reason is named. Foreign text
-passes `clean_line` here.
+Figures that the server does not report are left out; without rounds, the reason is named. Text from the server is
+cleaned here by `clean_line`.
 """
 
 from dynatui.attach.events import Answer
@@ -35,7 +35,7 @@ def answer(state: ServerState, size: Size) -> Rows:
 
 
 def _waiting(state: ServerState, width: int) -> Rows:
-    """The unanswered request, and the seconds since then."""
+    """The request without an answer yet, and the seconds since it was sent."""
     if state.request is None:
         return []
     told = wrapped([(f"no answer for {time_text(state.t - state.request.t)} to:", "strong")], width)
@@ -54,10 +54,10 @@ def _summary(answered: Answer) -> str:
 
 
 def _not_told(state: ServerState) -> str:
-    """The reason why there are no rounds to draw."""
+    """The reason why no rounds of the answer can be drawn."""
     if state.kind is not None and state.kind.name == "vllm":
-        return "vLLM tells each round where it is started with --per-request-spec-decode-metrics detailed"
-    return f"{state.kind.title if state.kind else 'the server'} does not tell rounds one by one"
+        return "vLLM reports each round if it is started with --per-request-spec-decode-metrics detailed"
+    return f"{state.kind.title if state.kind else 'the server'} does not report rounds one by one"
 
 
 def _rounds(answered: Answer, width: int) -> Rows:

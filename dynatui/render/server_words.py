@@ -1,6 +1,6 @@
 """Sentences on a server: the warning of wasted drafts, the summary of a session, durations.
 
-Foreign text passes `clean_line` here. Knows no panel.
+Text from the server is cleaned here by `clean_line`. Knows no panel.
 """
 
 from dynatui.attach.events import Wasted

@@ -18,12 +18,12 @@ from dynatui.state.run_state import RunState
 
 _BORDER = 3
 _TAIL = 14
-"""Cells of the switch for history at the right end."""
+"""Width of the switch for history at the right end of the row, in cells."""
 _FIGURE = 6
 _LONG = 30
-"""Width from which a slider shows its meaning."""
+"""Least width of a slider that shows its meaning, in cells."""
 _SHORT = 18
-"""Width from which a slider shows its keys."""
+"""Least width of a slider that shows its keys, in cells."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def _last(lane: LaneState) -> Change | None:
 
 
 def _now(lane: LaneState, width: int) -> Row:
-    """The present direction of history."""
+    """The direction in which history moves the knobs now, with the reason."""
     mean, aim = lane.ruled_acceptance or 0.0, target(lane)
     verdict = sign(mean, aim)
     steps = {"=": "holds", ">": "D0 up, τh down", "<": "D0 down, τh up"}[verdict]

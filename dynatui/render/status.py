@@ -28,7 +28,7 @@ _GAP: Row = (("  ", "plain"),)
 _ARROWS = str.maketrans({"←": "left", "→": "right", "↑": "up", "↓": "down"})
 _NARROW = 40
 _NEEDED = 2
-"""Up to this rank a part is always shown: the state of the run, and whether it is recorded."""
+"""Highest rank of the parts that are always shown: the state of the run, and whether it is recorded."""
 _FEW = 4
 _HELD: dict[StageName, str] = {"drafted": "tree drafted", "verified": "tree verified", "committed": "path committed"}
 _SHORT: dict[PanelName, str] = {"whatif": "What if"}
@@ -44,20 +44,20 @@ class _Part:
     """One part of the first line."""
 
     rank: int
-    """The highest ranks are left out first."""
+    """Priority: in a narrow terminal, the parts with the highest ranks are left out first."""
     wordings: tuple[Row, ...]
     """Wordings, the longest first."""
     right: bool = False
 
 
 def speed_text(speed: float) -> str:
-    """A speed as a whole factor or a fraction."""
+    """A playback speed as a whole factor or a fraction."""
     whole = 0 < speed < 1 and (1 / speed).is_integer()
     return f"1/{1 / speed:.0f}x" if whole else f"{speed:.3g}x"
 
 
 def activity(scene: Scene) -> Row:
-    """State of the run in a few words, and the key to go on."""
+    """State of the run in a few words, and the key that resumes it."""
     state = scene.state
     if state.failure:
         return (("ERROR", "bad"),)
@@ -75,7 +75,7 @@ def activity(scene: Scene) -> Row:
 
 
 def _held(scene: Scene) -> Row:
-    """The reason why the picture stands still, and the key to go on; empty while it moves."""
+    """The reason why the view does not advance, and the key that resumes it; empty while it advances."""
     number, last = scene.number, scene.place.rounds
     steps: Row = ((f" {scene.keys.cap('step')} goes on", "dim"), (f", {scene.keys.cap('pause')} lets it run", "dim"))
     if scene.touring:
@@ -94,7 +94,7 @@ def _held(scene: Scene) -> Row:
 
 
 def status(scene: Scene, width: int, height: int) -> Rows:
-    """Program, state, prompt, badge at the left; models, device, costs at the right; or the essentials."""
+    """The first line: program, state, prompt, badge at the left; models, device, costs at the right."""
     if width < _NARROW:
         return essentials(scene, width, height)
     parts = [*_left(scene), *_right(scene)]
@@ -156,7 +156,7 @@ def _right(scene: Scene) -> Iterator[_Part]:
         if drawing := drawing_words(scene.state, scene.wanted):
             yield _at_right(3, "warn" if "→" in drawing[0] else "dim", *drawing)
     if run is not None and run.device.startswith("cuda") and run.path not in ("", "cuda graphs"):
-        # On a GPU, every path but CUDA graphs of the fast families is slower than need be.
+        # On a GPU, only CUDA graphs give the full speed; any other decoding path is a warning.
         reason = (f"path: {run.path}, {run.path_reason}",) if run.path_reason else ()
         yield _at_right(5, "warn", *reason, f"path: {run.path}")
     if scene.gpus:
@@ -192,7 +192,7 @@ def essentials(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def tabs(scene: Scene, width: int, _height: int) -> Rows:
-    """The tabs of panels that share one place, and a hint how to see them side by side."""
+    """The tabs of panels that share one place, and a hint on how to see them side by side."""
     row = joined(_tabs(scene, width), ())
     hint = next((words for words in _HINTS if width_of(row) + len(words) <= width), "")
     return [fit((*row, (hint, "dim")), width)]
@@ -274,7 +274,7 @@ def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
 
 
 def caps(key: Key, *, in_words: bool = False) -> str:
-    """The keys in few cells: first and last of many, and one of those with the same action.
+    """The keys in short form: first and last of a series, and one of several keys with the same action.
 
     `in_words` names arrow keys: `<` and `>`, their ASCII signs, are keys themselves.
     """

@@ -24,9 +24,9 @@ from dynatui.state.run_state import Failure, RunState
 from dynatui.state.tokens import Origin, Token
 
 _PROMPT = -1
-"""Tag of the prompt; other tags are indices into the state's tokens."""
+"""Tag of a span of the prompt; any other tag is an index into the state's tokens."""
 _ROOM_FOR_PROMPT = 6
-"""Rows from which the first shows the prompt."""
+"""Least height of the panel, in rows, at which its first row shows the prompt."""
 _PROMPT_SIGN = "prompt: "
 _CUT = "… panel 8 has all of it"
 HOT: tuple[Ink, ...] = ("heat1", "heat2", "heat3", "heat4", "heat5")
@@ -35,7 +35,7 @@ BANDS: tuple[Ink, Ink] = ("plain", "band")
 _ORIGINS: dict[Origin, Ink] = {"prompt": "prompt", "accepted": "accepted", "bonus": "bonus", "plain": "plain"}
 _PROBABILITIES = (0.2, 0.4, 0.6, 0.8)
 _TIMES = (0.5, 0.8, 1.25, 2.0)
-"""Edges of the bins of time, relative to the median."""
+"""Edges of the bins of a token's time, relative to the median."""
 _DOT: Row = ((" · ", "dim"),)
 
 
@@ -47,15 +47,15 @@ class TextPanel:
         self._prompt = ""
         self._done: SharedList[Token] = SharedList()
         self._top = 0
-        """The first shown line."""
+        """Index of the first shown line."""
         self._head = 0
-        """Rows above the text."""
+        """Number of rows above the text."""
         self._size = (0, 0)
         self._height = 0
-        """Rows for the text; a caption follows below."""
+        """Number of rows for the text; a caption follows below."""
 
     def __call__(self, scene: Scene, width: int, height: int) -> Rows:
-        """The newest text that fits, or the text at the cursor; or the loading, or the error."""
+        """The newest text that fits, or the text at the cursor; otherwise the steps of loading, or the error."""
         self._size = size = (width, height)
         inner, room = inside(size)
         state = scene.state
@@ -82,7 +82,7 @@ class TextPanel:
         return tag if tag is not None and 0 <= tag < len(self._done) else None
 
     def moved(self, cursor: int, lines: int) -> int:
-        """The token `lines` below the cursor, or in the last line there."""
+        """The token `lines` lines below the cursor, or above it if negative; at most in the last line or the first."""
         home = _line_of(self._flow.lines, cursor)
         column = _column(self._flow.lines[home], cursor)
         step = -1 if lines > 0 else 1
@@ -145,7 +145,7 @@ class TextPanel:
 
 
 def _line_of(lines: Sequence[Line[int]], token: int) -> int:
-    """The line with the token's visible part: its leading blank may be on the line before."""
+    """Index of the line with the token's visible part: its leading blank may be on the line before."""
     first = bisect_left(lines, token, key=lambda line: line[-1][1] if line else token)
     for place in range(first, min(first + 2, len(lines))):
         if any(tag == token and text.strip() for text, tag in lines[place]):
@@ -160,7 +160,7 @@ def _column(line: Line[int], token: int) -> int:
 
 
 def _tag_at(line: Line[int], column: int) -> int | None:
-    """Tag of a column; None after the line's end."""
+    """Tag of the span at a column of the line; None after its end."""
     for text, tag in line:
         column -= cell_len(text)
         if column < 0:
@@ -169,13 +169,13 @@ def _tag_at(line: Line[int], column: int) -> int | None:
 
 
 def _has_cells(lines: Sequence[Line[int]], token: int) -> bool:
-    """Whether the token has cells: a line end has none."""
+    """Whether the token has a width on the screen: a line end has none."""
     home = _line_of(lines, token)
     return any(text for line in lines[home : home + 2] for text, tag in line if tag == token)
 
 
 def _with_sign(line: Line[int], token: int, text: str, ink_of: Callable[[str, int], Ink], width: int) -> Row:
-    """The line with a sign at the place of a token without cells."""
+    """The line with a visible character in place of a token of zero width."""
     place = next((i for i, (_, tag) in enumerate(line) if tag == token), len(line))
     before = inked(line[:place], ink_of)
     if width_of(before) >= width:
@@ -205,7 +205,7 @@ def _welcome(scene: Scene, width: int) -> Rows:
 
 
 def _failure(scene: Scene, failure: Failure, width: int, height: int) -> Rows:
-    """The error, cut where it is long, and the keys to go on."""
+    """The error, cut where it is long, and the keys to continue."""
     keys: list[Span] = []
     for action, does in (("prompt(0)", "tries again   "), ("prompt(1)", "next prompt   "), ("leave", "quits")):
         keys += [(scene.keys.cap(action), "key"), (f" {does}", "plain")]
@@ -231,7 +231,7 @@ def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
 
 
 def time_edges(tokens: Sequence[Token]) -> list[float]:
-    """Edges of the bins of time in ms, rounded as in the legend."""
+    """Edges of the bins of a token's time in ms, rounded as in the legend."""
     median_ms = _median_ms(tokens)
     return [_rounded(median_ms * part) for part in _TIMES]
 

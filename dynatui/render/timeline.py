@@ -1,4 +1,4 @@
-"""The time line: place of the picture in the run, and the turns of knobs; `hit` finds the round under a click."""
+"""The time line: the shown round's position in the run, and the turns of knobs; `hit` finds a clicked round."""
 
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, Span, best, fit, merged, share
@@ -6,18 +6,18 @@ from dynatui.render.scene import Scene
 
 _BACK, _AHEAD = "looking back", "looking ahead"
 _LEAST = 8
-"""Cells of the shortest line; with less room, the words stand alone."""
+"""Least length of the line, in cells; where it does not fit, only the words are shown."""
 
 
 def timeline(scene: Scene, width: int, height: int) -> Rows:
-    """One row: the line with its marker, then the place in words."""
+    """One row: the line with its marker, then the position in words."""
     words, length = _words(scene, width), _length(scene, width)
     row: Row = ((" ", "plain"), *_line(scene, length), (" " if length else "", "plain"), *words)
     return [fit(row, width), *[fit((), width)] * (height - 1)]
 
 
 def hit(scene: Scene, width: int, x: int) -> int | None:
-    """The round at a clicked column; the ends stand for the first and the last round."""
+    """The round at a clicked column; the ends of the line are the first and the last round."""
     length, rounds = _length(scene, width), scene.place.rounds
     cell = x - 2
     if length < 1 or not -1 <= cell <= length - 2:
@@ -44,13 +44,13 @@ def _cell(number: int, rounds: int, cells: int) -> int:
 
 
 def _length(scene: Scene, width: int) -> int:
-    """Cells of the line with its ends; constant while the numbers beside it grow."""
+    """Length of the line with its ends, in cells; constant while the numbers beside it grow."""
     spare = width - 2 - len(_longest(scene, width))
     return spare if spare >= _LEAST else 0
 
 
 def _longest(scene: Scene, width: int) -> str:
-    """Most cells for the words: half of the row, or the shortest wording."""
+    """The words at their full length: the longest wording that takes at most half of the row, else the shortest."""
     digits = "0" * max(4, len(str(scene.place.rounds)))
     where = f"{digits} of {digits}"
     long = (f"round {where} · 0000.0 s · {_AHEAD}", f"round {where} · {_AHEAD}", f"{where} · ahead")

@@ -24,7 +24,7 @@ _ALONE: Mapping[Limit | None, str] = {
 }
 _TITLE = len("╭─ Tree ─  ─╮")
 _LARGE = (38, 23), (61, 18)
-"""Columns and rows of the panel from which earlier trees are shown, in terminals of 45 rows, or of 160 x 40."""
+"""Least sizes (columns, rows) of a panel with earlier trees, in terminals of 45 rows, and of 160 x 40 cells."""
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
@@ -58,7 +58,7 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
-    """Meaning of the signs; for a sampled tree, also its shape and its figures."""
+    """Legend of the tree: its signs and figures; for a sampled tree also the shape."""
     arrow = ["→1: goes on at 1→."] * ("arrow" in signs)
     if rounds.is_drawn(event):
         expected = event.verification.predicted_tokens if event.verification else None
@@ -69,14 +69,14 @@ def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
 
 
 def _sampled(signs: frozenset[Sign]) -> str:
-    """Figures of a tree whose nodes have chances."""
+    """Legend of the figures of a tree in sampled text: draft probability, and chance under the shared noise."""
     own = "prob.: the draft's own probability. " if "prob." in signs else ""
     named = "chance, path" if "path" in signs else "chance"
     return f"{own}{named}: how likely it is the target's token, given the random noise, the same for every method."
 
 
 def _drawn(signs: frozenset[Sign]) -> str:
-    """Figures of a sampled tree."""
+    """Legend of the figures of a sampled tree."""
     named = "kept, bar, colour" if "bar" in signs else "kept, colour"
     told: Mapping[Sign, str] = {
         "x2": "x2: drawn twice, where paths agree.",
@@ -95,7 +95,7 @@ def _ending(scene: Scene, event: Round, width: int) -> Row:
         return (("this method does not show its draft", "dim"),)
     stage = scene.held
     if stage is not None and stage.name == "drafted":
-        return (("○ a guess", "plain"), ("  the target has not looked at it yet", "dim"))
+        return (("○ a guess", "plain"), ("  the target has not verified it yet", "dim"))
     bonus = rounds.bonus_of(scene, event)
     shown = [*(_legends(event) if drafted_nodes(event) else [()])]
     if bonus is not None:
@@ -109,7 +109,7 @@ def _ending(scene: Scene, event: Round, width: int) -> Row:
 
 
 def _legends(event: Round) -> list[Row]:
-    """Meaning of the marks, in wordings, the longest first."""
+    """Legend of the marks of nodes, in wordings, the longest first."""
     origins = set(event.origins[1:])
     if "lookup" not in origins:
         return [(("● accepted", "accepted"), ("  ○ rejected", "plain"))]

@@ -17,15 +17,15 @@ from dynatui.render.ink import Ink, Row, best, column
 FigureName: TypeAlias = Literal["prob.", "chance", "kept"]
 
 LEAST_CELLS = 10
-"""Cells of a short label with its line."""
+"""Width of a short label with the line to it, in cells."""
 _LONGEST = 18
-"""Most cells for mark and token."""
+"""Greatest width of mark and token, in cells."""
 _SHORTEST, _LEAST = 5, 3
-"""Least cells for mark and token beside figures, and beside a remark."""
+"""Least width of mark and token beside figures, and beside a remark, in cells."""
 _FIGURE = 3
-"""Cells of a figure below 100%."""
+"""Width of a percentage below 100%, in cells."""
 _TIMES = 4
-"""Most cells for how often a node was drawn."""
+"""Greatest width of the number of draws of a node, in cells."""
 _LIKELY, _POSSIBLE, _UNLIKELY = 0.5, 0.2, 0.05
 """Probabilities of being kept at which a sampled node changes its colour."""
 
@@ -41,7 +41,7 @@ class Labels:
     """Whether the last figures are the probabilities that the verifier keeps the nodes."""
     accepted: frozenset[int]
     names: Mapping[int, str]
-    """Mark and token of each node."""
+    """Mark and token of each node, as text."""
     chances: Mapping[int, float]
     """The last figure of each drafted node."""
     figures: Mapping[int, str]
@@ -59,7 +59,7 @@ class Labels:
         return ("prob.", "chance") if self.event.draft_logprobs else ("prob.",)
 
     def cells(self, node: int) -> int:
-        """Cells of a node's label with one figure, or with the shortest remark."""
+        """Width of a node's label with one figure, or with the shortest remark, in cells."""
         name = min(_LONGEST, cell_len(self.names[node]))
         if node in self.copies:
             return name + len(_remarks(self.copies[node])[-1])

@@ -15,7 +15,7 @@ from dynatui.render.tree_levels import Level, Look, levels
 
 
 class Line(NamedTuple):
-    """Lines and blanks, with the node that they lead to, if any."""
+    """A span of line characters and blanks, with the node that it leads to, if any."""
 
     text: str
     node: int | None = None
@@ -30,7 +30,7 @@ class Arrow(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Room for the label of a node."""
+    """Cells in which the label of a node is drawn."""
 
     node: int
     cells: int
@@ -46,9 +46,9 @@ class Layout:
     rows: Sequence[PlacedRow]
     shown: frozenset[int]
     look: Look
-    """Style of the labels; where levels are indents, the last of the given looks."""
+    """Look of the labels; where levels are indents, the last of the given looks."""
     end: int
-    """The first cell after all labels but the root's."""
+    """First column to the right of all labels, except the root's."""
 
 
 def laid_out(
@@ -115,7 +115,7 @@ class _Place(NamedTuple):
     node: int
     depth: int
     part: int
-    """Part of the picture: its beginning, or the rows after a numbered arrow."""
+    """Number of the part of the picture: 0 is its beginning, each other part continues a numbered arrow."""
     before: str
     """Text before the line between siblings, in a row of its own."""
     last: bool
@@ -151,7 +151,7 @@ def _placed(
 
 
 def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: bool) -> list[_Place]:
-    """Places of siblings, the first at the end; `joins`: whether the first continues the row of its parent or arrow."""
+    """Stack of siblings, the first on top; `joins`: whether the first continues the row of its parent or arrow."""
     return [
         _Place(node, depth, part, before, node == nodes[-1], joins and node == nodes[0]) for node in reversed(nodes)
     ]

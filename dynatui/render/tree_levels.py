@@ -1,4 +1,4 @@
-"""Position of each level of a tree: a column from left to right, or an indent where columns have no room.
+"""Position of each level of a tree: a column from left to right, or an indent where columns do not fit.
 
 Knows widths alone. Levels without room beside the first ones continue in a band below them, from the left again; a
 numbered arrow leads there, which takes cells at the end of the one row and at the beginning of the other.
@@ -9,28 +9,28 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _STEP = 2
-"""Cells of an indent."""
+"""Width of an indent, in cells."""
 _LEAST_LABEL, _ENOUGH = 3, 10
-"""Least cells of a label, and cells from which an indented label is not cut for the next level."""
+"""Least width of a label, and width below which an indented label is not cut for a further level, in cells."""
 LEAST_COLUMNS = 34
-"""Cells of a row from which levels are columns: most rows then have room for three."""
+"""Least width of a row, in cells, at which levels are columns: most rows then fit three levels."""
 
 
 class Look(NamedTuple):
     """A way to draw labels as columns."""
 
     figures: int
-    """Figures in each label."""
+    """Number of figures in each label."""
     more: int
-    """Cells of the figures beyond the first."""
+    """Width of the figures after the first, in cells."""
     least: int
-    """Least cells of a label."""
+    """Least width of a label, in cells."""
     gap: int
-    """Cells from a label to the line between siblings."""
+    """Distance from a label to the line between siblings, in cells."""
     lead: int
-    """Cells from the line between siblings to the next label."""
+    """Distance from the line between siblings to the next label, in cells."""
     aside: int = 0
-    """Cells kept free at the right."""
+    """Number of cells that stay empty at the right."""
 
 
 class Level(NamedTuple):
@@ -38,17 +38,17 @@ class Level(NamedTuple):
 
     band: int
     line: int
-    """The cell of the line between siblings."""
+    """Column of the line between siblings."""
     label: int
-    """The first cell of the labels."""
+    """Column of the first cell of the labels."""
     room: int
-    """Cells of a label."""
+    """Width of a label, in cells."""
     beside: bool = False
-    """Whether it follows the labels of the previous level in the same rows."""
+    """Whether the level is drawn to the right of the previous level, in the same rows."""
 
     @property
     def end(self) -> int:
-        """The first cell after the labels."""
+        """Column of the first cell after the labels."""
         return self.label + self.room
 
 

@@ -1,4 +1,4 @@
-"""Dimmed trees of the rounds before the shown one, in the rows that its tree leaves.
+"""Dimmed trees of the rounds before the shown one, in the rows that its tree leaves free.
 
 A tree is shown whole, or as its accepted path, or not at all: any other part would look like another tree.
 """
@@ -16,7 +16,7 @@ from dynatui.render.tree_rows import Drawing, drawn_path, drawn_tree
 from dynatui.render.tree_title import titles
 
 MOST = 3
-"""Most earlier rounds."""
+"""Largest number of earlier rounds that are shown."""
 _GAP, _RULE = "  ", "── "
 _INKS: dict[Ink, Ink] = {"accepted": "good", "frame": "frame"}
 
@@ -38,7 +38,7 @@ def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
 
 
 def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
-    """The accepted paths of as many rounds as fit; of the first ones the whole trees, where these fit."""
+    """Stacked accepted paths of as many rounds as fit; instead of the first paths whole trees, where these fit."""
     pictures, free = list[Rows](), height
     for event in events:
         path = _headed(event, drawn_path(event, width, free), width)

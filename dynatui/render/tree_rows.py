@@ -18,26 +18,26 @@ from dynatui.state.tokens import repeated_length
 Sign: TypeAlias = FigureName | Literal["x2", "path", "bar", "arrow"]
 
 _PATH = 6
-"""Cells of the column with the probability of the path to the end of a row."""
+"""Width of the column with the probability of the path to the end of a row, in cells."""
 _BAR = 10
-"""Cells of a bar after it, two of them a gap."""
+"""Width of the bar of that probability, including a gap of two cells."""
 _SECOND = 5
-"""Cells of a second figure."""
+"""Width of a second figure in a label, in cells."""
 _ROOMY, _MEDIUM, _CLOSE = 16, 13, 11
-"""Least cells of a label in the three looks, the richest last."""
+"""Least width of a label with roomy, medium and close spacing, in cells."""
 _NOTE = "  last token"
 _LEAST_COPY = 4
-"""Tokens of a path from which its repetition is marked."""
+"""Least number of tokens of a repetition that is marked."""
 
 
 class Drawing(NamedTuple):
-    """A drawn tree."""
+    """A tree drawn as rows of text."""
 
     rows: Rows
     signs: frozenset[Sign]
-    """Signs in the picture, which a legend may explain."""
+    """Signs that occur in the picture, for the legend."""
     left_out: int
-    """Number of nodes without room."""
+    """Number of nodes that did not fit."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class _Tree:
     layout: Layout
     paths: Sequence[float]
     room: int
-    """Cells for labels."""
+    """Width available for labels, in cells."""
 
     @property
     def tells_path(self) -> bool:
-        """Whether there is a column with the probability of the path to the end of a row."""
+        """Whether the picture has a column with the probability of the path to the end of each row."""
         return self.layout.look.aside in (_PATH, _PATH + _BAR)
 
 
@@ -102,7 +102,7 @@ def _signs(tree: _Tree) -> frozenset[Sign]:
 
 
 def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: Sequence[int]) -> dict[int, int]:
-    """For shown leaves at the end of an improbable path that occurs in the text: tokens of the longest repetition.
+    """For shown leaves of improbable paths that occur in the text: number of tokens of the longest repetition.
 
     A path that repeats the text is often accepted though the draft finds it improbable; so `auto` keeps it.
     """
@@ -172,7 +172,7 @@ def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
 
 
 def _aside(tree: _Tree, node: int) -> Row:
-    """Probability of the path to the last node of a row; in a sampled tree, of its being kept."""
+    """Probability of the path to the last node of a row; in a sampled tree, that the verifier keeps this node."""
     kept = tree.labels.tells_kept
     chance = tree.labels.chances[node] if kept else rounds.probability(tree.paths[node])
     ink: Ink = kept_ink(chance) if kept else "good" if node in tree.labels.accepted else "bar"

@@ -8,7 +8,7 @@ from dynatui.render.drawn import shape_written
 
 
 def titles(event: Round, stage: StageName = "committed") -> tuple[str, ...]:
-    """Wordings, the longest first; of a stalled round with the time that it lost."""
+    """Wordings of the title, the longest first; for a stalled round with the lost time."""
     wordings = _progress(event, stage)
     if not event.stalled_s:
         return wordings

@@ -1,4 +1,4 @@
-"""Two recordings in comparison: their headings, the place of the playback, and the figures of both with their ratio.
+"""Two recordings in comparison: their headings, the playback position, and the figures of both with their ratio.
 
 Figures are those of the watched methods at equal decode time. Knows neither files nor the app.
 """
@@ -28,7 +28,7 @@ _LEAST_FRAMED = 7
 
 @dataclass(frozen=True)
 class Moment:
-    """Place of the playback."""
+    """Playback position of two recordings."""
 
     played_s: float
     seconds: float
@@ -57,11 +57,11 @@ _COLUMNS = (
     _Column("distinct", lambda figures: figures.distinct_8grams, short),
     _Column("x ar", lambda figures: figures.speedup, short),
 )
-"""Columns; in a narrow terminal the last are left out first."""
+"""Columns of the table of figures; in a narrow terminal the last ones are left out first."""
 
 
 def _round_ms(figures: Figures) -> float | None:
-    """Mean ms of the rounds that are not left out of rates."""
+    """Mean duration in ms of the rounds that count in rates."""
     rounds = figures.rounds - figures.left_out_rounds
     return 1000 * (figures.decode_s - figures.left_out_s) / rounds if rounds else None
 
@@ -87,7 +87,7 @@ def _doing(now: Moment) -> tuple[str, Ink]:
     if now.paused:
         return "PAUSED", "warn"
     if now.ended:
-        return ("both are through" if now.number == now.pairs else "both are through, next run follows"), "good"
+        return ("both runs have ended" if now.number == now.pairs else "both runs have ended, the next follows"), "good"
     return "comparing", "good"
 
 

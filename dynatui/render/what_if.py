@@ -15,17 +15,17 @@ from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
 
 _YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅", "strong"), ("▇", "accepted"))
-"""Signs and inks from the fewest tokens a round to the most."""
+"""Bar characters and inks of a cell, from the fewest tokens per round to the most."""
 _LABEL = 6
 _CELL, _CELL_DRAFTED = 8, 14
-"""Width of a table cell, alone and with the drafted nodes."""
+"""Width of a table entry without and with the drafted nodes, in cells."""
 _GAP = 3
 _MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below"}
 _SIGNS = (
     "[ ] the knobs now · + at least: some rounds go beyond the record · ? too few judged. "
     "Each round is taken by itself, with the knobs held still."
 )
-_BY_COSTS = "auto drafts what pays: what did not pay is taken not to pay under other knobs either."
+_BY_COSTS = "auto drafts nodes that pay: nodes that did not pay are taken not to pay under other knobs either."
 
 
 def whatif(scene: Scene, width: int, height: int) -> Rows:
@@ -100,7 +100,7 @@ def _ink(*, here: bool) -> Ink:
 
 
 def _nearest(grid: Grid, count: int) -> Sequence[int]:
-    """As many columns as fit, around the one in force."""
+    """As many columns as fit, around the column of the present base depth."""
     places = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
     return sorted(places[:count])
 
@@ -134,7 +134,7 @@ def _sentence(estimate: WhatIf) -> str:
     where = f"{info(grid.down).symbol} {short(grid.rows[row])} with D0 {grid.columns[column]:.0f}"
     now = f"the knobs as they are give {_given(here)}"
     if cell.tokens > here.tokens + ALIKE:
-        doubt = "" if here.exact else ", and which is more the record cannot tell"
+        doubt = "" if here.exact else "; the record cannot tell which is more"
         return f"{where} would have given {_given(cell)}; {now}{doubt}."
     if cell.exact and here.drafted_exact and cell.drafted_exact and round(cell.drafted, 1) < round(here.drafted, 1):
         return f"No cell is sure to give more; {where} gives the same, {_drafted(cell)}: {now}."

@@ -1,4 +1,4 @@
-"""Wordings of several panels: turned knobs, limits of trees, comparison of the text with ar's, sampling."""
+"""Wordings that several panels share: turned knobs, limits of trees, comparison of the text with ar's, sampling."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ from dynatui.state.run_state import RunState
 TARGET = 0.7
 """Target of history for depth acceptance, where the run names none."""
 ALONE = "own noise"
-"""Note for methods whose text another badge compares with ar's."""
+"""Table entry of a method that samples with a separate noise, so that its text is not compared with ar's."""
 WHY_ALONE = "at T above 0 it samples with its own noise, so its text is another one and is not compared with ar's"
 BY_DESIGN = "by design"
 WHY_BY_DESIGN = "its text differs from that of ar by design"
@@ -34,7 +34,7 @@ def turned(change: Change) -> str:
 
 
 def continues(change: Change, before: Change) -> bool:
-    """Whether a change continues another one by history, of the same knob in the same direction."""
+    """Whether both changes are by history, of the same knob, and in the same direction."""
     if change.by_user or before.by_user or change.name != before.name:
         return False
     return (change.new > change.old) == (before.new > before.old)
@@ -64,7 +64,7 @@ def reasons(change: Change, lane: LaneState) -> tuple[str, ...]:
 
 
 def versus(mean: float, aim: float) -> str:
-    """A mean and its aim: .78 > .70."""
+    """A mean compared with its target, as text: .78 > .70."""
     return f"{short(mean)} {sign(mean, aim)} {short(aim)}"
 
 
@@ -118,11 +118,11 @@ def is_alone(state: RunState, method: str) -> bool:
 
 
 def same_as_ar(method: str, figures: Figures, differs: str) -> str:
-    """Whether a method's text is ar's, as one word of a table; `differs` for another text without a known near tie."""
+    """Whether a method's text equals ar's, as a table entry; `differs` if it does not, and no near tie explains it."""
     if differs_by_design(figures):
         return BY_DESIGN
     if figures.identical_to_ar is None:
-        # Where there is an ar to be faster than, the text could be compared if it were sampled with the same noise.
+        # A speedup means that ar runs too: then the separate noise is what prevents the comparison.
         return ALONE if draws_alone(method) and figures.speedup is not None else "-"
     if figures.identical_to_ar:
         return "yes"

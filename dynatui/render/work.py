@@ -17,14 +17,14 @@ from dynatui.state.tokens import Token
 
 _SIDE_BY_SIDE = 64
 _AIRY = 8
-"""Rows from which the summary may take two."""
+"""Least height of the panel, in rows, for a summary of two rows."""
 _GAP = 3
 _TIMES = 5
-"""Rows of the table of times, its heading included."""
+"""Number of rows of the table of times, including its heading."""
 _SHORTEST_BAR = 2
 _LONGEST_TREND = 24
 _NEWEST = 2000
-"""Newest tokens over which kinds are counted: bounds the cost of a long run."""
+"""Number of newest tokens whose kinds are counted: bounds the cost of a long run."""
 _KINDS = (
     ("words", re.compile(r"( [^\W\d_]+)+")),
     ("word parts", re.compile(r"[^\W\d_]+")),
@@ -59,7 +59,7 @@ def work(scene: Scene, width: int, height: int) -> Rows:
 
 
 def why(state: RunState, width: int, room: int) -> Rows:
-    """The limits of the method, in as many whole sentences as fit; empty where unknown."""
+    """What limits the method's speed, in as many whole sentences as fit; empty where unknown."""
     rows: Rows = [()]
     for said in explained(state.race, state.watched, state.watched):
         sentence = wrapped([(said, "plain")], width)
@@ -70,7 +70,7 @@ def why(state: RunState, width: int, room: int) -> Rows:
 
 
 def summaries(method: str, tally: Tally) -> tuple[str, ...]:
-    """One sentence, in wordings from the longest to the shortest."""
+    """The use of the drafted nodes in one sentence, in wordings from the longest to the shortest."""
     if not tally.knows_tree:
         return (f"{method} does not show its draft: only its time is known.", "the draft is not shown")
     if tally.drafted == 0:

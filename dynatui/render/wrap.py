@@ -1,7 +1,7 @@
 """Text wrapped as it grows, in tagged spans.
 
 Only the last line is open, so a long text costs no more per token than a short one. Knows no inks: tags get their inks
-when a page is drawn, so a change of colours wraps nothing anew.
+when a page is drawn, so a change of colours needs no new wrapping.
 """
 
 import re
@@ -30,7 +30,7 @@ class Flow(Generic[Tag]):
         self._used = 0
 
     def add(self, text: str, tag: Tag) -> None:
-        """Appends text."""
+        """Appends text with this tag."""
         for piece in _PIECES.findall(text) or ("",):
             if piece == "\n":
                 self.lines[-1].append(("", tag))
@@ -60,7 +60,7 @@ class Flow(Generic[Tag]):
         self._append(word, tag)
 
     def _fitting(self, word: str) -> int:
-        """Number of characters of a word that still fit."""
+        """Number of leading characters of a word that still fit in the line."""
         used = self._used
         for place, character in enumerate(word):
             used += cell_len(character)
@@ -88,17 +88,17 @@ class Flow(Generic[Tag]):
 
 
 def inked(line: Line[Tag], ink_of: Callable[[str, Tag], Ink]) -> Row:
-    """The line with inks."""
+    """A line with the ink of each span."""
     return merged((text, ink_of(text, tag)) for text, tag in line if text)
 
 
 def is_gap(text: str) -> bool:
-    """Whether a span is blank; words are underlined, gaps are not."""
+    """Whether a span is a gap between words; underlining skips gaps."""
     return text.startswith(" ")
 
 
 def wrapped(row: Sequence[Span], width: int, gaps: Ink | None = None) -> Rows:
-    """A long row as several rows; gaps get the ink `gaps`, where given."""
+    """A long row wrapped to several rows; blanks between words get the ink `gaps`, if given."""
     flow = Flow[Ink](width)
     for text, ink in row:
         flow.add(text, ink)

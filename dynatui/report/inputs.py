@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class InputError(DecoderError):
-    """No page can be made of the input."""
+    """Raised when no page can be made of the input."""
 
 
 class _Schema(msgspec.Struct):
@@ -57,7 +57,7 @@ def page_of(path: Path, run: int | None = None) -> Page:
         run: Number of one run of a recording, from 1; None: all runs.
 
     Raises:
-        DecoderError: It is neither, cannot be read, is too large, or has no such run.
+        DecoderError: The file or folder is neither, cannot be read, is too large, or has no such run.
     """
     try:
         file = path / REPORT if path.is_dir() else path
@@ -77,7 +77,7 @@ def run_of(path: Path, number: int) -> Sequence[Event]:
     """One run of a recording, counted from 1.
 
     Raises:
-        DecoderError: It is no recording, cannot be read, or has no such run.
+        DecoderError: The file is no recording, cannot be read, or has no such run.
     """
     runs = Runs(path)
     if number > len(runs):

@@ -1,4 +1,4 @@
-"""Every key of a replay, once: dispatch, the list that the page shows, and `docs/sharing.md` follow from it."""
+"""The keys of a replay: dispatch, the list on the page, and `docs/sharing.md` are made from this table."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""The one place where text becomes HTML: every text is cleaned and escaped; only tag names are not.
+"""The only module that makes HTML of text: it cleans and escapes every text, except tag names.
 
 `dynatui.clean` makes control and bidirectional characters visible, as on a terminal. Knows no page.
 """
@@ -10,7 +10,7 @@ from dynatui.clean import clean
 
 
 class Markup(str):
-    """HTML made by this module."""
+    """HTML made by this module, whose texts are escaped."""
 
     __slots__ = ()
 

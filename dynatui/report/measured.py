@@ -8,7 +8,7 @@ from decoder.tables.data import number
 from decoder.tables.text import counted
 from dynatui.report.markup import Markup, element
 
-if TYPE_CHECKING:  # which import torch
+if TYPE_CHECKING:  # these modules import torch
     from decoder.bench.machine import Machine
 
 
@@ -37,6 +37,6 @@ def verdict_of_ratio(ratio: Interval) -> str:
 
 
 def notice(lines: Iterable[str]) -> Markup:
-    """Warnings at the top of a page; empty without lines."""
+    """Box of warnings at the top of a page; empty without lines."""
     texts = list(lines)
     return element("div", *(element("p", line) for line in texts), class_="notice") if texts else Markup()

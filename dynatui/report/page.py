@@ -71,7 +71,7 @@ def policy(style: str, script: str) -> str:
 
 
 def _as_one(names: Sequence[str]) -> str:
-    """The scripts as one, in a scope of their own."""
+    """The scripts concatenated in one function scope."""
     inside = "\n".join(asset(name) for name in names)
     return f'"use strict";\n{{\n{inside}}}\n' if names else ""
 

@@ -16,7 +16,7 @@ from dynatui.report.measured import machine_entries, notice
 from dynatui.report.page import Page
 from dynatui.report.tables import grid
 
-if TYPE_CHECKING:  # which import torch
+if TYPE_CHECKING:  # these modules import torch
     from decoder.bench.paper.claims import Claim
     from decoder.bench.paper.report import PaperReport
 

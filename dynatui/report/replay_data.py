@@ -1,4 +1,4 @@
-"""Data of a run for the replay script: columns of numbers, and every text once.
+"""Data of a run for the replay script: columns of numbers, and each distinct text once.
 
 All data comes from the state behind the screen, so texts are clean, and no figure is computed here. Knows no HTML and
 no files.
@@ -23,14 +23,14 @@ from dynatui.state.run_state import RunState
 Text: TypeAlias = int
 """Index of a text in the page's list of texts."""
 _CHANCES = 10_000
-"""Probability 1 in the page's data."""
+"""Integer that stands for probability 1 in the page's data."""
 _LONGEST_PIECE = 80
 _LABEL = 60
 _CURVES = ("acceptance", "tokens", "depth", "d0", "tau_h")
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A curve: its values, and the tokens of the text at each."""
+    """A curve: its values, and the number of tokens of the text at each value."""
 
     at: list[int]
     values: list[float]
@@ -45,11 +45,11 @@ class Tree(msgspec.Struct, frozen=True):
     pieces: list[Text]
     accepted: list[int]
     looked_up: list[int]
-    """Nodes that were looked up in the text so far."""
+    """Indices of the nodes that were looked up in the text so far."""
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """A knob that the user turned."""
+    """A turn of a knob by the user."""
 
     at: int
     """Number of tokens of the text at the turn."""
@@ -57,27 +57,27 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """One method; list entries are rounds."""
+    """Data of one method; each list has one entry per round."""
 
     name: str
     about: str
     ended: str
     drafts: bool
-    """Whether the method reports its drafts."""
+    """Whether the method reports the tokens that it drafts."""
     root_is_drafted: bool
     t: list[float]
-    """Seconds of own decode time at the end of the round."""
+    """Decode time of the method up to the end of the round, in seconds."""
     ends: list[int]
     """Number of tokens of the text at the end of the round."""
     texts: list[list[Text]]
     """Texts of the round's committed tokens."""
     kept: list[int]
-    """Number of these that were drafted; the others are the target's own."""
+    """Number of the round's committed tokens that were drafted; the target itself added the others."""
     trees: list[Tree]
     ms: list[tuple[float | None, float | None, float | None]]
-    """Milliseconds of drafting, verification, commit."""
+    """Durations of drafting, verification and commit, in milliseconds."""
     limits: list[str | None]
-    """Limit that ended the tree."""
+    """Limit that ended the growth of the round's tree."""
     curves: dict[str, Line]
     turns: list[Turn]
 
@@ -88,7 +88,7 @@ class RunData(msgspec.Struct, frozen=True):
     label: str
     prompt: Text
     most: int
-    """Most new tokens."""
+    """Largest number of new tokens."""
     window: int
     """Window of the curves' moving means, in rounds of the first method."""
     lanes: list[Lane]

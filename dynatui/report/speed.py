@@ -14,7 +14,7 @@ from dynatui.report.measured import interval, machine_entries, notice, verdict_o
 from dynatui.report.page import Page
 from dynatui.report.tables import grid
 
-if TYPE_CHECKING:  # which import torch
+if TYPE_CHECKING:  # these modules import torch
     from decoder.bench.report import Report, RoundsReport, Setup
     from decoder.bench.rounds import Growth, Rounds
     from decoder.bench.summary import Comparison, Difference, Row
@@ -100,7 +100,7 @@ def _of_rounds(report: "RoundsReport") -> Iterator[Markup]:
 
 
 def _table(caption: str, columns: Mapping[str, Callable[[R], str]], rows: Iterable[R]) -> Markup:
-    """A table of words, by the titles of its columns."""
+    """A table of texts: `columns` maps the title of each column to the function that gives its cell."""
     return grid(of_rows([(Column(title), take) for title, take in columns.items()], rows, title=caption))
 
 

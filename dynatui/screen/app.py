@@ -51,11 +51,11 @@ from dynatui.sources.source import Source
 
 _NOTE_S = 6.0
 _LOW = 40
-"""Rows below which curves and race are smaller, in favour of the text."""
+"""Height of the terminal, in rows, below which curves and race shrink in favour of the text."""
 _TALL, _BROAD = 45, 160
-"""Rows, or columns, from which the race has more columns, with headings."""
+"""Least height in rows, or width in columns, of a terminal whose race has more columns, with headings."""
 _FEW = 4
-"""Most methods of the race before it takes rows from the text."""
+"""Largest number of methods in the race that leaves the height of the text unchanged."""
 
 
 class DynaApp(PanelApp):
@@ -84,7 +84,7 @@ class DynaApp(PanelApp):
         self.aside = Aside(self.call_later)
         self.command_line = command_line
         self.written_paths: list[Path] = []
-        """Recordings and exports, for the summary at the end."""
+        """Paths of written recordings and exports, for the summary at the end."""
         self._scene_builder = SceneBuilder(source, self.event_reader)
         self._room: Layout = "full"
         self._shared: PanelName = "race"
@@ -93,7 +93,7 @@ class DynaApp(PanelApp):
         self._tour = Tour(source, source.controls) if view.tour and source.controls else None
 
     def compose(self) -> ComposeResult:
-        """All panels; `arrange` hides those without room."""
+        """All panels; `arrange` hides those that do not fit."""
         yield Canvas(status.status, panel="status")
         yield Canvas(status.essentials, panel="essentials", flowing=True)
         yield Canvas(cards.cards, panel="cards")
@@ -122,11 +122,11 @@ class DynaApp(PanelApp):
         yield Canvas(status.footer, panel="footer")
 
     def on_mount(self) -> None:
-        """Starts the work."""
+        """Starts the source."""
         self.source.start()
 
     def advance(self, now: float) -> None:
-        """Advances the source, and folds its new records."""
+        """Lets the source add the records that are due, and folds the new ones."""
         self.source.advance(now)
         self.read_events()
 
@@ -139,7 +139,7 @@ class DynaApp(PanelApp):
             self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
 
     def draw(self, *, everything: bool = False) -> None:
-        """Hands the scene to each panel that is due."""
+        """Hands the scene to each panel that is due for drawing."""
         now, stage = self._clock(), self.scene.stage
         if self._tour:
             self._guide(self._tour, now)
@@ -261,7 +261,7 @@ class DynaApp(PanelApp):
         self.scene = self._scene_builder.scene(scene, now, visible=self._visible)
 
     def leave(self, code: int) -> None:
-        """Ends app and work; after an error, with its exit code."""
+        """Ends the app and the source; after an error, with the exit code of the error."""
         failure = self.viewpoint.work.state.failure
         super().leave(code or (failure.exit_code if failure else 0))
         self.source.stop()

@@ -1,4 +1,4 @@
-"""Background work, one job at a time, in a thread of its own, so that the screen never waits.
+"""Background work, one job at a time, in a separate thread, so that the screen never waits.
 
 Knows neither the work nor the screen.
 """
@@ -41,5 +41,5 @@ class Aside:
             work()
         except Exception as error:  # noqa: BLE001 - `done` receives it and raises it in the app unless it is a user's error
             fault = error
-        with suppress(RuntimeError):  # the app is over
+        with suppress(RuntimeError):  # the app has ended
             self._call_later(done, fault)

@@ -1,7 +1,6 @@
 """Two recordings side by side, played in lockstep: the same panels for both, and a table of their figures.
 
-A separate app, without an engine, without controls of one and with a single mode. `Lockstep` plays, `dynatui.render`
-draws.
+A separate app with a single mode, without an engine and its controls. `Lockstep` plays, `dynatui.render` draws.
 """
 
 from dataclasses import replace
@@ -24,11 +23,11 @@ from dynatui.sources.playback import Lockstep
 from dynatui.state.timeline import Place
 
 _TALL, _TALLEST = 30, 50
-"""Least heights of the terminal for two and for three stacked panels."""
+"""Least heights of the terminal, in rows, for two and for three stacked panels."""
 _FLAT = 16
-"""Height of the terminal below which the table has no frame."""
+"""Height of the terminal, in rows, below which the table has no frame."""
 _WIDE = 166
-"""Least width of the terminal for whole cards in both columns."""
+"""Least width of the terminal, in cells, for cards with title and note in both columns."""
 
 
 def panels(height: int, chosen: PanelName) -> tuple[PanelName, ...]:
@@ -52,7 +51,7 @@ class CompareApp(PanelApp):
         self._states = lockstep.states()
 
     def compose(self) -> ComposeResult:
-        """Both columns; `arrange` hides panels without room."""
+        """Both columns; `arrange` hides panels that do not fit."""
         yield Canvas(self._moment, panel="moment")
         with Container(id="columns"):
             for side, letter in enumerate(versus.LETTERS):
@@ -136,7 +135,7 @@ class CompareApp(PanelApp):
         return [versus.heading(side, self.lockstep.sides[side].name, scene.state, width)]
 
     def arrange(self) -> None:
-        """Hides the panels without room."""
+        """Hides the panels that do not fit."""
         width, height = self.size
         screen = self.screen_stack[0]
         screen.set_class(width >= _WIDE, "wide")

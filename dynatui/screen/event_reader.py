@@ -16,12 +16,12 @@ from dynatui.state.session_log import SessionLog
 from dynatui.state.timeline import Viewpoint
 
 _FORESEEN = 200
-"""Events of a recording that are read ahead of the playback at each reading: bounds the time of a frame."""
+"""Number of events of a recording that each reading reads ahead of the playback: bounds the time of a frame."""
 
 
 @dataclass(frozen=True)
 class News:
-    """Kinds of records among the new ones."""
+    """What the newly read records contain."""
 
     failed: bool = False
     """Whether there is an error to show."""
@@ -32,7 +32,7 @@ class News:
 
 
 class EventReader:
-    """Reads a source's records, each once, and folds them."""
+    """Reads each record of a source once, and folds it."""
 
     def __init__(self, source: Source) -> None:
         self.viewpoint = Viewpoint()

@@ -19,7 +19,7 @@ from dynatui.render.words import ALONE, BY_DESIGN, WHY_ALONE, WHY_BY_DESIGN, sam
 from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
 
 _WIDTHS = (7, 7, 6, 11, 9, 9, 11)
-"""Widths of the columns after the first."""
+"""Widths of the table's columns after the first, in cells."""
 _LEAST_NAME = 10
 
 
@@ -94,7 +94,7 @@ def options(setting: Setting) -> str:
     config, of = RunConfig(), rules_of(setting.method)
     if of is None:
         return ""
-    for name, value in (*setting.knobs, *setting.knobs):  # twice, since the bounds of a knob depend on later ones
+    for name, value in (*setting.knobs, *setting.knobs):  # twice, since bounds depend on knobs that are set later
         if config.rules(owner(name, of)).has(name):
             config = config.turned(name, value, owner(name, of))
-    return " ".join(rule_options(config)) or f"those that {setting.method} has without options"
+    return " ".join(rule_options(config)) or f"the default values of {setting.method}"

@@ -45,7 +45,7 @@ def film(play: Screenplay, events: Sequence[Event]) -> Iterator[bytes]:
 
 
 def scene_at(scene: Scene, state: RunState, rounds: int) -> Scene:
-    """The scene of a live view of a state; `rounds` is the number of rounds of the whole run."""
+    """The scene that shows this state of the run; `rounds` is the number of rounds of the whole run."""
     newest = state.lane.newest
     place = replace(
         scene.place, round=state.rounds, rounds=rounds, seconds=newest.t if newest else 0.0, live=True, played=None

@@ -19,19 +19,19 @@ _NEWS_S = 1.0
 
 
 class FrameRate:
-    """Frames at the configured rate, or as fast as the terminal takes them."""
+    """Decides when to draw frames: at the configured rate, or as fast as the terminal takes them."""
 
     def __init__(self, fps: float) -> None:
         self._tick_s = 1 / fps
         self._skip = 1
-        """Ticks per frame."""
+        """Number of ticks per frame."""
         self._late = 0
         self._waiting = False
         self._drawn = float("-inf")
         self._kept_up_since: float | None = None
         self._recovery_s = _RECOVERY_S
         self._readings: deque[tuple[float, float, int]] = deque()
-        """Time of the reading, CPU seconds of the thread so far, bytes sent so far."""
+        """Readings of the meters: time, CPU seconds of the thread so far, bytes sent so far."""
         self._meters = Meters(fps)
         self._metered_at = float("-inf")
 

@@ -31,7 +31,7 @@ class KnobEditor:
         self._pending: list[Turn] = []
         """Turns of the methods' knobs in this run that are not in force yet."""
         self._undoing: list[list[Turn]] = []
-        """For each key press the turns to the values before it, to be applied from the last to the first."""
+        """Undo stack: for each key press, the turns that restore the values before it, to be applied last to first."""
         self._presets = {
             of: list(METHODS[of].presets.values()).index(rules) if rules in METHODS[of].presets.values() else -1
             for of, rules in controls.config.parameters.items()
@@ -141,7 +141,7 @@ class KnobEditor:
         lane = state.lane if rules_of(state.watched) == of else state.lanes.get(of)
         if isinstance(rules, AdaptiveTree) and lane is not None and lane.knobs is not None:
             knobs = lane.knobs
-            with suppress(ConfigError):  # the round's knobs may be out of the bounds that a later turn has set
+            with suppress(ConfigError):  # the round's knobs may be outside the bounds that a later turn has set
                 rules = replace(rules, tau_h=knobs.tau_h, tau_l=knobs.tau_l, d0=knobs.d0)
         for turn in self._pending:
             if turn.of == of:
@@ -154,7 +154,7 @@ class KnobEditor:
         return self._step(of, [(values, False), (values, False)], state)
 
     def _step(self, of: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState) -> bool:
-        """Turns groups of knobs in order, a group with True even to values in force; whether any turn was made."""
+        """Turns groups of knobs in order, those with True even to values in force; whether any turn was made."""
         undoing: list[Turn] = []
         for values, always in turns:
             for name, value in values.items():

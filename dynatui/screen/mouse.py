@@ -20,7 +20,7 @@ _PANELS: dict[str, PanelName] = {
     **dict.fromkeys(("acceptance", "depth"), "curves"),
     "side": "work",
 }
-"""The panel chosen by a click, by the name of the widget."""
+"""Maps the name of a clicked widget to the panel that the click chooses."""
 _DRAGGED = frozenset(("knobs", "drawer", "timeline", "text"))
 """Widgets that follow a drag; on others, repeating the click along a drag would undo it."""
 
@@ -36,7 +36,7 @@ class Press:
     size: tuple[int, int]
     """Columns and rows of the panel."""
     top: Row
-    """The shown first row of the panel."""
+    """The first row of the panel, as shown."""
 
     @property
     def on_title(self) -> bool:

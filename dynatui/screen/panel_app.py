@@ -1,6 +1,6 @@
 """Base of the monitor, the comparison of recordings and the watch of a server: canvases, ticks, keys, exit.
 
-A subclass composes its canvases, reads new events (`advance`), hides the canvases without room (`arrange`) and gives
+A subclass composes its canvases, reads new events (`advance`), hides the canvases that do not fit (`arrange`) and gives
 each canvas its scene (`draw`). Uncovered canvases are patched past Textual's compositor; it composes the others.
 Knows no panel by name.
 """
@@ -40,18 +40,18 @@ _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
 
 
 class Surroundings(TypedDict, total=False):
-    """Keyword arguments of every app for `PanelApp`."""
+    """Keyword arguments that every app passes to `PanelApp`."""
 
     ticking: bool
     """Whether the app ticks by itself; tests call `tick` instead."""
     clock: Callable[[], float]
-    """Seconds, monotonic."""
+    """Monotonic time in seconds."""
     output: Output | None
     shutdown: Shutdown | None
 
 
 def style_sheets(own: str) -> list[str | PurePath]:
-    """Paths of the shared style sheet and of an app's own."""
+    """Paths of the style sheet that all apps share, and of the app's own one."""
     return [Path(__file__).with_name(name) for name in ("panels.tcss", own)]
 
 
@@ -99,13 +99,13 @@ class PanelApp(App[None], inherit_bindings=False):
         self._canvases: list[Canvas] = []
         """Canvases of the main screen; the set never changes."""
         self._drawn = float("-inf")
-        """Time of the last drawing of all canvases."""
+        """Time at which all canvases were last drawn."""
 
     def advance(self, now: float) -> None:
         """Reads new events, at `now` seconds of the clock."""
 
     def arrange(self) -> None:
-        """Hides the canvases without room."""
+        """Hides the canvases that do not fit."""
 
     def draw(self, *, everything: bool = False) -> None:
         """Draws the canvases that are due, or all of them."""
@@ -128,7 +128,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.call_later(self.rearrange)
 
     def rearrange(self) -> None:
-        """Hides the canvases without room, and draws all others."""
+        """Hides the canvases that do not fit, and draws all others."""
         self.arrange()
         self.call_after_refresh(self.draw, everything=True)
 
@@ -142,7 +142,7 @@ class PanelApp(App[None], inherit_bindings=False):
         now, tick_s = asyncio.get_running_loop().time, 1 / self._fps
         due = now()
         while True:
-            due = max(due + tick_s, now() + tick_s / 2)  # the tick includes its work; the rest is left for keys
+            due = max(due + tick_s, now() + tick_s / 2)  # at least half a tick is left for keys
             await asyncio.sleep(due - now())
             self._timed_tick()
 
@@ -220,5 +220,5 @@ class PanelApp(App[None], inherit_bindings=False):
                     canvas.patch(scene_of(canvas), self._inks, places[canvas], frame)
                 else:
                     canvas.show(scene_of(canvas), self._inks)
-        if (changes := frame.text()) and self._driver is not None:  # past the compositor, as one synchronised update
+        if (changes := frame.text()) and self._driver is not None:  # bypasses the compositor: one synchronised update
             self._driver.write(f"{SYNC_START}{changes}{SYNC_END}" if self._sync_available else changes)

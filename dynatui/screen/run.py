@@ -40,7 +40,7 @@ A = TypeVar("A", bound=App[Any])
 Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
 
 _WAIT_S = 1.0
-"""Seconds to wait for the end of the work: a lost terminal must not delay the program's end beyond two seconds."""
+"""Seconds to wait for the source to end: after a lost terminal, the program must end within two seconds."""
 _ASIDE_S = 0.4
 """Seconds to wait for an unfinished export."""
 _FAULT = 1
@@ -48,7 +48,7 @@ _FAULT = 1
 
 
 def watch(session: Session) -> int:
-    """Runs the live app; the exit code."""
+    """Runs the live app; returns the exit code."""
     guard.silence_libraries()
     with exporting(session.metrics_port) as exporter:
         recorder = Recorder(session.record) if session.record else None
@@ -57,12 +57,12 @@ def watch(session: Session) -> int:
 
 
 def replay(runs: Runs, view: View) -> int:
-    """Plays a recording; the exit code."""
+    """Plays a recording; returns the exit code."""
     return _show(TraceSource(runs, view.speed, runs.prompt), view)
 
 
 def follow(path: Path, view: View) -> int:
-    """Shows a recording that another process is writing; the exit code."""
+    """Shows a recording that another process is writing; returns the exit code."""
     return _show(FollowSource(path), view)
 
 
@@ -81,7 +81,7 @@ def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
 
 
 def compare(left: Recording, right: Recording, view: View) -> int:
-    """Plays two recordings next to each other; the exit code."""
+    """Plays two recordings next to each other; returns the exit code."""
     (first, ours), (second, theirs) = left, right
     alike = first.name == second.name
     names = [f"{path.resolve().parent.name}/{path.name}" if alike else path.name for path in (first, second)]
@@ -93,7 +93,7 @@ def compare(left: Recording, right: Recording, view: View) -> int:
 
 
 def attach(source: ServerSource, view: View) -> int:
-    """Watches a server, or plays a recording of one; the exit code. Raises the DecoderError that ended the work."""
+    """Watches a server, or plays a recording of one; returns the exit code, or raises the source's DecoderError."""
     with _ran(partial(ServerApp, source, view), view, mouse=False) as (app, code, log, gone):
         source.close(_WAIT_S)
         if gone:
@@ -104,14 +104,14 @@ def attach(source: ServerSource, view: View) -> int:
             raise app.failure
         if (line := summary(app.state)) and code != _FAULT:
             out, _ = streams.for_printing()
-            with suppress(OSError):  # a closed terminal takes no summary
+            with suppress(OSError):  # a closed terminal cannot show the summary
                 out.write(f"{line}\n")
                 out.flush()
         return code
 
 
 def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -> int:
-    """Runs the monitor on a source, restores the terminal and ends the work; the exit code."""
+    """Runs the monitor on a source, restores the terminal and ends the source; returns the exit code."""
     make = partial(DynaApp, source, view, command_line=command)
     with _ran(make, view, mouse=view.mouse) as (app, code, log, gone):
         return _finish(app, code, log, command, gone=gone)
@@ -119,7 +119,7 @@ def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -
 
 @contextmanager
 def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A, int, Path, bool]]:
-    """Runs an app and starts the deadline of the exit; the app, exit code, log, and whether the terminal is closed."""
+    """Runs an app, then starts the exit deadline; yields app, exit code, log, and whether the terminal is lost."""
     guard.check_variables()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # read by Textual
@@ -139,13 +139,13 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
 
 
 def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, gone: bool) -> int:
-    """Stops the work and prints the summary; returns the exit code, unless the work cannot be stopped."""
+    """Stops the source and prints the summary; returns the exit code, unless the source cannot be stopped."""
     app.remember_file(app.source.recorded)
     app.aside.wait(_ASIDE_S)
     ended = app.source.close(_WAIT_S)
     if gone:
         os._exit(code)  # the terminal is closed, and a flush could block
-    with suppress(OSError):  # a closed terminal takes no summary
+    with suppress(OSError):  # a closed terminal cannot show the summary
         if code == _FAULT:
             sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
         else:
@@ -156,7 +156,7 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, g
     if app.aside.busy:
         streams.say("an export was still being written and lacks files; wait for its note before you quit")
     if not ended:
-        # A thread that loads a model cannot be interrupted, and Python's way out could hang or abort in native code.
+        # A thread that loads a model cannot be interrupted; Python's normal exit could hang or abort in native code.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

@@ -23,9 +23,9 @@ from dynatui.state.tokens import hits
 _GPU_S, _WHATIF_S = 1.0, 0.5
 """Seconds between two readings of the GPUs, and between two what-if estimates."""
 _LOOKED_UP = 100
-"""Most prompts of a recording read per scene: bounds the time of a frame."""
+"""Largest number of prompts of a recording that are read per scene: bounds the time of a frame."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
-"""Knobs with their value recorded in every round, and history, which changes them."""
+"""Knobs whose value every round records, and history, which changes them."""
 
 
 class SceneBuilder:
@@ -100,7 +100,7 @@ class SceneBuilder:
 
 
 def _stage(controls: Controls, state: RunState) -> Stage | None:
-    """The stage at which decoding is paused, if it fits the folded records; the engine may be ahead of these."""
+    """The stage at which decoding is paused, if the folded records have reached it: the engine may be further."""
     stage = controls.stage
     if stage is None or stage.event.method != state.watched:
         return None

@@ -1,7 +1,7 @@
 """The app that watches a server: folds new events on a timer and draws its panels.
 
-A separate app, without an engine, without controls of one and with a single mode. `dynatui.sources.server` polls the
-server, and `dynatui.render.server` draws it.
+A separate app with a single mode, without an engine and its controls. `dynatui.sources.server` polls the server, and
+`dynatui.render.server` draws it.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ from dynatui.sources.server import ServerSource
 from dynatui.state.server_state import ServerState, fold
 
 _LOW = 16
-"""Height of the terminal below which note and cards have one line each, and the panels under the curves are hidden."""
+"""Height of the terminal, in rows, below which note and cards have one line each and the lower panels are hidden."""
 _NARROW = 60
-"""Width of the terminal below which one chart and one panel under it are shown."""
+"""Width of the terminal, in cells, below which only one chart and one panel under it are shown."""
 
 DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 
@@ -48,10 +48,10 @@ class ServerApp(PanelApp):
         self.held: ServerState | None = None
         """The shown state while the view is paused."""
         self.failure: DecoderError | None = None
-        """The error that ended the work, for the caller."""
+        """The error that ended the source, for the caller."""
 
     def compose(self) -> ComposeResult:
-        """All panels; `arrange` hides those without room."""
+        """All panels; `arrange` hides those that do not fit."""
         yield Canvas(lambda _, width, __: [panels.status(self.shown, self.look, width)], panel="status")
         yield self._sized("note", panels.note)
         yield Canvas(lambda _, width, height: panels.cards(self.shown, width, height), panel="cards")
@@ -80,7 +80,7 @@ class ServerApp(PanelApp):
         )
 
     def on_mount(self) -> None:
-        """Starts the work."""
+        """Starts the source."""
         self.source.start()
 
     def advance(self, now: float) -> None:
@@ -110,7 +110,7 @@ class ServerApp(PanelApp):
         return Canvas(lambda _, width, height: drawn(self.shown, self.look, (width, height)), panel=panel)
 
     def arrange(self) -> None:
-        """Hides the panels without room."""
+        """Hides the panels that do not fit."""
         width, height = self.size
         screen = self.screen_stack[0]
         screen.set_class(height < _LOW, "low")

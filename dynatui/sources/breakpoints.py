@@ -27,9 +27,9 @@ LABELS: Mapping[Break, str] = {
     "difference": "first difference from ar",
 }
 EXPLANATIONS: Mapping[Break, str] = {
-    "rejected": "guesses were made in a round, and the target wanted none of them",
+    "rejected": "guesses were made in a round, and the target accepted none of them",
     "full": "the tree has N_max nodes: more would have been drafted; auto has no N_max",
-    "bound": "the used base depth arrives at 1 or at D_max - 1, where history can go no further",
+    "bound": "the used base depth reaches 1 or D_max - 1, where history can go no further",
     "under": "the mean depth acceptance of the newest rounds that drafted, a window of them, falls below x",
     "difference": "the watched text and that of ar differ for the first time",
 }
@@ -59,7 +59,7 @@ class Conditions:
 
 
 def met(conditions: Conditions, before: RunState, after: RunState, event: Event) -> str | None:
-    """The reason for a pause after an event, by the states before and after it; None for no pause."""
+    """The reason to pause after an event, from the states before and after it; None for no pause."""
     if not conditions.on or not isinstance(event, Round):
         return None
     reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]
@@ -87,7 +87,7 @@ def _reason(name: Break, conditions: Conditions, before: RunState, after: RunSta
             return f"the tree is full with {drafted} nodes" if n_max and drafted >= n_max else None
         case "bound":
             was, now = _bound(before.lane), _bound(after.lane)
-            return f"D0 arrived at its bound {now}" if before.rounds and now is not None and now != was else None
+            return f"D0 reached its bound {now}" if before.rounds and now is not None and now != was else None
         case "under":
             mean, earlier = _mean_share(after.lane), _mean_share(before.lane)
             fell = mean is not None and mean < conditions.limit and (earlier is None or earlier >= conditions.limit)
@@ -115,7 +115,7 @@ def _bound(lane: LaneState) -> int | None:
 
 
 def _window(lane: LaneState) -> int:
-    """Window of history in rounds; methods without history have another meaning of that parameter."""
+    """Window of history in rounds; in methods without history, the parameter has another meaning."""
     return lane.window if lane.history is not None else AdaptiveTree.window
 
 

@@ -1,4 +1,4 @@
-"""Source of an engine that decodes prompt after prompt in a thread of its own, the only one that imports torch."""
+"""A source with an engine that decodes prompt after prompt in a separate thread, the only one that imports torch."""
 
 import gc
 import logging
@@ -87,7 +87,7 @@ class EngineSource:
         first = _FIRST_SPEED if embedded else 1.0
         self._steering = Steering(speed=bounded_speed(session.view.speed or first))
         self._lock = threading.RLock()
-        """Guards the commands; neither decoding nor writing ever holds it."""
+        """Lock of the commands; never held while decoding or while writing a file."""
         self._wake = threading.Event()
         self._stopped = False
         self._step: int | None = None
@@ -106,7 +106,7 @@ class EngineSource:
 
     @property
     def speed(self) -> float:
-        """Speed of the show; 1 is that of the machine."""
+        """Playback speed; 1 is the speed of the machine."""
         return self._steering.speed
 
     @property
@@ -130,10 +130,10 @@ class EngineSource:
         self._thread.start()
 
     def advance(self, now: float) -> None:
-        """Nothing: the thread appends."""
+        """Does nothing: the engine's thread appends records."""
 
     def set_speed(self, speed: float) -> None:
-        """Sets the speed of the show and ends its automatic choice."""
+        """Sets the playback speed and ends its automatic choice."""
         with self._lock:
             self._measuring = False
             self._steering.speed = bounded_speed(speed)
@@ -193,14 +193,14 @@ class EngineSource:
         self._wake.set()
 
     def stop(self) -> None:
-        """Ends the work after the round in progress."""
+        """Ends decoding after the round in progress."""
         with self._lock:
             self._stopped = True
             self._steering.stopped = True
         self._wake.set()
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording, then waits for the thread; whether it has ended."""
+        """Closes the recording, then waits for the thread; returns whether it has ended."""
         self.stop()
         self.record(None)
         if self._thread.ident is not None:

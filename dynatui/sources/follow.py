@@ -34,7 +34,7 @@ class Tail:
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self.runs = 0
-        """Number of runs in the file up to the last returned event."""
+        """Number of runs that begin in the file up to the last returned event."""
         self._clock = clock
         self._file = _opened(path)
         self._checker = Checker()
@@ -43,7 +43,7 @@ class Tail:
         self._offset = self._lines = 0
         """Offset of the next line, and number of lines before it."""
         self._fault: RecordingError | None = None
-        """An error, raised after all events before it were returned."""
+        """An error of the file, to be raised once all events before it were returned."""
 
     def take(self, seconds: float) -> list[Event]:
         """Events added since the last call, as many as can be read in `seconds`."""
@@ -135,7 +135,7 @@ class FollowSource:
         self._path = path
 
     def start(self) -> None:
-        """Nothing: `advance` does the work."""
+        """Does nothing: `advance` reads the file."""
 
     def advance(self, now: float) -> None:
         """Appends new events, as many as can be read in the time budget."""
@@ -155,14 +155,14 @@ class FollowSource:
             self.records.append(event)
 
     def set_speed(self, speed: float) -> None:
-        """Nothing: the writer determines the speed."""
+        """Does nothing: the writer of the file determines the speed."""
 
     def set_paused(self, *, paused: bool) -> None:
-        """Stops reading, or catches up."""
+        """Stops reading the file, or reads everything new in it."""
         self.paused = paused
 
     def go(self, step: int) -> None:
-        """Follows the file again after an error; the runs are chosen by their writer."""
+        """Follows the file again after an error; `step` has no effect, since the writer chooses the runs."""
         del step
         if self._tail is None:
             try:
@@ -171,7 +171,7 @@ class FollowSource:
                 self._fail(error)
 
     def stop(self) -> None:
-        """Nothing runs by itself."""
+        """Does nothing, since there is no thread to stop."""
 
     def close(self, timeout_s: float) -> bool:
         """Closes the file."""

@@ -78,7 +78,7 @@ class TraceSource:
 
     def opening(self, number: int) -> str:
         """The beginning of a run's prompt, cleaned; empty where the run cannot be read."""
-        with suppress(RecordingError):  # reported as a failure when the run is shown
+        with suppress(RecordingError):  # an unreadable run is reported when it is shown
             return opening_of(self._prompt_of(number))
         return ""
 
@@ -100,7 +100,7 @@ class TraceSource:
         return min(self._played_s, self._run.seconds), self._run.seconds
 
     def start(self) -> None:
-        """Nothing: `advance` does the work."""
+        """Does nothing: `advance` appends the records."""
 
     def advance(self, now: float) -> None:
         """Appends the events up to `now`."""
@@ -134,11 +134,11 @@ class TraceSource:
             self.seek(0.0)
 
     def set_speed(self, speed: float) -> None:
-        """Changes the speed of the show."""
+        """Changes the playback speed."""
         self.speed = bounded_speed(speed)
 
     def set_paused(self, *, paused: bool) -> None:
-        """Pauses or resumes the show."""
+        """Pauses or resumes the playback."""
         self.paused = paused
 
     def go(self, step: int) -> None:
@@ -147,10 +147,10 @@ class TraceSource:
         self._append_due()
 
     def stop(self) -> None:
-        """Nothing runs by itself."""
+        """Does nothing, since there is no thread to stop."""
 
     def close(self, timeout_s: float) -> bool:
-        """Nothing to wait for."""
+        """Returns True: there is no thread to wait for."""
         del timeout_s
         return True
 
@@ -160,7 +160,7 @@ class TraceSource:
         return 0 < len(self._run.events) == self._next and self.number + 1 < self.count
 
     def _open(self, number: int) -> None:
-        """Goes to the beginning of a run."""
+        """Opens a run of the recording at its beginning."""
         self.number, self._next, self._played_s = number, 0, 0.0
         try:
             self._run = indexed(self._runs[number])
@@ -215,7 +215,7 @@ class Side:
         return tokens / self.seconds if self.seconds > 0 else 0.0
 
     def open(self, number: int) -> None:
-        """Goes to the beginning of a run, counted from 0."""
+        """Opens a run of the recording at its beginning; runs are counted from 0."""
         try:
             self._begin(number, indexed(self._runs[number]))
         except RecordingError as error:
@@ -261,21 +261,21 @@ class Lockstep:
 
     @property
     def seconds(self) -> float:
-        """Duration of the slower of the two."""
+        """Duration of the slower run of the pair, in seconds of decode time."""
         return max(side.seconds for side in self.sides)
 
     @property
     def ended(self) -> bool:
-        """Whether both have ended."""
+        """Whether both runs of the pair have ended."""
         return self.played_s >= self.seconds
 
     def states(self) -> tuple[RunState, RunState]:
-        """Both as they are now."""
+        """The states of both runs at the present decode time."""
         left, right = self.sides
         return left.at(self.played_s), right.at(self.played_s)
 
     def advance(self, now: float) -> None:
-        """Plays up to `now`, in seconds; the next pair follows `REST_S` seconds after the end of one."""
+        """Plays up to `now`, in seconds; the next pair begins `REST_S` seconds after the end of a pair."""
         passed = 0.0 if self._last is None else now - self._last
         self._last = now
         if self.paused:
@@ -288,16 +288,16 @@ class Lockstep:
                 self.go(1)
 
     def seek(self, seconds: float) -> None:
-        """Moves both to a decode time in seconds."""
+        """Moves both runs to a decode time in seconds."""
         self.played_s = min(max(0.0, seconds), self.seconds)
         self._rested_s = 0.0
 
     def set_speed(self, speed: float) -> None:
-        """Changes the speed of the show."""
+        """Changes the playback speed."""
         self.speed = bounded_speed(speed)
 
     def step(self, rounds: int) -> None:
-        """Moves on by `rounds` ends of rounds of either recording, or back if negative."""
+        """Moves past the next `rounds` ends of rounds, of either recording; back if negative."""
         times = sorted({0.0, *self.sides[0].times, *self.sides[1].times})
         find = bisect_right if rounds > 0 else bisect_left
         place = find(times, self.played_s) + rounds - (rounds > 0)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AT_ONCE = 10_000
-"""Most events of a recording per call: bounds the time of a frame."""
+"""Largest number of events of a recording per call: bounds the time of a frame."""
 
 
 Pause: TypeAlias = Callable[[float], bool]
-"""Waits for the given seconds; returns whether to stop."""
+"""Function that waits for the given seconds and returns whether to stop polling."""
 
 
 def polled(plan: "Plan", secret: str | None, request: "Request | None" = None) -> Callable[[Pause], Generator[Event]]:
@@ -84,20 +84,20 @@ class ServerSource(Protocol):
     """Whether the events come from a server; else from a recording."""
 
     def start(self) -> None:
-        """Starts the work."""
+        """Starts polling, or the playback."""
 
     def take(self) -> list[Event]:
-        """Events since the last call; raises the error that ended the work, after all events before it."""
+        """Events since the last call; raises the error that ended the source, after all events before it."""
 
     @property
     def ended(self) -> bool:
         """Whether there will be no more events."""
 
     def stop(self) -> None:
-        """Requests the end of the work."""
+        """Asks the source to end."""
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording and waits for the end of the work; whether it has ended."""
+        """Closes the recording and waits for the source to end; returns whether it has ended."""
 
 
 class LiveServer:
@@ -136,7 +136,7 @@ class LiveServer:
         self._stop.set()
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording and waits for the thread; whether it has ended."""
+        """Closes the recording and waits for the thread; returns whether it has ended."""
         self.stop()
         if self._recorder is not None:
             self._recorder.close()
@@ -180,7 +180,7 @@ class RecordedServer:
         self._ended = False
 
     def start(self) -> None:
-        """Nothing: `take` does the work."""
+        """Does nothing: `take` reads the recording."""
 
     def take(self) -> list[Event]:
         """Events due by now; raises a RecordingError at an invalid line."""
@@ -202,10 +202,10 @@ class RecordedServer:
         return self._ended
 
     def stop(self) -> None:
-        """Nothing runs by itself."""
+        """Does nothing, since there is no thread to stop."""
 
     def close(self, timeout_s: float) -> bool:
-        """Nothing to wait for."""
+        """Returns True: there is no thread to wait for."""
         del timeout_s
         return True
 

@@ -1,4 +1,4 @@
-"""The protocol of the sources of records, and the initial speed of the show.
+"""The protocol of the sources of records, and the initial playback speed.
 
 A source appends records to one list. The screen reads them up to a cursor of its own and drops only records that it has
 read, so nothing is lost and neither side waits. Commands go from the screen to the source.
@@ -17,7 +17,7 @@ from dynatui.sources.breakpoints import Conditions
 from dynatui.state.run_state import Record
 
 SHOWN_PER_SECOND = 15.0
-"""Tokens a second at which the text can be read and the effect of history followed."""
+"""Tokens per second at which a user can read the text and follow the effect of history."""
 REST_S = 4.0
 """Seconds for which a finished prompt stays on the screen."""
 _SLOWEST = 1 / 64
@@ -31,7 +31,7 @@ class KnobControls(Protocol):
     """The parameters including all turned knobs, with which the next prompt begins."""
 
     def turn(self, name: KnobName, value: float, of: RulesName) -> Turn:
-        """Turns a knob of a parameter set for this prompt and all later ones; returns the numbered turn."""
+        """Turns a knob of a parameter set for this prompt and all later ones; returns the turn with its number."""
 
 
 class Controls(KnobControls, Protocol):
@@ -100,7 +100,7 @@ class Source(Protocol):
 
     @property
     def controls(self) -> Controls | None:
-        """The controls of an engine; None for a recording."""
+        """The engine's controls; None for a recording."""
 
     @property
     def playback(self) -> Playback | None:
@@ -108,45 +108,45 @@ class Source(Protocol):
 
     @property
     def speed(self) -> float:
-        """Speed of the show; 1 is that of the machine or of the recorded run."""
+        """Playback speed; 1 is the speed of the machine or of the recorded run."""
 
     @property
     def paused(self) -> bool:
-        """Whether no new records are appended."""
+        """Whether the source is paused, so that no new records are appended."""
 
     @property
     def recorded(self) -> Path | None:
-        """The file that events are written to."""
+        """The file that events are written to; None while nothing is recorded."""
 
     def start(self) -> None:
-        """Starts the work."""
+        """Starts decoding or reading."""
 
     def advance(self, now: float) -> None:
         """Appends the records due at `now` (seconds), for a source without a thread."""
 
     def set_speed(self, speed: float) -> None:
-        """Changes the speed of the show."""
+        """Changes the playback speed."""
 
     def set_paused(self, *, paused: bool) -> None:
-        """Pauses or resumes."""
+        """Pauses or resumes decoding or playback."""
 
     def go(self, step: int) -> None:
         """Begins the prompt `step` places further; 0 begins the present one again."""
 
     def stop(self) -> None:
-        """Requests the end of the work."""
+        """Asks the source to end."""
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording, then waits for the end of the work; whether it has ended."""
+        """Closes the recording, then waits for the source to end; returns whether it has ended."""
 
 
 def bounded_speed(speed: float) -> float:
-    """The nearest speed within the bounds."""
+    """The nearest playback speed within the bounds."""
     return min(_FASTEST, max(_SLOWEST, speed))
 
 
 def readable_speed(tokens_per_second: float) -> float:
-    """The highest power of two, at most 1, at which the text can be read."""
+    """The readable playback speed: the highest power of two, at most 1, at which the text can be read."""
     speed = 1.0
     while speed > _SLOWEST and tokens_per_second * speed > SHOWN_PER_SECOND * 4 / 3:
         speed /= 2

@@ -35,7 +35,7 @@ LABELS: dict[Compared, str] = {
     "depth_acceptance": "depth acceptance",
 }
 _MOST = 500
-"""Most rounds of a side, the newest ones: bounds the work of a comparison."""
+"""Largest number of rounds of a side, the newest ones: bounds the cost of a comparison."""
 
 
 Samples: TypeAlias = tuple[Sample, ...]
@@ -53,7 +53,7 @@ class Difference:
 
     @property
     def difference(self) -> float:
-        """B - A."""
+        """The figure of B minus that of A."""
         return self.b - self.a
 
     @property
@@ -72,13 +72,13 @@ class Pin:
     rounds: int
     """Number of the method's rounds at the time of the pin."""
     curves: Curves
-    """The ghost of the charts: the curves at the time of the pin."""
+    """The method's curves at the time of the pin, which charts show behind the present ones."""
     knobs: Knobs | None
     """Knobs in force at the time of the pin; None where rounds record none."""
     started_at: str | None
     """Start time of the run, which identifies it."""
     by_hand: bool = False
-    """True: pinned by the user. False: pinned by a turn of a knob; a later turn may replace the pin."""
+    """Whether the user pinned A; if a turn of a knob did, a later turn may replace the pin."""
     turns: tuple[Change, ...] = ()
     """The user's turns that led to the pinned settings; empty for the settings of the start."""
 
@@ -95,7 +95,7 @@ class Pin:
         return _started(state) == self.started_at
 
     def since(self, state: RunState) -> Samples:
-        """Rounds of B: those after the pin and after the user's last turn, in the pin's run or in a later one."""
+        """Samples of B: the rounds after the pin and the user's last turn, in the pin's run or in a later one."""
         lane = state.lanes.get(self.method, LaneState())
         return samples_of(lane, since=max(self.rounds if self.of_run(state) else 0, lane.last_turn))
 

@@ -15,7 +15,7 @@ from dynatui.state.ab_comparison import Difference, Samples, compared, samples_o
 from dynatui.state.lane import IN_A_ROW, Change, LaneState
 
 ROUNDS = IN_A_ROW
-"""Rounds on each side. Turns fewer rounds apart are joined, so no other turn lies within them."""
+"""Number of compared rounds before and after a turn; turns that are fewer rounds apart are joined."""
 _FEWEST_BEFORE = 3
 """Fewest rounds before the turn for an interval."""
 _FEWEST_AFTER = 5
@@ -28,11 +28,11 @@ class Consequence:
     """The turned knobs and the rounds before and after the turn."""
 
     marks: tuple[Change, ...]
-    """One turn for each knob whose value differs from before."""
+    """For each knob whose value has changed, one turn from the old to the new value."""
     before: Samples
     after: Samples
     rounds: tuple[Round, ...]
-    """The rounds of `after`."""
+    """Events of the rounds in `after`."""
 
     @property
     def complete(self) -> bool:

@@ -23,9 +23,9 @@ from dynatui.clean import clean_line
 from dynatui.state.tokens import Token, tokens_of
 
 WINDOW = 10
-"""Rounds of the moving average of curves for a method without a `window` parameter."""
+"""Window of the curves' moving average, in rounds, for a method without a `window` parameter."""
 IN_A_ROW = 10
-"""Turns of one knob fewer rounds apart are joined: so few rounds say nothing about a value."""
+"""Turns of one knob that are fewer rounds apart than this are joined: fewer rounds cannot show a value's effect."""
 _MOST_POINTS = 512
 _MOST_TURNS = 200
 _MOST_CHANGES = 200
@@ -38,31 +38,31 @@ class Sample:
     """Figures of one round, for means and comparisons over several."""
 
     tokens: int
-    """Committed tokens."""
+    """Number of committed tokens."""
     drafted: int
-    """Drafted nodes."""
+    """Number of drafted nodes."""
     depth: int
-    """Drafted levels."""
+    """Number of drafted levels of the tree."""
     depth_acceptance: float
     round_s: float
-    """Decode time of the round in seconds; 0 where it is not counted."""
+    """Decode time of the round in seconds; 0 where it does not count in rates."""
     stalled_s: float = 0.0
-    """Seconds of it that were lost while threads waited for a processor or the process was stopped."""
+    """Part of that time during which threads waited for a processor or the process was stopped, in seconds."""
 
     @property
     def timed_tokens(self) -> int:
-        """Committed tokens, or 0 where no decode time is counted."""
+        """Number of committed tokens, or 0 where the decode time does not count in rates."""
         return self.tokens if self.round_s > 0 else 0
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A series over the rounds of a text with a bounded number of points: when full, neighbours are averaged."""
+    """A series over the rounds of a text, with a bounded number of points: when full, adjacent points are averaged."""
 
     points: SharedList[float] = msgspec.field(default_factory=SharedList)
     ends: SharedList[int] = msgspec.field(default_factory=SharedList)
-    """Tokens of the text at the end of each point's last round."""
+    """Number of tokens of the text at the end of the last round of each point."""
     stride: int = 1
-    """Rounds per point."""
+    """Number of rounds per point."""
     waiting: tuple[float, ...] = ()
     """Values of the rounds since the last point."""
 
@@ -80,7 +80,7 @@ class Curve(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Change:
-    """A turn of a knob as log and curves show it; the user's turns of one knob in quick succession are joined."""
+    """A turn of a knob in log and curves; the user's turns of one knob in quick succession are joined."""
 
     round: int
     """The first round under the new value."""
@@ -88,7 +88,7 @@ class Change:
     old: float
     new: float
     by_user: bool
-    """True: turned by the user; False: by history."""
+    """Whether the user turned the knob, and not history."""
     token: int
     """Length of the text before that round, in tokens."""
     first: int
@@ -114,7 +114,7 @@ class Curves(msgspec.Struct, frozen=True):
     tau_h: Curve = Curve()
     tau_l: Curve = Curve()
     depth: Curve = Curve()
-    """Drafted levels."""
+    """Number of drafted levels of the tree."""
     rate: Curve = Curve()
     """Tokens a second from the beginning of the text to each round."""
     draft_ms: Curve = Curve()
@@ -128,9 +128,9 @@ class LaneState(msgspec.Struct, frozen=True):
     parameters: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Parameters at the start of the run; of a recording, unchecked."""
     tokens: SharedList[Token] = msgspec.field(default_factory=SharedList)
-    """The generated text."""
+    """The tokens of the generated text."""
     past: SharedList[Round] = msgspec.field(default_factory=SharedList)
-    """Rounds, the oldest first."""
+    """Events of the rounds, the oldest first."""
     samples: SharedList[Sample] = msgspec.field(default_factory=SharedList)
     """Figures of each of these rounds."""
     curves: Curves = Curves()
@@ -157,7 +157,7 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def window(self) -> int:
-        """Rounds of the moving average of curves."""
+        """Window of the curves' moving average, in rounds."""
         return min(_LONGEST_WINDOW, max(1, int(self.parameter("window", WINDOW))))
 
     @property
@@ -167,7 +167,7 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def marks(self) -> tuple[Change, ...]:
-        """The turns that changed the value."""
+        """The turns that changed the value of a knob."""
         return tuple(turn for turn in self.turns if turn.old != turn.new)
 
     @property
@@ -238,7 +238,7 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
         stalled_s=event.stalled_s or 0.0,
     )
     whole = "".join(event.pieces)
-    harmless = clean_line(whole) == whole  # the usual case, and a cheap check
+    harmless = clean_line(whole) == whole  # usually true, and cheap to check
     shown = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     after = structs.replace(
         lane,

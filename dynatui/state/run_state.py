@@ -19,7 +19,7 @@ from dynatui.state.lane import LaneState, begun, decoded, turned
 
 _MOST_LOADING = 32
 _LINES = ("target", "draft", "device", "dtype", "draft_dtype", "path", "path_reason", "verifier", "drafting")
-"""Texts of a run that are one line each."""
+"""Fields of a `Run` whose text must stay on one line."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Failure:
-    """An error that ended the work, with its remedy."""
+    """An error that ended the source, with its remedy."""
 
     message: str
     exit_code: int
@@ -58,7 +58,7 @@ class RunState(msgspec.Struct, frozen=True):
 
     race: Race = msgspec.field(default_factory=Race)
     lanes: Mapping[str, LaneState] = msgspec.field(default_factory=dict)
-    """By method, in the order of the race."""
+    """State of each method by its name, in the order of the race."""
     chosen: str = ""
     summary: Mapping[str, Figures] | None = None
     peak_bytes_by_rank: tuple[int, ...] = ()

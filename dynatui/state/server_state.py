@@ -9,7 +9,7 @@ from dynatui.attach.events import Answer, Event, Figures, Gap, Opening, Reading,
 from dynatui.attach.servers import KINDS, Kind
 
 KEPT = 600
-"""Polls kept for the curves, the newest ones."""
+"""Number of newest polls that are kept for the curves."""
 _RECENT_S = 10.0
 """Seconds for which the restart or replacement of a server is reported."""
 
@@ -27,13 +27,13 @@ class ServerState:
     reading: Reading | None = None
     """The newest page with metrics; None before the first."""
     missing_since: float | None = None
-    """Start of the present gap, in seconds of the session; None while polls succeed."""
+    """Start of the present series of failed polls, in seconds of the session; None while polls succeed."""
     readings: int = 0
-    """Polls that succeeded."""
+    """Number of polls that succeeded."""
     missed: int = 0
-    """Polls that failed."""
+    """Number of polls that failed."""
     gaps: int = 0
-    """Runs of successive failed polls."""
+    """Number of series of successive failed polls."""
     restarts: int = 0
     restarted_at: float | None = None
     """Time of the last restart, in seconds of the session."""
@@ -117,19 +117,19 @@ def remark(state: ServerState) -> str:
     if state.gap is not None:
         return f"{state.gap.reason}; it is asked again"
     if _is_recent(state, state.replaced_at):
-        return "another server answers there now: what is of the session began anew"
+        return "another server answers there now: the figures of the session start again"
     if kind is None or reading is None or not reading.session.seconds:
         return ""
     if _is_recent(state, state.restarted_at):
-        return "the counters began anew: the server has restarted"
+        return "the counters have started again: the server has restarted"
     if not tells_of_drafts(reading.session) and not tells_of_drafts(reading.interval):
         missing = kind.speculative[0]
         return (
-            f"{kind.title} tells nothing of speculative decoding ({missing} is not on its page): it runs without, "
+            f"{kind.title} reports nothing on speculative decoding ({missing} is not on its page): it runs without, "
             "or has drafted nothing yet"
         )
     idle = reading.session.drafts == 0 and reading.interval.tokens_per_round is None
-    return "nothing was drafted since it is watched" if idle else ""
+    return "nothing has been drafted since the watch began" if idle else ""
 
 
 def _is_recent(state: ServerState, t: float | None) -> bool:

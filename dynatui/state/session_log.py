@@ -16,9 +16,9 @@ from dynatui.clean import clean_line
 from dynatui.state.run_state import Prompt, Record, RunState
 
 FEWEST_ROUNDS = 20
-"""Fewest rounds for a judgement of a setting."""
+"""Fewest rounds under a setting that is compared with others."""
 OPENING = 60
-"""Characters of the beginning of a prompt by which it is listed."""
+"""Number of characters of the beginning of a prompt in lists."""
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
 _SHARED = frozenset(knob.name for knob in Sampling.knobs)
@@ -47,7 +47,7 @@ class Line:
     method: str
     figures: Figures
     counted: int
-    """Rounds that are included in the totals of settings."""
+    """Number of rounds of the run that the totals of settings include."""
 
     def tells(self, other: "Line") -> bool:
         """Whether both lines are about the same run, which a replay may show several times."""
@@ -68,7 +68,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Tried:
-    """Tokens and times of all rounds under a setting."""
+    """Totals of tokens and times over all rounds under a setting."""
 
     tokens: int = 0
     times: Times = field(default_factory=Times)
@@ -104,7 +104,7 @@ class SessionLog:
     setting: Setting | None = None
     """The present setting; None between a turn and the first round under it."""
     counted: int = 0
-    """Rounds of this run that are included in the totals from an earlier showing."""
+    """Number of rounds of this run that the totals include already, since the run was played before."""
 
     @property
     def watched(self) -> str:
@@ -129,7 +129,7 @@ class SessionLog:
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
     def best(self) -> tuple[Setting, Tried] | None:
-        """The setting with most tokens a second among the judged ones; None without any."""
+        """The setting with the most tokens per second, of those with enough rounds; None without any."""
         return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
 
     def judged(self) -> list[tuple[Setting, Tried]]:

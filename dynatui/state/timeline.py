@@ -76,13 +76,13 @@ class Place:
     round: int = 0
     """Number of rounds of the watched method up to this place."""
     rounds: int = 0
-    """Number of all its known rounds; of a recording, of all recorded ones."""
+    """Number of all known rounds of the watched method; for a recording, of all recorded rounds."""
     seconds: float = 0.0
     """Decode time of the watched method up to this place."""
     live: bool = True
-    """Whether the picture follows the work."""
+    """Whether the view follows decoding or playback."""
     played: int | None = None
-    """Number of decoded or played rounds; None: all known rounds."""
+    """Number of decoded or played rounds of the watched method; None: all known rounds."""
 
     @property
     def ahead(self) -> bool:
@@ -91,7 +91,7 @@ class Place:
 
 
 class Viewpoint:
-    """The run in progress, the shown run, which stays when the next begins, the place in it, and the watched method."""
+    """The run in progress, the shown run (it stays when another begins), the place in it, and the watched method."""
 
     def __init__(self) -> None:
         self.work = Timeline()
@@ -100,15 +100,15 @@ class Viewpoint:
         self._recorded: Sequence[Event] = ()
         """All events of the recorded run in play; empty for an engine."""
         self._foreseen = Timeline()
-        """The fold of these events as far as they were read ahead."""
+        """The states of the recorded run, as far as its events were read ahead of the playback."""
         self._held: RunState | None = None
-        """The shown state while the view does not follow the work."""
+        """The shown state while the view does not follow decoding or playback."""
         self._known: RunState | None = None
         """The newest state at the moment when the view stopped following; None for a recording."""
 
     @property
     def live(self) -> bool:
-        """Whether the picture follows the work."""
+        """Whether the view follows decoding or playback."""
         return self._held is None
 
     @property
@@ -125,7 +125,7 @@ class Viewpoint:
 
     @property
     def newest(self) -> RunState:
-        """The present state of the run in progress, whichever is shown."""
+        """The present state of the run in progress, which need not be the shown run."""
         return self._watched(self.work.state)
 
     @property
@@ -158,13 +158,13 @@ class Viewpoint:
         return Place(state.rounds, rounds, newest.t if newest else 0.0, self.live, played)
 
     def hold(self) -> None:
-        """Stops following the work."""
+        """Stops the view from following decoding or playback."""
         if self._held is None:
             self._shown, self._held = self._longest, self.work.state
             self._known = None if self._recorded else self.work.state
 
     def follow(self) -> None:
-        """Follows the work again."""
+        """Lets the view follow decoding or playback again."""
         self._held = None
 
     def look_at(self, rounds: int) -> None:

@@ -18,7 +18,7 @@ from dynatui.clean import clean
 
 Origin: TypeAlias = Literal["prompt", "accepted", "bonus", "plain"]
 FARTHEST = 1 << 15
-"""Newest tokens of the text in the search for repetitions: bounds the time of a frame."""
+"""Number of newest tokens of the text that are searched for repetitions: bounds the time of a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +26,17 @@ class Token:
     """One committed token of the watched method."""
 
     text: str
-    """Cleaned; empty for the first half of a character."""
+    """Cleaned text of the token; empty for the first half of a character."""
     origin: Origin
     round: int
     depth: int
-    """Place within its round, from 1; for an accepted token its depth in the tree."""
+    """Position within the round's tokens, from 1; for an accepted token, its depth in the tree."""
     node: int | None = None
-    """Node in the round's tree; None for the target's own token."""
+    """Index of its node in the round's tree; None for the target's own token."""
     probability: float | None = None
     """The draft's probability of the token after its parent; None for a token that was not drafted."""
     spent_s: float = 0.0
-    """Share of the round's decode time in seconds."""
+    """The token's equal share of the round's decode time, in seconds."""
 
 
 def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
@@ -89,9 +89,9 @@ def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
 
 
 def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
-    """Tokens of the longest suffix of `text` and `path` together that occurs within `text`; 0 where none does."""
+    """Number of tokens of the longest suffix of `text` plus `path` that occurs in `text`; 0 where none does."""
     code: dict[int, str] = {}
-    # Strings are searched in linear time, so each distinct token becomes one character, whatever its number.
+    # Strings are searched in linear time, so each distinct token becomes one character.
     whole = "".join(code.setdefault(token, chr(len(code))) for token in (*text[-FARTHEST:], *path))
     searched = whole[: len(whole) - len(path)]
     lengths = range(1, len(searched) + 1)
@@ -99,7 +99,7 @@ def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
 
 
 def _divided(text: str, pieces: list[str], count: int) -> list[str]:
-    """The text in `count` parts: each piece as far as it agrees with the text; the last part is the rest."""
+    """The text in `count` parts: the common prefix with each piece in turn, and the rest as the last part."""
     parts = list[str]()
     for piece in [*pieces, ""][: count - 1]:
         cut = len(commonprefix((text, piece)))

@@ -60,7 +60,7 @@ def cycle(screen: Screen, name: KnobName) -> None:
 
 
 def _whose(screen: Screen, name: KnobName, method: str) -> str:
-    """Message that names the methods with a knob that the watched one lacks."""
+    """Message on a knob that the watched method lacks: the methods that have it."""
     owners, racing = having(name), screen.viewpoint.newest.lanes
     here = [owner for owner in owners if owner in racing]
     has = f"{method} has no {info(name).symbol} to turn; {', '.join(owners)} has one"
@@ -84,7 +84,7 @@ def hold(screen: Screen) -> None:
     if editor := _editor(screen):
         moved = moved_back(screen.viewpoint.newest.lane)
         if moved is None:
-            screen.show_note("history has moved back nothing that you set")
+            screen.show_note("history has moved back no value that you set")
             return
         name, value = moved.name, moved.old
         editor.hold({name: value}, screen.viewpoint.newest)
@@ -116,7 +116,7 @@ def slider(screen: Screen, step: int) -> None:
 
 
 def slider_to(screen: Screen, place: int) -> None:
-    """Chooses a slider by its place; -1 is the last."""
+    """Chooses a slider by its index; -1 is the last."""
     names = shown(screen.viewpoint.state)
     if names:
         screen.change_view(slider=names[place], typed="")
@@ -146,7 +146,7 @@ def rub_out(screen: Screen) -> None:
 
 def set_typed(screen: Screen) -> None:
     """Turns the chosen slider to the typed value."""
-    with suppress(ValueError):  # the typed value is empty, or only a point
+    with suppress(ValueError):  # the typed value is empty or a lone decimal point
         turn_to(screen, screen.scene.slider, float(screen.scene.typed))
     screen.change_view(typed="")
 
@@ -179,7 +179,7 @@ def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], 
 
 
 def _from_where(state: RunState) -> str:
-    """Words for the first token under a turn of temperature or top-p, which no method has reached yet."""
+    """The first token that a turn of temperature or top-p affects, in words: no method has decoded it yet."""
     if state.run is None:
         return "from the first token on"
     alone = [name for name in state.lanes if draws_alone(name)]
@@ -193,7 +193,7 @@ def _from_where(state: RunState) -> str:
 
 
 def undo(screen: Screen) -> None:
-    """Undoes the turns of the last key."""
+    """Undoes the turns of the last key press."""
     if editor := _editor(screen):
         turns = editor.undo(screen.viewpoint.newest)
         if not turns:
@@ -209,7 +209,7 @@ def defaults(screen: Screen) -> None:
     if editor := _editor(screen):
         method = editor.watched(screen.viewpoint.newest)
         turned = editor.defaults(screen.viewpoint.newest)
-        screen.show_note(f"all knobs of {method} {'' if turned else 'already '}are as the program was started")
+        screen.show_note(f"all knobs of {method} {'' if turned else 'already '}have their values at the start")
 
 
 def preset(screen: Screen) -> None:
@@ -243,5 +243,5 @@ def _key(screen: Screen, action: str) -> str:
 def _editor(screen: Screen) -> KnobEditor | None:
     """The knob editor; for a recording None, after a note on the screen."""
     if screen.knob_editor is None:
-        screen.show_note("what was recorded cannot be turned")
+        screen.show_note("knobs of a recording cannot be turned")
     return screen.knob_editor

@@ -33,7 +33,7 @@ def edit(screen: Screen) -> None:
     """Opens the editor of the prompt, with a warning where the run would be lost."""
     controls = screen.source.controls
     if controls is None:
-        screen.show_note("what was recorded cannot be edited")
+        screen.show_note("prompts of a recording cannot be edited")
         return
 
     def run(text: str | None) -> None:
@@ -45,14 +45,14 @@ def edit(screen: Screen) -> None:
 
 
 def _leave(screen: Screen, step: int) -> None:
-    """Begins the prompt `step` places further, and removes the answered question."""
+    """Begins the prompt `step` places further, and removes the question whether to leave the run."""
     screen.change_view(note="")
     live(screen)
     screen.source.go(step)
 
 
 def _agreed(screen: Screen, how: str) -> bool:
-    """Whether the run may be left: it is recorded, or this key answers the shown question; else asks it."""
+    """Whether the run may be left: it is recorded, or this key confirms the shown question; otherwise asks."""
     question = f"not recorded: {how}, {screen.scene.keys.cap('record')} records it"
     if not _would_be_lost(screen) or screen.scene.note == question:
         return True

@@ -43,7 +43,7 @@ def hit(screen: Screen, step: int) -> None:
 
 
 def _find(screen: Screen, query: str) -> None:
-    """Moves the cursor to the first hit at or after its place, in this run or the next run with a hit."""
+    """Moves the cursor to the first hit at or after its token, in this run or the next run with a hit."""
     playback, watched = screen.source.playback, screen.viewpoint.state.watched
     known = [token.text for token in screen.viewpoint.whole.lane.tokens]
     here = [playback.text(watched, playback.number)] if playback else known
@@ -57,24 +57,24 @@ def _find(screen: Screen, query: str) -> None:
 
 
 def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int | None:
-    """Distance in runs to the nearest other run with a hit; None without one."""
+    """Distance to the nearest other run with a hit, in runs of the recording; None without a hit."""
     watched = screen.viewpoint.state.watched
     for away in range(1, playback.count):
         number = (playback.number + step * away) % playback.count
-        with suppress(RecordingError):  # reported as a failure when the run is shown
+        with suppress(RecordingError):  # an unreadable run is reported when it is shown
             if hits(query, [playback.text(watched, number)]):
                 return step * away
     return None
 
 
 def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
-    """Moves the cursor to a hit at or after its place; in a recording, in the run `away` runs further."""
+    """Moves the cursor to a hit from it on, by index (0 or -1); in a recording, in the run `away` runs later."""
     if away:
         screen.source.go(away)
         screen.read_events()
         screen.viewpoint.follow()
     if screen.source.playback:
-        screen.viewpoint.look_at(sys.maxsize)  # reads the whole text
+        screen.viewpoint.look_at(sys.maxsize)  # so that the whole text is read
     places = hits(query, [token.text for token in screen.viewpoint.whole.lane.tokens])
     cursor = screen.scene.cursor if screen.scene.mode == "inspect" else None
     ahead = [each for each in places if cursor is not None and each.stop > cursor] or places

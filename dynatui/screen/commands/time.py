@@ -51,7 +51,7 @@ def _scroll_log(screen: Screen, below: int) -> None:
 
 
 def _note_whose_round(screen: Screen) -> None:
-    """After the end of the watched method, shows a note on the methods that a step belongs to."""
+    """After the end of the watched method, shows a note on the methods that a step still advances."""
     state = screen.viewpoint.newest
     if state.watched in state.ends:
         left = [name for name in state.lanes if name not in state.ends]
@@ -68,11 +68,11 @@ def breaks(screen: Screen) -> None:
     if controls := screen.source.controls:
         screen.push_screen(BreakScreen(screen.scene.keys, controls))
     else:
-        screen.show_note("only decoding can be stopped at something")
+        screen.show_note("only decoding can pause at a condition")
 
 
 def speed(screen: Screen, direction: int) -> None:
-    """Halves or doubles the speed of the show."""
+    """Halves or doubles the playback speed."""
     screen.source.set_speed(screen.source.speed * 2.0**direction)
 
 

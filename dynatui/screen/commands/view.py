@@ -132,7 +132,7 @@ def maximise(screen: Screen) -> None:
 
 
 def back(screen: Screen) -> None:
-    """Leaves one of these a press: drawer, cursor, choice among prompts, maximised panel, earlier round."""
+    """Leaves the first of these that is active: drawer, cursor, choice of a prompt, maximised panel, earlier round."""
     scene = screen.scene
     if scene.mode == "knobs":
         screen.change_view(mode="watch", typed="")

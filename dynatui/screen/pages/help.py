@@ -57,7 +57,7 @@ class HelpScreen(Page):
         self._words = ""
 
     def on_key(self, event: events.Key) -> None:
-        """Opens the filter with the key of the search in the text; Textual calls `Page.on_key` afterwards."""
+        """Opens the filter on the main screen's key for search; Textual calls `Page.on_key` afterwards."""
         if self.keys.action_for(cap_of(event), "watch") == "search":
             event.stop()
             self.app.push_screen(SearchScreen(self._words, "words of the help; enter lists their lines"), self._find)
@@ -91,9 +91,9 @@ def _wasted() -> str:
     from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW  # noqa: PLC0415 - imports a parser
 
     return (
-        f"Drafts are said to be wasted where {ROUNDS} rounds or more, over {SECONDS:g} s or more, brought fewer than "
-        f"{WASTED_BELOW:g} tokens each, until they bring {PAYING_FROM:g}: a server is at most so many times as fast as "
-        "without drafts."
+        f"Drafts count as wasted where {ROUNDS} rounds or more, over {SECONDS:g} s or more, brought fewer than "
+        f"{WASTED_BELOW:g} tokens each, until they bring {PAYING_FROM:g}: tokens a round are an upper bound of the "
+        "speed-up over decoding without drafts."
     )
 
 

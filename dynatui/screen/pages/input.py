@@ -34,7 +34,7 @@ class EditScreen(Modal[str | None]):
         self._area.cursor_blink = False
 
     def compose(self) -> ComposeResult:
-        """A line of help above the text."""
+        """Composes a line of help above the text."""
         loses = " and ends this run, which is not recorded" if self._losing else ""
         does = f"ctrl+r runs it{loses}, esc leaves it as it was"
         help_line = Text.assemble(("Edit the prompt   ", "bold"), (does, "dim"))
@@ -68,7 +68,7 @@ class SearchScreen(Modal[str | None]):
         self._input.cursor_blink = False
 
     def compose(self) -> ComposeResult:
-        """A slash and the line."""
+        """Composes a slash and the input line."""
         with Horizontal(id="search"):
             yield Static("/", markup=False)
             yield self._input

@@ -60,7 +60,7 @@ class Page(Modal[None]):
         self._static = Static(markup=False)
 
     def compose(self) -> ComposeResult:
-        """The content in a scrolling container."""
+        """Composes the content in a scrolling container."""
         with VerticalScroll(classes="page"):
             yield self._static
 

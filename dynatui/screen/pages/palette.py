@@ -61,7 +61,7 @@ class Commands(CommandList):
 
 
 class Palette(CommandPalette, Modal[None]):
-    """Textual's palette; a click beside it closes it."""
+    """Textual's palette; a click outside of it closes it."""
 
     def compose(self) -> ComposeResult:
         """As in Textual, but with the class `Commands` for the list."""
@@ -69,7 +69,7 @@ class Palette(CommandPalette, Modal[None]):
             yield Commands() if isinstance(widget, CommandList) else widget
 
     def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
-        """The widget at a place; the palette itself where there is none any more."""
+        """The widget at a position; the palette itself where no widget is left."""
         try:
             return super().get_widget_at(x, y)
         except NoWidget:

@@ -1,6 +1,6 @@
 """A list of all themes at the side of the screen: shows the theme under the cursor, and keeps it on enter.
 
-Knows only names of themes, and a function that shows one.
+Knows only names of themes, and a function that shows a theme by its name.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ class ThemeScreen(Modal[str | None]):
         self._list = OptionList(*names, markup=False, compact=True)
 
     def compose(self) -> ComposeResult:
-        """A line of help above the list."""
+        """Composes a line of help above the list."""
         with Vertical(classes="page themes"):
             yield Static(Text.assemble(("Theme\n", "bold"), ("enter keeps it, esc goes back", "dim")), markup=False)
             yield self._list

@@ -22,9 +22,9 @@ from dynatui.render.scene import Scene
 from dynatui.screen.widgets.wire import NOTHING, Cells, Frame, Look, cells, look, scrolled
 
 Change: TypeAlias = tuple[int, Cells, Cells]
-"""Number of a row, its old cells, its new cells."""
+"""Change of a row: its number, its old cells, its new cells."""
 DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
-"""Draws a scene in a width and a height."""
+"""Draws a scene in a width and a height, in cells."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Canvas(Widget):
         self._draw_panel = draw_panel
         self._scene = Scene()
         self._drawn: Rows = []
-        """The last drawn rows, before they were fitted."""
+        """The last drawn rows, before they were cut or filled to the width."""
         self._rows: list[Cells] = []
         self._drawn_size: Size | None = None
         """Size of `_rows`; None: draw again. Textual may compose in a new size before the resize event."""
@@ -58,7 +58,7 @@ class Canvas(Widget):
         self._styles: dict[Ink, Style] = {}
         """The inks on this panel's background, after the app's filters."""
         self._looks: dict[Ink, Look] = {}
-        """The inks as looks of the terminal."""
+        """The inks as styles of the terminal."""
 
     @property
     def top(self) -> Row:
@@ -71,7 +71,7 @@ class Canvas(Widget):
             self.refresh(Region(0, y, self.size.width, 1))
 
     def patch(self, scene: Scene, inks: Mapping[Ink, Style], place: Offset, frame: Frame) -> None:
-        """Draws a new scene and adds the changed cells to the frame; for a panel that nothing covers, at `place`."""
+        """Draws a new scene and adds the changed cells to the frame; the panel is at `place`, and nothing covers it."""
         changes = list(self._changes(scene, inks))
         if len(changes) >= _WORTH_SCROLLING and self.size.width == self.screen.size.width:
             changes = self._scroll(changes, place, frame)

@@ -24,9 +24,9 @@ _ONE_CELL_WIDE = re.compile(
 SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronised output: terminals that support it show all output between these at once."""
 _NEAR = 4
-"""Most unchanged cells that are sent again in place of a move to the right, which takes as many bytes."""
+"""Largest number of unchanged cells that are sent again: a move of the cursor would take as many bytes."""
 _WORTH_SCROLLING = 3
-"""Least number of rows saved by scrolling."""
+"""Least number of rows that scrolling must save."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
 """The SGR code that ends each attribute; bold and dim share one."""
 _REVERSE = 7
@@ -50,7 +50,7 @@ class Look:
 
 _one_look = cache(Look)
 RESET = _one_look(frozenset(), "39", "49")
-"""The look before and after a frame."""
+"""The terminal's style before and after a frame."""
 
 
 def look(style: Style, colors: ColorSystem) -> Look:
@@ -75,7 +75,7 @@ def look(style: Style, colors: ColorSystem) -> Look:
 
 @cache
 def turn(before: Look, after: Look) -> tuple[str, bool]:
-    """The SGR codes of the differences, and whether these are visible on blanks."""
+    """The SGR codes that change one look into another, and whether the difference is visible on blanks."""
     ends = {_OFF[code] for code in before.attributes - after.attributes}
     kept = {code for code in before.attributes if _OFF[code] not in ends}
     codes = [str(code) for code in (*sorted(ends), *sorted(after.attributes - kept))]

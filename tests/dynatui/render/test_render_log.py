@@ -151,7 +151,7 @@ def test_the_first_difference_from_ar_is_told_at_its_round() -> None:
 
 
 def test_an_empty_log_says_what_will_be_told() -> None:
-    assert "every turn of a knob is told here" in lines(log(Scene(), 90, 5))[1]
+    assert "every turn of a knob is listed here" in lines(log(Scene(), 90, 5))[1]
 
 
 def test_the_newest_lines_are_shown_where_there_is_no_room_for_all() -> None:

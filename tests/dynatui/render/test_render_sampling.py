@@ -154,7 +154,7 @@ def test_what_cannot_be_judged_says_why() -> None:
     assert "greedy: each token is the most probable one, and nothing is sampled; ) raises T" in page(
         state_of([run(), tree_round(0)])
     )
-    assert "these rounds do not tell with which probabilities" in page(state_of([sampled_run(), sampled_round(0)]))
+    assert "these rounds do not record the probabilities" in page(state_of([sampled_run(), sampled_round(0)]))
     assert light_words(state_of([sampled_run(), sampled_round(0)])) == ()
 
 

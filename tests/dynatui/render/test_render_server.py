@@ -246,7 +246,7 @@ def test_positions_are_bars_of_the_session_with_the_share_of_now() -> None:
 
 def test_positions_that_are_not_there_are_explained() -> None:
     assert "not read yet" in shown(fold([OPENING, GAP]), "positions")
-    assert "the server does not tell it" in shown(fold([OPENING, SERVER, FIRST]), "positions")
+    assert "the server does not report it" in shown(fold([OPENING, SERVER, FIRST]), "positions")
 
 
 def test_more_positions_than_rows_are_counted() -> None:
@@ -279,10 +279,10 @@ def test_a_request_that_is_not_answered_yet_is_shown_with_its_time() -> None:
 def test_a_server_that_does_not_tell_rounds_is_said_not_to_and_what_it_tells_is_shown() -> None:
     silent = structs.replace(ANSWER, drafted_by_round=(), accepted_by_round=(), rounds=None, tokens_per_round=None)
     told = shown(fold([OPENING, SERVER, FIRST, silent]), "answer", 100)
-    assert "vLLM tells each round where it is started with --per-request-spec-decode-metrics detailed" in told
+    assert "vLLM reports each round if it is started with --per-request-spec-decode-metrics detailed" in told
     assert "│ 40% accepted, 8 tokens in .5 s " in told
     other = shown(fold([OPENING, structs.replace(SERVER, kind="sglang"), FIRST, silent]), "answer", 100)
-    assert "SGLang does not tell rounds one by one" in other
+    assert "SGLang does not report rounds one by one" in other
 
 
 def test_why_there_is_no_answer_is_shown_and_steers_nothing() -> None:

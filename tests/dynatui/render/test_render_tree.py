@@ -193,7 +193,7 @@ def test_in_a_narrow_panel_the_title_is_still_whole() -> None:
 def test_a_held_tree_shows_no_token_of_the_round_before_and_no_raw_text() -> None:
     event = structs.replace(tree_round(6), accepted=[], pieces=[HOSTILE] * 6)
     drawn = "".join(lines(tree(replace(running(), stage=Stage("drafted", event)), 70, 10)))
-    assert "the target has not looked at it yet" in drawn
+    assert "the target has not verified it yet" in drawn
     assert "target: " not in drawn
     assert "\x1b" not in drawn
 

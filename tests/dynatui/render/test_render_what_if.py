@@ -77,7 +77,7 @@ def test_a_gain_that_is_a_bound_is_called_so() -> None:
 
 def test_two_bounds_are_not_compared() -> None:
     present, other = Cell(20, 15, 3.1, 15, 9.0), Cell(20, 15, 3.4, 15, 9.0)
-    assert "and which is more the record cannot tell." in _said(_what_if(h22=present, l22=present, h33=other))
+    assert "; the record cannot tell which is more." in _said(_what_if(h22=present, l22=present, h33=other))
 
 
 def test_the_same_for_less_is_told() -> None:
@@ -132,4 +132,4 @@ def test_what_is_missing_is_explained() -> None:
 
 def test_under_an_automatic_number_of_nodes_the_panel_says_what_it_takes_for_granted() -> None:
     said = [_said(found) for found in (_what_if(), replace(_what_if(), by_costs=True))]
-    assert ["what did not pay is taken not to pay" in one for one in said] == [False, True]
+    assert ["nodes that did not pay are taken not to pay" in one for one in said] == [False, True]

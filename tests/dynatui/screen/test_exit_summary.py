@@ -167,7 +167,7 @@ def test_the_options_of_a_setting_are_those_that_differ_from_what_holds_without(
     assert options(setting("dynatree", replace(PRESETS["tuned"], n_max=256, branching=(1, 2, 4)))) == (
         "--branching 1,2,4 --n-max 256"
     )
-    assert options(setting("dynatree", PRESETS["tuned"])) == "those that dynatree has without options"
+    assert options(setting("dynatree", PRESETS["tuned"])) == "the default values of dynatree"
     assert options(setting("auto", Auto(d0=6))) == "--auto d0=6"
     assert options(setting("linear", Linear(7))) == "--k 7"
     assert options(setting("stranger", Linear(7))) == ""

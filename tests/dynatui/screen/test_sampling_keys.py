@@ -76,7 +76,7 @@ async def test_what_another_key_does_is_named_by_that_key() -> None:
 async def test_a_recording_is_not_turned() -> None:
     async with shown(racing(), steerable=False) as (app, source, pilot):
         await pilot.press("right_parenthesis")
-        assert app.scene.note == "what was recorded cannot be turned"
+        assert app.scene.note == "knobs of a recording cannot be turned"
         assert source.turns == []
 
 

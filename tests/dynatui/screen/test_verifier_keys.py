@@ -98,7 +98,7 @@ async def test_while_the_models_are_loaded_a_turn_counts_from_the_first_round_on
 async def test_a_recording_is_not_turned() -> None:
     async with shown(DRAWN, steerable=False) as (app, source, pilot):
         await pilot.press("V")
-        assert app.scene.note == "what was recorded cannot be turned"
+        assert app.scene.note == "knobs of a recording cannot be turned"
         assert source.turns == []
 
 

@@ -101,7 +101,7 @@ def test_another_methods_bound_is_not_the_watched_ones() -> None:
 def test_d0_stops_when_it_arrives_at_a_bound_and_not_while_it_stays_there() -> None:
     depths = [6.4, 6.6, 7.0, 6.5, 6.4, 1.6, 1.4, 1.0]
     events = _events(run(), *(tree_round(number, d0=d0) for number, d0 in enumerate(depths)))
-    assert _stops("bound", events) == ["D0 arrived at its bound 7, round 2", "D0 arrived at its bound 1, round 7"]
+    assert _stops("bound", events) == ["D0 reached its bound 7, round 2", "D0 reached its bound 1, round 7"]
 
 
 def test_d0_that_begins_at_a_bound_has_not_arrived_there() -> None:
@@ -110,7 +110,7 @@ def test_d0_that_begins_at_a_bound_has_not_arrived_there() -> None:
 
 def test_d0_that_goes_from_bound_to_bound_arrives() -> None:
     events = _events(_begun(d_max=3), tree_round(0, d0=1.0), tree_round(1, d0=2.0))
-    assert _stops("bound", events) == ["D0 arrived at its bound 2, round 2"]
+    assert _stops("bound", events) == ["D0 reached its bound 2, round 2"]
 
 
 def test_acceptance_stops_where_its_mean_over_the_window_falls_under_the_limit() -> None:

@@ -49,7 +49,7 @@ def test_what_is_odd_is_said(told: list[object], said: str) -> None:
 def test_a_server_without_speculative_decoding_is_told_by_the_metric_that_is_missing() -> None:
     plain = Figures(seconds=1.0, generated=5, tokens_per_second=5.0)
     state = fold([OPENING, SERVER, FIRST, Reading(t=1.0, interval=plain, session=plain)])
-    assert "vLLM tells nothing of speculative decoding (vllm:spec_decode_num_drafts is not on its page)" in remark(
+    assert "vLLM reports nothing on speculative decoding (vllm:spec_decode_num_drafts is not on its page)" in remark(
         state
     )
 
@@ -73,7 +73,7 @@ def test_a_request_is_waited_for_until_its_answer() -> None:
 def test_a_server_that_has_drafted_nothing_is_told_so() -> None:
     idle = Figures(seconds=1.0, drafts=0, drafted=0, accepted=0, generated=0)
     state = fold([OPENING, SERVER, FIRST, Reading(t=1.0, interval=idle, session=idle)])
-    assert remark(state) == "nothing was drafted since it is watched"
+    assert remark(state) == "nothing has been drafted since the watch began"
 
 
 def test_a_server_whose_gauge_tells_of_drafts_is_not_said_to_have_none() -> None:
