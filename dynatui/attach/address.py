@@ -1,6 +1,7 @@
-"""URLs of a server's metrics from the user's text: host and port, the API's base URL, or the page's own URL.
+"""The URLs of a server's metrics page, derived from the URL or HOST:PORT that the user gives.
 
-No secrets: a URL with a password is refused, and a displayed URL has no query.
+Accepted are host and port, the API's base URL, or the metrics page's own URL. Secrets never appear: a URL that contains
+a password is refused, and the URL for display has no query.
 """
 
 from dataclasses import dataclass
@@ -10,25 +11,25 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from decoder.errors import ConfigError, quoted
 
 PAGES = ("/metrics", "/prometheus/metrics")
-"""Paths of metrics pages; the second is TensorRT-LLM's."""
+"""Paths of the metrics page on a server; the second is TensorRT-LLM's."""
 _API = "/v1"
 _EXAMPLE = "give HOST:PORT or a URL such as http://localhost:8000"
 
 
 @dataclass(frozen=True)
 class Address:
-    """URLs of a server."""
+    """The URLs of a server: its metrics page and its API."""
 
     pages: tuple[str, ...]
-    """Candidate URLs of the metrics page, the likeliest first."""
+    """Candidate URLs of the metrics page, the most likely first."""
     base: str
-    """The base URL of its API."""
+    """The base URL of the server's API."""
     shown: str
     """The URL for display and recordings, without a query."""
 
 
 def address(text: str) -> Address:
-    """Parses the user's text; raises a ConfigError, whose message never contains a password."""
+    """Parses the URL given by the user; raises a ConfigError, whose message never contains a password."""
     parts = _split(text.strip())
     path = parts.path.rstrip("/")
     page = next((known for known in reversed(PAGES) if path.endswith(known)), "")
@@ -51,7 +52,7 @@ def origin(url: str) -> tuple[str, str | None, int]:
 
 
 def is_here(url: str) -> bool:
-    """Whether a URL is of this machine, so that no other machine sees the traffic."""
+    """Whether a URL points to this machine, so that no other machine sees the traffic."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -60,7 +61,7 @@ def is_here(url: str) -> bool:
 
 
 def host_of(url: str) -> str:
-    """Host and port of a URL, as written in it."""
+    """Host and port of a URL, exactly as the URL gives them."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
