@@ -1,6 +1,7 @@
-"""`dynatui attach`: watches another program's server on a screen or as a line of JSON per poll, and replays recordings.
+"""`dynatui attach`: watches another program's server, and replays recordings of it.
 
-The server's address is checked here, once; imports the HTTP client only then.
+Shows a screen, or prints one JSON line per poll where there is no terminal. The server's address is checked only here;
+the HTTP client is imported after that.
 """
 
 import signal
@@ -35,7 +36,7 @@ from dynatui.terminal.shutdown import handled
 _SHORTEST_S, _LONGEST_S = 0.1, 3600.0
 _LOOK_UP_S = 0.05
 _PATIENCE_S, _AGAIN_S = 1.0, 0.2
-"""Seconds after a signal until a blocked write of a line is interrupted, and between further interruptions."""
+"""Seconds from a signal to the first interruption of a blocked write, and from one interruption to the next."""
 _WAIT_S = 0.5
 _server = partial(Option, rich_help_panel="Watching")
 
@@ -101,7 +102,7 @@ def attach(
 
 
 def replay(path: Path, view: View, *, on_screen: bool) -> int:
-    """Replays a recording of a server on a screen, or prints its events."""
+    """Shows the recording of a server on a screen, or prints its events."""
     if on_screen:
         return _shown(RecordedServer(events(path), view.speed or 1.0), view)
     out, _ = streams.for_printing()
@@ -117,7 +118,7 @@ def _shown(source: ServerSource, view: View) -> int:
 
 
 def _printed(source: ServerSource) -> int:
-    """Prints every event until the source ends or a signal comes; the exit code."""
+    """Prints every event until the source ends or a signal arrives; returns the exit code."""
     out, _ = streams.for_printing()
     state = ServerState()
     with _stoppable() as stop:
@@ -136,7 +137,7 @@ def _printed(source: ServerSource) -> int:
 
 
 def _taken(source: ServerSource, stop: "Stop") -> Iterator[Event]:
-    """Events of a source until it ends or a stop is requested."""
+    """The events of a source, until it ends or a signal has requested to stop."""
     while not stop.requested:
         over = source.ended
         yield from source.take()
@@ -146,7 +147,7 @@ def _taken(source: ServerSource, stop: "Stop") -> Iterator[Event]:
 
 
 def _news(before: ServerState, after: ServerState) -> Iterator[str]:
-    """Lines about changes that no figure shows; a lasting gap is printed once."""
+    """Messages about changes that no figure shows; one that lasts for several polls is printed once."""
     if after.server is not None and after.server is not before.server:
         title = after.kind.title if after.kind else after.server.kind
         yield f"{title} at {after.server.url} {', '.join(after.server.models)}".rstrip()
@@ -161,14 +162,17 @@ def _news(before: ServerState, after: ServerState) -> Iterator[str]:
 
 
 class Stop:
-    """Whether a signal has requested the end."""
+    """A flag that signals set: whether the end of the command was requested."""
 
     requested = False
 
 
 @contextmanager
 def _stoppable() -> Iterator[Stop]:
-    """Within, the first signal requests the end; a blocked write is interrupted soon after, or by the next signal."""
+    """Context in which the first signal sets the flag `Stop`.
+
+    A blocked write is interrupted soon after that, or by the next signal.
+    """
     stop = Stop()
 
     def request_stop(_number: int, _frame: FrameType | None) -> None:

@@ -1,6 +1,4 @@
-"""The options that only `dynatui bench speed` has. Only declarations; their meaning when combined is decided in
-`dynatui.cli.bench`.
-"""
+"""Declares the options that only `dynatui bench speed` has; `dynatui.cli.bench` decides how they combine."""
 
 from functools import partial
 from pathlib import Path

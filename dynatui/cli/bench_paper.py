@@ -1,4 +1,4 @@
-"""`dynatui bench paper`: the options of the paper's experiments, and their results as files and tables."""
+"""`dynatui bench paper`: the options of the paper's experiments, and the output of results as files and tables."""
 
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FOLDER, QUICK_FOLDER = "bench-paper", "bench-paper-quick"
 FROM_FOLDER, FROM_HUB = "wikitext,books", "wikitext,pg19"
-"""Default data sets, from a folder and from the hub."""
+"""Names of the data sets used by default: from a folder given by --data, and from the Hugging Face hub."""
 
 _prompt, _compared, _run, _measure = (
     partial(Option, rich_help_panel=panel)
@@ -125,8 +125,8 @@ def paper(
 ) -> int:
     """Measure what the DynaTree paper claims, on this pair and machine, beside the paper's own figures.
 
-    All lanes decode the same prompts side by side in one process. What was stopped goes on when the same is asked for
-    again.
+    All lanes decode the same prompts side by side in one process. An interrupted measurement is resumed when the same
+    command is run again.
     """
     del context
     require(prompt_chars is None or prompt_tokens is None, "give --prompt-chars or --prompt-tokens, not both")
@@ -172,7 +172,7 @@ def paper(
 
 
 def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
-    """Takes the remaining turns and reports on all; raises KeyboardInterrupt if interrupted before the first result."""
+    """Measures the remaining turns and reports on all; raises KeyboardInterrupt if interrupted before any result."""
     from decoder.bench.paper.job import measure  # noqa: PLC0415
     from decoder.bench.paper.summary import report  # noqa: PLC0415
 
@@ -189,7 +189,7 @@ def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
 
 
 def _extent(*, quick: bool, **given: object) -> "Extent":
-    """The paper's extent or the quick one, with the given values."""
+    """The extent of the measurement, the paper's or the quick one, with the values that options give."""
     from decoder.bench.paper.experiments import QUICK, Extent  # noqa: PLC0415 - imports torch
 
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}

@@ -1,6 +1,6 @@
-"""Prints a measurement and appends it to a file, however it ends.
+"""Prints the result of a measurement and appends it to a file, even if the measurement is interrupted.
 
-A measurement takes minutes, so its results survive a signal, a full disk and a closed pipe.
+A measurement takes minutes, so its results must survive a signal, a full disk and a closed pipe.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,11 +26,13 @@ class Measured:
     report: object
     interrupted: bool
     keep: Callable[[], None] = lambda: None
-    """Writes further files."""
+    """Function that writes further files of the measurement."""
 
 
 def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
-    """Measures, writes and prints; returns the exit code. That the file can be written is checked before.
+    """Runs a measurement, writes and prints its result, and returns the exit code.
+
+    Whether the file can be written is checked before the measurement.
 
     Raises:
         ConfigError: The file cannot be written.
@@ -56,7 +58,10 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Within, every signal to stop interrupts but the second, which comes while the result is being printed."""
+    """Context in which a signal interrupts the measurement; a second signal is ignored, and a third interrupts again.
+
+    The second signal arrives while the result is being printed.
+    """
     signals = 0
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -70,7 +75,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _append(path: Path, content: bytes) -> None:
-    """Appends all of the content or nothing: a partial line would spoil the next one too."""
+    """Appends the whole content or nothing: a partial line would also make the next line unreadable."""
     try:
         with to_append(path) as file:
             before = path.stat().st_size

@@ -1,4 +1,4 @@
-"""`dynatui bench sampling`: the options of a comparison of lossless verifiers."""
+"""`dynatui bench sampling`: the options for comparing lossless verifiers."""
 
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from dynatui.terminal import streams
 TASKS = "writing,coding,translation,math_reasoning,math"
 ALL_VERIFIERS = ",".join(VERIFIER_NAMES)
 BESIDE_PROMPTS = ("data", "tasks", "prompts")
-"""Parameters without effect where prompts are given."""
+"""Parameters without effect when the user gives prompts."""
 
 _prompt, _compared, _measure = (
     partial(Option, rich_help_panel=panel) for panel in (options.PROMPTS, "What is compared", "Measurement")
@@ -89,8 +89,8 @@ def sampling(
 ) -> int:
     """Compare lossless verifiers on i.i.d. and delayed trees, in the layout of the paper's tables 2 to 15.
 
-    Block efficiency of all shapes comes from closed forms at roots of sampled text; tokens a second from decoding
-    with the best shapes, coupled trees beside them. The paper: Thomas et al. 2026.
+    Block efficiency of all shapes comes from closed forms at roots of sampled text; tokens per second come from
+    decoding with the best shapes, and coupled trees are measured beside them. The paper: Thomas et al. 2026.
     """
     settings.refuse(context, dict.fromkeys(BESIDE_PROMPTS if given.given else (), "beside prompts"))
 

@@ -1,4 +1,4 @@
-"""`dynatui bench sweep`: the options of a grid of settings and its database, and progress while it is measured."""
+"""`dynatui bench sweep`: the options for measuring a grid of settings, its database, and the display of progress."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from decoder.bench.sweep.measuring import Ready
 
 EVERY_S = 5.0
-"""Seconds between two readings of the database for the display: rare, since they take time from the measurement."""
+"""Seconds between two database queries for the display: long, since queries take time from the measurement."""
 MOST_WORKERS = 64
 FILE = "sweeps.db"
 BESIDE_SHOW = frozenset({"show", "storage", "study", "output", "json_file"})
-"""Parameters with an effect where nothing is measured."""
+"""Parameters that have an effect even when nothing is measured."""
 
 _prompt, _swept, _kept = (
     partial(Option, rich_help_panel=panel) for panel in (options.PROMPTS, "What is swept", "Measurement")
@@ -94,10 +94,10 @@ def sweep(
     show: Show = False,
     json_file: JsonFile = None,
 ) -> int:
-    """Measure a grid of settings beside plain decoding, as trials in a database; goes on where it was stopped.
+    """Measure a grid of settings beside plain decoding, as trials in a database; resumes an interrupted sweep.
 
-    Every trial decodes the prompts by one setting, by ar and by a reference, turn by turn. Texts are as long as T
-    says, whatever ends them. A text that differs from ar's has no speed.
+    Every trial decodes the prompts by one setting, by ar and by a reference, turn by turn. Every text has T new tokens,
+    even where it could end earlier. A setting whose text differs from ar's gets no speed.
     """
     typed = settings.typed(context)
     require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave it out")
@@ -139,7 +139,7 @@ def _measured(job: OnSettings, database: Database, study: str | None, workers: i
 
 
 def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
-    """The first step of every worker, in its own process."""
+    """Prepares the measurement in a worker process: loads the models, and returns what its trials need."""
     from decoder.bench.sweep.measuring import ready  # noqa: PLC0415 - imports torch
 
     return ready(job, note)
@@ -167,7 +167,7 @@ def _database(storage: str | None, output: Path) -> Database:
 
 
 def _made(database: Database) -> Database:
-    """The database, after making the folder of its file."""
+    """The same database, after the folder for its file was made."""
     if database.file is not None:
         folder = database.file.parent
         try:

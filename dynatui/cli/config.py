@@ -1,7 +1,7 @@
-"""`dynatui config`: the settings in force with the source of each, or a template of the settings file.
+"""`dynatui config`: prints the settings in force with the source of each, or a template of the settings file.
 
-Both are TOML that the settings file may hold. Help texts, order and headings are those of `dynatui --help`. Invalid
-settings do not keep it from starting, since it is run to find them.
+Both outputs are TOML that the settings file may contain. Help texts, order and headings are those of `dynatui --help`.
+The command also starts when settings are invalid, since it is used to find them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ _HEAD = """\
 def config(
     context: typer.Context, *, path: options.ShowPath = False, print_default: options.ShowDefault = False
 ) -> int:
-    """Show what is set for good, and where: in a file, or by variables."""
+    """Show the settings in force, and where each is set: in the settings file or by a variable."""
     out, _ = streams.for_printing()
     live = context.find_root()
     if path:
@@ -44,11 +44,11 @@ def config(
 
 
 _OF_THE_SCREEN = ("seed",)
-"""Settings whose default on the screen differs for the embedded pair."""
+"""Names of settings whose default for the embedded pair differs between a screen and no screen."""
 
 
 def in_force(live: Any) -> str:
-    """Every setting with its value and its source; raises ConfigError if one is wrong."""
+    """Every setting with its value and its source, as text; raises ConfigError if one is invalid."""
     set_values = settings.applied(live)
     given = live.params | settings.fill(live, set_values)
     with settings.named(set_values):
@@ -68,7 +68,7 @@ def in_force(live: Any) -> str:
 
 
 def summary(live: Any) -> str:
-    """Number and places of settings in one line; raises ConfigError if one is wrong."""
+    """Number of settings by source, in one line; raises ConfigError if one is invalid."""
     in_force(live)
     places = [setting.place for setting in settings.applied(live).values()]
     by_variables = sum(place.startswith(settings.PREFIX) for place in places)
@@ -78,7 +78,7 @@ def summary(live: Any) -> str:
 
 
 def default(option: TyperOption) -> object:
-    """Default of an option; None where it has none."""
+    """Default value of an option; None if it has none."""
     return _effective(key_of(option), option.default, RunConfig())
 
 
@@ -107,7 +107,7 @@ def _caps(caps: Sequence[str]) -> str:
 
 
 def _effective(key: str, given: object, config: RunConfig) -> object:
-    """The given value of an option, or its default, which parameter sets know."""
+    """The value in force for an option: the given value, or the default of the parameter set that it belongs to."""
     owners = [(name, each) for name, method in METHODS.items() for each in method.options if each.name == key]
     missing = given is None or given in ([], ())
     if not owners:

@@ -1,4 +1,4 @@
-"""The ranking of drafts as text: a row for each draft, then its bottleneck."""
+"""The report of a ranking of drafts as text: a table with a row per draft, then the bottleneck of each draft."""
 
 from collections.abc import Iterator
 from textwrap import wrap

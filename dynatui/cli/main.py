@@ -1,6 +1,6 @@
-"""The command line: makes a session from arguments, chooses screen or no screen, and prints every error as one line.
+"""The command line: makes a session from the arguments, chooses screen or no screen, and prints errors as one line.
 
-Heavy imports are deferred: help, version and replay never import torch. Only this module catches DecoderError for good.
+Heavy imports are deferred: help, version and replay never import torch. A DecoderError that no other module handles is handled here.
 """
 
 import errno
@@ -38,7 +38,7 @@ USAGE_ERROR = DecoderError.exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code."""
+    """Runs the command line given by the arguments; returns the exit code."""
     try:
         return _invoked(arguments)
     except typer.TyperException as error:
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command() -> TyperGroup:
-    """The whole command line, with the registered methods."""
+    """The complete command line, with options for all registered methods."""
     app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
     live: Declared = {
         "models": request.MODELS,
@@ -104,7 +104,7 @@ def _invoked(arguments: Sequence[str] | None) -> int:
 
 
 def _misused(error: typer.TyperException) -> str:
-    """Typer's message about a command line that it cannot parse, and the command for help."""
+    """Typer's message for a command line that it cannot parse, and the command that shows help."""
     context: Any = getattr(error, "ctx", None)
     path, option = getattr(context, "command_path", "dynatui"), getattr(error, "option_name", "")
     if context and option == ranks.SPREADS and all(option not in each.opts for each in context.command.params):
@@ -142,8 +142,8 @@ def watch(
 ) -> int:
     """Watch and steer speculative decoding of language models, live, in a terminal.
 
-    Without options: the embedded pair of models, prompts of ours, five methods in a race. Where there is no terminal,
-    the same runs without a screen.
+    Without options: the embedded pair of models, the embedded prompts, five methods in a race. Where there is no
+    terminal, the same runs without a screen.
     """
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
@@ -202,7 +202,7 @@ def replay(
     as_json: options.Json = False,
     view: Given,
 ) -> int:
-    """Show a recording again, without models, or two side by side."""
+    """Replay a recording without loading models, or two recordings side by side."""
     del context
     if other is None and is_of_server(path):
         on_screen = not (no_screen or as_json) and streams.can_show_screen()
@@ -235,7 +235,7 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
 
 
 def _refuse_options_beside_follow(context: typer.Context) -> None:
-    """Models, prompts and parameters are those of the recorded process."""
+    """Refuses options of decoding beside --follow: models, prompts and parameters are those of the recorded process."""
     known = settings.options_of(context.command).values()
     decoding = {option.name for option in known if option.rich_help_panel in options.DECODING}
     with about("follow"):
@@ -243,7 +243,7 @@ def _refuse_options_beside_follow(context: typer.Context) -> None:
 
 
 def _refuse_options_before(context: typer.Context) -> None:
-    """Options of a live run have no effect on a subcommand; shared ones must follow its name."""
+    """Refuses options before a subcommand: those of a live run do not affect it, and others must follow its name."""
     subcommand = context.invoked_subcommand
     for option in settings.typed(context).values():
         raise ConfigError(
@@ -253,7 +253,10 @@ def _refuse_options_before(context: typer.Context) -> None:
 
 
 def _refused(why: str, code: int) -> int:
-    """Prints the error, unless another rank has; one that has lost another rank does not know the reason."""
+    """Prints an error, unless another rank has printed one, and returns the exit code.
+
+    A rank that failed because it lost another rank does not know the reason, and prints nothing.
+    """
     if code == LOST or last_word.claimed():
         streams.say(why)
     return code

@@ -10,7 +10,7 @@ from dynatui.terminal import streams
 
 _FILM = ".cast"
 _USUAL_SIZE = (120, 40)
-"""Columns and lines where there is no terminal."""
+"""Columns and lines of an asciicast if there is no terminal."""
 
 Source = Annotated[
     Path,
@@ -60,7 +60,7 @@ def report(source: Source, output: Output = None, run: RunNumber = None, *, forc
 
 
 def _film(source: Path, number: int) -> str:
-    """One run of a recording as an asciicast."""
+    """One run of a recording as the text of an asciicast."""
     from dynatui.report.inputs import run_of  # noqa: PLC0415 - help needs none of it
     from dynatui.screen.run import filmed  # noqa: PLC0415
 

@@ -1,6 +1,7 @@
 """`dynatui selector`: collects labelled roots from prompts, trains a selector on them, and evaluates it.
 
-The meaning of its options is decided in `decoder.selector`. Imports torch only within a command.
+A selector chooses the shape of delayed trees. The meaning of the options is decided in `decoder.selector`. Imports
+torch only within a command.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 SELECTOR = "Selector"
 LEAST_PROMPTS = 5
-"""One prompt is kept for validation, one for the evaluation."""
+"""Minimum number of prompts: one of them is kept for validation, one for the evaluation."""
 _option = partial(Option, rich_help_panel=SELECTOR)
 
 Data = Annotated[Path, _option("--data", metavar="DIR", help="Where labelled roots are kept.")]
@@ -51,7 +52,7 @@ SelectorSeed = Annotated[int, _option("--seed", metavar="S", min=0, max=2**32 - 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of work for the line of progress."""
+    """The state of a long task: a line of text and the share that is done."""
 
     line: str
     share: float
@@ -59,7 +60,7 @@ class Step:
 
 
 def commands() -> typer.Typer:
-    """`dynatui selector` with its commands."""
+    """The command group `dynatui selector`."""
     app = typer.Typer()
     app.callback()(selector)
     given = {"pair": request.PAIR, "prompts": request.PROMPTS}
@@ -70,7 +71,7 @@ def commands() -> typer.Typer:
 
 
 def selector() -> None:
-    """Train what chooses the shape of delayed trees, for your models and prompts."""
+    """Train a selector, which chooses the shape of delayed trees, for your models and prompts."""
 
 
 def collect(
@@ -86,7 +87,7 @@ def collect(
     trees: Trees = 4,
     seed: SelectorSeed = 0,
 ) -> int:
-    """Label what rounds of all shapes would bring, in texts that go on from prompts; goes on where it was stopped."""
+    """Label what rounds of each tree shape would gain in texts sampled from your prompts; resumes where it stopped."""
     texts = prompts.read()
     if len(texts) < LEAST_PROMPTS:
         raise PromptError(f"{len(texts)} prompts are too few to train on and to judge by; give {LEAST_PROMPTS} or more")
@@ -116,7 +117,7 @@ def train(
     hidden: Hidden = True,
     seed: SelectorSeed = 0,
 ) -> int:
-    """Train a selector on labelled roots; goes on where it was stopped."""
+    """Train a selector on labelled roots; resumes where it stopped."""
     from decoder.selector import dataset  # noqa: PLC0415 - imports torch
     from decoder.selector import train as job  # noqa: PLC0415
 
@@ -143,7 +144,7 @@ def evaluate(
     max_new_tokens: Length = 128,
     seed: SelectorSeed = 0,
 ) -> int:
-    """Compare a selector with the best shape for each sampling setting: as labels predict, and in texts."""
+    """Compare a selector with the best fixed shape for each sampling setting: by labels, and in decoded texts."""
     from decoder.selector import dataset, stored  # noqa: PLC0415 - imports torch
     from decoder.selector.evaluate import predict  # noqa: PLC0415
 
@@ -164,7 +165,7 @@ def evaluate(
 
 
 def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
-    """Table of the rates that labels predict."""
+    """Table of the rates that the labels predict, for the best fixed shape and for the selector."""
     head = f"{'T':>4} {'top-p':>5} {'roots':>5}  {'best shape':>10} {'tok/s':>7} {'tok/rnd':>7}  "
     lines = [f"predicted, verifier {verifier}", head + f"{'selector':>8} {'tok/rnd':>7} {'gain':>6}  chosen most"]
     for part in parts:
@@ -178,7 +179,7 @@ def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
 
 
 def realisations(realised: Sequence["Realised"]) -> str:
-    """Table of the rates of decoded texts."""
+    """Table of the rates measured in decoded texts, for the best fixed shape and for the selector."""
     head = f"{'T':>4} {'top-p':>5}  {'best shape':>10} {'tok/s':>7} {'tok/rnd':>7}  "
     lines = ["decoded", head + f"{'selector':>8} {'tok/rnd':>7} {'gain':>6}"]
     lines += [

@@ -1,6 +1,6 @@
-"""`dynatui tune`: searches the fastest knobs for a user's prompts on this machine and writes them as a preset.
+"""`dynatui tune`: searches for the fastest knobs for a user's prompts on this machine, and writes them as a preset.
 
-The search and its verdict are in `decoder.tuning`. Imports torch only once a search begins.
+The search and its verdict are in `decoder.tuning`. Imports torch only when a search begins.
 """
 
 from collections.abc import Sequence
@@ -49,16 +49,16 @@ MaxNewTokens = Annotated[int, _tuning("--max-new-tokens", metavar="N", min=1, he
 
 
 class Stop:
-    """Handler of signals: the first Ctrl-C during the search ends the search; any other signal quits."""
+    """Signal handler: the first Ctrl-C during the search ends the search; any other signal ends the program."""
 
     def __init__(self) -> None:
         self.searching = False
-        """Whether the search is running."""
+        """Whether the search is running, not the check that follows it."""
         self.search_ended = False
         """Whether a signal has ended the search."""
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
-        """Takes a signal."""
+        """Handles a signal."""
         if number != SIGINT or self.search_ended or not self.searching:
             raise KeyboardInterrupt
         self.search_ended = True
@@ -82,7 +82,7 @@ def tune(
     """Find DynaTree's knobs that are fastest for your prompts on this machine, and write them as a preset.
 
     Candidates race the best so far, text by text. What was found is then checked on texts that the search has not seen,
-    against the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early, twice all of it.
+    against the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early; a second Ctrl-C ends all.
     """
     require_both(models.target, models.draft if drafts is None else LOOKUP)
     texts = prompts.read()
@@ -97,7 +97,7 @@ def tune(
 
 
 def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
-    """Runs the search, prints its report, and writes the preset if the verdict keeps it."""
+    """Runs the search, prints its report, and writes the preset if the verdict is to keep it."""
     from decoder.tuning.job import tuned  # noqa: PLC0415 - imports torch
     from dynatui.cli import tune_report as report  # noqa: PLC0415
     from dynatui.cli.tune_screen import watching  # noqa: PLC0415 - imports rich
@@ -125,7 +125,7 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
 
 
 def _kept(result: "Tuned", name: str, comments: Sequence[str], *, force: bool) -> Path | None:
-    """Writes the preset and returns its file; None if the verdict does not keep it."""
+    """Writes the preset and returns its path; None if the verdict is not to keep it."""
     if not result.verdict.keeps:
         return None
     with handled(INTERRUPTING, lambda *_: None):  # written or not, but never half
