@@ -1,6 +1,7 @@
 """The command line: makes a session from the arguments, chooses screen or no screen, and prints errors as one line.
 
-Heavy imports are deferred: help, version and replay never import torch. A DecoderError that no other module handles is handled here.
+Heavy imports are deferred: help, version and replay never import torch. A DecoderError that no other module handles is
+handled here.
 """
 
 import errno

@@ -1,7 +1,7 @@
-"""Totals as metric families under vLLM's names and labels, so that vLLM's dashboards can read a run.
+"""Converts totals to metric families with vLLM's names and labels, so that dashboards for vLLM can show a run.
 
-There is one engine here, number 0. The label `method` is our own: the methods of a race are counted like servers side
-by side. Pure; knows no HTTP.
+The only engine has the number 0. The label `method` is an addition: the methods of a race are counted like servers side
+by side. Pure functions, which know nothing of HTTP.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,7 +42,7 @@ _LATENCIES: tuple[tuple[str, str, Callable[[MethodTotals], Latencies]], ...] = (
 
 
 def families(totals: Totals) -> Iterator[Metric]:
-    """All metric families; a method without a figure has no series of it."""
+    """All metric families; a method for which a figure is unknown has no series of that figure."""
     methods = [((totals.target, _ENGINE, name), own) for name, own in totals.methods.items()]
     drafting = [(labels, own.drafts) for labels, own in methods if own.drafts is not None]
     for name, description, count in _OF_TEXTS:
@@ -70,17 +70,17 @@ def _counter(name: str, description: str, labels: Sequence[str], series: Iterabl
 
 
 def _buckets(latencies: Latencies) -> list[tuple[str, float]]:
-    """Cumulative buckets of a histogram: upper bound, and number of latencies up to it."""
+    """Cumulative buckets of a histogram: the upper bound of each, and the number of latencies up to it."""
     bounds = (*map(str, BOUNDS_S), "+Inf")
     return list(zip(bounds, accumulate(latencies.counts), strict=True))
 
 
 @dataclass(frozen=True)
 class TotalsCollector(Collector):
-    """Collector of the totals at the time of a scrape."""
+    """Prometheus collector that reads the totals at each scrape."""
 
     read: Callable[[], Totals]
 
     def collect(self) -> Iterator[Metric]:
-        """All metric families of the present totals."""
+        """All metric families of the current totals."""
         return families(self.read())
