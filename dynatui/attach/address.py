@@ -56,7 +56,7 @@ def is_here(url: str) -> bool:
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:  # a host name, not an IP address
+    except ValueError:  # the host is a name, not an IP address
         return False
 
 
@@ -66,7 +66,7 @@ def host_of(url: str) -> str:
 
 
 def _split(text: str) -> SplitResult:
-    if "@" in text:  # anywhere in the text: a password may contain characters that end a host
+    if "@" in text:  # even after the host: a password may contain characters such as /
         raise ConfigError(
             "the URL holds a user or a password, as it has an @; leave them out, and give a token by the variable "
             "DYNATUI_ATTACH_TOKEN; an @ of a query is written %40"

@@ -48,7 +48,7 @@ def gauges(kind: Kind, page: Page) -> Gauges:
     speeds = page.get(kind.speed)
     return Gauges(
         length=_mean(lengths),
-        rate=_mean(rates) if lengths else None,  # 0 before anything was drafted
+        rate=_mean(rates) if lengths else None,  # the gauge is 0 until something is drafted
         speed=None if speeds is None else min(LARGEST, sum(_by_engine(kind, speeds))),
         drafting=_drafting(kind, page),
     )

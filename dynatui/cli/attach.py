@@ -88,7 +88,7 @@ def attach(
     where = address(url)
     shown = request.view(view, settings.keymap())
     on_screen = not no_screen and streams.can_show_screen()
-    from dynatui.attach.client import token  # noqa: PLC0415 - imports an HTTP client, as the next two do
+    from dynatui.attach.client import token  # noqa: PLC0415 - these three import an HTTP client
     from dynatui.attach.request import Request  # noqa: PLC0415
     from dynatui.attach.session import Plan  # noqa: PLC0415
 

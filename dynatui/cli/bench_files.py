@@ -46,7 +46,7 @@ def parts() -> Parts:
     drawable = find_spec("matplotlib") is not None
     if not drawable:
         streams.say(WITHOUT_FIGURES)
-    # Figures come last, so that a failing one loses no other file; then the page is written again with links to them.
+    # Figures are drawn last, so that an error loses no other file; the page is then rewritten with links to them.
     return Parts(text_sets, (write, drawn, write) if drawable else (write,), on_terminal)
 
 

@@ -150,7 +150,7 @@ def paper(
             warm_up=warm_up,
             repeats=repeats,
         )
-        # Before data sets are read, or downloaded.
+        # Names are checked before data sets are read or downloaded.
         require_names(extent)
         require_model("dynatui bench paper", pair.target, pair.draft)
         sets = names(data_sets or "") or names(FROM_FOLDER if data else FROM_HUB)

@@ -51,7 +51,7 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
             done.keep()
             if path is not None:
                 _append(path, msgspec.json.encode(done.report) + b"\n")
-        finally:  # printed even if the file cannot be written
+        finally:  # the table is printed even if the file cannot be written
             streams.show(done.table, out)
     return INTERRUPTED if done.interrupted else 0
 

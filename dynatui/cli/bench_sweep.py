@@ -120,7 +120,7 @@ def sweep(
 
 
 def _measured(job: OnSettings, database: Database, study: str | None, workers: int) -> Measured:
-    from decoder.bench.sweep.processes import Task  # noqa: PLC0415 - imports what only a sweep needs
+    from decoder.bench.sweep.processes import Task  # noqa: PLC0415 - not needed for --help
     from decoder.bench.sweep.watching import watched  # noqa: PLC0415
     from dynatui.cli.sweep_progress import Progress  # noqa: PLC0415
 
@@ -146,7 +146,7 @@ def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
 
 
 def _shown(database: Database, study: str | None, *, interrupted: bool = False) -> Measured:
-    from decoder.bench.sweep.table import on_sweep  # noqa: PLC0415 - imports what only a sweep needs
+    from decoder.bench.sweep.table import on_sweep  # noqa: PLC0415 - not needed for --help
     from decoder.bench.sweep.watching import looked_up  # noqa: PLC0415
 
     report = looked_up(database, study)

@@ -116,6 +116,6 @@ def _effective(key: str, given: object, config: RunConfig) -> object:
         value = getattr(config, key, None) if missing else given
         return ",".join(value) if isinstance(value, tuple) else value
     owner, option = owners[0]
-    if option.write and option.default is None:  # written in full: parameters that it leaves out have their defaults
+    if option.write and option.default is None:  # shown in full: parameters that were not given have their defaults
         return option.value(config.rules(owner)) or None
     return option.value(config.rules(owner)) if missing else given

@@ -93,7 +93,7 @@ def doctor(
 ) -> int:
     """Examine terminal, packages, devices, models, settings and files; nothing is downloaded."""
     given: dict[str, Any] = {**models, "tensor_parallel": tensor_parallel, "log": log}
-    with suppress(DecoderError):  # wrong settings are a finding of a probe
+    with suppress(DecoderError):  # the probe of settings reports invalid ones
         given |= fill(context, applied(context))
     live = context.find_root()
     log, count = given.pop("log"), given.pop("tensor_parallel")
@@ -163,9 +163,9 @@ def terminal(_case: Case) -> Iterator[Finding]:
 
 def versions(_case: Case) -> Iterator[Finding]:
     """Reports the versions of Python and of the packages that dynatui requires."""
-    from importlib import metadata  # noqa: PLC0415 - only here
+    from importlib import metadata  # noqa: PLC0415 - needed only by this probe
 
-    from packaging.requirements import Requirement  # noqa: PLC0415 - only here
+    from packaging.requirements import Requirement  # noqa: PLC0415 - needed only by this probe
 
     installed = [f"python {platform.python_version()}", f"dynatui {metadata.version('dynatui')}"]
     for line in metadata.requires("dynatui") or []:
@@ -233,10 +233,10 @@ def models(case: Case) -> Iterator[Finding]:
         )
         return
     forbidden = bool(os.environ.get("HF_HUB_OFFLINE"))
-    os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
-    from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
-    from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
-    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - as above
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
+    from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
+    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
 
     names = _names(pair)
     absent = [name for name in names.values() if _folder(name) is None and not checkpoints.looks_like_a_path(name)]
@@ -256,11 +256,11 @@ def models(case: Case) -> Iterator[Finding]:
 
 def rounds(case: Case) -> Iterator[Finding]:
     """Reports how rounds are driven, by the host or as CUDA graphs; on a GPU, tries it with the embedded pair."""
-    os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
-    from decoder import load_pair  # noqa: PLC0415 - they import torch and transformers
-    from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
+    from decoder import load_pair  # noqa: PLC0415 - imports torch
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415
-    from decoder.run import decoding_path  # noqa: PLC0415 - they import torch and transformers
+    from decoder.run import decoding_path  # noqa: PLC0415 - imports torch
     from decoder.system.device import DTYPES, choose_device, has_graphs  # noqa: PLC0415
 
     pair = case.models
@@ -289,7 +289,7 @@ def rounds(case: Case) -> Iterator[Finding]:
 def processes(case: Case) -> Iterator[Finding]:
     """Reports whether the target can be spread over the given number of processes."""
     if case.tensor_parallel > 1 and not _lacks_one(case.models):
-        os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
+        os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
         here = _folder(_names(case.models)["target"]) is not None
         for text in spreading(case.models, case.tensor_parallel, target_is_here=here):
             yield Finding("ok", text)
@@ -301,7 +301,7 @@ def _lacks_one(pair: Models) -> bool:
 
 def _names(pair: Models) -> dict[str, str]:
     """Names of the models by role (target, draft); those of the embedded pair if none are given."""
-    from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - as above
+    from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
 
     target = {"target": pair.target or str(EMBEDDED_TARGET)}
     return target if pair.draft == LOOKUP else {**target, "draft": pair.draft or str(EMBEDDED_DRAFT)}
@@ -309,7 +309,7 @@ def _names(pair: Models) -> dict[str, str]:
 
 def _model(role: str, name: str) -> Iterator[Finding]:
     """Reports the type of a model that is on this machine, and the size of its weights."""
-    from decoder.models import checkpoints  # noqa: PLC0415 - as above
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
 
     try:
         kind = _kind(role, name)
@@ -326,9 +326,9 @@ def _model(role: str, name: str) -> Iterator[Finding]:
 
 def _kind(role: str, name: str) -> str:
     """Model type of a checkpoint, or "an EAGLE-3 head"; raises DecoderError if it cannot serve in the role."""
-    from decoder.models import checkpoints  # noqa: PLC0415 - as above
-    from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
-    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - as above
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
+    from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
+    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
 
     if role == "draft" and head_shape(name):
         return "an EAGLE-3 head"
@@ -412,7 +412,7 @@ def _cpu_has_fp16() -> bool:
     return False
 
 
-def _dtypes(bf16: bool, fp16: bool) -> str:  # noqa: FBT001 - two like things
+def _dtypes(bf16: bool, fp16: bool) -> str:  # noqa: FBT001 - two values of the same kind
     return f"bfloat16 {'native' if bf16 else 'emulated'}, float16 {'native' if fp16 else 'emulated'}"
 
 
@@ -428,7 +428,7 @@ def _folder(name: str) -> Path | None:
     """Folder of a model on this machine; None if the model must be downloaded first."""
     if Path(name).is_dir():
         return Path(name)
-    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - only for names of the hub
+    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - needed only for models of the Hugging Face hub
 
     with suppress(ValueError):
         config_path = try_to_load_from_cache(name, "config.json")

@@ -24,7 +24,7 @@ def spreading(models: Models, count: int, *, target_is_here: bool) -> Iterator[s
     from decoder.models.checkpoints import EMBEDDED_TARGET, display_name  # noqa: PLC0415 - imports torch
     from decoder.models.hf_checkpoints import load_config  # noqa: PLC0415 - imports transformers
     from decoder.tensor_parallel import check  # noqa: PLC0415 - imports torch
-    from decoder.tensor_parallel.target import rank_device  # noqa: PLC0415 - as above
+    from decoder.tensor_parallel.target import rank_device  # noqa: PLC0415 - imports torch
 
     check.require_packages()
     check.require_partial_weights(exact=models.exact, compiled=models.compiled)

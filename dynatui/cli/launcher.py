@@ -102,7 +102,7 @@ def _started(
     lifeline, writer = os.pipe()
     ending.callback(os.close, writer)
     common = {**os.environ, "MASTER_ADDR": _HERE, "MASTER_PORT": str(_free_port()), LIFELINE: str(lifeline)}
-    # Ranks import dynatui from where this process did, and nothing from the working directory.
+    # Ranks import dynatui from the same path as this process, and nothing from the working directory.
     common["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_SOURCE))))
     if "OMP_NUM_THREADS" not in common:
         common["OMP_NUM_THREADS"] = str(_cores_each(count))
@@ -118,7 +118,7 @@ def _started(
     leader, followers = start(0, {last_word.VARIABLE: str(word.pipe)}), list[_Follower]()
     for rank in range(1, count):
         errors = ending.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the ranks
-        # In its own session, so that Ctrl-C at the terminal interrupts only the leader.
+        # Followers have their own sessions, so that Ctrl-C at the terminal interrupts only the leader.
         process = start(rank, {}, stdin=DEVNULL, stdout=DEVNULL, stderr=errors, start_new_session=True)
         followers.append(_Follower(rank, process, errors))
     os.close(lifeline)
@@ -148,11 +148,11 @@ def _until_the_end(
         rest = min(terminate_at, latest) - time.monotonic()
         arrived = signal.sigtimedwait(_AWAITED, max(0.0, min(rest, _TURN_S)))
         if _changed(leader, os.WSTOPPED):
-            signal.raise_signal(signal.SIGTSTP)  # the shell waits for this process
-            if not _changed(leader, os.WCONTINUED):  # a shell continues both, but there may be none
+            signal.raise_signal(signal.SIGTSTP)  # stops this process too, for which the shell waits
+            if not _changed(leader, os.WCONTINUED):  # a shell would have continued the leader too
                 leader.send_signal(signal.SIGCONT)
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
-            if arrived.si_code <= 0:  # sent by a process; a signal from the terminal reaches the leader too
+            if arrived.si_code <= 0:  # sent by a process: the leader has not received it, as it does from the terminal
                 leader.send_signal(arrived.si_signo)
             latest, further_s = min(latest, time.monotonic() + GRACE_S + further_s), 0.0
         if time.monotonic() >= latest:
@@ -165,7 +165,7 @@ def _changed(leader: Popen[bytes], change: int) -> bool:
     """For job control: whether the leader has stopped (WSTOPPED) or continued (WCONTINUED) since the last call."""
     try:
         return os.waitid(os.P_PID, leader.pid, change | os.WNOHANG) is not None
-    except ChildProcessError:  # it has ended
+    except ChildProcessError:  # the leader has ended
         return False
 
 

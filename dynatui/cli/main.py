@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams.discard_output()
         return _refused(f"cannot write: {error.strerror}; send the output to a place with free space", USAGE_ERROR)
     except (KeyboardInterrupt, typer.Abort):
-        streams.discard_output()  # which may be what was stuck
+        streams.discard_output()  # the interrupted write may be stuck there
         return headless.INTERRUPTED
 
 
@@ -87,7 +87,7 @@ def command() -> TyperGroup:
 
 def _invoked(arguments: Sequence[str] | None) -> int:
     try:
-        if any("\0" in argument for argument in arguments or ()):  # the system itself hands on none
+        if any("\0" in argument for argument in arguments or ()):  # only a caller within Python can pass one
             raise ConfigError("an argument holds a null character; leave that out")
         given = sys.argv[1:] if arguments is None else list(arguments)
         return int(command().main(args=given, prog_name="dynatui", standalone_mode=False, obj=given) or 0)
@@ -98,7 +98,7 @@ def _invoked(arguments: Sequence[str] | None) -> int:
             raise not_importable(error) from error
         raise
     except SystemExit as leaving:
-        # Typer and rich print help, and end the program with 1 if its reader has left.
+        # Typer and rich print help, and raise SystemExit(1) if the pipe that reads it is closed.
         if isinstance(leaving.__context__, BrokenPipeError):
             raise streams.ReaderLeftError from None
         raise
@@ -148,7 +148,7 @@ def watch(
     """
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
-        if context.invoked_subcommand != "bench":  # which does so for all its commands but one
+        if context.invoked_subcommand != "bench":  # bench checks this itself, since bench speed can be spread
             ranks.require_alone(f"dynatui {context.invoked_subcommand}")
         return 0
     shown = request.view(view, settings.keymap())
@@ -163,12 +163,12 @@ def watch(
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
     files = prompts.of_files()
     require_both(models.target, models.draft)
-    on_screen = wants_screen and streams.can_show_screen()  # only now: it turns standard input into the keyboard
+    on_screen = wants_screen and streams.can_show_screen()  # after prompts are read: may replace standard input
     if on_screen and models.embedded:
         rules = {**rules, "temperature": EMBEDDED_TEMPERATURE if rules["temperature"] is None else rules["temperature"]}
         seed = EMBEDDED_SEED if seed is None else seed
     if on_screen and not models.embedded and rules["selector"] is None and rules["drafting"] is None:
-        rules = {**rules, "selector": NONE}  # no key turns on what only the embedded pair has
+        rules = {**rules, "selector": NONE}  # only the embedded pair has a selector that a key can turn on
     newcomer = tour and models.embedded and not (prompts.given or record)
     session = Session(
         prompts=prompts.beside(files),
@@ -186,7 +186,7 @@ def watch(
     if models.draft == LOOKUP:
         require_model_free(session.config.methods)
     if not on_screen:
-        from dynatui.sources.engine import load_engine  # noqa: PLC0415 - help and replay need none
+        from dynatui.sources.engine import load_engine  # noqa: PLC0415 - not needed for help and replay
 
         return headless.run(session, Transcript(*streams.for_printing(), as_json=as_json), load_engine(session))
     from dynatui.screen.run import watch as watch_on_screen  # noqa: PLC0415 - imports textual
@@ -230,7 +230,7 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
             from dynatui.screen.run import follow as follow_on_screen  # noqa: PLC0415 - imports textual
 
             return follow_on_screen(path, view)
-        from dynatui.sources.follow import events  # noqa: PLC0415 - no other command needs it
+        from dynatui.sources.follow import events  # noqa: PLC0415 - needed only here
 
         return headless.follow(events(path, Event()), transcript)
 

@@ -38,7 +38,7 @@ def folder() -> Path:
 def names() -> list[str]:
     """Names of the user's presets, without names that a built-in preset has."""
     files = list[str]()
-    with suppress(OSError):  # no such folder, or an unreadable one
+    with suppress(OSError):  # the folder does not exist or cannot be read
         files = sorted(path.stem for path in folder().iterdir() if path.suffix == ".toml")
     return [name for name in files if _NAME.fullmatch(name) and name not in PRESETS]
 
@@ -110,13 +110,13 @@ def write(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) ->
         if force:
             new.replace(path)
         else:
-            path.hardlink_to(new)  # fails if the file exists by now
+            path.hardlink_to(new)  # fails if another process has made the file meanwhile
     except FileExistsError:
         raise _taken(name) from None
     except OSError as error:
         raise _not_written(path, error) from None
     finally:
-        with suppress(OSError):  # the folder may not be writable by now either
+        with suppress(OSError):  # deletion fails too if the folder is no longer writable
             new.unlink(missing_ok=True)
     return path
 

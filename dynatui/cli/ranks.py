@@ -54,7 +54,7 @@ def spread(
     if not in_group(os.environ):
         if count == 1:
             return None
-        from dynatui.cli.launcher import launch  # noqa: PLC0415 - few runs need it
+        from dynatui.cli.launcher import launch  # noqa: PLC0415 - needed only by the launcher
 
         return launch(count, arguments, drawn=wants_screen and streams.can_draw(), further_s=further_s)
     ranks = ranks_of(count, os.environ)
@@ -111,7 +111,7 @@ def _follow(ranks: Ranks, models: Models) -> NoReturn:
         time.sleep(_SOON_S)
         streams.say(str(error))
         code = error.exit_code
-    except Exception:  # noqa: BLE001 - printed in full, and then the process ends
+    except Exception:  # noqa: BLE001 - the traceback is printed, and the process ends
         time.sleep(_SOON_S)
         traceback.print_exc()
     finally:
@@ -122,7 +122,7 @@ def _follow(ranks: Ranks, models: Models) -> NoReturn:
 def _serve(ranks: Ranks, models: Models) -> NoReturn:
     try:
         from decoder.models.checkpoints import EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
-        from decoder.tensor_parallel.follower import serve  # noqa: PLC0415 - as above
+        from decoder.tensor_parallel.follower import serve  # noqa: PLC0415 - imports torch
     except (ImportError, OSError) as error:
         raise not_importable(error) from error
     serve(ranks, models.target or str(EMBEDDED_TARGET), models.device)

@@ -46,7 +46,7 @@ def report(source: Source, output: Output = None, run: RunNumber = None, *, forc
     A recording becomes a replay with text, tree, curves and race, steered by the keyboard. The page holds the prompts
     and texts of the recording. With --output FILM.cast, one of its runs becomes an asciicast of the screen instead.
     """
-    from dynatui.report.inputs import page_name, page_of, require_kept  # noqa: PLC0415 - help needs none of it
+    from dynatui.report.inputs import page_name, page_of, require_kept  # noqa: PLC0415 - not needed for --help
     from dynatui.report.output import require_free, write  # noqa: PLC0415
     from dynatui.report.page import written  # noqa: PLC0415
 
@@ -61,7 +61,7 @@ def report(source: Source, output: Output = None, run: RunNumber = None, *, forc
 
 def _film(source: Path, number: int) -> str:
     """One run of a recording as the text of an asciicast."""
-    from dynatui.report.inputs import run_of  # noqa: PLC0415 - help needs none of it
+    from dynatui.report.inputs import run_of  # noqa: PLC0415 - not needed for --help
     from dynatui.screen.run import filmed  # noqa: PLC0415
 
     return filmed(run_of(source, number), shutil.get_terminal_size(_USUAL_SIZE)).decode()

@@ -214,7 +214,7 @@ def _decoded(
 
 def _engine(pair: OnPair) -> "Engine":
     from decoder import load_pair  # noqa: PLC0415 - imports torch
-    from decoder.models.drafts import require_whole_draft  # noqa: PLC0415 - as above
+    from decoder.models.drafts import require_whole_draft  # noqa: PLC0415 - imports torch
 
     load: Callable[..., Engine] = load_pair
     require_whole_draft("dynatui selector", pair.target, pair.draft)

@@ -69,7 +69,7 @@ def shown(steps: Iterable[S]) -> Iterator[S]:
             left = left_s(first, step.share, now - began)
             line = step.line if left is None or step.share >= 1 else f"{words(left)} left, {step.line}"
             if on_terminal:
-                # What is wider than the terminal would wrap, and only its last line would be written over.
+                # A line wider than the terminal would wrap, and only its last part would be overwritten.
                 whole = f"dynatui: {bar(step.share)} {line}"
                 sys.stderr.write(_OVER + whole[: get_terminal_size().columns - 1])
                 sys.stderr.flush()

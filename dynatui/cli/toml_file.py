@@ -45,7 +45,7 @@ def table(path: Path, text: str, anew: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         remedy = _unquoted(text, str(error)) or anew
-        # An error that is not about TOML is about a number too long for Python to convert.
+        # A ValueError that is no TOMLDecodeError means a number with too many digits for Python to convert.
         is_a_number = not isinstance(error, tomllib.TOMLDecodeError | RecursionError)
         why = "a number has thousands of digits" if is_a_number else with_short_quotes(str(error))
         raise ConfigError(f"{shortened(path)}: {why}; {remedy}") from None

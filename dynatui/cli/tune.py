@@ -117,7 +117,7 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
     out, _ = streams.for_printing()
     try:
         kept = _kept(result, name, report.comments(result), force=force)
-    finally:  # printed even if the preset cannot be written
+    finally:  # the report is printed even if the preset cannot be written
         streams.show(report.text(result, name), out)
     if kept:
         streams.say(f"{kept} is written; dynatui --preset {name} uses it")
@@ -128,5 +128,5 @@ def _kept(result: "Tuned", name: str, comments: Sequence[str], *, force: bool) -
     """Writes the preset and returns its path; None if the verdict is not to keep it."""
     if not result.verdict.keeps:
         return None
-    with handled(INTERRUPTING, lambda *_: None):  # written or not, but never half
+    with handled(INTERRUPTING, lambda *_: None):  # signals are ignored, so that the file is never incomplete
         return presets.write(name, result.run, comments, force=force)

@@ -39,7 +39,7 @@ def watching() -> Iterator[Watch]:
     if sys.stderr is None or not console.is_terminal or console.is_dumb_terminal:
         yield Lines(streams.say, time.monotonic)
         return
-    # Without auto-refresh: its thread would take processor time from the measurement.
+    # No auto-refresh: its thread would take CPU time from the measurement.
     with Live(console=console, auto_refresh=False, transient=True) as live:
         yield lambda progress: live.update(
             Text("\n".join(screen(progress, console.width)[: console.height - 1])), refresh=True
@@ -124,7 +124,7 @@ def _origin(leader: Leader) -> str:
 
 
 def _over_plain(leader: Leader) -> str:
-    # Without an interval: repeated texts would make it ever narrower.
+    # No confidence interval is shown: repeated texts would make it too narrow.
     speedup = ratio(leader.over_plain)
     return f"{f'{speedup.value:.2f}' if speedup else '?'} times plain decoding"
 

@@ -34,7 +34,7 @@ def exporting(port: int | None) -> Iterator[Exporter | None]:
     if port is None:
         yield None
         return
-    from dynatui.prometheus.server import serving  # noqa: PLC0415 - imports the client of Prometheus
+    from dynatui.prometheus.server import serving  # noqa: PLC0415 - imports the Prometheus client
 
     exporter = Exporter()
     with serving(port, lambda: exporter.totals) as exporter.url:

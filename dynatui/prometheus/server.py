@@ -97,9 +97,9 @@ class _Handler(MetricsHandler):
         self.connection.settimeout(_PATIENCE_S)
         super().handle()
 
-    def do_GET(self) -> None:  # noqa: N802 - the name that the library calls
+    def do_GET(self) -> None:  # noqa: N802 - the library calls this name
         """Answers with the metrics as plain text, whatever format the client accepts."""
-        del self.headers["Accept"]  # the library's OpenMetrics output may lose colons in names: its issue 1177
+        del self.headers["Accept"]  # OpenMetrics output may lose colons in names: issue 1177 of prometheus_client
         if self.path.partition("?")[0] == _PATH:
             super().do_GET()
         else:

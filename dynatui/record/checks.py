@@ -138,7 +138,7 @@ def _off_the_tree(event: Round) -> str:
             return "the accepted nodes are no path from the root"
         above = node
     if event.draft_forwards is None:
-        return ""  # a method that does not report its drafts
+        return ""  # the method does not report its drafts
     path = [event.tokens[node] for node in event.accepted]
     if len(event.committed) > len(path) + 1 or event.committed[: len(path)] != path[: len(event.committed)]:
         return "the committed tokens are not the accepted ones and one more"

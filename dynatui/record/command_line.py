@@ -35,7 +35,7 @@ def command_line(
         files: Prompts of each prompt file, in the order of the session.
         always: Parameters to write even at their defaults, because a settings file or a variable sets another value.
     """
-    if session.models.embedded:  # its default sampling on the screen differs from that without a screen
+    if session.models.embedded:  # defaults of sampling differ between screen and no screen
         always = {*always, "temperature", "seed"}
     names, count = _matching(session.prompts, files or {})
     texts = () if session.prompts == load.embedded() else session.prompts[count:]

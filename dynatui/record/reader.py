@@ -110,7 +110,7 @@ def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
     if file.seekable():
         file.seek(0)
         return file
-    kept = closing.enter_context(SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - the stack closes it
+    kept = closing.enter_context(SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - closed by the ExitStack
     kept.write(opening)
     shutil.copyfileobj(file, kept, _CHUNK)
     file.close()

@@ -139,7 +139,7 @@ def numbered_run(event: Event, number: int, count: int) -> Event:
 
 def recordings_folder() -> Path:
     """Folder for recordings started by a key, private to its owner; raises a RecordingError if it cannot be made."""
-    from platformdirs import user_state_path  # noqa: PLC0415 - not needed where every recording has a given name
+    from platformdirs import user_state_path  # noqa: PLC0415 - not needed if the user names the recording
 
     folder = user_state_path("dynatui") / "recordings"
     try:

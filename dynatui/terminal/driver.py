@@ -50,7 +50,7 @@ class Interpreter(XTermParser):
             self._timeout_time = 0.0
             spelled_out = list(self.tick())
             if len(piece) <= len("\x1b["):
-                yield from spelled_out  # the escape key, or a key with alt
+                yield from spelled_out  # the piece is the escape key, or a key with alt
 
     def parse_mouse_code(self, code: str) -> Message | None:
         """Parses a mouse sequence as Textual does; None if the terminal has reported a size of 0."""
@@ -62,7 +62,7 @@ class Interpreter(XTermParser):
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:  # noqa: FBT001, FBT002 - Textual's
         try:
             return list(super()._sequence_to_key_events(sequence, alt))
-        except (ValueError, OverflowError):  # malformed numbers, or numbers of no character
+        except (ValueError, OverflowError):  # a number in the sequence is malformed, or is no character
             return [events.Key(Keys.Ignore, sequence)]
 
 
@@ -114,7 +114,7 @@ class TerminalDriver(LinuxDriver):
                 try:
                     received = os.read(self.fileno, _AT_ONCE)
                 except OSError:
-                    return  # the terminal is closed, which the app notices by itself
+                    return  # the terminal is closed, which the app detects by itself
                 if not received:
                     return
             for piece in keyboard.take(received, time.monotonic()):

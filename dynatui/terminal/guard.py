@@ -81,7 +81,7 @@ def screen_only(log: Path) -> Iterator[Output]:
     output = Output(_STDERR if os.isatty(_STDERR) else _STDOUT)
     noise = os.open(log, os.O_WRONLY | os.O_APPEND)
     try:
-        # Textual takes the terminal's size from the first stream, and draws on the second.
+        # Textual reads the terminal's size from sys.__stdout__, and draws on sys.__stderr__.
         sys.__stdout__ = sys.__stderr__ = output  # type: ignore[misc,assignment]
         os.dup2(noise, _STDOUT)
         os.dup2(noise, _STDERR)

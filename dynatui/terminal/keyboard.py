@@ -37,9 +37,9 @@ _PIECE = re.compile(
         | \x1b (?= \x1b | [\x80-\xc1\xf5-\xff] | [\xc2-\xf4][^\x80-\xbf] )
       )
     | (?P<dropped>
-          \x1b\[M [\x20-\xff]{3}                              # the pointer as X10 told it: places are any bytes
+          \x1b\[M [\x20-\xff]{3}                              # a pointer event in X10 encoding: any three bytes
         | \x1b[PX^_\]] [\x08-\x0d\x20-\xff]* (?: \x07 | \x1b\\ )  # a reply that is a string
-        # What another byte has cut off:
+        # Sequences that an unexpected byte has cut off:
         | \x1b[PX^_\]] [\x08-\x0d\x20-\xff]* (?= [\x00-\x06\x0e-\x1a\x1c-\x1f] | \x1b[^\\] )
         | \x1b\[ [0-?]* [ -/]* (?= [^ -~] )
         | \x1b\[M [\x20-\xff]{0,2} (?= [\x00-\x1f] )
@@ -98,7 +98,7 @@ class Keyboard:
         return None
 
     def _piece(self, kind: str | None, taken: bytes) -> Iterator[Piece]:
-        # A character may be cut by the end of a chunk, but not by a sequence.
+        # The bytes of a character may be split between two reads, but not by a sequence: what is left is invalid.
         if kind != "text" and (text := self._decode(b"", final=True)):
             yield text
         match kind:

@@ -16,9 +16,9 @@ _WRITE_TIMEOUT_S = 1.0
 _LOOK_UP_S = 0.1
 _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 _GIVE_BACK = (
-    "\x1b[?2004l\x1b[?7h\x1b[?2048l"  # pastes, line wrap, sizes
+    "\x1b[?2004l\x1b[?7h\x1b[?2048l"  # bracketed paste, line wrap, in-band resize reports
     "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # the mouse
-    f"\x1b[<u\x1b[m{_LEAVE}\x1b[?25h\x1b[?1004l"  # keyboard, colours, screen, cursor, focus
+    f"\x1b[<u\x1b[m{_LEAVE}\x1b[?25h\x1b[?1004l"  # key encoding, colours, alternate screen, cursor, focus reports
 )
 """The escape sequences that Textual sends when it ends: they reset the terminal's modes."""
 
