@@ -68,8 +68,8 @@ def host_of(url: str) -> str:
 def _split(text: str) -> SplitResult:
     if "@" in text:  # even after the host: a password may contain characters such as /
         raise ConfigError(
-            "the URL holds a user or a password, as it has an @; leave them out, and give a token by the variable "
-            "DYNATUI_ATTACH_TOKEN; an @ of a query is written %40"
+            "the URL contains a user name or a password, since it has an @; leave them out, and "
+            "give a token by the variable DYNATUI_ATTACH_TOKEN; write an @ in a query as %40"
         )
     shown = quoted(text.partition("?")[0])
     if not text.isprintable() or " " in text:
@@ -80,7 +80,7 @@ def _split(text: str) -> SplitResult:
     except ValueError as error:
         raise ConfigError(f"the URL {shown} cannot be read: {error}; {_EXAMPLE}") from None
     if parts.scheme not in ("http", "https"):
-        raise ConfigError(f"the URL {shown} is of {quoted(parts.scheme)}; give one of http or https")
+        raise ConfigError(f"the URL {shown} has the scheme {quoted(parts.scheme)}; give http or https")
     if not parts.hostname or port == 0:
         raise ConfigError(f"the URL {shown} names no {'host' if not parts.hostname else 'port'}; {_EXAMPLE}")
     return parts

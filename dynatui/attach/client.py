@@ -75,7 +75,7 @@ class Client:
         if secret:
             headers["Authorization"] = f"Bearer {secret}"
         self._secret = secret or ""
-        self._remedy = f"the token in {TOKEN} is not taken" if secret else f"set {TOKEN} to its token"
+        self._remedy = f"the token in {TOKEN} is not accepted" if secret else f"set {TOKEN} to its token"
         self._patience_s = patience_s
         try:
             self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` has timeouts
@@ -138,9 +138,9 @@ class Client:
                 await response.aclose()
             if origin(str(further.url)) != origin(str(request.url)):
                 elsewhere = host_of(str(further.url))
-                raise PageError(f"it redirects to {elsewhere}, which is not followed; give that address")
+                raise PageError(f"the server redirects to {elsewhere}, which is not followed; give that address")
             request = further
-        raise PageError("it redirects again and again; give the address that it leads to")
+        raise PageError("the server redirects too many times; give the final address")
 
 
 async def _complaint(response: httpx2.Response) -> str:
@@ -159,5 +159,5 @@ async def _body(response: httpx2.Response) -> bytes:
     async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > LARGEST_PAGE:
-            raise PageError(f"the page is larger than {LARGEST_PAGE >> 20} MiB, as no page of metrics is")
+            raise PageError(f"the page is larger than {LARGEST_PAGE >> 20} MiB, so it is no page of metrics")
     return bytes(body)

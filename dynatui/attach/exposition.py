@@ -43,13 +43,13 @@ def lines_of(text: str) -> Sequence[str]:
     """The lines of a page; raises a NotMetricsError if it is empty, truncated or in another format."""
     opening = text.lstrip()[:1]
     if not opening:
-        raise NotMetricsError("the page is empty, as that of some servers is before their first request")
+        raise NotMetricsError("the page is empty; some servers have no metrics before their first request")
     if opening == "<":
         raise NotMetricsError("the page is HTML, no metrics; give the address of the server itself")
     if opening in "{[" and _is_json(text):
         raise NotMetricsError("the page is JSON, no metrics; give the address of the server's metrics")
     if not text.endswith("\n"):
-        raise NotMetricsError("the page breaks off in its last line")
+        raise NotMetricsError("the page is cut off within its last line")
     return text.split("\n")
 
 
@@ -90,7 +90,7 @@ def _families(lines: Sequence[str]) -> list[Metric]:
     try:
         return list(text_string_to_metric_families("\n".join(lines)))
     except _UNREADABLE as error:
-        raise NotMetricsError(f"the page is in no format of Prometheus: {quoted(first_line(error))}") from None
+        raise NotMetricsError(f"the page is not in a format of Prometheus: {quoted(first_line(error))}") from None
 
 
 def _is_json(text: str) -> bool:

@@ -32,10 +32,9 @@ def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
     except (TimeoutError, httpx2.TimeoutException):
         raise PageError(f"{host} has not answered in full within {patience_s:g} s") from None
     except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:
-        answered = quoted(first_line(error)) if str(error) else "it hangs up"
+        answered = quoted(first_line(error)) if str(error) else "it closes the connection"
         raise PageError(
-            f"{host} does not answer as an HTTP server does: {answered}; "
-            f"see whether it is another port, or {_other_scheme(url)}"
+            f"{host} does not respond as an HTTP server: {answered}; try another port, or {_other_scheme(url)}"
         ) from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise PageError(_of_tls(error, host) or f"cannot reach {host}: {_reason(error)}") from None
@@ -100,9 +99,7 @@ def _of_tls(error: BaseException, host: str) -> str:
         remedy = "let SSL_CERT_FILE name a file with the certificate of its authority"
         return f"the certificate of {host} is not trusted: {cause.verify_message.rstrip('.')}; {remedy}"
     if cause is not None:
-        return (
-            f"{host} does not speak TLS as asked: {cause.reason or first_line(cause)}; see whether it is http://{host}"
-        )
+        return f"{host} does not respond in TLS: {cause.reason or first_line(cause)}; try http://{host}"
     return ""
 
 

@@ -89,7 +89,7 @@ def _kind(url: str, lines: Sequence[str]) -> Kind:
     if kind is None:
         require_metrics(lines)
         titles = ", ".join(each.title for each in KINDS.values())
-        raise NotMetricsError(f"the metrics at {without_query(url)} are of no server that is known: {titles}")
+        raise NotMetricsError(f"the metrics at {without_query(url)} are of no supported server; supported: {titles}")
     return kind
 
 

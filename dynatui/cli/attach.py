@@ -51,11 +51,14 @@ Polls = Annotated[
 Prompt = Annotated[
     str | None,
     _server(
-        metavar="TEXT", help="Send this to the server, once, and show the rounds of its answer where it tells them."
+        metavar="TEXT",
+        help="Send this prompt to the server, once, and show the rounds of its answer if the server reports them.",
     ),
 ]
-MaxNewTokens = Annotated[int, _server("--max-new-tokens", metavar="N", min=1, help="Most tokens of that answer.")]
-Record = Annotated[Path | None, _server(metavar="FILE", help="Write what is seen to FILE, for dynatui replay FILE.")]
+MaxNewTokens = Annotated[
+    int, _server("--max-new-tokens", metavar="N", min=1, help="Maximum number of tokens in the answer to --prompt.")
+]
+Record = Annotated[Path | None, _server(metavar="FILE", help="Record all events to FILE, for dynatui replay FILE.")]
 Headless = Annotated[
     bool,
     Option(
@@ -94,7 +97,7 @@ def attach(
 
     secret = token()
     if secret and where.base.startswith("http:") and not is_here(where.base):
-        streams.say(f"the token goes to {where.shown} unencrypted; with https:// nobody on the way could read it")
+        streams.say(f"the token is sent to {where.shown} unencrypted; with https:// it would be encrypted")
     request_of_ours = None if prompt is None else Request(from_text(prompt), max_new_tokens)
     recorder = Recorder(record, form=SERVERS) if record else None
     source = LiveServer(polled(Plan(where, interval, polls), secret, request_of_ours), recorder)
@@ -152,7 +155,7 @@ def _news(before: ServerState, after: ServerState) -> Iterator[str]:
         title = after.kind.title if after.kind else after.server.kind
         yield f"{title} at {after.server.url} {', '.join(after.server.models)}".rstrip()
     if before.gap is not None and after.gap is None:
-        yield "it answers again"
+        yield "the server answers again"
     if after.wasted is not None and before.wasted is None:
         yield wasted(after.wasted, after.t)[0]
     if before.wasted is not None and after.wasted is None and not after.began_anew:

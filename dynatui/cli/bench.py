@@ -151,7 +151,9 @@ def all_methods() -> str:
 
 def _method_option() -> Parameter:
     shown = own.measured(
-        metavar="NAMES", show_default="all", help=f"Which to measure beside ar, of {all_methods().replace(',', ', ')}."
+        metavar="NAMES",
+        show_default="all",
+        help=f"Methods to measure beside ar, of {all_methods().replace(',', ', ')}.",
     )
     return options.parameter("methods", str, shown, all_methods())
 
@@ -170,7 +172,7 @@ def _preset_option() -> Parameter:
         "--preset",
         metavar="NAMES",
         rich_help_panel=options.TREE,
-        help=f"One or more of {', '.join(names)}, or of your own.",
+        help=f"One or more of the presets {', '.join(names)}, or of your own.",
     )
     return options.parameter("preset", str, shown, ",".join(names))
 

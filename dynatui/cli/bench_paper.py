@@ -38,16 +38,18 @@ Quick = Annotated[
 Experiments = Annotated[
     str | None,
     _compared(
-        metavar="NAMES", show_default="all", help="Of main, prompt_length, sensitivity, fixed_trees: what is measured."
+        metavar="NAMES",
+        show_default="all",
+        help="Experiments to measure, of main, prompt_length, sensitivity, fixed_trees.",
     ),
 ]
 Lanes = Annotated[
     str | None,
     _compared(
         metavar="NAMES",
-        show_default="the paper's, and some besides",
-        help="Rows of main and prompt_length beside ar, for example 'linear K=6,fixed D6 B2'; a name that is "
-        "not there lists them all.",
+        show_default="the paper's rows, and some more",
+        help="Rows of main and prompt_length beside ar, for example 'linear K=6,fixed D6 B2'; "
+        "an unknown name prints a list of all.",
     ),
 ]
 Data = Annotated[
@@ -69,9 +71,16 @@ DataSets = Annotated[
 Prompts = Annotated[int | None, _prompt(metavar="N", min=1, show_default="10", help="Prompts of each data set.")]
 PromptChars = Annotated[
     int | None,
-    _prompt(metavar="N", min=1, show_default="800, of PG-19 1000", help="Longest prompt in characters, the paper's."),
+    _prompt(
+        metavar="N",
+        min=1,
+        show_default="800, of PG-19 1000",
+        help="Maximum prompt length in characters, as in the paper.",
+    ),
 ]
-PromptTokens = Annotated[int | None, _prompt(metavar="N", min=1, help="Longest prompt in tokens instead.")]
+PromptTokens = Annotated[
+    int | None, _prompt(metavar="N", min=1, help="Maximum prompt length in tokens, instead of in characters.")
+]
 MaxNewTokens = Annotated[
     int | None,
     _run(metavar="T", min=1, show_default="1500, or as many as fit", help="Tokens that are decoded after a prompt."),
@@ -80,14 +89,16 @@ Eos = Annotated[
     bool, _run("--eos/--no-eos", help="Whether texts end at the end-of-text token; in the paper they go on.")
 ]
 Temperature = Annotated[float, _run(metavar="T", help="0: greedy, as in the paper.")]
-TopP = Annotated[float, _run(metavar="P", help="Smallest set of tokens of this probability; 1: all of them.")]
+TopP = Annotated[
+    float, _run(metavar="P", help="Sample from the smallest set of tokens with this total probability; 1: all tokens.")
+]
 WarmUp = Annotated[
     int | None,
     _measure(
         metavar="N",
         min=1,
         show_default="2",
-        help="Prompts that every lane decodes without counting before an experiment.",
+        help="Warm-up prompts, which every lane decodes unmeasured before an experiment.",
     ),
 ]
 Repeats = Annotated[int | None, _measure(metavar="R", min=1, max=1000, help="Times that each prompt is decoded.")]
@@ -96,8 +107,8 @@ Output = Annotated[
     _measure(
         metavar="DIR",
         show_default=f"{FOLDER}, with --quick {QUICK_FOLDER}",
-        help="Where everything is written: log.jsonl while it is measured, from which a stopped measurement goes on, "
-        "then report.json, tables and figures.",
+        help="Folder of all results: log.jsonl during the measurement, from which an interrupted "
+        "one is resumed, then report.json, tables and figures.",
     ),
 ]
 

@@ -33,7 +33,8 @@ _prompt, _swept, _kept = (
 )
 
 SpaceName = Annotated[
-    str | None, Argument(metavar="SPACE", show_default=False, help=f"What is varied: {', '.join(SPACES)}.")
+    str | None,
+    Argument(metavar="SPACE", show_default=False, help=f"Grid of settings to measure, of {', '.join(SPACES)}."),
 ]
 AxisValues = Annotated[
     list[str] | None,
@@ -47,7 +48,11 @@ AxisValues = Annotated[
 ]
 Preset = Annotated[
     str | None,
-    _swept(metavar="NAME", show_default="paper", help="DynaTree's knobs off the axes, by which the reference decodes."),
+    _swept(
+        metavar="NAME",
+        show_default="paper",
+        help="DynaTree's knobs that are not on an axis, and the knobs of the reference.",
+    ),
 ]
 Repeats = Annotated[int, _kept(metavar="R", min=1, max=1000, help="Times that each prompt is decoded in a trial.")]
 Workers = Annotated[
@@ -56,7 +61,8 @@ Workers = Annotated[
         metavar="N",
         min=1,
         max=MOST_WORKERS,
-        help="Processes that measure here. The same command elsewhere with the same --storage joins in.",
+        help="Worker processes on this machine. The same command on another machine with the same "
+        "--storage adds workers.",
     ),
 ]
 Storage = Annotated[
@@ -68,7 +74,7 @@ Storage = Annotated[
     ),
 ]
 Study = Annotated[
-    str | None, _kept(metavar="NAME", show_default="made from what is asked", help="The study's name in the database.")
+    str | None, _kept(metavar="NAME", show_default="made from the settings", help="The study's name in the database.")
 ]
 Output = Annotated[Path, _kept(metavar="DIR", help="Folder of the database, where --storage names none.")]
 Show = Annotated[bool, _kept("--show", help="Show what the database holds, and measure nothing.")]

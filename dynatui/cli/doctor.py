@@ -215,7 +215,7 @@ def devices(case: Case) -> Iterator[Finding]:
             refuse_float64(each)
     if case.models.compiled:
         require_compilable(device, exact=case.models.exact)
-    ways = [", bit for bit alike"] * case.models.exact + [", compiled where that is faster"] * case.models.compiled
+    ways = [", batch-invariant"] * case.models.exact + [", compiled where that is faster"] * case.models.compiled
     own = "" if case.models.draft_dtype == "auto" else str(draft).removeprefix("torch.")
     yield Finding("ok", f"models would run on {device} in {arithmetic(dtype, own)}{''.join(ways)}")
     slow = {"bfloat16": not cpu_computes_bf16(), "float16": not _cpu_has_fp16()}
@@ -362,11 +362,11 @@ def recordings(_case: Case) -> Iterator[Finding]:
     try:
         folder = recordings_folder()
     except DecoderError as error:
-        yield Finding("note", f"a key can begin no recording: {error}")
+        yield Finding("note", f"a key cannot start a recording: {error}")
         return
     free = shutil.disk_usage(folder).free
     verdict: Verdict = "note" if free < _LITTLE_SPACE else "ok"
-    yield Finding(verdict, f"what a key begins to record goes to {folder}, where {_bytes(free)} are free")
+    yield Finding(verdict, f"recordings started by a key go to {folder}, where {_bytes(free)} are free")
 
 
 PROBES: dict[str, Probe] = {

@@ -34,9 +34,9 @@ def _table(results: Ranking) -> Table:
         *map(over, METHODS),
     ]
     notes = wrap(
-        "agrees: share of the target's tokens that the draft thinks likeliest too; cost: time of its pass over the "
-        "target's; expected: of the best chain, if guesses held independently and verifying many rows took as long as "
-        "one.",
+        "agrees: share of the target's tokens that are also the draft's most likely; cost: "
+        "the draft's pass time over the target's; expected: speed-up of the best chain if "
+        "guesses were accepted independently, and verifying many rows took as long as one.",
         WIDTH,
     )
     return of_rows(specs, results.drafts, notes=notes)

@@ -248,8 +248,8 @@ def _refuse_options_before(context: typer.Context) -> None:
     subcommand = context.invoked_subcommand
     for option in settings.typed(context).values():
         raise ConfigError(
-            f"{option.opts[0]} stands before {subcommand}, where it has no effect; "
-            f"see dynatui {subcommand} --help for what may stand behind"
+            f"{option.opts[0]} is given before {subcommand}, where it has no effect; see dynatui "
+            f"{subcommand} --help for options to give after it"
         )
 
 

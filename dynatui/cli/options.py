@@ -108,7 +108,11 @@ Chat = Annotated[
 ]
 MaxNewTokens = Annotated[
     int | None,
-    _run(metavar="N", help="Most tokens that follow a prompt.", show_default=str(RunConfig().max_new_tokens)),
+    _run(
+        metavar="N",
+        help="Maximum number of tokens to generate for a prompt.",
+        show_default=str(RunConfig().max_new_tokens),
+    ),
 ]
 Seed = Annotated[int, _run(metavar="S", min=0, max=2**32 - 1, help="Seed of everything that is random.")]
 OptionalSeed = Annotated[
@@ -122,7 +126,7 @@ OptionalSeed = Annotated[
 ]
 Record = Annotated[
     Path | None,
-    _run(metavar="FILE", help="Write all events to FILE as they happen, after those that are in it already."),
+    _run(metavar="FILE", help="Append all events to FILE as they happen."),
 ]
 MetricsPort = Annotated[
     int | None,
@@ -151,11 +155,13 @@ LogFile = Annotated[
     ),
 ]
 DoctorJson = Annotated[bool, Option("--json", help="One JSON object instead of lines.")]
-ShowPath = Annotated[bool, Option("--path", help="Print only where the file is, or would be.")]
-ShowDefault = Annotated[bool, Option("--print-default", help="Print a file to begin with, every line explained.")]
+ShowPath = Annotated[bool, Option("--path", help="Print only the path of the settings file, which may not exist.")]
+ShowDefault = Annotated[
+    bool, Option("--print-default", help="Print a template of the settings file, with every line explained.")
+]
 RecordingFile = Annotated[Path, Argument(metavar="FILE", help="A file that --record has written.")]
 OtherRecordingFile = Annotated[
-    Path | None, Argument(metavar="OTHER", help="Another one, to be shown beside it.", show_default=False)
+    Path | None, Argument(metavar="OTHER", help="Another recording, to be shown beside the first.", show_default=False)
 ]
 
 TensorParallel = Annotated[
@@ -176,7 +182,8 @@ MODEL_OPTIONS = (
         str | None,
         _model(
             metavar="ID|DIR|lookup",
-            help="Draft model with the target's tokenizer; lookup: none, drafts are what followed in the text before.",
+            help="Draft model with the target's tokenizer; lookup: no model, drafts are copied from "
+            "earlier in the text.",
         ),
     ),
     parameter(
@@ -210,8 +217,9 @@ MODEL_OPTIONS = (
         bool,
         _model(
             "--exact/--no-exact",
-            help="Compute each token bit for bit alike in all methods, in bfloat16 and float16 too. Takes longer. "
-            "Only hf, which runs the model by itself, may still differ by a near tie.",
+            help="Batch-invariant: compute each token bit-identically in all methods, also in bfloat16 "
+            "and float16. Slower. Only hf, which runs the model by itself, may still differ at "
+            "a near tie.",
         ),
         Models.exact,
     ),
@@ -241,7 +249,7 @@ def view(speed: Any) -> tuple[Parameter, ...]:
         parameter(
             "symbols",
             Symbols,
-            _screen(metavar="|".join(get_args(Symbols)), help="What curves and lines are drawn with."),
+            _screen(metavar="|".join(get_args(Symbols)), help="Characters with which curves and lines are drawn."),
             View.symbols,
         ),
         parameter(
@@ -255,7 +263,8 @@ def view(speed: Any) -> tuple[Parameter, ...]:
             bool,
             _screen(
                 "--mouse/--no-mouse",
-                help="Whether clicks and the wheel steer; without, the terminal selects and copies.",
+                help="Whether mouse clicks and the wheel control the screen; otherwise the terminal can "
+                "select and copy.",
             ),
             View.mouse,
         ),

@@ -23,8 +23,8 @@ Output = Annotated[
     Path | None,
     Option(
         metavar="PAGE.html|FILM.cast",
-        help="The page; with the ending .cast one run of a recording as an asciicast, in the size of this terminal.",
-        show_default="named as what it shows, in this folder",
+        help="File to write: the page, or with the ending .cast an asciicast of one run, in the size of this terminal.",
+        show_default="named like FILE or DIR, in the working directory",
     ),
 ]
 RunNumber = Annotated[
@@ -33,11 +33,11 @@ RunNumber = Annotated[
         "--run",
         metavar="N",
         min=1,
-        help="Of a recording only this run, from 1.",
-        show_default="all; of a film the first",
+        help="Number of the only run of a recording to write, from 1.",
+        show_default="all runs; for an asciicast the first",
     ),
 ]
-Force = Annotated[bool, Option("--force", help="Replace the file where there is one.")]
+Force = Annotated[bool, Option("--force", help="Overwrite the file if it exists.")]
 
 
 def report(source: Source, output: Output = None, run: RunNumber = None, *, force: Force = False) -> int:

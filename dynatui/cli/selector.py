@@ -31,21 +31,25 @@ LEAST_PROMPTS = 5
 """Minimum number of prompts: one of them is kept for validation, one for the evaluation."""
 _option = partial(Option, rich_help_panel=SELECTOR)
 
-Data = Annotated[Path, _option("--data", metavar="DIR", help="Where labelled roots are kept.")]
+Data = Annotated[Path, _option("--data", metavar="DIR", help="Folder of labelled roots.")]
 SelectorFile = Annotated[Path, _option("--selector", metavar="FILE", help="The selector.")]
 Verifiers = Annotated[str, _option(metavar="NAMES", help="Verifiers whose rounds are labelled.")]
-Verifier = Annotated[str, _option(metavar="NAME", help="The verifier that it is trained for.")]
+Verifier = Annotated[str, _option(metavar="NAME", help="The verifier that the selector is trained for.")]
 Temperatures = Annotated[str, _option(metavar="T,T,..", help="Temperatures that texts are sampled at.")]
 TopPs = Annotated[str, _option("--top-ps", metavar="P,P,..", help="Values of top-p, each with each temperature.")]
 Every = Annotated[int, _option(metavar="N", min=1, help="Tokens from one labelled root to the next.")]
 Trees = Annotated[int, _option(metavar="N", min=1, max=1000, help="Independent draws that a label is the mean of.")]
 Length = Annotated[int, _option("--max-new-tokens", metavar="N", min=1, help="Tokens sampled after each prompt.")]
-Epochs = Annotated[int, _option(metavar="N", min=1, help="Times that training goes through all roots.")]
+Epochs = Annotated[int, _option(metavar="N", min=1, help="Number of training passes over all roots.")]
 Hidden = Annotated[
-    bool, _option("--hidden/--no-hidden", help="Whether it goes by hidden rows of the models, where they show any.")
+    bool,
+    _option("--hidden/--no-hidden", help="Whether the selector uses hidden states of the models, where available."),
 ]
 Decoding = Annotated[
-    bool, _option("--decode/--no-decode", help="Whether texts are decoded too, with it and with the best shape.")
+    bool,
+    _option(
+        "--decode/--no-decode", help="Whether texts are also decoded, with the selector and with the best fixed shape."
+    ),
 ]
 SelectorSeed = Annotated[int, _option("--seed", metavar="S", min=0, max=2**32 - 1, help="Seed of all that is random.")]
 
@@ -153,7 +157,7 @@ def evaluate(
     require(
         stored.fits(trained.pair, manifest.pair),
         f"{data} was collected with {manifest.pair.target} and {manifest.pair.draft}, and {selector_file} was trained "
-        f"for {trained.pair.target} with {trained.pair.draft}; name what belongs together",
+        f"for {trained.pair.target} with {trained.pair.draft}; give a folder and a selector of the same pair",
     )
     parts = predict(policy, trained.verifier, dataset.load(data), manifest)
     out, _ = streams.for_printing()

@@ -114,4 +114,4 @@ def _unquoted(text: str, error: str) -> str:
     place = re.search(r"at line (\d+)", error)
     line = text.split("\n")[int(place[1]) - 1] if place else ""
     bare = re.fullmatch(r"\s*([\w-]+)\s*=\s*([A-Za-z][\w.:/,-]*)\s*(#.*)?", line)
-    return f'text stands in quotes: {bare[1]} = "{bare[2]}"' if bare else ""
+    return f'put text in quotes: {bare[1]} = "{bare[2]}"' if bare else ""

@@ -29,14 +29,12 @@ if TYPE_CHECKING:
 LENGTH = 64
 _tuning = partial(Option, rich_help_panel="Tuning")
 
-Minutes = Annotated[float, _tuning(metavar="M", help="Time for the search and for the check of what it found.")]
-Name = Annotated[str, _tuning(metavar="NAME", help="What the preset is called, for dynatui --preset NAME.")]
+Minutes = Annotated[float, _tuning(metavar="M", help="Minutes for the search and the check of its result.")]
+Name = Annotated[str, _tuning(metavar="NAME", help="Name of the preset, for dynatui --preset NAME.")]
 Force = Annotated[bool, _tuning("--force", help="Write the preset even if there is one of that name.")]
 Storage = Annotated[
     str | None,
-    _tuning(
-        metavar="URL", help="A database of Optuna's, such as sqlite:///tuning.db, from which a later search goes on."
-    ),
+    _tuning(metavar="URL", help="Optuna database, such as sqlite:///tuning.db, from which a later search continues."),
 ]
 Drafts = Annotated[
     str | None,

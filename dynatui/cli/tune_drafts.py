@@ -40,7 +40,7 @@ def ranked(context: typer.Context, names: str, models: Models, prompts: tuple[st
     try:
         results = rank(job, streams.say)
     except KeyboardInterrupt:
-        streams.say("interrupted before everyone had a turn; nothing can be compared")
+        streams.say("interrupted before every draft was measured once; nothing can be compared")
         return INTERRUPTED
     streams.show(ranking(results), out)
     return 0

@@ -102,7 +102,7 @@ def _speed(group: Cases, speeds: Sequence[float]) -> str:
         return f"{median(speeds):.2f}{known}"
     committed = [case.bottleneck.tokens_per_round for case in group if case.bottleneck]
     rounds = f"{Span(committed):.2f} tokens a round; " if committed else ""
-    return f"   - {rounds}no {FEWEST_ROUNDS} rounds of ar beside it, so nobody knows whether that is faster"
+    return f"   - {rounds}fewer than {FEWEST_ROUNDS} rounds of ar beside it, so the speed-up is unknown"
 
 
 def _text(group: Cases, runs: int) -> Iterator[str]:

@@ -18,7 +18,11 @@ _LABELS = ("model_name", "engine", "method")
 _ENGINE = "0"
 
 _OF_TEXTS: tuple[tuple[str, str, Callable[[MethodTotals], int]], ...] = (
-    ("vllm:prompt_tokens", "Tokens of prompts, once they are continued.", lambda own: own.prompt_tokens),
+    (
+        "vllm:prompt_tokens",
+        "Prompt tokens, counted when the first round after the prompt is complete.",
+        lambda own: own.prompt_tokens,
+    ),
     ("vllm:generation_tokens", "Generated tokens.", lambda own: own.generated),
 )
 _OF_DRAFTS: tuple[tuple[str, str, Callable[[Drafts], int]], ...] = (
@@ -30,12 +34,12 @@ _BY_POSITION = ("vllm:spec_decode_num_accepted_tokens_per_pos", "Accepted drafte
 _LATENCIES: tuple[tuple[str, str, Callable[[MethodTotals], Latencies]], ...] = (
     (
         "vllm:time_to_first_token_seconds",
-        "Reading the prompt and the first round, by the method's own clock.",
+        "Time of the prefill and the first round, by the method's own clock.",
         lambda own: own.to_first,
     ),
     (
         "vllm:inter_token_latency_seconds",
-        "From round to round, whose tokens come at once, by the method's own clock.",
+        "Time of a round, all tokens of which appear at once, by the method's own clock.",
         lambda own: own.between,
     ),
 )

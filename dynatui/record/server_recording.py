@@ -68,5 +68,5 @@ def _in_turn(event: Event, newest: float | None, number: int) -> float:
     if newest is None:
         raise RecordingError(f"line {number}: an event before any session; the beginning of the file is gone")
     if event.t < newest:
-        raise RecordingError(f"line {number}: it is of {event.t:g} s, after one of {newest:g} s")
+        raise RecordingError(f"line {number}: its time is {event.t:g} s, after an event at {newest:g} s")
     return event.t
