@@ -49,7 +49,7 @@ class _Loop(asyncio.SelectorEventLoop):
     """Event loop that looks up DNS names in daemon threads; the default executor's would delay the program's exit."""
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> list[Any]:
-        """Same as `socket.getaddrinfo`."""
+        """Looks up a host name, as `socket.getaddrinfo` does."""
         future: Future[list[Any]] = Future()
         future.set_running_or_notify_cancel()
 
@@ -95,7 +95,7 @@ class Client:
         return self._runner.run(self._text("POST" if sent else "GET", url, patience_s, no_answer, **sent))
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections to the server."""
         self._runner.run(self._client.aclose())
         self._runner.close()
 

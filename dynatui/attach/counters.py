@@ -21,7 +21,7 @@ class Counts:
     accepted: int | None = None
     generated: int | None = None
     accepted_at: tuple[int, ...] = ()
-    """Accepted tokens by position in the draft; empty where not reported."""
+    """Number of accepted tokens at each draft position; empty if the server does not report them."""
 
     def plus(self, other: "Counts") -> "Counts":
         """Sum of two intervals' counts; where one of them is None, the other is taken."""
@@ -43,7 +43,7 @@ def restarted(kind: Kind, before: Page, after: Page) -> bool:
 
 
 def counted(kind: Kind, before: Page, after: Page) -> Counts:
-    """Increase of a server's counters between two pages."""
+    """Increase of all counters of a server between two metrics pages."""
 
     def grown(names: Names) -> int | None:
         if not names or any(name not in after for name in names):

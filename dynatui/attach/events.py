@@ -30,12 +30,12 @@ Text: TypeAlias = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 
 
 class Opening(Base, tag="attach", frozen=True, kw_only=True):
-    """Start of a session."""
+    """Start of a session of watching a server."""
 
     schema: int = SCHEMA
     version: Name
     started_at: Name
-    """Start time in UTC, ISO 8601."""
+    """Start time of the session in UTC, in ISO 8601."""
     url: Name
     """The server's URL without its query, which may contain a secret."""
     interval_s: Annotated[float, Meta(gt=0, le=LARGEST)]

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from decoder.errors import first_line, quoted
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""Label names and values, sorted by name."""
+"""Label names and values of one series, sorted by name."""
 Series: TypeAlias = Mapping[Labels, float]
 Page: TypeAlias = Mapping[str, Series]
 """Series of each metric, by the metric's name without the suffix `_total`, which only some exporters append."""

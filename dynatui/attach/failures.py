@@ -42,7 +42,7 @@ def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An HTTP response with a failure status."""
+    """An HTTP response with a failure status (400 and above)."""
 
     status: int
     url: str

@@ -1,17 +1,18 @@
-"""Every figure of a server, from the increase of its counters and from its gauges, each defined only here.
+"""Defines every figure of a server, computed from the increase of its counters or read from its gauges.
 
-    tokens_per_round         L-bar: 1 + accepted / drafts; where all tokens are generated in rounds, generated / drafts
+    tokens_per_round         L-bar: 1 + accepted / drafts; if all tokens are generated in rounds, generated / drafts
     acceptance_rate          accepted / drafted
-    acceptance_by_position   accepted there / drafts
+    acceptance_by_position   accepted at the position / drafts
     ..._per_second           the count / seconds
 
-The server's own gauge takes precedence for acceptance length, acceptance rate and speed: its counters grow only when a
-request is done. Where a server counts neither drafted nor accepted tokens, both follow from its rounds:
+Acceptance length, acceptance rate and speed are read from the server's own gauges if it has them, because its counters
+grow only when a request is complete. If a server counts neither drafted nor accepted tokens, both follow from its
+rounds:
 
-    drafted    rounds x drafted tokens a round, where that number is constant
-    accepted   generated - rounds, where all tokens are generated in rounds
+    drafted    rounds x drafted tokens per round, if that number is constant
+    accepted   generated - rounds, if all tokens are generated in rounds
 
-An unknown figure is None.
+A figure that is unknown is None.
 """
 
 from collections.abc import Sequence
@@ -114,7 +115,7 @@ def _length(kind: Kind, counts: Counts) -> float | None:
 
 
 def round_length(kind: Kind, counts: Counts) -> float | None:
-    """L-bar from the accepted tokens and the rounds of an interval."""
+    """L-bar, computed from the accepted tokens and the rounds of an interval."""
     return length(sum(counts.accepted_at) if kind.drafted_at else counts.accepted, counts.drafts)
 
 

@@ -18,7 +18,7 @@ class History:
         self._kind: Kind | None = None
         self._server: Server | None = None
         self._page: Page = {}
-        """Latest value of every series."""
+        """Latest value of every series of the server's counters and gauges."""
         self._read_at: float | None = None
         self._total, self._began = Counts(), 0.0
         self._drafts: int | None = None

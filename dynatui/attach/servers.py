@@ -63,13 +63,13 @@ class Kind:
 
     @property
     def counters(self) -> Names:
-        """Names of all counters."""
+        """Names of all counters of this kind of server."""
         named = (*self.generated, *self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at)
         return tuple(dict.fromkeys(name for name in named if name))
 
     @property
     def gauges(self) -> Names:
-        """Names of all gauges."""
+        """Names of all gauges of this kind of server."""
         drafting = self.steps, self.draft_tokens, self.cap_length, self.block_length
         return tuple(filter(None, (self.length, self.rate, self.speed, *drafting)))
 

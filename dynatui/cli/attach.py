@@ -82,7 +82,7 @@ def attach(
 ) -> int:
     """Watch the speculative decoding of a running server: vLLM, SGLang, llama.cpp, TensorRT-LLM or TGI.
 
-    Reads its metrics every second. A token for it is taken from the variable DYNATUI_ATTACH_TOKEN. Where there is no
+    Reads its metrics every second. An access token is read from the variable DYNATUI_ATTACH_TOKEN. Where there is no
     terminal, each reading is a line of JSON on standard output.
     """
     del context

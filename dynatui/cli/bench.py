@@ -64,7 +64,7 @@ def commands() -> typer.Typer:
 
 
 def bench(context: typer.Context) -> None:
-    """Measure decoding."""
+    """Measure the speed of decoding."""
     if context.invoked_subcommand != "speed":
         ranks.require_alone(f"dynatui bench {context.invoked_subcommand}")
 
@@ -92,8 +92,7 @@ def speed(
 ) -> int:
     """Measure every method, and transformers' own generation, side by side on the same prompts.
 
-    All decode with the same weights, turn by turn after a warm-up. A text that differs from ar's has no
-    speed.
+    All decode with the same weights, turn by turn after a warm-up. A method whose text differs from ar's gets no speed.
     """
     on_rounds = shapes is not None or context_length is not None
     parts = tensor_parallel if shapes is None else 1

@@ -42,7 +42,7 @@ Verdict = Literal["ok", "note", "problem"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of a probe."""
+    """One result of a probe, with a remedy if one is needed."""
 
     verdict: Verdict
     """The finding's severity. problem: dynatui cannot run with these options; note: works, but is worth knowing; ok:

@@ -13,7 +13,7 @@ NAME = 22
 
 
 def ranking(results: Ranking) -> str:
-    """The report in lines of at most `WIDTH` columns."""
+    """The report as text, in lines of at most `WIDTH` columns."""
     return "\n".join([*_heading(results), "", text(_table(results)), "", *_verdicts(results)]) + "\n"
 
 

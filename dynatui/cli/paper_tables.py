@@ -25,7 +25,7 @@ GAP = 2
 
 
 class _Column(NamedTuple):
-    """A column of a table as text."""
+    """A column of a table, with its cells as text."""
 
     title: str
     names_rows: bool

@@ -25,7 +25,7 @@ from dynatui.files import opened, text_of
 PRESET = "preset"
 """Name of the option that selects a preset."""
 METHODS_OF_PRESETS = ("dynatree", "linear")
-"""Methods whose options a preset may hold."""
+"""Names of the methods whose options a preset may set."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _REMEDY = "correct it, or write it anew with dynatui tune"
 

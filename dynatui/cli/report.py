@@ -1,4 +1,4 @@
-"""`dynatui report`: a recording or a benchmark as one HTML page, or a recorded run as an asciicast."""
+"""`dynatui report`: writes a recording or a benchmark as one HTML page, or a recorded run as an asciicast."""
 
 import shutil
 from pathlib import Path

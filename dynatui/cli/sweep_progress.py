@@ -20,7 +20,7 @@ from dynatui.cli.time_left import left_s, words
 from dynatui.terminal import streams
 
 SHADES = ("grey35", "blue", "cyan", "green", "yellow", "bright_yellow")
-"""Colours from the slowest setting to the fastest."""
+"""Colours of the heat map, from the slowest setting to the fastest."""
 
 
 class Progress:

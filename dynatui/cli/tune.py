@@ -53,7 +53,7 @@ class Stop:
         self.searching = False
         """Whether the search is running, not the check that follows it."""
         self.search_ended = False
-        """Whether a signal has ended the search."""
+        """Whether Ctrl-C has ended the search."""
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         """Handles a signal."""

@@ -40,7 +40,7 @@ def comments(result: Tuned) -> list[str]:
 
 
 def times(ratio: Interval | None) -> str:
-    """A ratio with its confidence interval."""
+    """A ratio with its confidence interval, as text."""
     if ratio is None:
         return UNKNOWN
     interval = "" if ratio.low is None else f" ({ratio.low:.2f}-{ratio.high:.2f})"

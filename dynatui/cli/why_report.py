@@ -34,7 +34,7 @@ def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
 
 
 def heading(number: int, prompt: str) -> str:
-    """A prompt in one line, cut at `WIDTH`."""
+    """A prompt with its number in one line, cut at `WIDTH` characters."""
     return shorten(f"prompt {number}: {prompt}", WIDTH, placeholder=" ...")
 
 
@@ -69,7 +69,7 @@ def _on(numbers: Sequence[int], runs: int) -> str:
 
 
 def _prompts(numbers: Sequence[int]) -> str:
-    """Numbers of prompts as text: prompt 2; prompts 1, 3-5."""
+    """Prompt numbers as text, with ranges: prompt 2; prompts 1, 3-5."""
     breaks = [number for before, number in pairwise(numbers) if number != before + 1]
     begins = [numbers[0], *breaks]
     ends = [*(before for before, number in pairwise(numbers) if number in breaks), numbers[-1]]

@@ -17,7 +17,7 @@ class Exporter:
     def __init__(self) -> None:
         self.totals = Totals()
         self.url = ""
-        """URL of the metrics page."""
+        """URL at which the totals are served."""
 
     def take(self, event: Event) -> None:
         """Adds an event to the totals; to be called by one thread only."""

@@ -81,7 +81,7 @@ class _Server(TCPServer):
         self._used_s = used_s
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignores broken connections; logs any other error."""
+        """Ignores errors of broken connections, and logs any other error."""
         del request, client_address
         if not isinstance(sys.exception(), OSError):
             logger.exception("metrics were not served")
@@ -98,7 +98,7 @@ class _Handler(MetricsHandler):
         super().handle()
 
     def do_GET(self) -> None:  # noqa: N802 - the library calls this name
-        """Answers with the metrics as plain text, whatever format the client accepts."""
+        """Answers with the metrics as plain text, whatever format the request accepts."""
         del self.headers["Accept"]  # OpenMetrics output may lose colons in names: issue 1177 of prometheus_client
         if self.path.partition("?")[0] == _PATH:
             super().do_GET()

@@ -52,7 +52,7 @@ class Drafts(msgspec.Struct, frozen=True):
 
 
 class MethodTotals(msgspec.Struct, frozen=True):
-    """Totals of one method."""
+    """Totals of one method over all runs."""
 
     prompt_tokens: int = 0
     """Number of prompt tokens in the runs in which the method has completed a round."""
@@ -70,7 +70,7 @@ class MethodTotals(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Totals of all methods."""
+    """Totals of all methods over all runs."""
 
     target: str = ""
     prompt_tokens: int = 0

@@ -27,7 +27,7 @@ from dynatui.record.transcript import Transcript
 from dynatui.state.timeline import run_so_far
 
 Make: TypeAlias = Callable[[], bytes]
-"""Function that makes the content of a file; slow for a long run."""
+"""Function that returns the content of a file; slow for a long run."""
 
 _FORMULA = ("=", "+", "-", "@")
 """First characters that make a spreadsheet read a cell as a formula, which could start programs."""

@@ -97,7 +97,7 @@ class Runs(Sequence[list[Event]]):
 
 
 def read(path: Path) -> list[Event]:
-    """All complete events of a recording; raises a RecordingError that names file and line."""
+    """All events on complete lines of a recording; raises a RecordingError that names file and line."""
     return list(chain.from_iterable(Runs(path)))
 
 

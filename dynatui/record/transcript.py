@@ -39,7 +39,7 @@ class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The output of `--json` for each prompt."""
+    """The JSON object that `--json` prints for each prompt."""
 
     prompt: str
     text: str
@@ -54,7 +54,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     path_reason: str
     seed: int
     temperature: float
-    """Temperature at the start of the run; later changes are only in a recording."""
+    """Sampling temperature at the start of the run; later changes are only in a recording."""
     top_k: int
     top_p: float
     ranks: list[str] = []
@@ -68,7 +68,7 @@ class Transcript:
 
     def __init__(self, out: TextIO, err: TextIO, *, as_json: bool) -> None:
         self.failed = False
-        """Whether any method ended in an error."""
+        """Whether any method has ended with an error."""
         self._out = out
         self._err = err
         self._as_json = as_json

@@ -29,7 +29,7 @@ class Output:
     def __init__(self, terminal: int | None = None) -> None:
         self.sent_bytes = 0
         self.busy = False
-        """Whether the last write is still in progress."""
+        """Whether a write is still in progress."""
         self._descriptor = None if terminal is None else _own(terminal)
         self._modes = None if self._descriptor is None else modes_of(self._descriptor)
         self._entered = False
@@ -79,7 +79,7 @@ class Output:
         return self._descriptor
 
     def isatty(self) -> bool:
-        """Whether there is a terminal."""
+        """Whether the output leads to a terminal."""
         return self._descriptor is not None
 
     def close(self) -> None:
