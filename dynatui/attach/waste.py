@@ -14,12 +14,14 @@ from dynatui.attach.servers import Kind
 ROUNDS, SECONDS = 100, 10.0
 """Minimum number of rounds, and minimum duration in seconds, of a batch of rounds that is judged."""
 WASTED_BELOW, PAYING_FROM = 1.1, 1.2
-"""Tokens per round below which drafts become wasted, and from which they cease to be. A round takes at least as long as
-a pass of plain decoding, so tokens per round bound the speed-up, and drafting takes time besides."""
+"""Tokens per round below which drafts become wasted, and from which they may cease to be. A round takes at least as
+long as a pass of plain decoding, so tokens per round bound the speed-up, and drafting takes time besides."""
 REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.06
-"""Acceptance rates below which drafts become wasted, and from which they cease to be, if they are long."""
+"""Second criterion: drafts are also wasted below the first of these acceptance rates, if tokens per round are below
+`LONG_BELOW`; they cease to be from the second acceptance rate, or from `LONG_FROM` tokens per round."""
 LONG_BELOW, LONG_FROM = 1.35, 1.5
-"""The same thresholds as tokens per round; at these acceptance rates, a round drafts seven tokens or more."""
+"""Tokens per round for the second criterion: a round with these and the acceptance rates above drafts seven tokens or
+more."""
 
 
 @dataclass(frozen=True)

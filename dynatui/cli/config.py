@@ -21,8 +21,8 @@ from dynatui.terminal import streams
 
 _WIDEST = 40
 _HEAD = """\
-# Settings of dynatui. A line that begins with # and a name takes effect without the #.
-# A flag (--tau-h 0.8) comes first, then a variable (DYNATUI_TAU_H=0.8), then this file, then what is shown here.
+# Settings of dynatui. Remove the # before a name to set the option.
+# Precedence: a flag (--tau-h 0.8), a variable (DYNATUI_TAU_H=0.8), this file, the default shown here.
 """
 
 
@@ -95,7 +95,7 @@ def _explained(live: Any) -> Iterator[str]:
 def _explained_keys() -> Iterator[str]:
     yield "\n# --- Keys ---\n"
     yield '\n# A name, and a key or a list of keys: "f5", ["p", "ctrl+s"]; [] is none. ctrl+c always quits.\n'
-    yield "# Settings stand above this line: what follows belongs to the table of keys.\n"
+    yield "# Set options above this line: what follows belongs to the table of keys.\n"
     yield f"[{KEYS}]\n"
     explained = {name: key.help for key in KEYMAP.every for name in key.settings}
     for name, caps in KEYMAP.settings().items():

@@ -248,7 +248,7 @@ def models(case: Case) -> Iterator[Finding]:
         else:
             yield Finding("note", f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts")
     if "draft" not in names:
-        yield Finding("ok", "drafts are looked up in the text, by no model")
+        yield Finding("ok", "drafts are copied from earlier in the text, without a model")
     elif not absent and not head_shape(names["draft"]):
         checks.common_tokenizer(*names.values())
         yield Finding("ok", "both share a tokenizer")

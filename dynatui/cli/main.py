@@ -256,7 +256,8 @@ def _refuse_options_before(context: typer.Context) -> None:
 def _refused(why: str, code: int) -> int:
     """Prints an error, unless another rank has printed one, and returns the exit code.
 
-    A rank that failed because it lost another rank does not know the reason, and prints nothing.
+    A rank that failed because it lost another rank always prints, and leaves the token to the rank that knows the
+    reason.
     """
     if code == LOST or last_word.claimed():
         streams.say(why)

@@ -81,7 +81,7 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
     """The configuration of a run from values of options, by name; other options are ignored.
 
     Raises:
-        ConfigError: Values are out of bounds or contradict each other; its `about` names the options at fault.
+        ConfigError: Values are out of bounds or contradict each other; the error's `about` names the options at fault.
     """
     preset = presets.given(given)
     values = {name: value for name, value in presets.expanded(given, preset).items() if value is not None}

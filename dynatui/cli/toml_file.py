@@ -39,12 +39,12 @@ class Setting:
     """Name of the environment variable, or the file and the line number."""
 
 
-def table(path: Path, text: str, anew: str) -> dict[str, Any]:
-    """Parses a TOML text to a table; raises ConfigError, with the remedy `anew` if no more specific one is known."""
+def table(path: Path, text: str, usual_remedy: str) -> dict[str, Any]:
+    """Parses a TOML text to a table; raises ConfigError, with `usual_remedy` if no more specific remedy is known."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        remedy = _unquoted(text, str(error)) or anew
+        remedy = _unquoted(text, str(error)) or usual_remedy
         # A ValueError that is no TOMLDecodeError means a number with too many digits for Python to convert.
         is_a_number = not isinstance(error, tomllib.TOMLDecodeError | RecursionError)
         why = "a number has thousands of digits" if is_a_number else with_short_quotes(str(error))

@@ -113,7 +113,7 @@ def _stopping(progress: Progress) -> str:
 
 def _trials(progress: Progress) -> str:
     state = progress.state
-    wrong = f", {len(state.wrong)} wrote another text" if state.wrong else ""
+    wrong = f", {len(state.wrong)} with a differing text" if state.wrong else ""
     return f"{counted(state.trials, 'setting')} tried, {state.pruned} given up early{wrong}"
 
 

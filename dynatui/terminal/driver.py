@@ -78,7 +78,7 @@ class TerminalDriver(LinuxDriver):
     def process_message(self, message: Message) -> None:
         """Handles a message as Textual does, but quit keys act at once.
 
-        Resize messages are handled only from a terminal that has announced to send them.
+        A size counts only if the terminal has announced that it reports its size in its input.
         """
         app = self._app
         if (

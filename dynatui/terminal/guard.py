@@ -75,7 +75,7 @@ def log_path(named: Path | None = None) -> Path:
 
 @contextmanager
 def screen_only(log: Path) -> Iterator[Output]:
-    """Context in which only the app uses the terminal: other output goes to the log, and keys are standard input."""
+    """Context in which only the app uses the terminal: other output goes to the log, standard input is the keyboard."""
     saved = {number: os.dup(number) for number in (_STDIN, _STDOUT, _STDERR)}
     names = sys.__stdout__, sys.__stderr__
     output = Output(_STDERR if os.isatty(_STDERR) else _STDOUT)
