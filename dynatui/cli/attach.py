@@ -46,7 +46,12 @@ Url = Annotated[
 ]
 Interval = Annotated[float, _server(metavar="S", help="Seconds from one reading of the metrics to the next.")]
 Polls = Annotated[
-    int | None, _server(metavar="N", min=1, help="End after N readings and the answer to --prompt, instead of never.")
+    int | None,
+    _server(
+        metavar="N",
+        min=1,
+        help="End after N readings, and after the answer to --prompt; otherwise only when interrupted.",
+    ),
 ]
 Prompt = Annotated[
     str | None,

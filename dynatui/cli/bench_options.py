@@ -63,5 +63,7 @@ Baselines = Annotated[
 ]
 JsonFile = Annotated[
     Path | None,
-    measured("--json", metavar="FILE", help="Add a line to FILE with every sample, all settings and the machine."),
+    measured(
+        "--json", metavar="FILE", help="Append to FILE a line of JSON with every sample, all settings and the machine."
+    ),
 ]

@@ -68,13 +68,15 @@ DataSets = Annotated[
         help="Data sets of main; the other experiments are on wikitext, or on the first.",
     ),
 ]
-Prompts = Annotated[int | None, _prompt(metavar="N", min=1, show_default="10", help="Prompts of each data set.")]
+Prompts = Annotated[
+    int | None, _prompt(metavar="N", min=1, show_default="10", help="Number of prompts from each data set.")
+]
 PromptChars = Annotated[
     int | None,
     _prompt(
         metavar="N",
         min=1,
-        show_default="800, of PG-19 1000",
+        show_default="800; for PG-19 1000",
         help="Maximum prompt length in characters, as in the paper.",
     ),
 ]
@@ -88,7 +90,7 @@ MaxNewTokens = Annotated[
 Eos = Annotated[
     bool, _run("--eos/--no-eos", help="Whether texts end at the end-of-text token; in the paper they go on.")
 ]
-Temperature = Annotated[float, _run(metavar="T", help="0: greedy, as in the paper.")]
+Temperature = Annotated[float, _run(metavar="T", help="Sampling temperature; 0: greedy, as in the paper.")]
 TopP = Annotated[
     float, _run(metavar="P", help="Sample from the smallest set of tokens with this total probability; 1: all tokens.")
 ]

@@ -33,7 +33,9 @@ Data = Annotated[
     ),
 ]
 Tasks = Annotated[str, _prompt(metavar="NAMES", help="Categories of Spec-Bench.")]
-Prompts = Annotated[int, _prompt(metavar="N", min=1, help="Prompts of each task at whose roots trees are drawn.")]
+Prompts = Annotated[
+    int, _prompt(metavar="N", min=1, help="Number of prompts per task, along whose texts trees are drawn.")
+]
 Temperatures = Annotated[str, _compared(metavar="T,..", help="Temperatures of sampling without truncation.")]
 TopPs = Annotated[
     str, _compared(metavar="P,..", help="Further settings: values of top-p at temperature 1; '' for none.")
@@ -70,7 +72,7 @@ Output = Annotated[
     _measure(metavar="FILE", help="Save measurements in FILE as they are made, and resume from it."),
 ]
 JsonFile = Annotated[
-    Path | None, _measure("--json", metavar="FILE", help="Add a line to FILE with the whole report, as one object.")
+    Path | None, _measure("--json", metavar="FILE", help="Append to FILE a line of JSON with the whole report.")
 ]
 
 

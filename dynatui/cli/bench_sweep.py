@@ -79,7 +79,7 @@ Study = Annotated[
 Output = Annotated[Path, _kept(metavar="DIR", help="Folder of the database, where --storage names none.")]
 Show = Annotated[bool, _kept("--show", help="Show what the database holds, and measure nothing.")]
 JsonFile = Annotated[
-    Path | None, _kept("--json", metavar="FILE", help="Add a line to FILE with every trial, as one object.")
+    Path | None, _kept("--json", metavar="FILE", help="Append to FILE a line of JSON with every trial.")
 ]
 
 

@@ -151,7 +151,7 @@ LogFile = Annotated[
     _screen(
         "--log-file",
         metavar="FILE",
-        help="Where messages of libraries and faults go, instead of the user's log folder.",
+        help="File for messages of libraries and errors, instead of the default in the user's log folder.",
     ),
 ]
 DoctorJson = Annotated[bool, Option("--json", help="One JSON object instead of lines.")]

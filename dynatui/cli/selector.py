@@ -38,7 +38,9 @@ Verifier = Annotated[str, _option(metavar="NAME", help="The verifier that the se
 Temperatures = Annotated[str, _option(metavar="T,T,..", help="Temperatures that texts are sampled at.")]
 TopPs = Annotated[str, _option("--top-ps", metavar="P,P,..", help="Values of top-p, each with each temperature.")]
 Every = Annotated[int, _option(metavar="N", min=1, help="Tokens from one labelled root to the next.")]
-Trees = Annotated[int, _option(metavar="N", min=1, max=1000, help="Independent draws that a label is the mean of.")]
+Trees = Annotated[
+    int, _option(metavar="N", min=1, max=1000, help="Number of independent draws over which a label is averaged.")
+]
 Length = Annotated[int, _option("--max-new-tokens", metavar="N", min=1, help="Tokens sampled after each prompt.")]
 Epochs = Annotated[int, _option(metavar="N", min=1, help="Number of training passes over all roots.")]
 Hidden = Annotated[
