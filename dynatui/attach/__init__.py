@@ -1,1 +1,1 @@
-"""Speculative decoding of a running server, from its metrics page. Knows no screen."""
+"""Watches the speculative decoding of a running server through its metrics page. Contains no user interface."""

@@ -1,6 +1,7 @@
-"""URLs of a server's metrics from the user's text: host and port, the API's base URL, or the page's own URL.
+"""The URLs of a server's metrics page, derived from the URL or HOST:PORT that the user gives.
 
-No secrets: a URL with a password is refused, and a displayed URL has no query.
+Accepted are host and port, the API's base URL, or the metrics page's own URL. Secrets never appear: a URL that contains
+a password is refused, and the URL for display has no query.
 """
 
 from dataclasses import dataclass
@@ -10,25 +11,25 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from decoder.errors import ConfigError, quoted
 
 PAGES = ("/metrics", "/prometheus/metrics")
-"""Paths of metrics pages; the second is TensorRT-LLM's."""
+"""Paths of the metrics page on a server; the second is TensorRT-LLM's."""
 _API = "/v1"
 _EXAMPLE = "give HOST:PORT or a URL such as http://localhost:8000"
 
 
 @dataclass(frozen=True)
 class Address:
-    """URLs of a server."""
+    """The URLs of a server: its metrics page and its API."""
 
     pages: tuple[str, ...]
-    """Candidate URLs of the metrics page, the likeliest first."""
+    """Candidate URLs of the metrics page, the most likely first."""
     base: str
-    """The base URL of its API."""
+    """The base URL of the server's API."""
     shown: str
     """The URL for display and recordings, without a query."""
 
 
 def address(text: str) -> Address:
-    """Parses the user's text; raises a ConfigError, whose message never contains a password."""
+    """Parses the URL given by the user; raises a ConfigError, whose message never contains a password."""
     parts = _split(text.strip())
     path = parts.path.rstrip("/")
     page = next((known for known in reversed(PAGES) if path.endswith(known)), "")
@@ -51,24 +52,24 @@ def origin(url: str) -> tuple[str, str | None, int]:
 
 
 def is_here(url: str) -> bool:
-    """Whether a URL is of this machine, so that no other machine sees the traffic."""
+    """Whether a URL points to this machine, so that no other machine sees the traffic."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:  # a host name, not an IP address
+    except ValueError:  # the host is a name, not an IP address
         return False
 
 
 def host_of(url: str) -> str:
-    """Host and port of a URL, as written in it."""
+    """Host and port of a URL, exactly as the URL gives them."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def _split(text: str) -> SplitResult:
-    if "@" in text:  # anywhere in the text: a password may contain characters that end a host
+    if "@" in text:  # even after the host: a password may contain characters such as /
         raise ConfigError(
-            "the URL holds a user or a password, as it has an @; leave them out, and give a token by the variable "
-            "DYNATUI_ATTACH_TOKEN; an @ of a query is written %40"
+            "the URL contains a user name or a password, since it has an @; leave them out, and "
+            "give a token by the variable DYNATUI_ATTACH_TOKEN; write an @ in a query as %40"
         )
     shown = quoted(text.partition("?")[0])
     if not text.isprintable() or " " in text:
@@ -79,7 +80,7 @@ def _split(text: str) -> SplitResult:
     except ValueError as error:
         raise ConfigError(f"the URL {shown} cannot be read: {error}; {_EXAMPLE}") from None
     if parts.scheme not in ("http", "https"):
-        raise ConfigError(f"the URL {shown} is of {quoted(parts.scheme)}; give one of http or https")
+        raise ConfigError(f"the URL {shown} has the scheme {quoted(parts.scheme)}; give http or https")
     if not parts.hostname or port == 0:
         raise ConfigError(f"the URL {shown} names no {'host' if not parts.hostname else 'port'}; {_EXAMPLE}")
     return parts

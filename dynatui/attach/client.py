@@ -1,6 +1,6 @@
-"""HTTP client for a server: certificates are checked, time and size bounded, redirects to other servers refused.
+"""HTTP client for a watched server: verifies certificates, bounds time and size, refuses redirects elsewhere.
 
-The token is sent to the server alone, and never shown or recorded. Knows neither metrics nor events.
+The user's token is sent to this server only, and never shown or recorded. Knows neither metrics nor events.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from dynatui.attach.exposition import NotMetricsError, PageError
 from dynatui.attach.failures import TOKEN, Refusal, as_page_errors, no_answer, no_page
 
 LARGEST_PAGE = 2**23
-"""Largest body of a response, in bytes."""
+"""Maximum size of a response body, in bytes."""
 PATIENCE_S = 5.0
-"""Time limit for a whole page, in seconds."""
+"""Time limit for fetching a whole page, in seconds."""
 _ACCEPT = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
 _HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
-"""Hosts reached without a proxy: a proxy would take these names for itself."""
+"""Proxy settings of httpx2 that exempt this machine: a proxy would resolve these names to itself."""
 _REDIRECTS = 3
 _COMPLAINT_S = 0.3
-"""Time limit for the body of an error response, in seconds."""
+"""Time limit for reading the body of an error response, in seconds."""
 _SHORTEST_SECRET = 8
-"""Least length of a token that is masked in answers: a shorter one may occur in any text by chance."""
+"""Minimum length of a token that is masked in responses: a shorter string may occur in any text by chance."""
 
 Refuse: TypeAlias = Callable[[Refusal, str], PageError]
-"""Makes the error for a failed request from the response and the remedy for a missing token."""
+"""Function (response, remedy for a missing token) -> the error for a failed request."""
 
 
 def token() -> str | None:
-    """The user's token; raises a ConfigError, without the token in it, where it is no valid header."""
+    """The user's token; raises a ConfigError, which does not contain the token, if it is not a valid HTTP header."""
     token = os.environ.get(TOKEN, "").strip()
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise ConfigError(f"{TOKEN} holds blanks or characters that no token has; set it to the token alone")
@@ -46,10 +46,10 @@ def token() -> str | None:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Event loop with DNS lookups in daemon threads; those of the default executor would delay the program's end."""
+    """Event loop that looks up DNS names in daemon threads; the default executor's would delay the program's exit."""
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> list[Any]:
-        """Same as `socket.getaddrinfo`."""
+        """Looks up a host name, as `socket.getaddrinfo` does."""
         future: Future[list[Any]] = Future()
         future.set_running_or_notify_cancel()
 
@@ -64,10 +64,10 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class Client:
-    """Connections to a server, kept open between requests; used by one thread, in which no event loop runs.
+    """HTTP connections to a server, kept open between requests; for use by one thread that has no event loop.
 
     Raises:
-        ConfigError: A variable for certificates or proxies has an unusable value.
+        ConfigError: An environment variable for certificates or proxies has an unusable value.
     """
 
     def __init__(self, secret: str | None = None, patience_s: float = PATIENCE_S) -> None:
@@ -75,7 +75,7 @@ class Client:
         if secret:
             headers["Authorization"] = f"Bearer {secret}"
         self._secret = secret or ""
-        self._remedy = f"the token in {TOKEN} is not taken" if secret else f"set {TOKEN} to its token"
+        self._remedy = f"the token in {TOKEN} is not accepted" if secret else f"set {TOKEN} to its token"
         self._patience_s = patience_s
         try:
             self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` has timeouts
@@ -90,12 +90,12 @@ class Client:
         return self._runner.run(self._text("GET", url, self._patience_s, no_page, headers=_ACCEPT))
 
     def answer(self, url: str, body: Mapping[str, Any] | None, patience_s: float) -> str:
-        """The response body of an API call: POST with a JSON body, else GET; raises a PageError."""
+        """The response body of an API call: a POST request if there is a JSON body, else GET; raises a PageError."""
         sent = {} if body is None else {"json": body}
         return self._runner.run(self._text("POST" if sent else "GET", url, patience_s, no_answer, **sent))
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections to the server."""
         self._runner.run(self._client.aclose())
         self._runner.close()
 
@@ -106,7 +106,7 @@ class Client:
         self.close()
 
     async def _text(self, method: str, url: str, patience_s: float, refuse: Refuse, **sent: Any) -> str:
-        """The response body; `refuse` makes the error for a failure status."""
+        """The response body as text; `refuse` makes the error for an HTTP failure status."""
         with as_page_errors(url, patience_s):
             request = self._client.build_request(method, url, **sent)
             async with asyncio.timeout(patience_s), self._response(request) as response:
@@ -120,12 +120,12 @@ class Client:
             raise NotMetricsError("the page is no text in UTF-8, so it is no page of metrics") from None
 
     def _masked(self, text: str) -> str:
-        """A server's text with the sent token masked."""
+        """A text from the server, with the user's token masked."""
         return text.replace(self._secret, "***") if len(self._secret) >= _SHORTEST_SECRET else text
 
     @asynccontextmanager
     async def _response(self, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
-        """The response after redirects within the server; its body is not read yet."""
+        """The response after following redirects within the server; its body is not read yet."""
         for _ in range(_REDIRECTS + 1):
             response = await self._client.send(request, stream=True)
             self._client.cookies.clear()  # cookies could grow without bound
@@ -138,13 +138,13 @@ class Client:
                 await response.aclose()
             if origin(str(further.url)) != origin(str(request.url)):
                 elsewhere = host_of(str(further.url))
-                raise PageError(f"it redirects to {elsewhere}, which is not followed; give that address")
+                raise PageError(f"the server redirects to {elsewhere}, which is not followed; give that address")
             request = further
-        raise PageError("it redirects again and again; give the address that it leads to")
+        raise PageError("the server redirects too many times; give the final address")
 
 
 async def _complaint(response: httpx2.Response) -> str:
-    """Body of an error response; empty where it is not text or too slow."""
+    """Body of an error response; empty if it is not text or arrives too slowly."""
     with suppress(PageError, UnicodeDecodeError, TimeoutError, httpx2.HTTPError):
         async with asyncio.timeout(_COMPLAINT_S):
             return (await _body(response)).decode()
@@ -152,12 +152,12 @@ async def _complaint(response: httpx2.Response) -> str:
 
 
 async def _body(response: httpx2.Response) -> bytes:
-    """The whole body; raises a PageError where it is compressed or too large."""
+    """The whole response body; raises a PageError if it is compressed or too large."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise NotMetricsError("the page is compressed, though that was not asked for")
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > LARGEST_PAGE:
-            raise PageError(f"the page is larger than {LARGEST_PAGE >> 20} MiB, as no page of metrics is")
+            raise PageError(f"the page is larger than {LARGEST_PAGE >> 20} MiB, so it is no page of metrics")
     return bytes(body)

@@ -1,7 +1,7 @@
-"""Increase of counters between two pages, summed over labels, across restarts and changed labels.
+"""Increase of a server's counters between two metrics pages, summed over labels.
 
-A counter that fell counts from 0 again, as in Prometheus' `increase`; so does a new series. A counter that is not on
-the page is None. Knows no time and no figures.
+A counter that fell was reset, so its increase is its present value, as in Prometheus' `increase`; so it is for a new
+series. The increase of a counter that is missing from the page is None. Knows neither times nor derived figures.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from dynatui.attach.servers import Kind, Names
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts over an interval; None where the server does not report one."""
+    """Counts over an interval; None for a count that the server does not report."""
 
     drafts: int | None = None
     drafted: int | None = None
     accepted: int | None = None
     generated: int | None = None
     accepted_at: tuple[int, ...] = ()
-    """Accepted tokens by position in the draft; empty where not reported."""
+    """Number of accepted tokens at each draft position; empty if the server does not report them."""
 
     def plus(self, other: "Counts") -> "Counts":
-        """Sum of both; a count that is None on one side has the other side's value."""
+        """Sum of two intervals' counts; where one of them is None, the other is taken."""
         places = max(len(self.accepted_at), len(other.accepted_at))
         ours, theirs = ((*each, *(0,) * (places - len(each))) for each in (self.accepted_at, other.accepted_at))
         return Counts(
@@ -37,13 +37,13 @@ class Counts:
 
 
 def restarted(kind: Kind, before: Page, after: Page) -> bool:
-    """Whether any counter fell: the server has restarted."""
+    """Whether any counter fell, which means that the server has restarted."""
     pairs = ((before.get(name, {}), after.get(name, {})) for name in kind.counters)
     return any(value < then[labels] for then, now in pairs for labels, value in now.items() if labels in then)
 
 
 def counted(kind: Kind, before: Page, after: Page) -> Counts:
-    """Increase of a server's counters between two pages."""
+    """Increase of all counters of a server between two metrics pages."""
 
     def grown(names: Names) -> int | None:
         if not names or any(name not in after for name in names):
@@ -61,15 +61,16 @@ def counted(kind: Kind, before: Page, after: Page) -> Counts:
 
 
 def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, ...]:
-    """Increase of a counter at each position; empty where it is not on the page."""
+    """Increase of a per-position counter at each draft position; empty if the counter is missing from the page."""
     then, now = (_split(page.get(name, {}), label) for page in (before, after))
     return tuple(_count(increase(then.get(place, {}), now.get(place, {}))) for place in range(max(now, default=-1) + 1))
 
 
 def remembered(before: Page, after: Page) -> Page:
-    """Latest value of every series; a missing one, such as a replica's, keeps its value until it reappears.
+    """Latest value of every series; a series that is missing from the page keeps its last value.
 
-    New series replace missing ones, so the memory stays bounded.
+    A replica's series may be missing and reappear. If the page has new series, they replace all missing ones, so that
+    the memory stays bounded.
     """
     return {name: _seen_last(before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
 
@@ -79,7 +80,7 @@ def _seen_last(before: Series, after: Series) -> Series:
 
 
 def increase(before: Series, after: Series) -> float:
-    """Increase of the sum over a counter's series; a series with changed labels continues from its value."""
+    """Increase of a counter summed over its series; series with new labels continue from those that disappeared."""
     stayed = sum(_step(before[labels], value) for labels, value in after.items() if labels in before)
     gone = sum(value for labels, value in before.items() if labels not in after)
     come = sum(value for labels, value in after.items() if labels not in before)
@@ -91,7 +92,7 @@ def _step(before: float, after: float) -> float:
 
 
 def _split(series: Series, label: str) -> Mapping[int, Series]:
-    """A counter's series, grouped by position."""
+    """A counter's series, grouped by draft position."""
     places = dict[int, dict[Labels, float]]()
     for labels, value in series.items():
         text = dict(labels).get(label, "")

@@ -1,4 +1,4 @@
-"""Events of a watched server: one JSON object a line, the same on standard output and in recordings.
+"""Events of a watched server, one JSON object per line, the same on standard output and in recordings.
 
 A file that is still being written can be read up to its last complete line. A figure that the server does not report is
 null, never 0. `seconds` and `t` are in seconds. Knows neither how pages are read nor how events are shown.
@@ -13,15 +13,14 @@ from decoder.errors import RecordingError
 from decoder.events import Base, Count, Seconds
 
 SCHEMA = 4
-"""Schema version in a session's first line. Versions of dynatui without `attach` know schemas up to 2, and report that
-a newer dynatui wrote the file; schema 3 lacks `drafting` and `wasted`.
-"""
+"""Version of this schema, in a session's first line. Versions of dynatui without `attach` read schemas up to 2, and
+report that a newer dynatui wrote the file; schema 3 has neither `drafting` nor `wasted`."""
 LARGEST = 1e15
 MOST_POSITIONS = 256
 MOST_MODELS = 32
 MOST_ROUNDS = 2**16
 LONGEST_NAME = 2**10
-"""Most characters of a name or URL."""
+"""Maximum length of a name or URL, in characters."""
 LONGEST_TEXT = 2**20
 
 Figure: TypeAlias = Annotated[float, Meta(ge=0, le=LARGEST)]
@@ -31,66 +30,67 @@ Text: TypeAlias = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 
 
 class Opening(Base, tag="attach", frozen=True, kw_only=True):
-    """Start of a session."""
+    """Start of a session of watching a server."""
 
     schema: int = SCHEMA
     version: Name
     started_at: Name
-    """Start time in UTC, ISO 8601."""
+    """Start time of the session in UTC, in ISO 8601."""
     url: Name
     """The server's URL without its query, which may contain a secret."""
     interval_s: Annotated[float, Meta(gt=0, le=LARGEST)]
 
 
 class Server(Base, tag="server", frozen=True, kw_only=True):
-    """A recognised server; repeated when its kind or models change."""
+    """The server that was recognised by its metrics; repeated when its kind or its models change."""
 
     t: Seconds
-    """Seconds since the start of the session, here and below."""
+    """Time of the event, in seconds since the start of the session; the same in all events below."""
     kind: Name
-    """Name of the kind in `dynatui.attach.servers`."""
+    """Name of the server's kind, a key of `KINDS` in `dynatui.attach.servers`."""
     url: Name
     """URL of the metrics page."""
     models: Annotated[list[Name], Meta(max_length=MOST_MODELS)]
 
 
 class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Counts and figures of an interval; `dynatui.attach.figures` defines each."""
+    """Counts and figures of an interval; `dynatui.attach.figures` defines each of them."""
 
     seconds: Figure
     drafts: Count | None = None
-    """Rounds: verified drafts."""
+    """Number of rounds: drafts that the target verified."""
     drafted: Count | None = None
     accepted: Count | None = None
     generated: Count | None = None
     tokens_per_round: Figure | None = None
-    """L-bar, or mean acceptance length, the target's own token included."""
+    """Block efficiency L-bar, also called mean acceptance length: tokens per round, the target's own token included."""
     acceptance_rate: Share | None = None
     acceptance_by_position: Annotated[list[Share | None], Meta(max_length=MOST_POSITIONS)] = []
-    """For each position of the draft, the share of rounds that accepted its token."""
+    """For each draft position, the share of rounds in which the token at that position was accepted."""
     drafted_per_second: Figure | None = None
     accepted_per_second: Figure | None = None
     tokens_per_second: Figure | None = None
 
 
 class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Present draft settings of a server, where it reports them."""
+    """Current draft settings of the server; None for a setting that it does not report."""
 
     steps: Count | None = None
-    """Forward passes of the draft in a round."""
+    """Forward passes of the draft model per round."""
     draft_tokens: Count | None = None
-    """Tokens verified in a round, the position of the target's own token included."""
+    """Positions verified per round, that of the target's own token included."""
     cap_length: Figure | None = None
-    """Mean number of verified tokens, the target's own position included, where a round may verify fewer."""
+    """Mean number of positions verified per round, that of the target's own token included, if rounds may be shorter
+    than `draft_tokens`."""
     block_accept_length: Figure | None = None
-    """Mean acceptance length if every draft had been verified whole, the target's own token included."""
+    """Mean acceptance length that would result from verifying every draft in full, the target's own token included."""
 
 
 class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Wasted drafts: almost no drafted token is accepted; `dynatui.attach.waste` has the criterion."""
+    """Drafts that are wasted since almost no drafted token is accepted; the criterion is in `dynatui.attach.waste`."""
 
     since: Seconds
-    """Time of the session from which drafts are wasted; the counts and figures cover the time since then."""
+    """Session time in seconds since which drafts have been wasted; the counts and figures cover the time since then."""
     drafts: Count
     drafted: Count
     accepted: Count
@@ -99,26 +99,27 @@ class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Reading(Base, tag="reading", frozen=True, kw_only=True):
-    """One reading of the metrics page."""
+    """One poll of the metrics page."""
 
     t: Seconds
     restarted: bool = False
-    """Whether counters fell since the previous page: the server has restarted."""
+    """Whether counters fell since the previous page, which means that the server has restarted."""
     interval: Figures
-    """Figures since the previous page; an interval of 0 seconds for the first."""
+    """Figures since the previous page; the first page has an interval of 0 seconds."""
     session: Figures
     """Figures since the first page of the session."""
     drafting: Drafting | None = None
-    """None where not reported; `wasted` is None where drafts are accepted or the rounds are unknown."""
+    """Draft settings; None if the server does not report them."""
     wasted: Wasted | None = None
+    """Counts of wasted drafts; None if drafts are accepted, or the number of rounds is unknown."""
 
 
 class Gap(Base, tag="gap", frozen=True, kw_only=True):
-    """A failed reading."""
+    """A failed poll of the metrics page."""
 
     t: Seconds
     reason: Text
-    """Error message of one line: the fault, and the remedy where known."""
+    """One-line error message: the fault, and the remedy if it is known."""
 
 
 class RequestSent(Base, tag="request", frozen=True, kw_only=True):
@@ -134,21 +135,21 @@ class Answer(Base, tag="answer", frozen=True, kw_only=True):
 
     t: Seconds
     seconds: Figure
-    """Seconds from the request to the whole answer."""
+    """Seconds from sending the request to receiving the complete answer."""
     model: Name
     prompt: Text
     text: Text = ""
     error: Text = ""
-    """Error message; empty for an answer."""
+    """Error message; empty if the request succeeded."""
     generated: Count | None = None
-    """Generated tokens; drafted and accepted ones below."""
+    """Number of generated tokens; the fields below count rounds, drafted tokens and accepted tokens."""
     rounds: Count | None = None
     drafted: Count | None = None
     accepted: Count | None = None
     tokens_per_round: Figure | None = None
     acceptance_rate: Share | None = None
     drafted_by_round: Annotated[tuple[Count, ...], Meta(max_length=MOST_ROUNDS)] = ()
-    """Drafted tokens of each round; empty where the server does not report single rounds."""
+    """Drafted tokens of each round; empty if the server reports only totals."""
     accepted_by_round: Annotated[tuple[Count, ...], Meta(max_length=MOST_ROUNDS)] = ()
 
     def __post_init__(self) -> None:
@@ -170,7 +171,7 @@ _head_decoder = msgspec.json.Decoder(_Head)
 
 
 def is_opening(line: bytes) -> bool:
-    """Whether a line begins a session, of this schema or another."""
+    """Whether a line is the first of a session, in this version of the schema or another."""
     try:
         return _head_decoder.decode(line).type == "attach"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -178,7 +179,7 @@ def is_opening(line: bytes) -> bool:
 
 
 def decode_line(line: bytes, number: int) -> Event:
-    """The event on line `number` (from 1).
+    """The event on a line; `number` is the line's number in the file, from 1.
 
     Raises:
         RecordingError: The line is no event of this schema; the message names the line.

@@ -1,7 +1,8 @@
-"""A page of metrics in Prometheus' text format, as numbers by name and labels.
+"""Parses a metrics page in Prometheus' text format into numbers by metric name and labels.
 
-Pages are untrusted: one of another format, cut off or unreadable is an error of one line. Only the lines of wanted
-metrics are parsed: a page has thousands, and is read every second. Knows no server and no network.
+Pages are untrusted: a page that is truncated, unreadable or in another format gives a one-line error. Only the lines of
+the wanted metrics are parsed, because a page has thousands of lines and is polled every second. Knows neither servers
+nor the network.
 """
 
 import json
@@ -14,48 +15,48 @@ from prometheus_client.parser import text_string_to_metric_families
 from decoder.errors import first_line, quoted
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""Label names and values, sorted by name."""
+"""Label names and values of one series, sorted by name."""
 Series: TypeAlias = Mapping[Labels, float]
 Page: TypeAlias = Mapping[str, Series]
-"""Series by the metric's name, without `_total`, which only some exporters append."""
+"""Series of each metric, by the metric's name without the suffix `_total`, which only some exporters append."""
 
 LARGEST = 2**53
-"""Largest count: floats are exact up to it."""
+"""Largest accepted count: up to it, a float represents every integer exactly."""
 MOST_LINES = 20_000
-"""Most lines of wanted metrics: more take too long for one reading."""
+"""Maximum number of parsed lines: parsing more would take too long for one poll."""
 _TOTAL, _CREATED = "_total", "_created"
 _JUDGED = 1000
-"""Number of first lines that show whether a page has metrics at all."""
+"""Number of lines at the start of a page that are checked for metrics."""
 _UNREADABLE = (ValueError, IndexError, KeyError)
-"""Exceptions of the parser for a malformed line."""
+"""Exceptions that the parser raises for a malformed line."""
 
 
 class PageError(Exception):
-    """A page cannot be read; the message has the reason and the remedy, in one line."""
+    """A page cannot be read; the one-line message gives the reason and the remedy."""
 
 
 class NotMetricsError(PageError):
-    """The response has no metrics: the page may have another URL."""
+    """The response contains no metrics; the metrics page may have another URL."""
 
 
 def lines_of(text: str) -> Sequence[str]:
-    """The lines of a page; raises a NotMetricsError where it is empty, of another format or not whole."""
+    """The lines of a page; raises a NotMetricsError if it is empty, truncated or in another format."""
     opening = text.lstrip()[:1]
     if not opening:
-        raise NotMetricsError("the page is empty, as that of some servers is before their first request")
+        raise NotMetricsError("the page is empty; some servers have no metrics before their first request")
     if opening == "<":
         raise NotMetricsError("the page is HTML, no metrics; give the address of the server itself")
     if opening in "{[" and _is_json(text):
         raise NotMetricsError("the page is JSON, no metrics; give the address of the server's metrics")
     if not text.endswith("\n"):
-        raise NotMetricsError("the page breaks off in its last line")
+        raise NotMetricsError("the page is cut off within its last line")
     return text.split("\n")
 
 
 def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, ...] = ()) -> Page:
-    """Metrics with these name prefixes; raises a NotMetricsError where one of their lines is malformed.
+    """Metrics whose names begin with these prefixes; raises a NotMetricsError if one of their lines is malformed.
 
-    Left out: creation times of counters, NaN and values that are no counts, and counters that the page declares as
+    Left out are counters' creation times, NaN, values that are no counts, and counters that the page declares as
     gauges, since the increase of a gauge counts nothing.
     """
     page, wanted = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(counters + gauges)]
@@ -75,7 +76,7 @@ def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, .
 
 
 def require_metrics(lines: Sequence[str]) -> None:
-    """Raises a NotMetricsError where the first lines of a page have no metrics."""
+    """Raises a NotMetricsError if the first lines of a page contain no metrics."""
     _families(lines[:_JUDGED])
 
 
@@ -89,7 +90,7 @@ def _families(lines: Sequence[str]) -> list[Metric]:
     try:
         return list(text_string_to_metric_families("\n".join(lines)))
     except _UNREADABLE as error:
-        raise NotMetricsError(f"the page is in no format of Prometheus: {quoted(first_line(error))}") from None
+        raise NotMetricsError(f"the page is not in a format of Prometheus: {quoted(first_line(error))}") from None
 
 
 def _is_json(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Network and HTTP errors in one line each: the fault, and the remedy where known."""
+"""Turns network and HTTP errors into one-line messages: the fault, and the remedy if it is known."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ from dynatui.attach.exposition import NotMetricsError, PageError
 from dynatui.attach.servers import KINDS
 
 TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - the name of a variable
-"""The environment variable with the token for `Authorization: Bearer`."""
+"""Environment variable that holds the token for the header `Authorization: Bearer`."""
 _NO_PAGE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
@@ -32,10 +32,9 @@ def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
     except (TimeoutError, httpx2.TimeoutException):
         raise PageError(f"{host} has not answered in full within {patience_s:g} s") from None
     except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:
-        answered = quoted(first_line(error)) if str(error) else "it hangs up"
+        answered = quoted(first_line(error)) if str(error) else "it closes the connection"
         raise PageError(
-            f"{host} does not answer as an HTTP server does: {answered}; "
-            f"see whether it is another port, or {_other_scheme(url)}"
+            f"{host} does not respond as an HTTP server: {answered}; try another port, or {_other_scheme(url)}"
         ) from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise PageError(_of_tls(error, host) or f"cannot reach {host}: {_reason(error)}") from None
@@ -43,22 +42,22 @@ def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An HTTP response with a failure status."""
+    """An HTTP response with a failure status (400 and above)."""
 
     status: int
     url: str
     text: str
-    """The part of its body that was read."""
+    """The part of the response body that was read."""
 
     @property
     def named(self) -> str:
-        """The status by its number, and by its name where it has one."""
+        """The status as text: its number, and its name if it is a standard one."""
         known = {each.value: each.phrase for each in HTTPStatus}
         return f"{self.status} {known[self.status]}" if self.status in known else str(self.status)
 
 
 def no_page(refusal: Refusal, remedy: str) -> PageError:
-    """The error for a missing metrics page; a NotMetricsError where another URL may have it."""
+    """The error for a missing metrics page: a NotMetricsError if another URL may have it, else a PageError."""
     if refusal.status not in _NO_PAGE:
         return no_answer(refusal, remedy)
     started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
@@ -66,7 +65,7 @@ def no_page(refusal: Refusal, remedy: str) -> PageError:
 
 
 def no_answer(refusal: Refusal, remedy: str) -> PageError:
-    """The error for a failure status, with the server's message, and the remedy for a missing token."""
+    """The error for an HTTP failure status, with the server's own message, or with the remedy for a missing token."""
     host, reason = host_of(refusal.url), complaint(refusal.text)
     own = f": {quoted(reason)}" if reason else ""
     if refusal.status in _REFUSED:
@@ -85,7 +84,7 @@ class _Complaint(msgspec.Struct):
 
 
 def complaint(text: str) -> str:
-    """The error message in a response of OpenAI's API or a similar one; else empty."""
+    """The error message in a response of an OpenAI-compatible API; empty if there is none."""
     try:
         body = msgspec.json.decode(text, type=_Complaint)
     except (msgspec.DecodeError, RecursionError):
@@ -94,20 +93,18 @@ def complaint(text: str) -> str:
 
 
 def _of_tls(error: BaseException, host: str) -> str:
-    """Message for a certificate or TLS error; empty for other errors."""
+    """Message for a certificate or TLS error; empty for any other error."""
     cause = next((each for each in _causes(error) if isinstance(each, ssl.SSLError)), None)
     if isinstance(cause, ssl.SSLCertVerificationError):
         remedy = "let SSL_CERT_FILE name a file with the certificate of its authority"
         return f"the certificate of {host} is not trusted: {cause.verify_message.rstrip('.')}; {remedy}"
     if cause is not None:
-        return (
-            f"{host} does not speak TLS as asked: {cause.reason or first_line(cause)}; see whether it is http://{host}"
-        )
+        return f"{host} does not respond in TLS: {cause.reason or first_line(cause)}; try http://{host}"
     return ""
 
 
 def _reason(error: BaseException) -> str:
-    """The operating system's message, without the libraries' wrapping exceptions."""
+    """The operating system's message for an error, without the HTTP libraries' wrapping exceptions."""
     numbered = (each for each in _causes(error) if isinstance(each, OSError) and each.errno is not None)
     cause = next(numbered, None)
     if cause is None:
@@ -116,7 +113,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and its causes; of a group of errors, the first."""
+    """An error, then its causes one after the other; an exception group counts by its first error."""
     while error is not None:
         yield error
         cause = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None

@@ -1,17 +1,18 @@
-"""Every figure of a server, from the increase of its counters and from its gauges, each defined only here.
+"""Defines every figure of a server, computed from the increase of its counters or read from its gauges.
 
-    tokens_per_round         L-bar: 1 + accepted / drafts; where all tokens are generated in rounds, generated / drafts
+    tokens_per_round         L-bar: 1 + accepted / drafts; if all tokens are generated in rounds, generated / drafts
     acceptance_rate          accepted / drafted
-    acceptance_by_position   accepted there / drafts
+    acceptance_by_position   accepted at the position / drafts
     ..._per_second           the count / seconds
 
-The server's own gauge takes precedence for acceptance length, acceptance rate and speed: its counters grow only when a
-request is done. Where a server counts neither drafted nor accepted tokens, both follow from its rounds:
+Acceptance length, acceptance rate and speed are read from the server's own gauges if it has them, because its counters
+grow only when a request is complete. If a server counts neither drafted nor accepted tokens, both follow from its
+rounds:
 
-    drafted    rounds x drafted tokens a round, where that number is constant
-    accepted   generated - rounds, where all tokens are generated in rounds
+    drafted    rounds x drafted tokens per round, if that number is constant
+    accepted   generated - rounds, if all tokens are generated in rounds
 
-An unknown figure is None.
+A figure that is unknown is None.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from dynatui.attach.servers import Kind
 
 @dataclass(frozen=True)
 class Gauges:
-    """Values of a page's gauges."""
+    """Values of the gauges on a metrics page."""
 
     length: float | None = None
     rate: float | None = None
@@ -35,27 +36,27 @@ class Gauges:
 
     @property
     def drafts(self) -> int | None:
-        """Number of tokens drafted in a round."""
+        """Number of tokens drafted per round."""
         if self.drafting is None:
             return None
         return self.drafting.draft_tokens - 1 if self.drafting.draft_tokens else self.drafting.steps
 
 
 def gauges(kind: Kind, page: Page) -> Gauges:
-    """A page's gauges: means over the engines that have drafted, and the sum of their speeds."""
+    """Values of the gauges on a page: means over the engines that have drafted, but the sum of their speeds."""
     lengths = [value for value in _by_engine(kind, page.get(kind.length, {})) if 1 <= value <= LARGEST]
     rates = [value for value in _by_engine(kind, page.get(kind.rate, {})) if 0 <= value <= 1]
     speeds = page.get(kind.speed)
     return Gauges(
         length=_mean(lengths),
-        rate=_mean(rates) if lengths else None,  # 0 before anything was drafted
+        rate=_mean(rates) if lengths else None,  # the gauge is 0 until something is drafted
         speed=None if speeds is None else min(LARGEST, sum(_by_engine(kind, speeds))),
         drafting=_drafting(kind, page),
     )
 
 
 def _drafting(kind: Kind, page: Page) -> Drafting | None:
-    """Present draft settings: values that all engines share, and means over engines; None without such gauges."""
+    """Current draft settings: values that all engines share, and means over engines; None without such gauges."""
 
     def same(name: str) -> int | None:
         sizes = set(_by_engine(kind, page.get(name, {}))) - {0.0}
@@ -74,7 +75,7 @@ def _drafting(kind: Kind, page: Page) -> Drafting | None:
 
 
 def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
-    """Counts with drafted and accepted tokens derived from rounds; `drafts` is the number of drafted tokens a round."""
+    """Counts with drafted and accepted tokens derived from rounds; `drafts`: number of drafted tokens per round."""
     rounds, generated = counts.drafts, counts.generated
     if kind.drafted or not kind.rounds_generate or rounds is None or generated is None or drafts is None:
         return counts
@@ -83,7 +84,7 @@ def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
 
 
 def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
-    """A gauge's value for each engine: the highest of its processes."""
+    """A gauge's value for each engine: the maximum over the engine's processes."""
     engines = dict[Labels, float]()
     for labels, value in gauge.items():
         engine = tuple(label for label in labels if label[0] not in kind.ranks)
@@ -92,7 +93,7 @@ def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
 
 
 def figures(kind: Kind, counts: Counts, seconds: float, now: Gauges | None = None) -> Figures:
-    """Figures of an interval of `seconds`; `now`: gauges at its end, where they take precedence over counters."""
+    """Figures of an interval of `seconds`; the gauges `now` at its end take precedence over counters."""
     shown = now or Gauges()
     return Figures(
         seconds=seconds,
@@ -114,18 +115,18 @@ def _length(kind: Kind, counts: Counts) -> float | None:
 
 
 def round_length(kind: Kind, counts: Counts) -> float | None:
-    """L-bar from the accepted tokens and the rounds of an interval."""
+    """L-bar, computed from the accepted tokens and the rounds of an interval."""
     return length(sum(counts.accepted_at) if kind.drafted_at else counts.accepted, counts.drafts)
 
 
 def length(accepted: float | None, drafts: float | None) -> float | None:
-    """L-bar: accepted tokens a round, plus the target's own token."""
+    """L-bar: accepted tokens per round, plus the target's own token."""
     more = _ratio(accepted, drafts)
     return None if more is None else min(LARGEST, 1 + more)
 
 
 def share(part: float | None, whole: float | None) -> float | None:
-    """`part / whole`, at most 1: counters may change while a page is read."""
+    """The ratio `part / whole`, at most 1: counters may change while a page is being read."""
     ratio = _ratio(part, whole)
     return None if ratio is None else min(1.0, ratio)
 

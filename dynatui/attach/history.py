@@ -1,4 +1,4 @@
-"""Events of a page, from its difference to the previous pages. Knows no network and no clock."""
+"""Makes the events of a metrics page from its difference to the previous pages. Knows neither network nor clock."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,21 +12,21 @@ from dynatui.attach.waste import Judgement, as_event, judged
 
 
 class History:
-    """The last page of a session, and the counts since its first page."""
+    """The latest metrics page of a session, and the counts since its first page."""
 
     def __init__(self) -> None:
         self._kind: Kind | None = None
         self._server: Server | None = None
         self._page: Page = {}
-        """Latest value of every series."""
+        """Latest value of every series of the server's counters and gauges."""
         self._read_at: float | None = None
         self._total, self._began = Counts(), 0.0
         self._drafts: int | None = None
-        """Drafted tokens a round, as reported last."""
+        """Drafted tokens per round, as last reported by the server."""
         self._judgement = Judgement()
 
     def read(self, url: str, kind: Kind, lines: Sequence[str], t: float) -> Iterator[Server | Reading]:
-        """Events of a page read at `t` seconds; raises a NotMetricsError where it is malformed."""
+        """The events of a page that was read at `t` seconds; raises a NotMetricsError if the page is malformed."""
         page = parsed(lines, kind.counters, kind.gauges)
         if kind != self._kind:
             self._kind, self._page, self._read_at = kind, {}, None
@@ -52,7 +52,7 @@ class History:
         )
 
     def _introduced(self, kind: Kind, url: str, page: Page, t: float) -> Iterator[Server]:
-        """The server's event, where its kind or models have changed."""
+        """The event that describes the server, if its kind or its models have changed."""
         labels = (dict(each) for series in page.values() for each in series)
         names = {each[kind.model][:LONGEST_NAME] for each in labels if kind.model in each}
         models = sorted(names - {""})[:MOST_MODELS]

@@ -1,7 +1,7 @@
-"""One request to a server's OpenAI-compatible API, and the rounds reported in its answer.
+"""Sends one request to a server's OpenAI-compatible API, and reads the speculation figures in its answer.
 
-vLLM lists every round, where started with that option; SGLang and llama.cpp give totals. A figure that is not reported
-is None. The function that sends the request is an argument.
+vLLM lists every round if it was started with that option; SGLang and llama.cpp report totals. A figure that is not
+reported is None. The caller passes the function that sends a request.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,11 +17,11 @@ from dynatui.attach.figures import length, share
 from dynatui.attach.servers import Kind
 
 PATIENCE_S = 600.0
-"""Time limit for a whole answer, in seconds."""
+"""Time limit for a complete answer, in seconds."""
 
 T = TypeVar("T")
 Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], str]
-"""Sends a request to a URL, POST with a JSON body, else GET; returns the body, or raises a PageError."""
+"""Function (URL, JSON body) -> response body. It sends POST, or GET without a body, and raises a PageError."""
 
 
 class _Vllm(msgspec.Struct):
@@ -77,25 +77,25 @@ class _Models(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Request:
-    """The user's request: a prompt and its limit of tokens."""
+    """The user's request: a prompt, and the maximum number of tokens to generate."""
 
     prompt: str
     max_new_tokens: int = 128
 
     def event(self) -> RequestSent:
-        """The request's event; the caller sets its time."""
+        """The event of sending the request; the caller sets its time."""
         return RequestSent(t=0.0, prompt=self.prompt[:LONGEST_TEXT], max_new_tokens=min(self.max_new_tokens, LARGEST))
 
 
 def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:
-    """JSON body of the API request, greedy, with the fields by which this kind of server reports its rounds."""
+    """JSON body of the API request: greedy decoding, and the fields that make this kind of server report rounds."""
     more = {"return_spec_tokens_details": True} if kind is not None and kind.name == "sglang" else {}
     fields = {"model": model, "prompt": request.prompt, "max_tokens": request.max_new_tokens, "temperature": 0}
     return fields | more
 
 
 def model_of(text: str) -> str:
-    """The first model in a server's list; raises a PageError."""
+    """Name of the first model that the server lists; raises a PageError if it lists none."""
     models = _decoded(text, _Models, "list of models").data
     if not models:
         raise PageError("the server lists no model")
@@ -103,7 +103,7 @@ def model_of(text: str) -> str:
 
 
 def answer(text: str, request: Request, model: str, *, t: float, seconds: float) -> Answer:
-    """The answer's event from the text of a completion; raises a PageError where the text is not one."""
+    """The answer event made from a completion in JSON; raises a PageError if the text is no completion."""
     completion = _decoded(text, _Completion, "completion")
     vllm = completion.metrics.speculative_decoding if completion.metrics else None
     sglang = completion.sglext.spec_tokens_details if completion.sglext else None
@@ -129,7 +129,7 @@ def answer(text: str, request: Request, model: str, *, t: float, seconds: float)
 
 
 def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callable[[], float]) -> Answer:
-    """Sends the request; the answer's event, or that of its failure. The caller sets the event's time."""
+    """Sends the request and returns the event of its answer or failure, whose time the caller sets."""
     began, model = clock(), ""
     try:
         model = model_of(ask(f"{base}/v1/models", None))
@@ -146,7 +146,7 @@ def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callab
 
 
 def _by_round(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
-    """Drafted and accepted tokens of each round; empty where not reported or impossible."""
+    """Drafted and accepted tokens of each round; both empty if not reported or impossible."""
     drafted, accepted = (vllm.per_step_drafted or [], vllm.per_step_accepted or []) if vllm else ([], [])
     sound = len(drafted) == len(accepted) <= MOST_ROUNDS and all(
         0 <= some <= whole <= LARGEST // MOST_ROUNDS for some, whole in zip(accepted, drafted, strict=False)
@@ -157,7 +157,7 @@ def _by_round(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
 def _totals(
     vllm: _Vllm | None, sglang: _Sglang | None, timings: _Timings | None
 ) -> tuple[int | None, int | None, int | None]:
-    """Rounds, drafted and accepted tokens of the whole answer."""
+    """Number of rounds, drafted tokens and accepted tokens of the complete answer."""
     if vllm:
         counts = vllm.num_spec_steps, vllm.num_draft_tokens, vllm.num_accepted_draft_tokens
     elif sglang:

@@ -1,6 +1,6 @@
 """Supported servers: the names of their metrics, and the option that enables their metrics page.
 
-A name is written without `_total`. Knows neither pages nor how figures are computed from them.
+Names are written without the suffix `_total`. Knows neither pages nor how figures are computed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,68 +8,68 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Names: TypeAlias = tuple[str, ...]
-"""Names of counters to be summed; empty where the server has none."""
+"""Names of counters that are summed to one count; empty if the server has none."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of server."""
+    """A kind of server, such as vLLM, with the names of its metrics."""
 
     name: str
     title: str
     prefix: str
-    """Prefix of its metrics' names."""
+    """Prefix of the names of the server's metrics."""
     generated: Names
-    """Counters of generated tokens."""
+    """Names of the counters of generated tokens."""
     drafts: Names = ()
-    """Counters of rounds (verified drafts); of the first position, where only positions are counted."""
+    """Names of the counters of rounds (verified drafts); empty if rounds are counted by `drafted_at`, at its first
+    position."""
     drafted: Names = ()
     accepted: Names = ()
     accepted_at: str = ""
-    """Counter of accepted tokens by position."""
+    """Name of the counter of accepted tokens by draft position."""
     drafted_at: str = ""
     position: str = "position"
-    """Label of the position, from 0."""
+    """Label that holds the draft position, from 0."""
     length: str = ""
-    """Gauge of the mean acceptance length, the target's token included."""
+    """Name of the gauge of the mean acceptance length, the target's own token included."""
     rate: str = ""
-    """Gauge of the acceptance rate, accepted / drafted."""
+    """Name of the gauge of the acceptance rate: accepted / drafted tokens."""
     speed: str = ""
-    """Gauge of tokens a second."""
+    """Name of the gauge of generated tokens per second."""
     steps: str = ""
-    """Gauge of draft passes in a round; 0 before the first round, as are the three below."""
+    """Name of the gauge of draft passes per round; this gauge and the next three are 0 before the first round."""
     draft_tokens: str = ""
-    """Gauge of the tokens verified in a round, the target's own position included."""
+    """Name of the gauge of positions verified per round, that of the target's own token included."""
     cap_length: str = ""
-    """Gauge of the mean number of verified tokens, where a round may verify fewer than `draft_tokens`."""
+    """Name of the gauge of the mean number of positions verified, if a round may verify fewer than `draft_tokens`."""
     block_length: str = ""
-    """Gauge of the mean acceptance length if every draft had been verified whole."""
+    """Name of the gauge of the mean acceptance length that verifying every draft in full would give."""
     ranks: Names = ()
-    """Labels of the processes of one engine, which all report the same gauges."""
+    """Labels that distinguish the processes of one engine, which all report the same gauges."""
     rounds_generate: bool = False
-    """Whether all tokens are generated in counted rounds, so that L-bar is generated / rounds, and all tokens of a
-    round but one were drafted.
-    """
+    """Whether all tokens are generated in counted rounds: then L-bar is generated tokens / rounds, and every generated
+    token except one per round was drafted."""
     page: str = ""
-    """Command or option that enables metrics, where they are off by default."""
+    """Command or option that enables the metrics page, if it is off by default."""
     model: str = ""
-    """The label that names the model, where there is one."""
+    """The label that holds the model's name; empty if there is none."""
 
     @property
     def speculative(self) -> Names:
-        """All metrics of speculative decoding: a server without them on its page does not speculate."""
+        """Names of all metrics of speculative decoding; a server without any of them on its page does not speculate."""
         named = (*self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at, self.length, self.rate)
         return tuple(name for name in named if name)
 
     @property
     def counters(self) -> Names:
-        """Names of all counters."""
+        """Names of all counters of this kind of server."""
         named = (*self.generated, *self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at)
         return tuple(dict.fromkeys(name for name in named if name))
 
     @property
     def gauges(self) -> Names:
-        """Names of all gauges."""
+        """Names of all gauges of this kind of server."""
         drafting = self.steps, self.draft_tokens, self.cap_length, self.block_length
         return tuple(filter(None, (self.length, self.rate, self.speed, *drafting)))
 
@@ -140,7 +140,7 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP
 
 
 def recognised(lines: Sequence[str]) -> Kind | None:
-    """The kind of server by the metrics on a page; of several, one with metrics of drafts, then the first here."""
+    """The kind of server that has these metrics; of several, one with speculation metrics, else the first kind."""
 
     def has(names: Names) -> bool:
         return any(line.startswith(names) for line in lines)

@@ -1,6 +1,6 @@
-"""Session of watching a server: its page is polled, and every poll becomes events, gaps included.
+"""A session of watching a server: polls its metrics page, and makes events of every poll, failed ones included.
 
-No failure of a server ends the session. The functions that send, wait and tell the time are arguments.
+No failure of the server ends the session. The functions that send requests, wait and read the clock are parameters.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,12 +20,12 @@ from dynatui.attach.servers import KINDS, Kind, recognised
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of a session."""
+    """Settings of a session: the server's address, the polling interval and the number of polls."""
 
     address: Address
     interval_s: float = 1.0
     polls: int | None = None
-    """Number of polls before the session ends; None: no limit."""
+    """Number of polls after which the session ends; None: it never ends by itself."""
 
 
 def watch(
@@ -36,15 +36,15 @@ def watch(
     answers: Callable[[], Iterable[RequestSent | Answer]] = tuple,
     waiting: Callable[[], bool] = bool,
 ) -> Iterator[Event]:
-    """Events of a server.
+    """The events of a watched server.
 
     Args:
-        plan: Server and interval.
-        page: The text at a URL; raises a PageError.
+        plan: Server, polling interval and number of polls.
+        page: Function from a URL to the text of its page; raises a PageError.
         pause: Waits for a number of seconds; returns whether to stop.
-        clock: Seconds.
-        answers: Requests and answers since its last call.
-        waiting: Whether more of them are due; the session does not end before.
+        clock: Returns the present time in seconds.
+        answers: Returns the requests and answers since its last call.
+        waiting: Whether an answer is still awaited; the session does not end before it.
     """
     began, urls, history = clock(), plan.address.pages, History()
     yield Opening(
@@ -69,7 +69,7 @@ def watch(
 
 
 def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Kind, Sequence[str]]:
-    """URL and lines of the first page with metrics of a supported server.
+    """The first page that has metrics of a supported server: its URL, the kind of server, and its lines.
 
     Raises:
         PageError: The server cannot be reached, or no page has such metrics; the message then describes the first page.
@@ -89,12 +89,12 @@ def _kind(url: str, lines: Sequence[str]) -> Kind:
     if kind is None:
         require_metrics(lines)
         titles = ", ".join(each.title for each in KINDS.values())
-        raise NotMetricsError(f"the metrics at {without_query(url)} are of no server that is known: {titles}")
+        raise NotMetricsError(f"the metrics at {without_query(url)} are of no supported server; supported: {titles}")
     return kind
 
 
 def kind_of(page: Callable[[str], str], urls: Sequence[str]) -> Kind | None:
-    """Kind of a server; None where its pages do not show it."""
+    """The kind of server that these URLs belong to; None if their pages do not show it."""
     try:
         return first_page(page, urls)[1]
     except PageError:

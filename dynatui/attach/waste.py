@@ -1,7 +1,7 @@
-"""Detection of wasted drafts: almost no drafted token is accepted. A pure fold of counts.
+"""Detects wasted drafts: almost no drafted token is accepted. A pure fold over the counts of successive intervals.
 
-Rounds are judged in lots, so that few rounds or one short text decide nothing. Two limits give hysteresis: between them
-the judgement stays, so a server near a limit does not alternate.
+The verdict is made over batches of rounds, so that a few rounds or one short text do not decide it. Two thresholds give
+hysteresis: between them the verdict stays, so that a server near a threshold does not alternate.
 """
 
 from dataclasses import dataclass, field, replace
@@ -12,31 +12,33 @@ from dynatui.attach.figures import round_length, share
 from dynatui.attach.servers import Kind
 
 ROUNDS, SECONDS = 100, 10.0
-"""Least rounds and least seconds of a lot."""
+"""Minimum number of rounds, and minimum duration in seconds, of a batch of rounds that is judged."""
 WASTED_BELOW, PAYING_FROM = 1.1, 1.2
-"""Limits in tokens a round. A round takes at least the time of a plain pass, so tokens a round bound the speed-up over
-plain decoding, and drafting takes time besides."""
+"""Tokens per round below which drafts become wasted, and from which they may cease to be. A round takes at least as
+long as a pass of plain decoding, so tokens per round bound the speed-up, and drafting takes time besides."""
 REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.06
-"""Acceptance rates below which long drafts become wasted, and from which they cease to be."""
+"""Second criterion: drafts are also wasted below the first of these acceptance rates, if tokens per round are below
+`LONG_BELOW`; they cease to be from the second acceptance rate, or from `LONG_FROM` tokens per round."""
 LONG_BELOW, LONG_FROM = 1.35, 1.5
-"""The same limits in tokens a round; at these acceptance rates a round drafts seven tokens or more."""
+"""Tokens per round for the second criterion: a round with these and the acceptance rates above drafts seven tokens or
+more."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Judgement of a server's drafts, with its counts."""
+    """The verdict on a server's drafts so far, with the counts behind it."""
 
     lot: Counts = field(default_factory=Counts)
-    """Counts of the incomplete lot."""
+    """Counts of the batch of rounds that is not complete yet."""
     begun: float | None = None
-    """Start of the lot, in seconds of the session; None without one."""
+    """Start of that batch, in seconds since the start of the session; None before its first round."""
     wasted: Counts | None = None
-    """Counts since drafts became wasted; None where they are not, or unknown."""
+    """Counts since drafts became wasted; None if they are not wasted or this is unknown."""
     since: float = 0.0
 
 
 def judged(kind: Kind, before: Judgement, counts: Counts, begun: float, t: float) -> Judgement:
-    """The judgement after the counts from `begun` to `t`; idle times and unknown counts leave it unchanged."""
+    """The verdict after one more interval, from `begun` to `t`; unchanged without drafts or with unknown counts."""
     if None in (counts.drafts, counts.drafted, counts.accepted) or not (counts.drafts or counts.drafted):
         return before
     lot = before.lot.plus(counts)
@@ -58,7 +60,7 @@ def _is_wasted(length: float, acceptance: float, *, already: bool) -> bool:
 
 
 def as_event(kind: Kind, judgement: Judgement) -> Wasted | None:
-    """The judgement as a field of an event; None where drafts are not wasted."""
+    """The verdict as a field of an event; None if drafts are not wasted."""
     wasted = judgement.wasted
     if wasted is None:
         return None

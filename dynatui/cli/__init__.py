@@ -1,1 +1,1 @@
-"""The command line: options, settings, runs without a screen, and what helps when something is broken."""
+"""The command line: options, settings, runs without a screen, and diagnosis of a broken installation."""

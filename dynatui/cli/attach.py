@@ -1,6 +1,7 @@
-"""`dynatui attach`: watches another program's server on a screen or as a line of JSON per poll, and replays recordings.
+"""`dynatui attach`: watches another program's server, and replays recordings of it.
 
-The server's address is checked here, once; imports the HTTP client only then.
+Shows a screen, or prints one JSON line per poll where there is no terminal. The server's address is checked only here;
+the HTTP client is imported after that.
 """
 
 import signal
@@ -35,7 +36,7 @@ from dynatui.terminal.shutdown import handled
 _SHORTEST_S, _LONGEST_S = 0.1, 3600.0
 _LOOK_UP_S = 0.05
 _PATIENCE_S, _AGAIN_S = 1.0, 0.2
-"""Seconds after a signal until a blocked write of a line is interrupted, and between further interruptions."""
+"""Seconds from a signal to the first interruption of a blocked write, and from one interruption to the next."""
 _WAIT_S = 0.5
 _server = partial(Option, rich_help_panel="Watching")
 
@@ -45,16 +46,24 @@ Url = Annotated[
 ]
 Interval = Annotated[float, _server(metavar="S", help="Seconds from one reading of the metrics to the next.")]
 Polls = Annotated[
-    int | None, _server(metavar="N", min=1, help="End after N readings and the answer to --prompt, instead of never.")
+    int | None,
+    _server(
+        metavar="N",
+        min=1,
+        help="End after N readings, and after the answer to --prompt; otherwise only when interrupted.",
+    ),
 ]
 Prompt = Annotated[
     str | None,
     _server(
-        metavar="TEXT", help="Send this to the server, once, and show the rounds of its answer where it tells them."
+        metavar="TEXT",
+        help="Send this prompt to the server, once, and show the rounds of its answer if the server reports them.",
     ),
 ]
-MaxNewTokens = Annotated[int, _server("--max-new-tokens", metavar="N", min=1, help="Most tokens of that answer.")]
-Record = Annotated[Path | None, _server(metavar="FILE", help="Write what is seen to FILE, for dynatui replay FILE.")]
+MaxNewTokens = Annotated[
+    int, _server("--max-new-tokens", metavar="N", min=1, help="Maximum number of tokens in the answer to --prompt.")
+]
+Record = Annotated[Path | None, _server(metavar="FILE", help="Record all events to FILE, for dynatui replay FILE.")]
 Headless = Annotated[
     bool,
     Option(
@@ -78,7 +87,7 @@ def attach(
 ) -> int:
     """Watch the speculative decoding of a running server: vLLM, SGLang, llama.cpp, TensorRT-LLM or TGI.
 
-    Reads its metrics every second. A token for it is taken from the variable DYNATUI_ATTACH_TOKEN. Where there is no
+    Reads its metrics every second. An access token is read from the variable DYNATUI_ATTACH_TOKEN. Where there is no
     terminal, each reading is a line of JSON on standard output.
     """
     del context
@@ -87,13 +96,13 @@ def attach(
     where = address(url)
     shown = request.view(view, settings.keymap())
     on_screen = not no_screen and streams.can_show_screen()
-    from dynatui.attach.client import token  # noqa: PLC0415 - imports an HTTP client, as the next two do
+    from dynatui.attach.client import token  # noqa: PLC0415 - these three import an HTTP client
     from dynatui.attach.request import Request  # noqa: PLC0415
     from dynatui.attach.session import Plan  # noqa: PLC0415
 
     secret = token()
     if secret and where.base.startswith("http:") and not is_here(where.base):
-        streams.say(f"the token goes to {where.shown} unencrypted; with https:// nobody on the way could read it")
+        streams.say(f"the token is sent to {where.shown} unencrypted; with https:// it would be encrypted")
     request_of_ours = None if prompt is None else Request(from_text(prompt), max_new_tokens)
     recorder = Recorder(record, form=SERVERS) if record else None
     source = LiveServer(polled(Plan(where, interval, polls), secret, request_of_ours), recorder)
@@ -101,7 +110,7 @@ def attach(
 
 
 def replay(path: Path, view: View, *, on_screen: bool) -> int:
-    """Replays a recording of a server on a screen, or prints its events."""
+    """Shows the recording of a server on a screen, or prints its events."""
     if on_screen:
         return _shown(RecordedServer(events(path), view.speed or 1.0), view)
     out, _ = streams.for_printing()
@@ -117,7 +126,7 @@ def _shown(source: ServerSource, view: View) -> int:
 
 
 def _printed(source: ServerSource) -> int:
-    """Prints every event until the source ends or a signal comes; the exit code."""
+    """Prints every event until the source ends or a signal arrives; returns the exit code."""
     out, _ = streams.for_printing()
     state = ServerState()
     with _stoppable() as stop:
@@ -136,7 +145,7 @@ def _printed(source: ServerSource) -> int:
 
 
 def _taken(source: ServerSource, stop: "Stop") -> Iterator[Event]:
-    """Events of a source until it ends or a stop is requested."""
+    """The events of a source, until it ends or a signal has requested to stop."""
     while not stop.requested:
         over = source.ended
         yield from source.take()
@@ -146,12 +155,12 @@ def _taken(source: ServerSource, stop: "Stop") -> Iterator[Event]:
 
 
 def _news(before: ServerState, after: ServerState) -> Iterator[str]:
-    """Lines about changes that no figure shows; a lasting gap is printed once."""
+    """Messages about changes that no figure shows; one that lasts for several polls is printed once."""
     if after.server is not None and after.server is not before.server:
         title = after.kind.title if after.kind else after.server.kind
         yield f"{title} at {after.server.url} {', '.join(after.server.models)}".rstrip()
     if before.gap is not None and after.gap is None:
-        yield "it answers again"
+        yield "the server answers again"
     if after.wasted is not None and before.wasted is None:
         yield wasted(after.wasted, after.t)[0]
     if before.wasted is not None and after.wasted is None and not after.began_anew:
@@ -161,14 +170,17 @@ def _news(before: ServerState, after: ServerState) -> Iterator[str]:
 
 
 class Stop:
-    """Whether a signal has requested the end."""
+    """A flag that signals set: whether the end of the command was requested."""
 
     requested = False
 
 
 @contextmanager
 def _stoppable() -> Iterator[Stop]:
-    """Within, the first signal requests the end; a blocked write is interrupted soon after, or by the next signal."""
+    """Context in which the first signal sets the flag `Stop`.
+
+    A blocked write is interrupted soon after that, or by the next signal.
+    """
     stop = Stop()
 
     def request_stop(_number: int, _frame: FrameType | None) -> None:

@@ -1,6 +1,6 @@
-"""`dynatui bench`: its commands, and the meaning of combined options of `bench speed`.
+"""`dynatui bench`: defines its commands, and checks how the options of `bench speed` combine.
 
-Measurements are in `decoder.bench`. Imports torch only once a measurement begins.
+The measurements are in `decoder.bench`. Imports torch only when a measurement begins.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -26,15 +26,17 @@ from dynatui.session import Models
 from dynatui.terminal import streams
 
 ONLY_TEXTS = ("methods", "baselines", "hostile")
-"""Parameters without effect on rounds of given sizes, as are sweeps and the options of these panels:"""
+"""Parameters of `bench speed` without effect when rounds are measured; sweeps and `ABOUT_TEXTS` have none either."""
 ABOUT_TEXTS = (options.PROMPTS, options.TREE)
+"""Panels of `--help` whose options have no effect when rounds are measured."""
 ONLY_ROUNDS = ("trees",)
+"""Parameters of `bench speed` without effect when texts are measured."""
 ONLY_LOADED = ("target", "draft", "tensor_parallel")
-"""Parameters without effect on random weights."""
+"""Parameters of `bench speed` without effect when models have random weights."""
 SUMMING_UP_S = 60.0
-"""Seconds for the summary of an interrupted measurement."""
+"""Time limit, in seconds, for summarizing a measurement that a signal has interrupted."""
 ROUNDS = 32
-"""Default tokens measured after each text: few, so that the context stays about as long."""
+"""Default number of tokens measured after each text: small, so that the context length stays nearly constant."""
 WHOLE_BASELINES = (
     "--baselines are transformers' own generation, which needs the whole target in one process, and --tensor-parallel "
     "spreads it over several; give --no-baselines"
@@ -42,7 +44,7 @@ WHOLE_BASELINES = (
 
 
 def commands() -> typer.Typer:
-    """`dynatui bench`, with the methods that there are now."""
+    """The command group `dynatui bench`, with options for all registered methods."""
     app = typer.Typer()
     given: Declared = {
         "names": Group(options.MODEL_OPTIONS[:2]),
@@ -62,7 +64,7 @@ def commands() -> typer.Typer:
 
 
 def bench(context: typer.Context) -> None:
-    """Measure decoding."""
+    """Measure the speed of decoding."""
     if context.invoked_subcommand != "speed":
         ranks.require_alone(f"dynatui bench {context.invoked_subcommand}")
 
@@ -90,8 +92,7 @@ def speed(
 ) -> int:
     """Measure every method, and transformers' own generation, side by side on the same prompts.
 
-    All decode with the same weights, turn by turn after a warm-up. A text that differs from ar's has no
-    speed.
+    All decode with the same weights, turn by turn after a warm-up. A method whose text differs from ar's gets no speed.
     """
     on_rounds = shapes is not None or context_length is not None
     parts = tensor_parallel if shapes is None else 1
@@ -143,13 +144,15 @@ def speed(
 
 
 def all_methods() -> str:
-    """All methods that can be measured, as --methods lists them: decoding by transformers is among the baselines."""
+    """Names of all methods that --methods accepts; decoding by transformers is measured as a baseline instead."""
     return ",".join(name for name, method in METHODS.items() if not method.by_module)
 
 
 def _method_option() -> Parameter:
     shown = own.measured(
-        metavar="NAMES", show_default="all", help=f"Which to measure beside ar, of {all_methods().replace(',', ', ')}."
+        metavar="NAMES",
+        show_default="all",
+        help=f"Methods to measure beside ar, of {all_methods().replace(',', ', ')}.",
     )
     return options.parameter("methods", str, shown, all_methods())
 
@@ -168,13 +171,13 @@ def _preset_option() -> Parameter:
         "--preset",
         metavar="NAMES",
         rich_help_panel=options.TREE,
-        help=f"One or more of {', '.join(names)}, or of your own.",
+        help=f"One or more of the presets {', '.join(names)}, or of your own.",
     )
     return options.parameter("preset", str, shown, ",".join(names))
 
 
 def _rule_options() -> list[Parameter]:
-    """The options of sampling, and those that change every measured preset."""
+    """The options of sampling, and those of methods that change a parameter in every measured preset."""
     changing = [option for method in METHODS.values() if method.presets for option in method.options]
     changes = (
         options.declared(each, options.TREE) for each in options.of_methods() if each in changing and not each.default
@@ -210,30 +213,30 @@ def _on_rounds(
 
 
 def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, str]:
-    """Parameters without effect on rounds, each with the reason."""
+    """Parameters without effect on a measurement of rounds, each with the reason."""
     about = {str(each.name) for each in context.command.params if getattr(each, "rich_help_panel", "") in ABOUT_TEXTS}
     idle = {*ONLY_TEXTS, *_sweeping(), *about, *(ONLY_LOADED if with_shapes else ())}
     return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
 
 
 def _idle_for_texts(measured: Collection[str]) -> dict[str, str]:
-    """Parameters without effect on texts that these methods decode, each with the reason."""
+    """Parameters without effect on a measurement of texts by these methods, each with the reason."""
     unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
     return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
 
 
 def _sweeping() -> list[str]:
-    """The methods with an option of their name that lists settings."""
+    """Names of the methods that have an option of the same name, which lists the settings to measure."""
     return [name for name, method in METHODS.items() if method.sweep]
 
 
 def _runs(presets: str, rules: Given, **given: Any) -> dict[str, RunConfig]:
-    """The parameters of a run for each named preset."""
+    """The run configuration for each preset in a list of names."""
     return {name: request.run_config({**rules, **given, "preset": name}) for name in map(str.strip, presets.split(","))}
 
 
 def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[str, TunableParameters]]:
-    """Parameter sets that each method is measured with, by their labels."""
+    """The parameter sets that each method is measured with, by label."""
     several, config = len(runs) > 1, next(iter(runs.values()))
     sets: dict[str, dict[str, TunableParameters]] = {
         name: {preset if several else "": run.rules(name) for preset, run in runs.items()}
@@ -249,7 +252,7 @@ def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[st
 
 
 def _named(names: str) -> tuple[str, ...]:
-    """The distinct methods of a list; raises ConfigError for one that cannot be measured."""
+    """The methods named in a list, without duplicates; raises ConfigError for one that cannot be measured."""
     methods = tuple(dict.fromkeys(request.method_names(names)))
     for name in methods:
         require(not METHODS[name].by_module, f"{name} is measured as the baseline assisted; leave it out of --methods")
@@ -257,7 +260,7 @@ def _named(names: str) -> tuple[str, ...]:
 
 
 def _with_draft(methods: tuple[str, ...], draft: str | None) -> tuple[str, ...]:
-    """Those methods that can decode with this draft."""
+    """Those of the methods that can decode with this draft."""
     from decoder.models.drafts import is_model_free  # noqa: PLC0415 - imports torch
 
     model_free = bool(draft) and is_model_free(draft)

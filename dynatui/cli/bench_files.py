@@ -1,4 +1,4 @@
-"""Sources of the texts of `dynatui bench paper` and writers of its report; a file is written whole or not at all.
+"""The texts that `dynatui bench paper` reads, and the files that it writes, each of them completely or not at all.
 
 Knows nothing of the measurement.
 """
@@ -25,17 +25,17 @@ WITHOUT_FIGURES = "figures cannot be drawn without matplotlib: pip install 'dyna
 
 @dataclass(frozen=True)
 class Parts:
-    """Source of texts, and writers of a report."""
+    """The function that loads data sets, and the functions that write a report."""
 
     text_sets: "Callable[..., tuple[TextSet, ...]]"
-    """(names, folder=..., prompts=...) -> data sets."""
+    """Function (names, folder=..., prompts=...) -> data sets."""
     writers: "tuple[Callable[[PaperReport, Path], list[Path]], ...]"
-    """(report, folder) -> files written to the folder; called one after the other."""
+    """Functions (report, folder) -> paths of the files written to the folder; called in this order."""
     on_terminal: "Callable[[PaperReport], str]"
 
 
 def parts() -> Parts:
-    """The parts of a measurement; imports torch."""
+    """The functions that load data sets and write the report; imports torch."""
     from decoder.bench.data_sets.prompts import text_sets  # noqa: PLC0415 - not needed for --help
     from decoder.bench.paper.figures import draw  # noqa: PLC0415
     from decoder.bench.paper.write import FIGURES, write  # noqa: PLC0415
@@ -46,20 +46,20 @@ def parts() -> Parts:
     drawable = find_spec("matplotlib") is not None
     if not drawable:
         streams.say(WITHOUT_FIGURES)
-    # Figures come last, so that a failing one loses no other file; then the page is written again with links to them.
+    # Figures are drawn last, so that an error loses no other file; the page is then rewritten with links to them.
     return Parts(text_sets, (write, drawn, write) if drawable else (write,), on_terminal)
 
 
 def on_terminal(report: "PaperReport") -> str:
-    """All tables and claims in the width of the terminal."""
+    """All tables and claims of a report as text, in the width of the terminal."""
     return text(report, get_terminal_size().columns)
 
 
 def write_all(report: "PaperReport", folder: Path, made: Parts) -> None:
-    """Writes the report and the files of the writers, and prints the folder.
+    """Writes the report as JSON, then the files of all writers, and prints the name of the folder.
 
     Raises:
-        ConfigError: A file cannot be written; those written before are whole.
+        ConfigError: A file cannot be written; the files written before it are complete.
     """
     write_whole(folder / "report.json", msgspec.json.encode(report))
     written = {path for write in made.writers for path in write(report, folder)}

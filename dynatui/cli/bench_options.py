@@ -1,6 +1,4 @@
-"""The options that only `dynatui bench speed` has. Only declarations; their meaning when combined is decided in
-`dynatui.cli.bench`.
-"""
+"""Declares the options that only `dynatui bench speed` has; `dynatui.cli.bench` decides how they combine."""
 
 from functools import partial
 from pathlib import Path
@@ -20,19 +18,23 @@ Shapes = Annotated[
     Option(
         metavar="TARGET:DRAFT",
         rich_help_panel=options.MODELS,
-        help="Random weights of these shapes instead, for example pythia-2.8b:pythia-70m, or a config.json each.",
+        help="Instead of models, random weights of these shapes: names such as pythia-2.8b:pythia-70m, "
+        "or two config.json.",
     ),
 ]
 Sizes = Annotated[
-    str, measured("--trees", metavar="DxN,..", help="With --context or --shapes: levels and verified rows of trees.")
+    str,
+    measured(
+        "--trees", metavar="DxN,..", help="With --context or --shapes: sizes of trees, as levels x verified rows."
+    ),
 ]
 Contexts = Annotated[
     str | None,
     measured(
         "--context",
         metavar="N,N,..",
-        help="Rounds of given sizes after so many random tokens, instead of texts: what they cost, and how that grows. "
-        f"With --shapes {CONTEXT} unless given.",
+        help="Measure rounds of given sizes instead of texts, after contexts of N random tokens: "
+        f"their cost, and how it grows. Default with --shapes: {CONTEXT}.",
     ),
 ]
 Repeats = Annotated[
@@ -48,7 +50,7 @@ Hostile = Annotated[
     bool,
     measured(
         "--hostile",
-        help="Let the draft guess at random and be sure of it: what methods cost where nothing can be gained.",
+        help="Let the draft guess at random, with full confidence: what methods cost when no draft is accepted.",
     ),
 ]
 Baselines = Annotated[
@@ -61,5 +63,7 @@ Baselines = Annotated[
 ]
 JsonFile = Annotated[
     Path | None,
-    measured("--json", metavar="FILE", help="Add a line to FILE with every sample, all settings and the machine."),
+    measured(
+        "--json", metavar="FILE", help="Append to FILE a line of JSON with every sample, all settings and the machine."
+    ),
 ]

@@ -1,4 +1,4 @@
-"""`dynatui bench paper`: the options of the paper's experiments, and their results as files and tables."""
+"""`dynatui bench paper`: the options of the paper's experiments, and the output of results as files and tables."""
 
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FOLDER, QUICK_FOLDER = "bench-paper", "bench-paper-quick"
 FROM_FOLDER, FROM_HUB = "wikitext,books", "wikitext,pg19"
-"""Default data sets, from a folder and from the hub."""
+"""Names of the data sets used by default: from a folder given by --data, and from the Hugging Face hub."""
 
 _prompt, _compared, _run, _measure = (
     partial(Option, rich_help_panel=panel)
@@ -38,16 +38,18 @@ Quick = Annotated[
 Experiments = Annotated[
     str | None,
     _compared(
-        metavar="NAMES", show_default="all", help="Of main, prompt_length, sensitivity, fixed_trees: what is measured."
+        metavar="NAMES",
+        show_default="all",
+        help="Experiments to measure, of main, prompt_length, sensitivity, fixed_trees.",
     ),
 ]
 Lanes = Annotated[
     str | None,
     _compared(
         metavar="NAMES",
-        show_default="the paper's, and some besides",
-        help="Rows of main and prompt_length beside ar, for example 'linear K=6,fixed D6 B2'; a name that is "
-        "not there lists them all.",
+        show_default="the paper's rows, and some more",
+        help="Rows of main and prompt_length beside ar, for example 'linear K=6,fixed D6 B2'; "
+        "an unknown name prints a list of all.",
     ),
 ]
 Data = Annotated[
@@ -66,12 +68,21 @@ DataSets = Annotated[
         help="Data sets of main; the other experiments are on wikitext, or on the first.",
     ),
 ]
-Prompts = Annotated[int | None, _prompt(metavar="N", min=1, show_default="10", help="Prompts of each data set.")]
+Prompts = Annotated[
+    int | None, _prompt(metavar="N", min=1, show_default="10", help="Number of prompts from each data set.")
+]
 PromptChars = Annotated[
     int | None,
-    _prompt(metavar="N", min=1, show_default="800, of PG-19 1000", help="Longest prompt in characters, the paper's."),
+    _prompt(
+        metavar="N",
+        min=1,
+        show_default="800; for PG-19 1000",
+        help="Maximum prompt length in characters, as in the paper.",
+    ),
 ]
-PromptTokens = Annotated[int | None, _prompt(metavar="N", min=1, help="Longest prompt in tokens instead.")]
+PromptTokens = Annotated[
+    int | None, _prompt(metavar="N", min=1, help="Maximum prompt length in tokens, instead of in characters.")
+]
 MaxNewTokens = Annotated[
     int | None,
     _run(metavar="T", min=1, show_default="1500, or as many as fit", help="Tokens that are decoded after a prompt."),
@@ -79,15 +90,17 @@ MaxNewTokens = Annotated[
 Eos = Annotated[
     bool, _run("--eos/--no-eos", help="Whether texts end at the end-of-text token; in the paper they go on.")
 ]
-Temperature = Annotated[float, _run(metavar="T", help="0: greedy, as in the paper.")]
-TopP = Annotated[float, _run(metavar="P", help="Smallest set of tokens of this probability; 1: all of them.")]
+Temperature = Annotated[float, _run(metavar="T", help="Sampling temperature; 0: greedy, as in the paper.")]
+TopP = Annotated[
+    float, _run(metavar="P", help="Sample from the smallest set of tokens with this total probability; 1: all tokens.")
+]
 WarmUp = Annotated[
     int | None,
     _measure(
         metavar="N",
         min=1,
         show_default="2",
-        help="Prompts that every lane decodes without counting before an experiment.",
+        help="Warm-up prompts, which every lane decodes unmeasured before an experiment.",
     ),
 ]
 Repeats = Annotated[int | None, _measure(metavar="R", min=1, max=1000, help="Times that each prompt is decoded.")]
@@ -96,8 +109,8 @@ Output = Annotated[
     _measure(
         metavar="DIR",
         show_default=f"{FOLDER}, with --quick {QUICK_FOLDER}",
-        help="Where everything is written: log.jsonl while it is measured, from which a stopped measurement goes on, "
-        "then report.json, tables and figures.",
+        help="Folder of all results: log.jsonl during the measurement, from which an interrupted "
+        "one is resumed, then report.json, tables and figures.",
     ),
 ]
 
@@ -125,8 +138,8 @@ def paper(
 ) -> int:
     """Measure what the DynaTree paper claims, on this pair and machine, beside the paper's own figures.
 
-    All lanes decode the same prompts side by side in one process. What was stopped goes on when the same is asked for
-    again.
+    All lanes decode the same prompts side by side in one process. An interrupted measurement is resumed when the same
+    command is run again.
     """
     del context
     require(prompt_chars is None or prompt_tokens is None, "give --prompt-chars or --prompt-tokens, not both")
@@ -150,7 +163,7 @@ def paper(
             warm_up=warm_up,
             repeats=repeats,
         )
-        # Before data sets are read, or downloaded.
+        # Names are checked before data sets are read or downloaded.
         require_names(extent)
         require_model("dynatui bench paper", pair.target, pair.draft)
         sets = names(data_sets or "") or names(FROM_FOLDER if data else FROM_HUB)
@@ -172,7 +185,7 @@ def paper(
 
 
 def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
-    """Takes the remaining turns and reports on all; raises KeyboardInterrupt if interrupted before the first result."""
+    """Measures the remaining turns and reports on all; raises KeyboardInterrupt if interrupted before any result."""
     from decoder.bench.paper.job import measure  # noqa: PLC0415
     from decoder.bench.paper.summary import report  # noqa: PLC0415
 
@@ -189,7 +202,7 @@ def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
 
 
 def _extent(*, quick: bool, **given: object) -> "Extent":
-    """The paper's extent or the quick one, with the given values."""
+    """The extent of the measurement, the paper's or the quick one, with the values that options give."""
     from decoder.bench.paper.experiments import QUICK, Extent  # noqa: PLC0415 - imports torch
 
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}

@@ -1,6 +1,6 @@
-"""Prints a measurement and appends it to a file, however it ends.
+"""Prints the result of a measurement and appends it to a file, even if the measurement is interrupted.
 
-A measurement takes minutes, so its results survive a signal, a full disk and a closed pipe.
+A measurement takes minutes, so its results must survive a signal, a full disk and a closed pipe.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,11 +26,13 @@ class Measured:
     report: object
     interrupted: bool
     keep: Callable[[], None] = lambda: None
-    """Writes further files."""
+    """Function that writes further files of the measurement."""
 
 
 def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
-    """Measures, writes and prints; returns the exit code. That the file can be written is checked before.
+    """Runs a measurement, writes and prints its result, and returns the exit code.
+
+    Whether the file can be written is checked before the measurement.
 
     Raises:
         ConfigError: The file cannot be written.
@@ -42,21 +44,24 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
             done = measure()
         except KeyboardInterrupt:
             if last_word.claimed():
-                streams.say("interrupted before everyone had a turn; nothing can be compared")
+                streams.say("interrupted before everything was measured once; nothing can be compared")
             return INTERRUPTED
         out, _ = streams.for_printing()
         try:
             done.keep()
             if path is not None:
                 _append(path, msgspec.json.encode(done.report) + b"\n")
-        finally:  # printed even if the file cannot be written
+        finally:  # the table is printed even if the file cannot be written
             streams.show(done.table, out)
     return INTERRUPTED if done.interrupted else 0
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Within, every signal to stop interrupts but the second, which comes while the result is being printed."""
+    """Context in which a signal interrupts the measurement; a second signal is ignored, and a third interrupts again.
+
+    The second signal arrives while the result is being printed.
+    """
     signals = 0
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -70,7 +75,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _append(path: Path, content: bytes) -> None:
-    """Appends all of the content or nothing: a partial line would spoil the next one too."""
+    """Appends the whole content or nothing: a partial line would also make the next line unreadable."""
     try:
         with to_append(path) as file:
             before = path.stat().st_size

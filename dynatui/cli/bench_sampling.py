@@ -1,4 +1,4 @@
-"""`dynatui bench sampling`: the options of a comparison of lossless verifiers."""
+"""`dynatui bench sampling`: the options for comparing lossless verifiers."""
 
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from dynatui.terminal import streams
 TASKS = "writing,coding,translation,math_reasoning,math"
 ALL_VERIFIERS = ",".join(VERIFIER_NAMES)
 BESIDE_PROMPTS = ("data", "tasks", "prompts")
-"""Parameters without effect where prompts are given."""
+"""Parameters without effect when the user gives prompts."""
 
 _prompt, _compared, _measure = (
     partial(Option, rich_help_panel=panel) for panel in (options.PROMPTS, "What is compared", "Measurement")
@@ -28,40 +28,51 @@ Data = Annotated[
     _prompt(
         metavar="DIR",
         envvar="DYNATUI_DATA",
-        help="A folder that holds spec_bench/question.jsonl, whose tasks stand in for the paper's data sets. "
-        "Without it, and without prompts: our own.",
+        help="A folder with spec_bench/question.jsonl, whose tasks replace the paper's data sets. "
+        "Without it, and without prompts: the embedded prompts.",
     ),
 ]
 Tasks = Annotated[str, _prompt(metavar="NAMES", help="Categories of Spec-Bench.")]
-Prompts = Annotated[int, _prompt(metavar="N", min=1, help="Prompts of each task at whose roots trees are drawn.")]
-Temperatures = Annotated[str, _compared(metavar="T,..", help="Settings of sampling without truncation.")]
-TopPs = Annotated[str, _compared(metavar="P,..", help="Further settings, at temperature 1; '' for none.")]
-Verifiers = Annotated[str, _compared(metavar="NAMES", show_default="all", help=f"Of {', '.join(VERIFIER_NAMES)}.")]
-MostRollouts = Annotated[int, _compared("--k", metavar="K", help="Most rollouts of a tree.")]
+Prompts = Annotated[
+    int, _prompt(metavar="N", min=1, help="Number of prompts per task, along whose texts trees are drawn.")
+]
+Temperatures = Annotated[str, _compared(metavar="T,..", help="Temperatures of sampling without truncation.")]
+TopPs = Annotated[
+    str, _compared(metavar="P,..", help="Further settings: values of top-p at temperature 1; '' for none.")
+]
+Verifiers = Annotated[
+    str, _compared(metavar="NAMES", show_default="all", help=f"Verifiers to compare, of {', '.join(VERIFIER_NAMES)}.")
+]
+MostRollouts = Annotated[int, _compared("--k", metavar="K", help="Maximum number of rollouts per tree.")]
 Length = Annotated[
-    int, _compared(metavar="L", help="Most draws before a tree branches, and of each rollout: L1 and L2 from 0 on.")
+    int,
+    _compared(
+        metavar="L",
+        help="Maximum of L1, the tokens drawn before a tree branches, and of L2, those of each rollout; both from 0.",
+    ),
 ]
 Selector = Annotated[
     str,
     _compared(
-        metavar="FILE", help="What chooses shapes round by round; shipped: what comes with dynatui, if anything."
+        metavar="FILE",
+        help="Selector, which chooses the tree shape of each round; shipped: the one that comes with dynatui, if any.",
     ),
 ]
-MaxNewTokens = Annotated[int, _measure(metavar="N", help="Tokens of the texts along which trees are drawn.")]
+MaxNewTokens = Annotated[int, _measure(metavar="N", help="Length in tokens of the texts along which trees are drawn.")]
 RootsEvery = Annotated[int, _measure(metavar="N", help="Tokens between the roots at which trees are drawn.")]
 Decoded = Annotated[
     int,
     _measure(
-        metavar="N", help="Prompts of each task that are decoded too, for tokens a second; 0: closed forms alone."
+        metavar="N", help="Prompts of each task that are also decoded, for tokens per second; 0: only closed forms."
     ),
 ]
-Repeats = Annotated[int, _measure(metavar="R", min=1, max=1000, help="Times that each of these is decoded.")]
+Repeats = Annotated[int, _measure(metavar="R", min=1, max=1000, help="Times that each of these prompts is decoded.")]
 Output = Annotated[
     Path | None,
-    _measure(metavar="FILE", help="Keep what is measured in FILE, and go on from it where it was stopped."),
+    _measure(metavar="FILE", help="Save measurements in FILE as they are made, and resume from it."),
 ]
 JsonFile = Annotated[
-    Path | None, _measure("--json", metavar="FILE", help="Add a line to FILE with the whole report, as one object.")
+    Path | None, _measure("--json", metavar="FILE", help="Append to FILE a line of JSON with the whole report.")
 ]
 
 
@@ -89,8 +100,8 @@ def sampling(
 ) -> int:
     """Compare lossless verifiers on i.i.d. and delayed trees, in the layout of the paper's tables 2 to 15.
 
-    Block efficiency of all shapes comes from closed forms at roots of sampled text; tokens a second from decoding
-    with the best shapes, coupled trees beside them. The paper: Thomas et al. 2026.
+    Block efficiency of all shapes comes from closed forms at roots of sampled text; tokens per second come from
+    decoding with the best shapes, and coupled trees are measured beside them. The paper: Thomas et al. 2026.
     """
     settings.refuse(context, dict.fromkeys(BESIDE_PROMPTS if given.given else (), "beside prompts"))
 

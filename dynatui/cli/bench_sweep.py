@@ -1,4 +1,4 @@
-"""`dynatui bench sweep`: the options of a grid of settings and its database, and progress while it is measured."""
+"""`dynatui bench sweep`: the options for measuring a grid of settings, its database, and the display of progress."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
     from decoder.bench.sweep.measuring import Ready
 
 EVERY_S = 5.0
-"""Seconds between two readings of the database for the display: rare, since they take time from the measurement."""
+"""Seconds between two database queries for the display: long, since queries take time from the measurement."""
 MOST_WORKERS = 64
 FILE = "sweeps.db"
 BESIDE_SHOW = frozenset({"show", "storage", "study", "output", "json_file"})
-"""Parameters with an effect where nothing is measured."""
+"""Parameters that have an effect even when nothing is measured."""
 
 _prompt, _swept, _kept = (
     partial(Option, rich_help_panel=panel) for panel in (options.PROMPTS, "What is swept", "Measurement")
 )
 
 SpaceName = Annotated[
-    str | None, Argument(metavar="SPACE", show_default=False, help=f"What is varied: {', '.join(SPACES)}.")
+    str | None,
+    Argument(metavar="SPACE", show_default=False, help=f"Grid of settings to measure, of {', '.join(SPACES)}."),
 ]
 AxisValues = Annotated[
     list[str] | None,
@@ -47,7 +48,11 @@ AxisValues = Annotated[
 ]
 Preset = Annotated[
     str | None,
-    _swept(metavar="NAME", show_default="paper", help="DynaTree's knobs off the axes, by which the reference decodes."),
+    _swept(
+        metavar="NAME",
+        show_default="paper",
+        help="DynaTree's knobs that are not on an axis, and the knobs of the reference.",
+    ),
 ]
 Repeats = Annotated[int, _kept(metavar="R", min=1, max=1000, help="Times that each prompt is decoded in a trial.")]
 Workers = Annotated[
@@ -56,7 +61,8 @@ Workers = Annotated[
         metavar="N",
         min=1,
         max=MOST_WORKERS,
-        help="Processes that measure here. The same command elsewhere with the same --storage joins in.",
+        help="Worker processes on this machine. The same command on another machine with the same "
+        "--storage adds workers.",
     ),
 ]
 Storage = Annotated[
@@ -68,12 +74,12 @@ Storage = Annotated[
     ),
 ]
 Study = Annotated[
-    str | None, _kept(metavar="NAME", show_default="made from what is asked", help="The study's name in the database.")
+    str | None, _kept(metavar="NAME", show_default="made from the settings", help="The study's name in the database.")
 ]
 Output = Annotated[Path, _kept(metavar="DIR", help="Folder of the database, where --storage names none.")]
 Show = Annotated[bool, _kept("--show", help="Show what the database holds, and measure nothing.")]
 JsonFile = Annotated[
-    Path | None, _kept("--json", metavar="FILE", help="Add a line to FILE with every trial, as one object.")
+    Path | None, _kept("--json", metavar="FILE", help="Append to FILE a line of JSON with every trial.")
 ]
 
 
@@ -94,10 +100,10 @@ def sweep(
     show: Show = False,
     json_file: JsonFile = None,
 ) -> int:
-    """Measure a grid of settings beside plain decoding, as trials in a database; goes on where it was stopped.
+    """Measure a grid of settings beside plain decoding, as trials in a database; resumes an interrupted sweep.
 
-    Every trial decodes the prompts by one setting, by ar and by a reference, turn by turn. Texts are as long as T
-    says, whatever ends them. A text that differs from ar's has no speed.
+    Every trial decodes the prompts by one setting, by ar and by a reference, turn by turn. Every text has T new tokens,
+    even where it could end earlier. A setting whose text differs from ar's gets no speed.
     """
     typed = settings.typed(context)
     require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave it out")
@@ -120,7 +126,7 @@ def sweep(
 
 
 def _measured(job: OnSettings, database: Database, study: str | None, workers: int) -> Measured:
-    from decoder.bench.sweep.processes import Task  # noqa: PLC0415 - imports what only a sweep needs
+    from decoder.bench.sweep.processes import Task  # noqa: PLC0415 - not needed for --help
     from decoder.bench.sweep.watching import watched  # noqa: PLC0415
     from dynatui.cli.sweep_progress import Progress  # noqa: PLC0415
 
@@ -139,14 +145,14 @@ def _measured(job: OnSettings, database: Database, study: str | None, workers: i
 
 
 def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
-    """The first step of every worker, in its own process."""
+    """Prepares the measurement in a worker process: loads the models, and returns what its trials need."""
     from decoder.bench.sweep.measuring import ready  # noqa: PLC0415 - imports torch
 
     return ready(job, note)
 
 
 def _shown(database: Database, study: str | None, *, interrupted: bool = False) -> Measured:
-    from decoder.bench.sweep.table import on_sweep  # noqa: PLC0415 - imports what only a sweep needs
+    from decoder.bench.sweep.table import on_sweep  # noqa: PLC0415 - not needed for --help
     from decoder.bench.sweep.watching import looked_up  # noqa: PLC0415
 
     report = looked_up(database, study)
@@ -167,7 +173,7 @@ def _database(storage: str | None, output: Path) -> Database:
 
 
 def _made(database: Database) -> Database:
-    """The database, after making the folder of its file."""
+    """The same database, after the folder for its file was made."""
     if database.file is not None:
         folder = database.file.parent
         try:

@@ -1,7 +1,7 @@
-"""`dynatui config`: the settings in force with the source of each, or a template of the settings file.
+"""`dynatui config`: prints the settings in force with the source of each, or a template of the settings file.
 
-Both are TOML that the settings file may hold. Help texts, order and headings are those of `dynatui --help`. Invalid
-settings do not keep it from starting, since it is run to find them.
+Both outputs are TOML that the settings file may contain. Help texts, order and headings are those of `dynatui --help`.
+The command also starts when settings are invalid, since it is used to find them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,15 +21,15 @@ from dynatui.terminal import streams
 
 _WIDEST = 40
 _HEAD = """\
-# Settings of dynatui. A line that begins with # and a name takes effect without the #.
-# A flag (--tau-h 0.8) comes first, then a variable (DYNATUI_TAU_H=0.8), then this file, then what is shown here.
+# Settings of dynatui. Remove the # before a name to set the option.
+# Precedence: a flag (--tau-h 0.8), a variable (DYNATUI_TAU_H=0.8), this file, the default shown here.
 """
 
 
 def config(
     context: typer.Context, *, path: options.ShowPath = False, print_default: options.ShowDefault = False
 ) -> int:
-    """Show what is set for good, and where: in a file, or by variables."""
+    """Show the settings in force, and where each is set: in the settings file or by a variable."""
     out, _ = streams.for_printing()
     live = context.find_root()
     if path:
@@ -44,11 +44,11 @@ def config(
 
 
 _OF_THE_SCREEN = ("seed",)
-"""Settings whose default on the screen differs for the embedded pair."""
+"""Names of settings whose default for the embedded pair differs between a screen and no screen."""
 
 
 def in_force(live: Any) -> str:
-    """Every setting with its value and its source; raises ConfigError if one is wrong."""
+    """Every setting with its value and its source, as text; raises ConfigError if one is invalid."""
     set_values = settings.applied(live)
     given = live.params | settings.fill(live, set_values)
     with settings.named(set_values):
@@ -68,7 +68,7 @@ def in_force(live: Any) -> str:
 
 
 def summary(live: Any) -> str:
-    """Number and places of settings in one line; raises ConfigError if one is wrong."""
+    """Number of settings by source, in one line; raises ConfigError if one is invalid."""
     in_force(live)
     places = [setting.place for setting in settings.applied(live).values()]
     by_variables = sum(place.startswith(settings.PREFIX) for place in places)
@@ -78,7 +78,7 @@ def summary(live: Any) -> str:
 
 
 def default(option: TyperOption) -> object:
-    """Default of an option; None where it has none."""
+    """Default value of an option; None if it has none."""
     return _effective(key_of(option), option.default, RunConfig())
 
 
@@ -95,7 +95,7 @@ def _explained(live: Any) -> Iterator[str]:
 def _explained_keys() -> Iterator[str]:
     yield "\n# --- Keys ---\n"
     yield '\n# A name, and a key or a list of keys: "f5", ["p", "ctrl+s"]; [] is none. ctrl+c always quits.\n'
-    yield "# Settings stand above this line: what follows belongs to the table of keys.\n"
+    yield "# Set options above this line: what follows belongs to the table of keys.\n"
     yield f"[{KEYS}]\n"
     explained = {name: key.help for key in KEYMAP.every for name in key.settings}
     for name, caps in KEYMAP.settings().items():
@@ -107,7 +107,7 @@ def _caps(caps: Sequence[str]) -> str:
 
 
 def _effective(key: str, given: object, config: RunConfig) -> object:
-    """The given value of an option, or its default, which parameter sets know."""
+    """The value in force for an option: the given value, or the default of the parameter set that it belongs to."""
     owners = [(name, each) for name, method in METHODS.items() for each in method.options if each.name == key]
     missing = given is None or given in ([], ())
     if not owners:
@@ -116,6 +116,6 @@ def _effective(key: str, given: object, config: RunConfig) -> object:
         value = getattr(config, key, None) if missing else given
         return ",".join(value) if isinstance(value, tuple) else value
     owner, option = owners[0]
-    if option.write and option.default is None:  # written in full: parameters that it leaves out have their defaults
+    if option.write and option.default is None:  # shown in full: parameters that were not given have their defaults
         return option.value(config.rules(owner)) or None
     return option.value(config.rules(owner)) if missing else given

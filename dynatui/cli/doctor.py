@@ -1,7 +1,8 @@
-"""`dynatui doctor`: probes of this machine, each with its findings, a verdict and a remedy where one is needed.
+"""`dynatui doctor`: examines this machine by probes; each reports findings, with a verdict and a remedy if needed.
 
-Users run it when something is broken, so probes are independent: one that fails is a finding and stops no other, and
-none downloads anything. Torch and the models' libraries are imported inside the probes that need them.
+Users run it when something is broken, so the probes are independent: a probe that fails is reported as a finding and
+stops no other, and none downloads anything. Torch and the model libraries are imported inside the probes that need
+them.
 """
 
 import os
@@ -41,32 +42,33 @@ Verdict = Literal["ok", "note", "problem"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of a probe."""
+    """One result of a probe, with a remedy if one is needed."""
 
     verdict: Verdict
-    """problem: dynatui cannot run with these options; note: worth knowing; ok: works."""
+    """The finding's severity. problem: dynatui cannot run with these options; note: works, but is worth knowing; ok:
+    works."""
     text: str
     remedy: str = ""
 
 
 @dataclass(frozen=True)
 class Case:
-    """The models and options that are examined."""
+    """The models and options that the probes examine."""
 
     models: Models
     log: Path | None
     settings: Callable[[], str]
-    """Returns one line about where the settings come from; raises DecoderError if one is wrong."""
+    """Returns one line about the sources of the settings; raises DecoderError if one is invalid."""
     strange_variables: Sequence[str] = ()
     tensor_parallel: int = 1
-    """Number of processes that the target would be spread over."""
+    """Number of processes over which the target would be spread."""
 
 
 Probe = Callable[[Case], Iterator[Finding]]
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """A finding in the output of `--json`."""
+    """One finding in the output of `--json`."""
 
     topic: str
     verdict: Verdict
@@ -75,7 +77,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The output of `--json`."""
+    """All findings in the output of `--json`."""
 
     ok: bool
     findings: list[Examined]
@@ -91,7 +93,7 @@ def doctor(
 ) -> int:
     """Examine terminal, packages, devices, models, settings and files; nothing is downloaded."""
     given: dict[str, Any] = {**models, "tensor_parallel": tensor_parallel, "log": log}
-    with suppress(DecoderError):  # wrong settings are a finding of a probe
+    with suppress(DecoderError):  # the probe of settings reports invalid ones
         given |= fill(context, applied(context))
     live = context.find_root()
     log, count = given.pop("log"), given.pop("tensor_parallel")
@@ -103,7 +105,7 @@ def doctor(
 
 
 def examine(case: Case, probes: Mapping[str, Probe]) -> Report:
-    """Runs every probe; one that fails stops no other."""
+    """Runs every probe; a probe that fails does not stop the others."""
     findings = [
         Examined(topic, finding.verdict, finding.text, finding.remedy)
         for topic, probe in probes.items()
@@ -113,7 +115,7 @@ def examine(case: Case, probes: Mapping[str, Probe]) -> Report:
 
 
 def page(report: Report) -> str:
-    """The report for people, with its verdict in the last line."""
+    """The report as text, with the verdict in the last line."""
     lines = []
     for topic, findings in groupby(report.findings, lambda finding: finding.topic):
         lines.append(topic)
@@ -135,7 +137,7 @@ def _alone(probe: Probe, case: Case) -> Iterable[Finding]:
 
 
 def terminal(_case: Case) -> Iterator[Finding]:
-    """Whether the terminal can show the screen: size, colours, encoding."""
+    """Whether the terminal can show the screen: reports its size, colours and encoding."""
     names = [name for name in ("stdin", "stdout", "stderr") if not _is_terminal(name)]
     if names:
         yield Finding("note", f"no terminal at {', '.join(names)}: here dynatui runs without a screen")
@@ -160,10 +162,10 @@ def terminal(_case: Case) -> Iterator[Finding]:
 
 
 def versions(_case: Case) -> Iterator[Finding]:
-    """Versions of Python and of the packages that dynatui requires."""
-    from importlib import metadata  # noqa: PLC0415 - only here
+    """Reports the versions of Python and of the packages that dynatui requires."""
+    from importlib import metadata  # noqa: PLC0415 - needed only by this probe
 
-    from packaging.requirements import Requirement  # noqa: PLC0415 - only here
+    from packaging.requirements import Requirement  # noqa: PLC0415 - needed only by this probe
 
     installed = [f"python {platform.python_version()}", f"dynatui {metadata.version('dynatui')}"]
     for line in metadata.requires("dynatui") or []:
@@ -183,7 +185,7 @@ def versions(_case: Case) -> Iterator[Finding]:
 
 
 def devices(case: Case) -> Iterator[Finding]:
-    """The device that would be used, its memory, and the dtypes that it supports."""
+    """Reports the device that would be used, its memory, and the dtypes that it supports."""
     from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415
     from decoder.system.device import (  # noqa: PLC0415 - imports torch
         choose_device,
@@ -213,7 +215,7 @@ def devices(case: Case) -> Iterator[Finding]:
             refuse_float64(each)
     if case.models.compiled:
         require_compilable(device, exact=case.models.exact)
-    ways = [", bit for bit alike"] * case.models.exact + [", compiled where that is faster"] * case.models.compiled
+    ways = [", batch-invariant"] * case.models.exact + [", compiled where that is faster"] * case.models.compiled
     own = "" if case.models.draft_dtype == "auto" else str(draft).removeprefix("torch.")
     yield Finding("ok", f"models would run on {device} in {arithmetic(dtype, own)}{''.join(ways)}")
     slow = {"bfloat16": not cpu_computes_bf16(), "float16": not _cpu_has_fp16()}
@@ -223,7 +225,7 @@ def devices(case: Case) -> Iterator[Finding]:
 
 
 def models(case: Case) -> Iterator[Finding]:
-    """The models that would be loaded, as far as they are on this machine."""
+    """Reports the models that would be loaded, if they are on this machine."""
     pair = case.models
     if _lacks_one(pair):
         yield Finding(
@@ -231,10 +233,10 @@ def models(case: Case) -> Iterator[Finding]:
         )
         return
     forbidden = bool(os.environ.get("HF_HUB_OFFLINE"))
-    os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
-    from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
-    from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
-    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - as above
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
+    from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
+    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
 
     names = _names(pair)
     absent = [name for name in names.values() if _folder(name) is None and not checkpoints.looks_like_a_path(name)]
@@ -246,19 +248,19 @@ def models(case: Case) -> Iterator[Finding]:
         else:
             yield Finding("note", f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts")
     if "draft" not in names:
-        yield Finding("ok", "drafts are looked up in the text, by no model")
+        yield Finding("ok", "drafts are copied from earlier in the text, without a model")
     elif not absent and not head_shape(names["draft"]):
         checks.common_tokenizer(*names.values())
         yield Finding("ok", "both share a tokenizer")
 
 
 def rounds(case: Case) -> Iterator[Finding]:
-    """Decoding path of rounds (host or CUDA graphs); on a GPU it is tried with the embedded pair."""
-    os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
-    from decoder import load_pair  # noqa: PLC0415 - they import torch and transformers
-    from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
+    """Reports how rounds are driven, by the host or as CUDA graphs; on a GPU, tries it with the embedded pair."""
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
+    from decoder import load_pair  # noqa: PLC0415 - imports torch
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415
-    from decoder.run import decoding_path  # noqa: PLC0415 - they import torch and transformers
+    from decoder.run import decoding_path  # noqa: PLC0415 - imports torch
     from decoder.system.device import DTYPES, choose_device, has_graphs  # noqa: PLC0415
 
     pair = case.models
@@ -285,9 +287,9 @@ def rounds(case: Case) -> Iterator[Finding]:
 
 
 def processes(case: Case) -> Iterator[Finding]:
-    """Whether the target can be spread over the given number of processes."""
+    """Reports whether the target can be spread over the given number of processes."""
     if case.tensor_parallel > 1 and not _lacks_one(case.models):
-        os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
+        os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
         here = _folder(_names(case.models)["target"]) is not None
         for text in spreading(case.models, case.tensor_parallel, target_is_here=here):
             yield Finding("ok", text)
@@ -298,16 +300,16 @@ def _lacks_one(pair: Models) -> bool:
 
 
 def _names(pair: Models) -> dict[str, str]:
-    """Model names by role (target, draft); the embedded pair where none are given."""
-    from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - as above
+    """Names of the models by role (target, draft); those of the embedded pair if none are given."""
+    from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
 
     target = {"target": pair.target or str(EMBEDDED_TARGET)}
     return target if pair.draft == LOOKUP else {**target, "draft": pair.draft or str(EMBEDDED_DRAFT)}
 
 
 def _model(role: str, name: str) -> Iterator[Finding]:
-    """Type and size of weights of a model that is on this machine."""
-    from decoder.models import checkpoints  # noqa: PLC0415 - as above
+    """Reports the type of a model that is on this machine, and the size of its weights."""
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
 
     try:
         kind = _kind(role, name)
@@ -323,10 +325,10 @@ def _model(role: str, name: str) -> Iterator[Finding]:
 
 
 def _kind(role: str, name: str) -> str:
-    """Model type of a checkpoint, or that it is an EAGLE-3 head; raises DecoderError if it cannot serve in its role."""
-    from decoder.models import checkpoints  # noqa: PLC0415 - as above
-    from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
-    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - as above
+    """Model type of a checkpoint, or "an EAGLE-3 head"; raises DecoderError if it cannot serve in the role."""
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
+    from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
+    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
 
     if role == "draft" and head_shape(name):
         return "an EAGLE-3 head"
@@ -336,7 +338,7 @@ def _kind(role: str, name: str) -> str:
 
 
 def settings(case: Case) -> Iterator[Finding]:
-    """The settings file and the DYNATUI_* variables."""
+    """Reports the settings file and the DYNATUI_* variables."""
     try:
         yield Finding("ok", case.settings())
     finally:
@@ -345,7 +347,7 @@ def settings(case: Case) -> Iterator[Finding]:
 
 
 def log(case: Case) -> Iterator[Finding]:
-    """Path of the log of library messages and faults."""
+    """Reports the path of the log file, which receives messages of libraries and errors."""
     from dynatui.terminal.guard import log_path  # noqa: PLC0415 - imports textual
 
     path = log_path(case.log)
@@ -356,15 +358,15 @@ def log(case: Case) -> Iterator[Finding]:
 
 
 def recordings(_case: Case) -> Iterator[Finding]:
-    """Folder of recordings that a key starts, and its free space."""
+    """Reports the folder for recordings that are started by a key, and its free space."""
     try:
         folder = recordings_folder()
     except DecoderError as error:
-        yield Finding("note", f"a key can begin no recording: {error}")
+        yield Finding("note", f"a key cannot start a recording: {error}")
         return
     free = shutil.disk_usage(folder).free
     verdict: Verdict = "note" if free < _LITTLE_SPACE else "ok"
-    yield Finding(verdict, f"what a key begins to record goes to {folder}, where {_bytes(free)} are free")
+    yield Finding(verdict, f"recordings started by a key go to {folder}, where {_bytes(free)} are free")
 
 
 PROBES: dict[str, Probe] = {
@@ -410,7 +412,7 @@ def _cpu_has_fp16() -> bool:
     return False
 
 
-def _dtypes(bf16: bool, fp16: bool) -> str:  # noqa: FBT001 - two like things
+def _dtypes(bf16: bool, fp16: bool) -> str:  # noqa: FBT001 - two values of the same kind
     return f"bfloat16 {'native' if bf16 else 'emulated'}, float16 {'native' if fp16 else 'emulated'}"
 
 
@@ -423,10 +425,10 @@ def _described(gpu: Gpu) -> str:
 
 
 def _folder(name: str) -> Path | None:
-    """Folder of a model on this machine; None if it has to be downloaded first."""
+    """Folder of a model on this machine; None if the model must be downloaded first."""
     if Path(name).is_dir():
         return Path(name)
-    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - only for names of the hub
+    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - needed only for models of the Hugging Face hub
 
     with suppress(ValueError):
         config_path = try_to_load_from_cache(name, "config.json")

@@ -1,6 +1,7 @@
-"""The probe of `dynatui doctor --tensor-parallel N`: whether the target can be spread over N processes here.
+"""The probe of `dynatui doctor --tensor-parallel N`: whether the target can be spread over N processes on this machine.
 
-Yields a sentence for each check that passes; one that fails raises the DecoderError of a run. Loads no weights.
+Yields a sentence for each check that passes; a check that fails raises the same DecoderError as a run would. Loads no
+weights.
 """
 
 from collections.abc import Iterator
@@ -10,20 +11,20 @@ from dynatui.session import Models
 
 
 def spreading(models: Models, count: int, *, target_is_here: bool) -> Iterator[str]:
-    """Checks a spread target; yields a sentence for each check that passes.
+    """Checks whether the target can be spread; yields a sentence for each check that passes.
 
     Args:
-        models: The pair and its device and dtypes.
+        models: The pair, with its device and dtypes.
         count: Number of processes.
         target_is_here: Whether the target's configuration can be read without a download.
 
     Raises:
-        DecoderError: A run would be refused.
+        DecoderError: A run with these options would fail.
     """
     from decoder.models.checkpoints import EMBEDDED_TARGET, display_name  # noqa: PLC0415 - imports torch
     from decoder.models.hf_checkpoints import load_config  # noqa: PLC0415 - imports transformers
     from decoder.tensor_parallel import check  # noqa: PLC0415 - imports torch
-    from decoder.tensor_parallel.target import rank_device  # noqa: PLC0415 - as above
+    from decoder.tensor_parallel.target import rank_device  # noqa: PLC0415 - imports torch
 
     check.require_packages()
     check.require_partial_weights(exact=models.exact, compiled=models.compiled)

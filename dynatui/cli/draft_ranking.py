@@ -1,4 +1,4 @@
-"""The ranking of drafts as text: a row for each draft, then its bottleneck."""
+"""The report of a ranking of drafts as text: a table with a row per draft, then the bottleneck of each draft."""
 
 from collections.abc import Iterator
 from textwrap import wrap
@@ -13,7 +13,7 @@ NAME = 22
 
 
 def ranking(results: Ranking) -> str:
-    """The report in lines of at most `WIDTH` columns."""
+    """The report as text, in lines of at most `WIDTH` columns."""
     return "\n".join([*_heading(results), "", text(_table(results)), "", *_verdicts(results)]) + "\n"
 
 
@@ -34,9 +34,9 @@ def _table(results: Ranking) -> Table:
         *map(over, METHODS),
     ]
     notes = wrap(
-        "agrees: share of the target's tokens that the draft thinks likeliest too; cost: time of its pass over the "
-        "target's; expected: of the best chain, if guesses held independently and verifying many rows took as long as "
-        "one.",
+        "agrees: share of the target's tokens that are also the draft's most likely; cost: "
+        "the draft's pass time over the target's; expected: speed-up of the best chain if "
+        "guesses were accepted independently, and verifying many rows took as long as one.",
         WIDTH,
     )
     return of_rows(specs, results.drafts, notes=notes)

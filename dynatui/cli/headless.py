@@ -1,7 +1,7 @@
 """Runs and replays without a screen, for pipes, scripts and machines without a terminal.
 
 However a run ends (last prompt, error, interruption, full disk), the text and the JSON so far are printed, and the
-recording is complete up to its last event. The loader of the engine is handed in.
+recording is complete up to its last event. The function that loads the engine is a parameter.
 """
 
 import signal
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
 _PATIENCE_S, _AGAIN_S = 2.0, 0.2
-"""Seconds after a signal until a running round or a blocked write is interrupted, and between further interruptions;
-an interruption from the keyboard waits for the round."""
+"""Seconds from a signal to the first interruption of a round or a blocked write, and from one interruption to the next;
+Ctrl-C does not start them, and waits for the end of the round."""
 
 
 def run(session: Session, transcript: Transcript, load: "Load") -> int:
-    """Decodes every prompt once; returns the exit code, or raises DecoderError after printing the text so far."""
+    """Decodes every prompt once and returns the exit code; raises DecoderError, after printing the text so far."""
     steering = Steering(speed=session.view.speed or 1.0)
     with (
         exporting(session.metrics_port) as exporter,
@@ -63,7 +63,7 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
 
 
 def replay(events: Iterable[Event], transcript: Transcript) -> int:
-    """Prints recorded runs as if just decoded; returns the exit code, or raises RecordingError at an invalid line."""
+    """Prints recorded runs as if just decoded, and returns the exit code; raises RecordingError at an invalid line."""
     for event in events:
         transcript.feed(event)
     transcript.finish()
@@ -71,7 +71,7 @@ def replay(events: Iterable[Event], transcript: Transcript) -> int:
 
 
 def follow(events: Iterable[Event], transcript: Transcript) -> int:
-    """Prints a growing recording of another process without end, as `tail -f` does; returns the exit code."""
+    """Prints the recording that another process is writing, without end, like `tail -f`; returns the exit code."""
     steering = Steering()
     with _interruptible(steering, transcript):
         for event in events:
@@ -85,9 +85,10 @@ def follow(events: Iterable[Event], transcript: Transcript) -> int:
 
 @contextmanager
 def _interruptible(steering: Steering, transcript: Transcript) -> Iterator[Callable[[], None]]:
-    """Within, a signal to stop interrupts; once the yielded function was called, the first signal lets the round end.
+    """Context in which a signal interrupts the run; yields a function to be called when decoding begins.
 
-    An interruption ends the block without an error. The transcript is printed at an interruption and before an error.
+    After that call, the first signal lets the present round end. An interruption leaves the block without an error. The
+    transcript is printed at an interruption, and before an error.
     """
     decoding = False
 

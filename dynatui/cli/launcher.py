@@ -1,8 +1,7 @@
-"""Runs a command line as several ranks on one machine, which all end together.
+"""Runs a command line as several ranks on one machine, all of which end together.
 
-Does for one machine the work of torchrun, with three additions: all ranks end within seconds after one of them has
-ended, the reason is printed once, and the terminal is restored even if the rank that drew on it was killed. Knows
-nothing of models.
+Replaces torchrun for one machine, with three additions: when one rank ends, all others end within seconds; the reason
+is printed once; and the terminal is restored even if the rank that drew on it was killed. Knows nothing of models.
 """
 
 import math
@@ -29,14 +28,15 @@ from dynatui.terminal.output import give_back, modes_of
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
 MOST = 16
-"""Largest number of ranks; no machine has more GPUs."""
+"""Maximum number of ranks; no machine has more GPUs."""
 OWN_WORD_S = 0.7
-"""Time for the leader to report the error that made a follower fail; then the follower's output is not printed."""
+"""Seconds in which the leader may report the error that made a follower fail, before the follower's output is
+printed."""
 GRACE_S = 3.5
-"""Time for the leader to end by itself after a signal."""
+"""Seconds in which the leader may end by itself after a signal."""
 _TURN_S = 3600.0
 _MOST_SAID = 4096
-"""Characters printed from the end of a follower's standard error."""
+"""Number of characters that are printed from the end of a follower's standard error."""
 _HERE = "127.0.0.1"
 _SOURCE = Path(dynatui.__file__).parents[1]
 
@@ -49,12 +49,12 @@ class _Follower:
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended by a fault of its own, and not because the leader ended."""
+        """Whether the follower has ended by a fault of its own, not because the leader ended."""
         return self.process.poll() not in (None, 0, LOST)
 
     @property
     def refused(self) -> bool:
-        """Whether it ended with an error of the request or the model, which the leader may report itself."""
+        """Whether the follower ended with an error of the request or the model, which the leader may report itself."""
         return self.process.returncode in (ConfigError.exit_code, ModelError.exit_code)
 
 
@@ -63,10 +63,10 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: floa
 
     Args:
         count: Number of ranks.
-        arguments: The words after the program's name.
+        arguments: The arguments of the command line, without the program's name.
         drawn: Whether the leader draws on the terminal.
-        further_s: Seconds beyond `GRACE_S` for the leader to end by itself after a first signal; not after a second
-            one, nor after a rank has failed.
+        further_s: Seconds beyond `GRACE_S` in which the leader may end by itself after a first signal; none after a
+            second signal or the failure of a rank.
 
     Raises:
         ConfigError: `count` is larger than `MOST`.
@@ -95,11 +95,14 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: floa
 def _started(
     count: int, arguments: Sequence[str], word: LastWord, ending: ExitStack
 ) -> tuple[Popen[bytes], list[_Follower]]:
-    """Starts the leader, which shares the last word, and the followers; `ending` ends all of them at the latest."""
+    """Starts the leader and the followers; `ending` ends all of them at the latest.
+
+    The leader shares the token that permits one process to print an error.
+    """
     lifeline, writer = os.pipe()
     ending.callback(os.close, writer)
     common = {**os.environ, "MASTER_ADDR": _HERE, "MASTER_PORT": str(_free_port()), LIFELINE: str(lifeline)}
-    # Ranks import dynatui from where this process did, and nothing from the working directory.
+    # Ranks import dynatui from the same path as this process, and nothing from the working directory.
     common["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_SOURCE))))
     if "OMP_NUM_THREADS" not in common:
         common["OMP_NUM_THREADS"] = str(_cores_each(count))
@@ -115,7 +118,7 @@ def _started(
     leader, followers = start(0, {last_word.VARIABLE: str(word.pipe)}), list[_Follower]()
     for rank in range(1, count):
         errors = ending.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the ranks
-        # In its own session, so that Ctrl-C at the terminal interrupts only the leader.
+        # Followers have their own sessions, so that Ctrl-C at the terminal interrupts only the leader.
         process = start(rank, {}, stdin=DEVNULL, stdout=DEVNULL, stderr=errors, start_new_session=True)
         followers.append(_Follower(rank, process, errors))
     os.close(lifeline)
@@ -127,7 +130,8 @@ def _until_the_end(
 ) -> tuple[_Follower | None, bool]:
     """Waits for the leader to end, and ends it if a follower fails or a signal arrives.
 
-    If a follower has failed, the last word is claimed first, so that the leader does not report its own interruption.
+    If a follower has failed, the right to print an error is claimed first, so that the leader does not report its own
+    interruption.
 
     Returns:
         The follower that failed first, if any, and whether the leader was signalled for that or for exceeding its time.
@@ -144,11 +148,11 @@ def _until_the_end(
         rest = min(terminate_at, latest) - time.monotonic()
         arrived = signal.sigtimedwait(_AWAITED, max(0.0, min(rest, _TURN_S)))
         if _changed(leader, os.WSTOPPED):
-            signal.raise_signal(signal.SIGTSTP)  # the shell waits for this process
-            if not _changed(leader, os.WCONTINUED):  # a shell continues both, but there may be none
+            signal.raise_signal(signal.SIGTSTP)  # stops this process too, for which the shell waits
+            if not _changed(leader, os.WCONTINUED):  # a shell would have continued the leader too
                 leader.send_signal(signal.SIGCONT)
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
-            if arrived.si_code <= 0:  # sent by a process; a signal from the terminal reaches the leader too
+            if arrived.si_code <= 0:  # sent by a process: the leader has not received it, as it does from the terminal
                 leader.send_signal(arrived.si_signo)
             latest, further_s = min(latest, time.monotonic() + GRACE_S + further_s), 0.0
         if time.monotonic() >= latest:
@@ -158,10 +162,10 @@ def _until_the_end(
 
 
 def _changed(leader: Popen[bytes], change: int) -> bool:
-    """Job control: whether the leader has stopped (WSTOPPED) or continued (WCONTINUED) since the last call."""
+    """For job control: whether the leader has stopped (WSTOPPED) or continued (WCONTINUED) since the last call."""
     try:
         return os.waitid(os.P_PID, leader.pid, change | os.WNOHANG) is not None
-    except ChildProcessError:  # it has ended
+    except ChildProcessError:  # the leader has ended
         return False
 
 
@@ -174,7 +178,7 @@ _AWAITED = {*STOP_SIGNALS, signal.SIGCHLD}
 
 @contextmanager
 def _signals_pending() -> Iterator[None]:
-    """Within, the awaited signals stay pending until `sigtimedwait` takes them."""
+    """Context in which the awaited signals are blocked, and so stay pending until `sigtimedwait` accepts them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     try:
         yield
@@ -183,7 +187,7 @@ def _signals_pending() -> Iterator[None]:
 
 
 def _blamed(follower: _Follower, word: LastWord) -> int:
-    """Prints why a follower failed, unless the leader has printed it; returns the exit code."""
+    """Prints the reason why a follower failed, unless the leader has printed it; returns the exit code."""
     code: int = follower.process.returncode
     if word.claimed():
         _tell(follower, code)
@@ -191,7 +195,7 @@ def _blamed(follower: _Follower, word: LastWord) -> int:
 
 
 def _tell(follower: _Follower, code: int) -> None:
-    """Prints a follower's standard error, or its exit status if that is empty."""
+    """Prints a follower's standard error, or its exit status if it wrote none."""
     follower.errors.seek(0)
     errors = clean(follower.errors.read().decode(errors="replace")[-_MOST_SAID:])
     if errors:

@@ -1,6 +1,7 @@
-"""The command line: makes a session from arguments, chooses screen or no screen, and prints every error as one line.
+"""The command line: makes a session from the arguments, chooses screen or no screen, and prints errors as one line.
 
-Heavy imports are deferred: help, version and replay never import torch. Only this module catches DecoderError for good.
+Heavy imports are deferred: help, version and replay never import torch. A DecoderError that no other module handles is
+handled here.
 """
 
 import errno
@@ -38,7 +39,7 @@ USAGE_ERROR = DecoderError.exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code."""
+    """Runs the command line given by the arguments; returns the exit code."""
     try:
         return _invoked(arguments)
     except typer.TyperException as error:
@@ -56,12 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams.discard_output()
         return _refused(f"cannot write: {error.strerror}; send the output to a place with free space", USAGE_ERROR)
     except (KeyboardInterrupt, typer.Abort):
-        streams.discard_output()  # which may be what was stuck
+        streams.discard_output()  # the interrupted write may be stuck there
         return headless.INTERRUPTED
 
 
 def command() -> TyperGroup:
-    """The whole command line, with the registered methods."""
+    """The complete command line, with options for all registered methods."""
     app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
     live: Declared = {
         "models": request.MODELS,
@@ -86,7 +87,7 @@ def command() -> TyperGroup:
 
 def _invoked(arguments: Sequence[str] | None) -> int:
     try:
-        if any("\0" in argument for argument in arguments or ()):  # the system itself hands on none
+        if any("\0" in argument for argument in arguments or ()):  # only a caller within Python can pass one
             raise ConfigError("an argument holds a null character; leave that out")
         given = sys.argv[1:] if arguments is None else list(arguments)
         return int(command().main(args=given, prog_name="dynatui", standalone_mode=False, obj=given) or 0)
@@ -97,14 +98,14 @@ def _invoked(arguments: Sequence[str] | None) -> int:
             raise not_importable(error) from error
         raise
     except SystemExit as leaving:
-        # Typer and rich print help, and end the program with 1 if its reader has left.
+        # Typer and rich print help, and raise SystemExit(1) if the pipe that reads it is closed.
         if isinstance(leaving.__context__, BrokenPipeError):
             raise streams.ReaderLeftError from None
         raise
 
 
 def _misused(error: typer.TyperException) -> str:
-    """Typer's message about a command line that it cannot parse, and the command for help."""
+    """Typer's message for a command line that it cannot parse, and the command that shows help."""
     context: Any = getattr(error, "ctx", None)
     path, option = getattr(context, "command_path", "dynatui"), getattr(error, "option_name", "")
     if context and option == ranks.SPREADS and all(option not in each.opts for each in context.command.params):
@@ -142,12 +143,12 @@ def watch(
 ) -> int:
     """Watch and steer speculative decoding of language models, live, in a terminal.
 
-    Without options: the embedded pair of models, prompts of ours, five methods in a race. Where there is no terminal,
-    the same runs without a screen.
+    Without options: the embedded pair of models, the embedded prompts, five methods in a race. Where there is no
+    terminal, the same runs without a screen.
     """
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
-        if context.invoked_subcommand != "bench":  # which does so for all its commands but one
+        if context.invoked_subcommand != "bench":  # bench checks this itself, since bench speed can be spread
             ranks.require_alone(f"dynatui {context.invoked_subcommand}")
         return 0
     shown = request.view(view, settings.keymap())
@@ -162,12 +163,12 @@ def watch(
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
     files = prompts.of_files()
     require_both(models.target, models.draft)
-    on_screen = wants_screen and streams.can_show_screen()  # only now: it turns standard input into the keyboard
+    on_screen = wants_screen and streams.can_show_screen()  # after prompts are read: may replace standard input
     if on_screen and models.embedded:
         rules = {**rules, "temperature": EMBEDDED_TEMPERATURE if rules["temperature"] is None else rules["temperature"]}
         seed = EMBEDDED_SEED if seed is None else seed
     if on_screen and not models.embedded and rules["selector"] is None and rules["drafting"] is None:
-        rules = {**rules, "selector": NONE}  # no key turns on what only the embedded pair has
+        rules = {**rules, "selector": NONE}  # only the embedded pair has a selector that a key can turn on
     newcomer = tour and models.embedded and not (prompts.given or record)
     session = Session(
         prompts=prompts.beside(files),
@@ -185,7 +186,7 @@ def watch(
     if models.draft == LOOKUP:
         require_model_free(session.config.methods)
     if not on_screen:
-        from dynatui.sources.engine import load_engine  # noqa: PLC0415 - help and replay need none
+        from dynatui.sources.engine import load_engine  # noqa: PLC0415 - not needed for help and replay
 
         return headless.run(session, Transcript(*streams.for_printing(), as_json=as_json), load_engine(session))
     from dynatui.screen.run import watch as watch_on_screen  # noqa: PLC0415 - imports textual
@@ -202,7 +203,7 @@ def replay(
     as_json: options.Json = False,
     view: Given,
 ) -> int:
-    """Show a recording again, without models, or two side by side."""
+    """Replay a recording without loading models, or two recordings side by side."""
     del context
     if other is None and is_of_server(path):
         on_screen = not (no_screen or as_json) and streams.can_show_screen()
@@ -229,13 +230,13 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
             from dynatui.screen.run import follow as follow_on_screen  # noqa: PLC0415 - imports textual
 
             return follow_on_screen(path, view)
-        from dynatui.sources.follow import events  # noqa: PLC0415 - no other command needs it
+        from dynatui.sources.follow import events  # noqa: PLC0415 - needed only here
 
         return headless.follow(events(path, Event()), transcript)
 
 
 def _refuse_options_beside_follow(context: typer.Context) -> None:
-    """Models, prompts and parameters are those of the recorded process."""
+    """Refuses options of decoding beside --follow: models, prompts and parameters are those of the recorded process."""
     known = settings.options_of(context.command).values()
     decoding = {option.name for option in known if option.rich_help_panel in options.DECODING}
     with about("follow"):
@@ -243,17 +244,21 @@ def _refuse_options_beside_follow(context: typer.Context) -> None:
 
 
 def _refuse_options_before(context: typer.Context) -> None:
-    """Options of a live run have no effect on a subcommand; shared ones must follow its name."""
+    """Refuses options before a subcommand: those of a live run do not affect it, and others must follow its name."""
     subcommand = context.invoked_subcommand
     for option in settings.typed(context).values():
         raise ConfigError(
-            f"{option.opts[0]} stands before {subcommand}, where it has no effect; "
-            f"see dynatui {subcommand} --help for what may stand behind"
+            f"{option.opts[0]} is given before {subcommand}, where it has no effect; see dynatui "
+            f"{subcommand} --help for options to give after it"
         )
 
 
 def _refused(why: str, code: int) -> int:
-    """Prints the error, unless another rank has; one that has lost another rank does not know the reason."""
+    """Prints an error, unless another rank has printed one, and returns the exit code.
+
+    A rank that failed because it lost another rank always prints, and leaves the token to the rank that knows the
+    reason.
+    """
     if code == LOST or last_word.claimed():
         streams.say(why)
     return code

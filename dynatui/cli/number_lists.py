@@ -1,4 +1,4 @@
-"""Lists of names and numbers with commas between them, as options of measurements take them: 0.5,1 or 1x2,2x4.
+"""Parses comma-separated lists of names and numbers, the values of options of measurements: 0.5,1 or 1x2,2x4.
 
 Knows nothing of the meaning of a list.
 """
@@ -9,19 +9,19 @@ from contextlib import suppress
 from decoder.errors import ConfigError, quoted, require
 
 LARGEST = 1 << 20
-"""Largest number of a list; larger than every model's context."""
+"""Largest number that a list may contain; larger than every model's context."""
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The distinct names of a list; blanks are left out."""
+    """The names in a list, without duplicates and empty names."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def numbers(option: str, text: str, parts: Iterable[str], *, remedy: str) -> tuple[float, ...]:
-    """The distinct numbers of a list that is split into parts already.
+    """The numbers in a list that is already split, without duplicates.
 
     Raises:
-        ConfigError: A part is no number; the message names the option with its text, and the remedy.
+        ConfigError: A part is not a number; the message gives the option, its text and the remedy.
     """
     with suppress(ValueError):
         return tuple(dict.fromkeys(map(float, parts)))
@@ -29,10 +29,10 @@ def numbers(option: str, text: str, parts: Iterable[str], *, remedy: str) -> tup
 
 
 def number_lists(option: str, text: str, *, example: str) -> tuple[tuple[int, ...], ...]:
-    """The distinct groups of a list, each of as many whole numbers with an x between them as the example has.
+    """The number groups in a list, such as 2x4, without duplicates; each must be as long as the example.
 
     Raises:
-        ConfigError: A group is something else, or a number is too large.
+        ConfigError: A group has another form, or one of its numbers is too large.
     """
     parts = [part.strip().split("x") for part in text.split(",")]
     with suppress(ValueError):

@@ -1,7 +1,7 @@
-"""Declarations of the options that several commands share: name, type, help text and panel of `--help`.
+"""Declares the options that several commands share: name, type, help text and panel of `--help`.
 
-The options of methods come from their registry. The meaning of a value is decided where it is used; an option that was
-not given is None, so that defaults stand in one place.
+The options of methods come from the method registry. The meaning of a value is decided where it is used. An option that
+was not given is None, so that each default is defined in one place.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,24 +27,24 @@ TREE = "DynaTree's knobs and those of other methods"
 OUTPUT = "Without a screen"
 SCREEN = "Screen"
 DECODING = frozenset({MODELS, PROMPTS, RUN, TREE})
-"""Panels of the options that determine the decoding."""
+"""Panels of `--help` whose options determine the decoding."""
 _SLOWEST = 0.001
 
 Given = Mapping[str, Any]
-"""Values of options by their names; None for an option that was not given."""
+"""Values of options by parameter name; None for an option that was not given."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Options that together make one argument of a command."""
+    """Options whose values together make one argument of a command."""
 
     options: Sequence[Parameter]
     make: Callable[..., Any] = dict
-    """(value of each option as a keyword) -> the argument."""
+    """Function from the options' values, each a keyword argument, to the argument of the command."""
 
 
 Declared = Mapping[str, Group | Parameter]
-"""Declarations of some arguments of a command, by their names."""
+"""Options, or groups of options, for some arguments of a command, by argument name."""
 
 
 _model, _prompt, _run, _output, _screen = (
@@ -53,13 +53,13 @@ _model, _prompt, _run, _output, _screen = (
 
 
 def parameter(name: str, kind: Any, option: Any, default: object = None) -> Parameter:
-    """The declaration of an option as a parameter of a command."""
+    """An option as a parameter of a command's signature."""
     annotated: Any = Annotated
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotated[kind, option])
 
 
 def _speed(fastest: float, text: str) -> float:
-    """A factor, read from a number or a fraction such as the screen shows; raises ConfigError out of bounds."""
+    """The playback speed, parsed from a number or a fraction such as 1/2; raises ConfigError if it is out of bounds."""
     above, over, below = str(text).removesuffix("x").partition("/")
     try:
         speed = float(above) / (float(below) if over else 1)
@@ -90,14 +90,14 @@ PROMPT_OPTIONS = (
         _prompt("--prompt", metavar="TEXT", help="The prompt itself. May be repeated."),
     ),
 )
-"""Prompts, for `request.Prompts`."""
+"""Options that give prompts; their values make a `request.Prompts`."""
 CUT_PROMPT_OPTIONS = (
     *PROMPT_OPTIONS,
     parameter(
         "prompt_chars", int | None, _prompt(metavar="N", min=1, help="Only the first N characters of each prompt.")
     ),
 )
-"""The same for commands that can cut prompts."""
+"""Options that give prompts, for commands that can also cut each prompt."""
 Chat = Annotated[
     bool | None,
     _prompt(
@@ -108,7 +108,11 @@ Chat = Annotated[
 ]
 MaxNewTokens = Annotated[
     int | None,
-    _run(metavar="N", help="Most tokens that follow a prompt.", show_default=str(RunConfig().max_new_tokens)),
+    _run(
+        metavar="N",
+        help="Maximum number of tokens to generate for a prompt.",
+        show_default=str(RunConfig().max_new_tokens),
+    ),
 ]
 Seed = Annotated[int, _run(metavar="S", min=0, max=2**32 - 1, help="Seed of everything that is random.")]
 OptionalSeed = Annotated[
@@ -122,7 +126,7 @@ OptionalSeed = Annotated[
 ]
 Record = Annotated[
     Path | None,
-    _run(metavar="FILE", help="Write all events to FILE as they happen, after those that are in it already."),
+    _run(metavar="FILE", help="Append all events to FILE as they happen."),
 ]
 MetricsPort = Annotated[
     int | None,
@@ -147,15 +151,17 @@ LogFile = Annotated[
     _screen(
         "--log-file",
         metavar="FILE",
-        help="Where messages of libraries and faults go, instead of the user's log folder.",
+        help="File for messages of libraries and errors, instead of the default in the user's log folder.",
     ),
 ]
 DoctorJson = Annotated[bool, Option("--json", help="One JSON object instead of lines.")]
-ShowPath = Annotated[bool, Option("--path", help="Print only where the file is, or would be.")]
-ShowDefault = Annotated[bool, Option("--print-default", help="Print a file to begin with, every line explained.")]
+ShowPath = Annotated[bool, Option("--path", help="Print only the path of the settings file, which may not exist.")]
+ShowDefault = Annotated[
+    bool, Option("--print-default", help="Print a template of the settings file, with every line explained.")
+]
 RecordingFile = Annotated[Path, Argument(metavar="FILE", help="A file that --record has written.")]
 OtherRecordingFile = Annotated[
-    Path | None, Argument(metavar="OTHER", help="Another one, to be shown beside it.", show_default=False)
+    Path | None, Argument(metavar="OTHER", help="Another recording, to be shown beside the first.", show_default=False)
 ]
 
 TensorParallel = Annotated[
@@ -176,7 +182,8 @@ MODEL_OPTIONS = (
         str | None,
         _model(
             metavar="ID|DIR|lookup",
-            help="Draft model with the target's tokenizer; lookup: none, drafts are what followed in the text before.",
+            help="Draft model with the target's tokenizer; lookup: no model, drafts are copied from "
+            "earlier in the text.",
         ),
     ),
     parameter(
@@ -210,8 +217,9 @@ MODEL_OPTIONS = (
         bool,
         _model(
             "--exact/--no-exact",
-            help="Compute each token bit for bit alike in all methods, in bfloat16 and float16 too. Takes longer. "
-            "Only hf, which runs the model by itself, may still differ by a near tie.",
+            help="Batch-invariant: compute each token bit-identically in all methods, also in bfloat16 "
+            "and float16. Slower. Only hf, which runs the model by itself, may still differ at "
+            "a near tie.",
         ),
         Models.exact,
     ),
@@ -225,15 +233,15 @@ MODEL_OPTIONS = (
         Models.compiled,
     ),
 )
-"""The pair with its device and dtypes, for `Models`."""
+"""Options for the model pair with its device and dtypes; their values make a `Models`."""
 PAIR_OPTIONS = MODEL_OPTIONS[:5]
-"""The same without `exact` and `compiled`, for `OnPair`."""
+"""The same options without `exact` and `compiled`; their values make an `OnPair`."""
 LIVE_SPEED = _speed_option(1, "1: as fast as the machine; 0.5 or 1/2: half as fast.")
 REPLAY_SPEED = _speed_option(1000, "1: as fast as it was recorded; 2: twice, 1/2: half as fast.")
 
 
 def view(speed: Any) -> tuple[Parameter, ...]:
-    """The options of the screen, for `request.view`, with the given option of speed."""
+    """The options for the screen, from whose values `request.view` makes a view; `speed` is the option --speed."""
     return (
         parameter("speed", float | None, speed),
         parameter("fps", int | None, _screen(metavar="N", min=1, max=60, help="Frames a second. Over SSH 5, else 10.")),
@@ -241,7 +249,7 @@ def view(speed: Any) -> tuple[Parameter, ...]:
         parameter(
             "symbols",
             Symbols,
-            _screen(metavar="|".join(get_args(Symbols)), help="What curves and lines are drawn with."),
+            _screen(metavar="|".join(get_args(Symbols)), help="Characters with which curves and lines are drawn."),
             View.symbols,
         ),
         parameter(
@@ -255,7 +263,8 @@ def view(speed: Any) -> tuple[Parameter, ...]:
             bool,
             _screen(
                 "--mouse/--no-mouse",
-                help="Whether clicks and the wheel steer; without, the terminal selects and copies.",
+                help="Whether mouse clicks and the wheel control the screen; otherwise the terminal can "
+                "select and copy.",
             ),
             View.mouse,
         ),
@@ -273,12 +282,12 @@ Tour = Annotated[
 
 
 def of_methods() -> list[MethodOption]:
-    """The options of all methods, in the order of the help."""
+    """The options of all methods, in the order in which the help lists them."""
     return sorted((option for method in METHODS.values() for option in method.options), key=lambda option: option.rank)
 
 
 def rules(more: Callable[[str], Sequence[str]] = lambda _: ()) -> Iterator[Parameter]:
-    """The options of sampling and of all methods; `more` gives further completions of an option by its name."""
+    """The options of sampling and of all methods; `more` gives further shell completions for an option by its name."""
     for option in options_of(SAMPLING):
         usual = f" Default 0; {EMBEDDED_TEMPERATURE:g} for the embedded pair on the screen."
         yield declared(replace(option, help=option.help + usual * (option.name == "temperature")), RUN)
@@ -288,13 +297,13 @@ def rules(more: Callable[[str], Sequence[str]] = lambda _: ()) -> Iterator[Param
 
 
 def instead(name: str, value: object) -> str | None:
-    """Remedy for a value of another type than the option's; None where unknown."""
+    """Remedy for an option's value that has the wrong type; None if none is known."""
     option = next((option for option in of_methods() if option.name == name), None)
     return option.instead.get(value) if option and isinstance(value, str) else None
 
 
 def declared(option: MethodOption, panel: str, more: Callable[[], Sequence[str]] = tuple) -> Parameter:
-    """Declaration of a method's option; `more` gives completions beside its choices."""
+    """A method's option as a parameter of a command; `more` gives shell completions beyond the option's choices."""
     flags = f"{option.flag}/--no-{option.flag.removeprefix('--')}" if option.kind is bool else option.flag
     shown = Option(
         flags,
@@ -312,7 +321,7 @@ SAMPLING_OPTIONS = tuple(declared(option, RUN) for option in options_of(SAMPLING
 
 
 def methods() -> Parameter:
-    """Declaration of the option that names the methods of a race."""
+    """The option that names the methods of a race."""
     shown = Option(
         metavar="NAMES",
         rich_help_panel=RUN,
@@ -324,11 +333,11 @@ def methods() -> Parameter:
 
 
 def expanded(command: Callable[..., int], options: Declared) -> Callable[..., int]:
-    """A command with options in the place of some of its parameters.
+    """A command with some of its parameters replaced by options.
 
     Args:
-        command: Takes the value of an option, or the value that a group makes of its options.
-        options: The option or the group for each of these parameters, by the parameter's name.
+        command: The function to call with the values of options, and with the arguments that groups make from theirs.
+        options: The option or the group that replaces a parameter, by the parameter's name.
     """
     groups = {name: each for name, each in options.items() if isinstance(each, Group)}
 

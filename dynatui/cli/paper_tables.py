@@ -1,7 +1,6 @@
-"""Report of the paper's experiments as text for a terminal: setup, tables and claims, in the terminal's width.
+"""The report of the paper's experiments as text for a terminal: setup, tables and claims, in the terminal's width.
 
-A table that is too wide is split between columns, and each part begins with the columns that name its rows. Uses no
-colour.
+A table that is too wide is split between columns, and each part repeats the columns that name the rows. Uses no colour.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,24 +21,24 @@ if TYPE_CHECKING:
 
 NARROWEST = 80
 GAP = 2
-"""Characters between two columns, including an edge of the grid."""
+"""Number of characters between two columns, including a border of the grid."""
 
 
 class _Column(NamedTuple):
-    """A column of a table as text."""
+    """A column of a table, with its cells as text."""
 
     title: str
     names_rows: bool
     beside: bool
-    """Whether it must stand beside the column before it."""
+    """Whether the column must stay beside the column before it when a table is split."""
     right: bool
-    """Whether it is aligned to the right, as numbers are."""
+    """Whether the cells are aligned to the right, as numbers are."""
     cells: Sequence[tuple[str, ...]]
-    """Lines of each cell."""
+    """The cells of the column from top to bottom, each as its lines of text."""
 
     @property
     def width(self) -> int:
-        """Characters of the widest cell or word of the title."""
+        """Width in characters: that of the widest cell, or of the widest word of the title."""
         return max(map(len, (*self.title.split(), *(line for cell in self.cells for line in cell))), default=0)
 
 
@@ -82,7 +81,10 @@ def _table(table: Table, width: int) -> Iterator[RenderableType]:
 
 
 def _sentence(words: _Column, names: Sequence[_Column]) -> str:
-    """A column of words for which there is no room, as a sentence: the rows of each value, the commonest last."""
+    """A column of words that does not fit, as a sentence: each value with the names of its rows.
+
+    The most frequent value comes last.
+    """
     rows: dict[str, list[str]] = {}
     for cell, *name in zip(words.cells, *(column.cells for column in names), strict=True):
         rows.setdefault(" ".join(cell), []).append(" ".join(line for lines in name for line in lines))
@@ -117,7 +119,7 @@ def _columns(table: Table) -> list[_Column]:
 
 
 def _parts(columns: Sequence[_Column], width: int) -> Iterator[list[_Column]]:
-    """Splits columns into parts that fit the width; a column of the paper stays beside the measured one."""
+    """Splits columns into parts that fit the width; a column with the paper's figure stays beside the measured one."""
     names = [column for column in columns if column.names_rows]
     groups: list[list[_Column]] = []
     for column in columns[len(names) :]:
@@ -148,7 +150,7 @@ def _grid(columns: Sequence[_Column]) -> Grid:
 
 
 def _listed(items: Iterable[tuple[str, str]]) -> Grid:
-    """A list of (mark, item)."""
+    """A list of items, each with a mark before it."""
     grid = Grid.grid(padding=(0, GAP, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column()
@@ -158,7 +160,7 @@ def _listed(items: Iterable[tuple[str, str]]) -> Grid:
 
 
 def _marked(note: str) -> tuple[str, str]:
-    """Mark (empty where there is none) and text of a note."""
+    """The mark of a note, empty if it has none, and its text."""
     mark, _, rest = note.partition(" ")
     return (mark, rest) if mark.startswith("[") else ("", note)
 

@@ -1,7 +1,7 @@
-"""The user's presets, which `--preset` names beside the built-in ones: a TOML file each, in a folder by the settings.
+"""The user's presets, which `--preset` accepts beside the built-in ones: TOML files in a folder of their own.
 
-A preset is a set of option values that apply as if they were given; options that are given override them. So the
-engine knows no preset of the user's, and recordings hold its parameters.
+A preset is a set of option values that apply as if they were given on the command line; options that are given override
+them. The engine therefore knows no user's preset, and recordings contain its parameters.
 """
 
 import os
@@ -23,33 +23,33 @@ from dynatui.cli.toml_file import LARGEST_FILE, Setting, checked, table, toml
 from dynatui.files import opened, text_of
 
 PRESET = "preset"
-"""Name of the option that names a preset."""
+"""Name of the option that selects a preset."""
 METHODS_OF_PRESETS = ("dynatree", "linear")
-"""Methods whose options a preset may hold."""
+"""Names of the methods whose options a preset may set."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _REMEDY = "correct it, or write it anew with dynatui tune"
 
 
 def folder() -> Path:
-    """Folder of the presets, which need not exist."""
+    """Folder of the user's presets; it may not exist."""
     return settings.file_path().parent / "presets"
 
 
 def names() -> list[str]:
-    """Names of the user's presets, without those that a built-in preset has."""
+    """Names of the user's presets, without names that a built-in preset has."""
     files = list[str]()
-    with suppress(OSError):  # no such folder, or an unreadable one
+    with suppress(OSError):  # the folder does not exist or cannot be read
         files = sorted(path.stem for path in folder().iterdir() if path.suffix == ".toml")
     return [name for name in files if _NAME.fullmatch(name) and name not in PRESETS]
 
 
 def completing(option: str) -> list[str]:
-    """Values that complete an option beside its choices."""
+    """Shell completions of an option's value, beyond the option's choices."""
     return names() if option == PRESET else []
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Setting]:
-    """Settings of the user's preset that the options name, without those that are given; empty for a built-in preset.
+    """The values of the preset that `--preset` selects, without options that are given; empty for a built-in preset.
 
     Raises:
         ConfigError: There is no preset of that name, or its file cannot be read or sets an unknown option.
@@ -65,14 +65,14 @@ def given(options: Mapping[str, Any]) -> dict[str, Setting]:
 
 
 def expanded(options: Mapping[str, Any], preset: Mapping[str, Setting]) -> dict[str, Any]:
-    """The options, with the settings of the user's preset in the place of its name."""
+    """The options, with the name of the user's preset replaced by its values."""
     if options.get(PRESET) in (None, *PRESETS):
         return dict(options)
     return {**options, PRESET: None, **{key: setting.value for key, setting in preset.items()}}
 
 
 def prepare(name: str, *, force: bool) -> None:
-    """Checks that a preset of this name can be written.
+    """Checks before a search that a preset of this name can be written.
 
     Raises:
         ConfigError: The name is invalid or in use, or the folder cannot be written to.
@@ -93,10 +93,10 @@ def prepare(name: str, *, force: bool) -> None:
 
 
 def write(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) -> Path:
-    """Writes the parameters of a run as a preset, whole or not at all; returns its file.
+    """Writes the parameters of a run as a preset, completely or not at all; returns the path of its file.
 
     Raises:
-        ConfigError: There is a preset of that name without `force`, or the file cannot be written.
+        ConfigError: A preset of that name exists and `force` is False, or the file cannot be written.
     """
     path, new = _path(name), folder() / f".{name}.{os.getpid()}.new"
     values = {option.name: option.value(run.rules(method)) for method, option in _options()}
@@ -110,19 +110,19 @@ def write(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) ->
         if force:
             new.replace(path)
         else:
-            path.hardlink_to(new)  # fails if the file exists by now
+            path.hardlink_to(new)  # fails if another process has made the file meanwhile
     except FileExistsError:
         raise _taken(name) from None
     except OSError as error:
         raise _not_written(path, error) from None
     finally:
-        with suppress(OSError):  # the folder may not be writable by now either
+        with suppress(OSError):  # deletion fails too if the folder is no longer writable
             new.unlink(missing_ok=True)
     return path
 
 
 def _options() -> list[tuple[str, Option]]:
-    """The options that a preset may hold, each with its method."""
+    """The options that a preset may set, each with the name of its method."""
     return [
         (method, option) for method in METHODS_OF_PRESETS for option in METHODS[method].options if option.name != PRESET
     ]

@@ -1,7 +1,7 @@
-"""`--tensor-parallel`: the role of this process: launcher of several processes, their leader, or a follower.
+"""`--tensor-parallel`: the role of this process, which launches several processes, leads them, or follows their leader.
 
-The leader alone has the terminal, the prompts and the recording. A follower writes nothing but its error.
-Imports no torch before it is known that this process follows.
+Only the leader has the terminal, the prompts and the recording. A follower prints nothing but its error. Torch is
+imported only after this process is known to be a follower.
 """
 
 import os
@@ -20,12 +20,12 @@ from dynatui.terminal import streams
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
 PATIENCE_S = 4.0
-"""Time after a signal for the leader to end all processes by itself."""
+"""Seconds in which the leader may end all processes by itself after a signal."""
 SPREADS = "--tensor-parallel"
 WHO_SPREADS = "only dynatui itself and dynatui bench speed spread a target over processes, so leave it out"
 _FAULT = 1
 _SOON_S = 0.3
-"""Delay before a follower reports an error: if the leader's end is the cause, the follower is ended within it."""
+"""Seconds that a follower waits before it reports an error: if the leader's end is the cause, it is ended meanwhile."""
 
 
 def spread(
@@ -36,17 +36,17 @@ def spread(
     wants_screen: bool = False,
     further_s: float = 0.0,
 ) -> int | None:
-    """Launches `count` ranks, or takes this process's part as one of them.
+    """Launches `count` ranks, or lets this process serve as one of them.
 
     Args:
         count: Number of ranks; a single one is not launched.
-        models: The pair, of which target and device are read.
-        arguments: The command line.
-        wants_screen: Whether the program shows a screen where there is a terminal.
-        further_s: Further seconds for the leader to end by itself after a first signal.
+        models: The pair; only target and device are used.
+        arguments: The arguments of the command line.
+        wants_screen: Whether the program shows a screen if there is a terminal.
+        further_s: Additional seconds in which the leader may end by itself after a first signal.
 
     Returns:
-        Exit code of the ranks launched here; None if this process decodes. A follower does not return.
+        Exit code of the ranks launched here; None if this process is to decode. A follower does not return.
 
     Raises:
         ConfigError: This process was started as one of another number of ranks, or `count` is too large to launch.
@@ -54,7 +54,7 @@ def spread(
     if not in_group(os.environ):
         if count == 1:
             return None
-        from dynatui.cli.launcher import launch  # noqa: PLC0415 - few runs need it
+        from dynatui.cli.launcher import launch  # noqa: PLC0415 - needed only by the launcher
 
         return launch(count, arguments, drawn=wants_screen and streams.can_draw(), further_s=further_s)
     ranks = ranks_of(count, os.environ)
@@ -66,7 +66,7 @@ def spread(
 
 
 def require_alone(command: str) -> None:
-    """Refuses a command that cannot be spread, since each process would do all of its work.
+    """Raises an error for a command that cannot be spread over processes, since each would do all of its work.
 
     Raises:
         ConfigError: This process was started as one of several.
@@ -79,7 +79,7 @@ def require_alone(command: str) -> None:
 
 
 def _leave_signals_to_the_leader() -> None:
-    """Takes signals in a thread: the main thread waits in C for the leader, where Python handles no signal."""
+    """Handles signals in a thread, since the main thread waits for the leader in C code, where Python handles none."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
     def answer() -> None:
@@ -91,7 +91,7 @@ def _leave_signals_to_the_leader() -> None:
 
 
 def _end_with_the_launcher(pipe: int) -> None:
-    """Sends this process SIGTERM when its launcher is gone, and ends it if it is still there after `PATIENCE_S`."""
+    """Sends this process SIGTERM when its launcher has ended, and ends it if it still runs `PATIENCE_S` later."""
 
     def wait() -> None:
         os.read(pipe, 1)
@@ -103,7 +103,7 @@ def _end_with_the_launcher(pipe: int) -> None:
 
 
 def _follow(ranks: Ranks, models: Models) -> NoReturn:
-    """Serves the leader; ends by `os._exit`, since Python's own exit would wait for threads in C."""
+    """Serves the leader until the end; exits by `os._exit`, since Python's exit would wait for threads in C code."""
     code = _FAULT
     try:
         _serve(ranks, models)
@@ -111,7 +111,7 @@ def _follow(ranks: Ranks, models: Models) -> NoReturn:
         time.sleep(_SOON_S)
         streams.say(str(error))
         code = error.exit_code
-    except Exception:  # noqa: BLE001 - printed in full, and then the process ends
+    except Exception:  # noqa: BLE001 - the traceback is printed, and the process ends
         time.sleep(_SOON_S)
         traceback.print_exc()
     finally:
@@ -122,7 +122,7 @@ def _follow(ranks: Ranks, models: Models) -> NoReturn:
 def _serve(ranks: Ranks, models: Models) -> NoReturn:
     try:
         from decoder.models.checkpoints import EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
-        from decoder.tensor_parallel.follower import serve  # noqa: PLC0415 - as above
+        from decoder.tensor_parallel.follower import serve  # noqa: PLC0415 - imports torch
     except (ImportError, OSError) as error:
         raise not_importable(error) from error
     serve(ranks, models.target or str(EMBEDDED_TARGET), models.device)

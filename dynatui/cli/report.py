@@ -1,4 +1,4 @@
-"""`dynatui report`: a recording or a benchmark as one HTML page, or a recorded run as an asciicast."""
+"""`dynatui report`: writes a recording or a benchmark as one HTML page, or a recorded run as an asciicast."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ from dynatui.terminal import streams
 
 _FILM = ".cast"
 _USUAL_SIZE = (120, 40)
-"""Columns and lines where there is no terminal."""
+"""Columns and lines of an asciicast if there is no terminal."""
 
 Source = Annotated[
     Path,
@@ -23,8 +23,8 @@ Output = Annotated[
     Path | None,
     Option(
         metavar="PAGE.html|FILM.cast",
-        help="The page; with the ending .cast one run of a recording as an asciicast, in the size of this terminal.",
-        show_default="named as what it shows, in this folder",
+        help="File to write: the page, or with the ending .cast an asciicast of one run, in the size of this terminal.",
+        show_default="named like FILE or DIR, in the working directory",
     ),
 ]
 RunNumber = Annotated[
@@ -33,11 +33,11 @@ RunNumber = Annotated[
         "--run",
         metavar="N",
         min=1,
-        help="Of a recording only this run, from 1.",
-        show_default="all; of a film the first",
+        help="Number of the only run of a recording to write, from 1.",
+        show_default="all runs; for an asciicast the first",
     ),
 ]
-Force = Annotated[bool, Option("--force", help="Replace the file where there is one.")]
+Force = Annotated[bool, Option("--force", help="Overwrite the file if it exists.")]
 
 
 def report(source: Source, output: Output = None, run: RunNumber = None, *, force: Force = False) -> int:
@@ -46,7 +46,7 @@ def report(source: Source, output: Output = None, run: RunNumber = None, *, forc
     A recording becomes a replay with text, tree, curves and race, steered by the keyboard. The page holds the prompts
     and texts of the recording. With --output FILM.cast, one of its runs becomes an asciicast of the screen instead.
     """
-    from dynatui.report.inputs import page_name, page_of, require_kept  # noqa: PLC0415 - help needs none of it
+    from dynatui.report.inputs import page_name, page_of, require_kept  # noqa: PLC0415 - not needed for --help
     from dynatui.report.output import require_free, write  # noqa: PLC0415
     from dynatui.report.page import written  # noqa: PLC0415
 
@@ -60,8 +60,8 @@ def report(source: Source, output: Output = None, run: RunNumber = None, *, forc
 
 
 def _film(source: Path, number: int) -> str:
-    """One run of a recording as an asciicast."""
-    from dynatui.report.inputs import run_of  # noqa: PLC0415 - help needs none of it
+    """One run of a recording as the text of an asciicast."""
+    from dynatui.report.inputs import run_of  # noqa: PLC0415 - not needed for --help
     from dynatui.screen.run import filmed  # noqa: PLC0415
 
     return filmed(run_of(source, number), shutil.get_terminal_size(_USUAL_SIZE)).decode()

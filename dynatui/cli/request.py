@@ -1,7 +1,7 @@
-"""Turns values of options into prompts, parameters and views; errors name the option.
+"""Converts values of options to prompts, parameters and views; error messages name the option.
 
-Knows nothing of the source of a value, except that a preset of the user's stands for several. Meaning and bounds of
-values are decided in `decoder.run.config`; an option that is None keeps the default there.
+Does not know where a value comes from, except that a user's preset gives values for several options. Meaning and bounds
+of values are defined in `decoder.run.config`; an option that is None keeps the default defined there.
 """
 
 import os
@@ -24,25 +24,25 @@ from dynatui.session import Models, View
 from dynatui.terminal import streams
 
 PromptsOfFiles = tuple[tuple[str, tuple[str, ...]], ...]
-"""Names of files, each with its prompts."""
+"""Pairs of a file name and the prompts in that file."""
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """Where prompts come from, as options name it."""
+    """The sources of prompts, as given by options."""
 
     prompt_files: Sequence[str] | None = None
     prompt_texts: Sequence[str] | None = None
     prompt_chars: int | None = None
-    """Length to which each prompt is cut, in characters; None: not cut."""
+    """Number of characters to which each prompt is cut; None: prompts are not cut."""
 
     @property
     def given(self) -> bool:
-        """Whether any prompt was given."""
+        """Whether the user gave any prompt."""
         return bool(self.prompt_files or self.prompt_texts)
 
     def of_files(self) -> PromptsOfFiles:
-        """Reads the prompt files; raises PromptError for one that holds no prompt."""
+        """Reads the prompt files; raises PromptError for a file that contains no prompt."""
         names = self.prompt_files or ()
         if load.STANDARD_INPUT in names and sys.stdin is not None and sys.stdin.isatty():
             streams.say("type the prompt; ctrl+d on a line of its own ends it")
@@ -50,13 +50,13 @@ class Prompts:
             return tuple((name, load.from_file(name)) for name in names)
 
     def beside(self, files: PromptsOfFiles) -> tuple[str, ...]:
-        """The prompts of these files and then those of the command line; with neither, the embedded ones."""
+        """The prompts of these files, then those given on the command line; if there are none, the embedded prompts."""
         read = tuple(chain.from_iterable(prompts for _, prompts in files))
         with about("prompt"):
             return read + tuple(map(load.from_text, self.prompt_texts or ())) or load.embedded()
 
     def read(self) -> tuple[str, ...]:
-        """All prompts, cut as the DynaTree paper cuts its texts; raises PromptError for one without words."""
+        """All prompts, cut to length as in the DynaTree paper; raises PromptError for a prompt that has no words."""
         prompts = self.beside(self.of_files())
         if self.prompt_chars is None:
             return prompts
@@ -73,15 +73,15 @@ PAIR = options.Group(options.PAIR_OPTIONS, OnPair)
 
 
 def method_names(names: str) -> tuple[str, ...]:
-    """Splits names of methods at commas; raises ConfigError for an unknown name."""
+    """Splits method names at commas; raises ConfigError for an unknown name."""
     return tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
 
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
-    """The parameters of a run from values of options by their names; other options are ignored.
+    """The configuration of a run from values of options, by name; other options are ignored.
 
     Raises:
-        ConfigError: Values are out of bounds or contradict each other; about the fewest options that cause this error.
+        ConfigError: Values are out of bounds or contradict each other; the error's `about` names the options at fault.
     """
     preset = presets.given(given)
     values = {name: value for name, value in presets.expanded(given, preset).items() if value is not None}
@@ -94,7 +94,7 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
 
 
 def _at_fault(values: Mapping[str, Any], why: str) -> tuple[str, ...]:
-    """Names of the fewest options whose values cause this error."""
+    """Names of a smallest set of options whose values cause this error."""
     left = dict(values)
     for name in values:
         fewer = {other: value for other, value in left.items() if other != name}
@@ -113,14 +113,14 @@ def _run_config(values: Mapping[str, Any]) -> RunConfig:
 
 
 def view(given: Mapping[str, Any], keys: Keymap) -> View:
-    """How the screen looks; NO_COLOR in the environment counts as the option does."""
+    """Settings of the screen; NO_COLOR in the environment has the effect of the option --no-color."""
     values = dict(given)
     color = not (values.pop("no_color") or os.environ.get("NO_COLOR"))
     return View(**values, color=color, keys=keys)
 
 
 def _given(**values: object) -> dict[str, Any]:
-    """The options that were given; raises ConfigError for a whole number that is too large for an event."""
+    """The values that were given, without None; raises ConfigError for an integer too large to store in an event."""
     for name, value in values.items():
         if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
             raise ConfigError(f"{name} is {shortened(value)}; give a number up to {LARGEST_WHOLE}")
@@ -128,7 +128,7 @@ def _given(**values: object) -> dict[str, Any]:
 
 
 def _parameters(usual: TunableParameters, known: Sequence[Option], given: Mapping[str, Any]) -> TunableParameters:
-    """A method's parameters with all given values at once: one value may be valid only beside another."""
+    """A method's parameters with all given values set together: a value may be valid only together with another."""
     changes = dict[str, Any]()
     for option in known:
         if given.get(option.name) is not None:

@@ -1,6 +1,7 @@
 """`dynatui selector`: collects labelled roots from prompts, trains a selector on them, and evaluates it.
 
-The meaning of its options is decided in `decoder.selector`. Imports torch only within a command.
+A selector chooses the shape of delayed trees. The meaning of the options is decided in `decoder.selector`. Imports
+torch only within a command.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,31 +28,37 @@ if TYPE_CHECKING:
 
 SELECTOR = "Selector"
 LEAST_PROMPTS = 5
-"""One prompt is kept for validation, one for the evaluation."""
+"""Minimum number of prompts: one of them is kept for validation, one for the evaluation."""
 _option = partial(Option, rich_help_panel=SELECTOR)
 
-Data = Annotated[Path, _option("--data", metavar="DIR", help="Where labelled roots are kept.")]
+Data = Annotated[Path, _option("--data", metavar="DIR", help="Folder of labelled roots.")]
 SelectorFile = Annotated[Path, _option("--selector", metavar="FILE", help="The selector.")]
 Verifiers = Annotated[str, _option(metavar="NAMES", help="Verifiers whose rounds are labelled.")]
-Verifier = Annotated[str, _option(metavar="NAME", help="The verifier that it is trained for.")]
+Verifier = Annotated[str, _option(metavar="NAME", help="The verifier that the selector is trained for.")]
 Temperatures = Annotated[str, _option(metavar="T,T,..", help="Temperatures that texts are sampled at.")]
 TopPs = Annotated[str, _option("--top-ps", metavar="P,P,..", help="Values of top-p, each with each temperature.")]
 Every = Annotated[int, _option(metavar="N", min=1, help="Tokens from one labelled root to the next.")]
-Trees = Annotated[int, _option(metavar="N", min=1, max=1000, help="Independent draws that a label is the mean of.")]
+Trees = Annotated[
+    int, _option(metavar="N", min=1, max=1000, help="Number of independent draws over which a label is averaged.")
+]
 Length = Annotated[int, _option("--max-new-tokens", metavar="N", min=1, help="Tokens sampled after each prompt.")]
-Epochs = Annotated[int, _option(metavar="N", min=1, help="Times that training goes through all roots.")]
+Epochs = Annotated[int, _option(metavar="N", min=1, help="Number of training passes over all roots.")]
 Hidden = Annotated[
-    bool, _option("--hidden/--no-hidden", help="Whether it goes by hidden rows of the models, where they show any.")
+    bool,
+    _option("--hidden/--no-hidden", help="Whether the selector uses hidden states of the models, where available."),
 ]
 Decoding = Annotated[
-    bool, _option("--decode/--no-decode", help="Whether texts are decoded too, with it and with the best shape.")
+    bool,
+    _option(
+        "--decode/--no-decode", help="Whether texts are also decoded, with the selector and with the best fixed shape."
+    ),
 ]
 SelectorSeed = Annotated[int, _option("--seed", metavar="S", min=0, max=2**32 - 1, help="Seed of all that is random.")]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of work for the line of progress."""
+    """The state of a long task: a line of text and the share that is done."""
 
     line: str
     share: float
@@ -59,7 +66,7 @@ class Step:
 
 
 def commands() -> typer.Typer:
-    """`dynatui selector` with its commands."""
+    """The command group `dynatui selector`."""
     app = typer.Typer()
     app.callback()(selector)
     given = {"pair": request.PAIR, "prompts": request.PROMPTS}
@@ -70,7 +77,7 @@ def commands() -> typer.Typer:
 
 
 def selector() -> None:
-    """Train what chooses the shape of delayed trees, for your models and prompts."""
+    """Train a selector, which chooses the shape of delayed trees, for your models and prompts."""
 
 
 def collect(
@@ -86,7 +93,7 @@ def collect(
     trees: Trees = 4,
     seed: SelectorSeed = 0,
 ) -> int:
-    """Label what rounds of all shapes would bring, in texts that go on from prompts; goes on where it was stopped."""
+    """Label what rounds of each tree shape would gain in texts sampled from your prompts; resumes where it stopped."""
     texts = prompts.read()
     if len(texts) < LEAST_PROMPTS:
         raise PromptError(f"{len(texts)} prompts are too few to train on and to judge by; give {LEAST_PROMPTS} or more")
@@ -116,7 +123,7 @@ def train(
     hidden: Hidden = True,
     seed: SelectorSeed = 0,
 ) -> int:
-    """Train a selector on labelled roots; goes on where it was stopped."""
+    """Train a selector on labelled roots; resumes where it stopped."""
     from decoder.selector import dataset  # noqa: PLC0415 - imports torch
     from decoder.selector import train as job  # noqa: PLC0415
 
@@ -143,7 +150,7 @@ def evaluate(
     max_new_tokens: Length = 128,
     seed: SelectorSeed = 0,
 ) -> int:
-    """Compare a selector with the best shape for each sampling setting: as labels predict, and in texts."""
+    """Compare a selector with the best fixed shape for each sampling setting: by labels, and in decoded texts."""
     from decoder.selector import dataset, stored  # noqa: PLC0415 - imports torch
     from decoder.selector.evaluate import predict  # noqa: PLC0415
 
@@ -152,7 +159,7 @@ def evaluate(
     require(
         stored.fits(trained.pair, manifest.pair),
         f"{data} was collected with {manifest.pair.target} and {manifest.pair.draft}, and {selector_file} was trained "
-        f"for {trained.pair.target} with {trained.pair.draft}; name what belongs together",
+        f"for {trained.pair.target} with {trained.pair.draft}; give a folder and a selector of the same pair",
     )
     parts = predict(policy, trained.verifier, dataset.load(data), manifest)
     out, _ = streams.for_printing()
@@ -164,7 +171,7 @@ def evaluate(
 
 
 def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
-    """Table of the rates that labels predict."""
+    """Table of the rates that the labels predict, for the best fixed shape and for the selector."""
     head = f"{'T':>4} {'top-p':>5} {'roots':>5}  {'best shape':>10} {'tok/s':>7} {'tok/rnd':>7}  "
     lines = [f"predicted, verifier {verifier}", head + f"{'selector':>8} {'tok/rnd':>7} {'gain':>6}  chosen most"]
     for part in parts:
@@ -178,7 +185,7 @@ def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
 
 
 def realisations(realised: Sequence["Realised"]) -> str:
-    """Table of the rates of decoded texts."""
+    """Table of the rates measured in decoded texts, for the best fixed shape and for the selector."""
     head = f"{'T':>4} {'top-p':>5}  {'best shape':>10} {'tok/s':>7} {'tok/rnd':>7}  "
     lines = ["decoded", head + f"{'selector':>8} {'tok/rnd':>7} {'gain':>6}"]
     lines += [
@@ -213,7 +220,7 @@ def _decoded(
 
 def _engine(pair: OnPair) -> "Engine":
     from decoder import load_pair  # noqa: PLC0415 - imports torch
-    from decoder.models.drafts import require_whole_draft  # noqa: PLC0415 - as above
+    from decoder.models.drafts import require_whole_draft  # noqa: PLC0415 - imports torch
 
     load: Callable[..., Engine] = load_pair
     require_whole_draft("dynatui selector", pair.target, pair.draft)

@@ -1,6 +1,6 @@
-"""The user's settings: options set in a TOML file or by DYNATUI_* variables of the environment.
+"""The user's settings: options set in a TOML file or by environment variables DYNATUI_*.
 
-A flag comes before a DYNATUI_* variable, that before the file, that before the default. Names, kinds and bounds of
+A flag overrides a DYNATUI_* variable, which overrides the file, which overrides the default. Names, kinds and bounds of
 settings are those of the live command's options. Knows nothing of the meaning of a setting.
 """
 
@@ -23,14 +23,14 @@ from dynatui.keymap import KEYMAP, Keymap
 PREFIX = "DYNATUI_"
 FILE_VARIABLE = "DYNATUI_CONFIG"
 OTHER_VARIABLES = frozenset({FILE_VARIABLE, "DYNATUI_DATA", "DYNATUI_ATTACH_TOKEN"})
-"""DYNATUI_* variables that are no settings."""
+"""DYNATUI_* variables that do not set an option."""
 KEYS = "keys"
-"""The table of keys in the file."""
+"""Name of the table in the settings file that binds keys."""
 _NEWLINE = "\n"
 
 
 def file_path() -> Path:
-    """The user's file, whether it exists or not."""
+    """Path of the user's settings file, which may not exist."""
     named = os.environ.get(FILE_VARIABLE)
     if named:
         return Path(named)
@@ -40,7 +40,7 @@ def file_path() -> Path:
 
 
 def options_of(command: Any) -> dict[str, TyperOption]:
-    """The options of a command that can be set, by the name of the setting."""
+    """The options of a command that can be set, by setting name."""
     return {
         key_of(option): option
         for option in command.params
@@ -49,24 +49,24 @@ def options_of(command: Any) -> dict[str, TyperOption]:
 
 
 def key_of(option: TyperOption) -> str:
-    """Name of an option's setting: that of the option, with underscores."""
+    """Name of an option's setting: the option's name with underscores."""
     return option.opts[0].lstrip("-").replace("-", "_")
 
 
 def typed(context: typer.Context) -> dict[str, Any]:
-    """Parameters given on the command line, by their names."""
+    """The options given on the command line, by parameter name."""
     sources = {each: context.get_parameter_source(each.name) for each in context.command.params}
     return {each.name: each for each, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
-    """Raises ConfigError if an option without effect was given; `idle` maps names of parameters to the reason."""
+    """Raises ConfigError if an option without effect was given; `idle` maps parameter names to the reason."""
     for name, option in typed(context).items():
         require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave it out")
 
 
 def read(live: Any) -> dict[str, Setting]:
-    """Settings of the live command's options by their names; raises ConfigError for an unreadable or unknown one."""
+    """The settings of the live command's options, by name; raises ConfigError if one is unreadable or unknown."""
     known = options_of(live)
     values = _from_file(file_path(), kinds(live))
     for key, option in known.items():
@@ -77,22 +77,22 @@ def read(live: Any) -> dict[str, Setting]:
 
 
 def keymap() -> Keymap:
-    """The key map with the bindings of the user's file; raises ConfigError for an invalid binding."""
+    """The key map with the key bindings of the user's file; raises ConfigError for an invalid binding."""
     path = file_path()
     return _keymap(path, *_table(path), ())
 
 
 def strange_variables(live: Any) -> list[str]:
-    """Names of variables that look like settings but set nothing."""
+    """Names of DYNATUI_* variables that do not match any setting."""
     known = {PREFIX + key.upper() for key in options_of(live)} | OTHER_VARIABLES
     return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
 
 
 def applied(context: typer.Context) -> dict[str, Setting]:
-    """Settings that apply to this command, by the names of its parameters; an option on the command line overrides one.
+    """Settings that apply to this command, by parameter name; options on the command line override them.
 
-    Settings apply to options that a command shares with the live command, as their equal help texts tell: `--speed` of
-    a replay has the same name as that of a live run, but other bounds and another meaning.
+    A setting applies to an option that a command shares with the live command. Shared options have equal help texts:
+    `--speed` of a replay has the same name as that of a live run, but other bounds and another meaning.
     """
     live = context.find_root().command
     known = options_of(live)
@@ -104,10 +104,10 @@ def applied(context: typer.Context) -> dict[str, Setting]:
 
 
 def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Makes settings the defaults of a command; returns the values of their parameters.
+    """Makes settings the defaults of a command; returns their values by parameter name.
 
     Raises:
-        ConfigError: A value is invalid; the message names its place.
+        ConfigError: A value is invalid; the message says where it is set.
     """
     context.default_map = {name: setting.value for name, setting in settings.items()}
     options = {option.name: option for option in context.command.params}
@@ -123,7 +123,7 @@ def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, A
 
 
 def configured(command: Callable[..., int], options: Declared) -> Callable[..., int]:
-    """A command with these options (see `options.expanded`), which fall back to the settings."""
+    """A command with these options (see `options.expanded`), whose values fall back to the user's settings."""
     command = expanded(command, options)
 
     @wraps(command)
@@ -139,7 +139,7 @@ def configured(command: Callable[..., int], options: Declared) -> Callable[..., 
 
 @contextmanager
 def named(settings: Mapping[str, Setting]) -> Iterator[None]:
-    """Within, an error about a setting is given the setting's place."""
+    """Context that adds the place of a setting to an error about that setting."""
     try:
         yield
     except DecoderError as error:
@@ -150,13 +150,13 @@ def named(settings: Mapping[str, Setting]) -> Iterator[None]:
 
 
 def with_places(error: DecoderError) -> str:
-    """The error's message with the places of its settings."""
+    """The error's message, followed by the places of the settings that it is about."""
     places = ", ".join(getattr(error, "__notes__", ()))
     return f"{error} ({places})" if places else str(error)
 
 
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
-    """The file as text and as a TOML table; raises ConfigError if it cannot be read or is not TOML."""
+    """The settings file as text and as a TOML table; raises ConfigError if it cannot be read or is not TOML."""
     text = _text(path)
     return text, table(path, text, "correct it, or begin anew from dynatui config --print-default")
 
@@ -169,7 +169,7 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
 
 
 def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[str]) -> Keymap:
-    """The key map with the bindings of the table [keys]: names, each with a key or a list of keys."""
+    """The key map with the bindings of the table [keys], which gives each name a key or a list of keys."""
     bindings = table.get(KEYS, {})
     begin = line_of(text, KEYS)
     if not isinstance(bindings, dict):
@@ -205,6 +205,6 @@ def _text(path: Path) -> str:
 
 
 def kinds(live: Any) -> dict[str, Any]:
-    """Type of each setting in a file; an option that parses its text has text there too."""
+    """Type of each setting's value in a file; that of an option that parses its own text is text."""
     types = {key: option.type_descriptor.annotation for key, option in options_of(live).items()}
     return {key: kind if kind in KINDS else str for key, kind in types.items()}

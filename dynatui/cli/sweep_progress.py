@@ -1,6 +1,6 @@
-"""Progress of a sweep on standard error: a heat map that is redrawn where that is a terminal, else lines.
+"""Shows progress of a sweep on standard error: a heat map that is redrawn on a terminal, else lines.
 
-Knows no database: reports are handed in.
+Does not read the database: its caller passes reports.
 """
 
 import time
@@ -20,11 +20,11 @@ from dynatui.cli.time_left import left_s, words
 from dynatui.terminal import streams
 
 SHADES = ("grey35", "blue", "cyan", "green", "yellow", "bright_yellow")
-"""Colours from the slowest setting to the fastest."""
+"""Colours of the heat map, from the slowest setting to the fastest."""
 
 
 class Progress:
-    """Shows reports as they come, with the time left at the pace since the first."""
+    """Shows reports as they arrive, with the time left, estimated from the pace since the first report."""
 
     def __init__(self, say: Callable[[str], None] = streams.say) -> None:
         self._say = say
@@ -34,7 +34,7 @@ class Progress:
         self._printed: set[str] = set()
 
     def shown(self) -> AbstractContextManager[object]:
-        """Within, the heat map is drawn on standard error if that is a terminal."""
+        """Context in which the heat map is drawn on standard error, if that is a terminal."""
         console = Console(stderr=True)
         if not console.is_terminal or console.is_dumb_terminal:
             return nullcontext()
@@ -42,7 +42,7 @@ class Progress:
         return self._live
 
     def update(self, report: SweepReport) -> None:
-        """Shows a report."""
+        """Shows the progress that a report contains."""
         if self._first is None:
             self._first, self._printed = report, {trial.setting.key for trial in report.trials if trial.settled}
             self._say(f"{report.study}: {report.settled} of {len(report.trials)} settings are measured")
@@ -65,7 +65,7 @@ class Progress:
 
 
 def drawn(report: SweepReport, left: str) -> RenderableType:
-    """Settings being measured, the best so far, and the heat maps, which a short terminal cuts off at the end."""
+    """The settings being measured, the best so far, and the heat maps; a short terminal cuts off the last lines."""
     maps = heat_maps(report)
     ends = extremes(maps) or (0.0, 0.0)
     state = f"{report.study}: {report.settled} of {len(report.trials)} settings{left}"

@@ -1,6 +1,6 @@
-"""Progress and time left: one line on standard error that is overwritten.
+"""Shows progress and time left as one line on standard error, which is overwritten at each step.
 
-Where standard error is no terminal, a line every `SELDOM_S` seconds.
+Where standard error is not a terminal, prints a line every `SELDOM_S` seconds.
 """
 
 import sys
@@ -12,18 +12,18 @@ from typing import Protocol, TypeVar
 from dynatui.terminal import streams
 
 SELDOM_S = 30.0
-"""Least time between two lines of progress where there is no terminal."""
+"""Minimum time in seconds between two lines of progress where there is no terminal."""
 _OVER = "\r\x1b[K"
 _BAR = 20
-"""Width of the bar in characters; ASCII, since the font of the terminal is unknown."""
+"""Width of the progress bar in characters, which are ASCII, since the terminal's font is unknown."""
 
 
 class Step(Protocol):
-    """A step of work that shows progress."""
+    """The state of a long task."""
 
     @property
     def line(self) -> str:
-        """Progress in words."""
+        """The progress in words."""
 
     @property
     def share(self) -> float:
@@ -34,25 +34,25 @@ S = TypeVar("S", bound=Step)
 
 
 def words(seconds: float) -> str:
-    """A duration in a fitting unit: 40 s, 3 min, 2.5 h."""
+    """A duration in a suitable unit: 40 s, 3 min, 2.5 h."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def left_s(first: float, share: float, elapsed_s: float) -> float | None:
-    """Seconds until the share is 1, at the pace since it was `first`; None while it has not grown."""
+    """Seconds until the share is 1, at the average pace since it was `first`; None if it has not grown."""
     return elapsed_s * (1 - share) / (share - first) if share > first else None
 
 
 def bar(share: float) -> str:
-    """A share of 1 as a bar and in percent."""
+    """A share in [0, 1], as a bar and in percent."""
     full = round(_BAR * share)
     return f"[{'#' * full}{'.' * (_BAR - full)}] {share:.0%}"
 
 
 def say_line(line: str) -> None:
-    """Prints a line that stays, while progress is shown."""
+    """Prints a line that is not overwritten, while progress is shown."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(_OVER)
     streams.say(line)
@@ -69,7 +69,7 @@ def shown(steps: Iterable[S]) -> Iterator[S]:
             left = left_s(first, step.share, now - began)
             line = step.line if left is None or step.share >= 1 else f"{words(left)} left, {step.line}"
             if on_terminal:
-                # What is wider than the terminal would wrap, and only its last line would be written over.
+                # A line wider than the terminal would wrap, and only its last part would be overwritten.
                 whole = f"dynatui: {bar(step.share)} {line}"
                 sys.stderr.write(_OVER + whole[: get_terminal_size().columns - 1])
                 sys.stderr.flush()

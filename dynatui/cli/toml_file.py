@@ -1,6 +1,6 @@
-"""Reads options from a TOML file and checks each; an error names the file, the line and the remedy.
+"""Reads options from a TOML file and checks each; an error message names the file, the line and the remedy.
 
-Knows neither the files nor the meaning of an option.
+Knows neither which files there are nor what an option means.
 """
 
 import json
@@ -18,7 +18,7 @@ from dynatui.cli.options import instead
 from dynatui.keymap import near
 
 LARGEST_FILE = 2**20
-"""Largest size in bytes: options take some fifty lines, and an endless device must not fill the memory."""
+"""Maximum file size in bytes: options need some fifty lines, and reading an endless device must not fill the memory."""
 _MOST_BITS = 63
 KINDS: dict[Any, str] = {
     bool: "true or false",
@@ -31,21 +31,21 @@ KINDS: dict[Any, str] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A value as it was written, and its place."""
+    """The value of an option as the user wrote it, and where it is set."""
 
     key: str
     value: object
     place: str
-    """Name of a variable, or a file and its line."""
+    """Name of the environment variable, or the file and the line number."""
 
 
-def table(path: Path, text: str, anew: str) -> dict[str, Any]:
-    """A TOML text as a table; raises ConfigError if it is no TOML, with `anew` as its remedy if no better is known."""
+def table(path: Path, text: str, usual_remedy: str) -> dict[str, Any]:
+    """Parses a TOML text to a table; raises ConfigError, with `usual_remedy` if no more specific remedy is known."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        remedy = _unquoted(text, str(error)) or anew
-        # An error that is not about TOML is about a number too long for Python to convert.
+        remedy = _unquoted(text, str(error)) or usual_remedy
+        # A ValueError that is no TOMLDecodeError means a number with too many digits for Python to convert.
         is_a_number = not isinstance(error, tomllib.TOMLDecodeError | RecursionError)
         why = "a number has thousands of digits" if is_a_number else with_short_quotes(str(error))
         raise ConfigError(f"{shortened(path)}: {why}; {remedy}") from None
@@ -54,17 +54,17 @@ def table(path: Path, text: str, anew: str) -> dict[str, Any]:
 def checked(
     path: Path, text: str, given: Mapping[str, Any], known: Mapping[str, Any], unknown: str
 ) -> dict[str, Setting]:
-    """The options of a file, by their names.
+    """The options set in a file, by name.
 
     Args:
-        path: The file.
-        text: Its text.
-        given: Its table.
-        known: Type of the value of each option.
-        unknown: Error message about any other name, with places for that name and for a similar known one.
+        path: Path of the file.
+        text: Text of the file, in which line numbers are looked up.
+        given: The text parsed as TOML.
+        known: Type of each option's value.
+        unknown: Template of the error for an unknown name, with {} for that name and {} for a hint at a similar one.
 
     Raises:
-        ConfigError: An option is unknown, or its value has another type.
+        ConfigError: An option is unknown, or its value has the wrong type.
     """
     settings = {}
     for key, value in given.items():
@@ -84,13 +84,13 @@ def checked(
 
 
 def line_of(text: str, key: str) -> int:
-    """Number of the line that sets a top-level key or opens a table of that name; 1 if there is none."""
+    """Number of the line that sets a top-level key or opens the table of that name; 1 if there is none."""
     match = re.search(rf"^[ \t]*\[*[ \t]*(['\"]?){re.escape(key)}\1[ \t]*[=.\]]", text, re.MULTILINE)
     return text.count("\n", 0, match.start()) + 1 if match else 1
 
 
 def toml(value: object) -> str:
-    """A value as TOML writes it."""
+    """A value in TOML syntax."""
     match value:
         case bool() | str() | list():
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -101,7 +101,7 @@ def toml(value: object) -> str:
 
 
 def _refuse_unusable(key: str, value: object, place: str) -> None:
-    """Raises ConfigError for a number that is too large, and for a null character in a value that may name a file."""
+    """Raises ConfigError for an integer that is too large, or a null character in a value that may be a file name."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         raise ConfigError(f"{place}: {key} is {shortened(value)}; give a smaller number")
     texts = value if isinstance(value, list) else [value]
@@ -110,8 +110,8 @@ def _refuse_unusable(key: str, value: object, place: str) -> None:
 
 
 def _unquoted(text: str, error: str) -> str:
-    """Remedy where the invalid line sets a bare word, such as device = auto; empty otherwise."""
+    """Remedy for an invalid line that sets a word without quotes, such as device = auto; empty for other lines."""
     place = re.search(r"at line (\d+)", error)
     line = text.split("\n")[int(place[1]) - 1] if place else ""
     bare = re.fullmatch(r"\s*([\w-]+)\s*=\s*([A-Za-z][\w.:/,-]*)\s*(#.*)?", line)
-    return f'text stands in quotes: {bare[1]} = "{bare[2]}"' if bare else ""
+    return f'put text in quotes: {bare[1]} = "{bare[2]}"' if bare else ""

@@ -1,6 +1,6 @@
-"""`dynatui tune`: searches the fastest knobs for a user's prompts on this machine and writes them as a preset.
+"""`dynatui tune`: searches for the fastest knobs for a user's prompts on this machine, and writes them as a preset.
 
-The search and its verdict are in `decoder.tuning`. Imports torch only once a search begins.
+The search and its verdict are in `decoder.tuning`. Imports torch only when a search begins.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,12 @@ if TYPE_CHECKING:
 LENGTH = 64
 _tuning = partial(Option, rich_help_panel="Tuning")
 
-Minutes = Annotated[float, _tuning(metavar="M", help="Time for the search and for the check of what it found.")]
-Name = Annotated[str, _tuning(metavar="NAME", help="What the preset is called, for dynatui --preset NAME.")]
+Minutes = Annotated[float, _tuning(metavar="M", help="Minutes for the search and the check of its result.")]
+Name = Annotated[str, _tuning(metavar="NAME", help="Name of the preset, for dynatui --preset NAME.")]
 Force = Annotated[bool, _tuning("--force", help="Write the preset even if there is one of that name.")]
 Storage = Annotated[
     str | None,
-    _tuning(
-        metavar="URL", help="A database of Optuna's, such as sqlite:///tuning.db, from which a later search goes on."
-    ),
+    _tuning(metavar="URL", help="Optuna database, such as sqlite:///tuning.db, from which a later search continues."),
 ]
 Drafts = Annotated[
     str | None,
@@ -49,16 +47,16 @@ MaxNewTokens = Annotated[int, _tuning("--max-new-tokens", metavar="N", min=1, he
 
 
 class Stop:
-    """Handler of signals: the first Ctrl-C during the search ends the search; any other signal quits."""
+    """Signal handler: the first Ctrl-C during the search ends the search; any other signal ends the program."""
 
     def __init__(self) -> None:
         self.searching = False
-        """Whether the search is running."""
+        """Whether the search is running, not the check that follows it."""
         self.search_ended = False
-        """Whether a signal has ended the search."""
+        """Whether Ctrl-C has ended the search."""
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
-        """Takes a signal."""
+        """Handles a signal."""
         if number != SIGINT or self.search_ended or not self.searching:
             raise KeyboardInterrupt
         self.search_ended = True
@@ -82,7 +80,7 @@ def tune(
     """Find DynaTree's knobs that are fastest for your prompts on this machine, and write them as a preset.
 
     Candidates race the best so far, text by text. What was found is then checked on texts that the search has not seen,
-    against the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early, twice all of it.
+    against the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early; a second Ctrl-C ends all.
     """
     require_both(models.target, models.draft if drafts is None else LOOKUP)
     texts = prompts.read()
@@ -97,7 +95,7 @@ def tune(
 
 
 def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
-    """Runs the search, prints its report, and writes the preset if the verdict keeps it."""
+    """Runs the search, prints its report, and writes the preset if the verdict is to keep it."""
     from decoder.tuning.job import tuned  # noqa: PLC0415 - imports torch
     from dynatui.cli import tune_report as report  # noqa: PLC0415
     from dynatui.cli.tune_screen import watching  # noqa: PLC0415 - imports rich
@@ -117,7 +115,7 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
     out, _ = streams.for_printing()
     try:
         kept = _kept(result, name, report.comments(result), force=force)
-    finally:  # printed even if the preset cannot be written
+    finally:  # the report is printed even if the preset cannot be written
         streams.show(report.text(result, name), out)
     if kept:
         streams.say(f"{kept} is written; dynatui --preset {name} uses it")
@@ -125,8 +123,8 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
 
 
 def _kept(result: "Tuned", name: str, comments: Sequence[str], *, force: bool) -> Path | None:
-    """Writes the preset and returns its file; None if the verdict does not keep it."""
+    """Writes the preset and returns its path; None if the verdict is not to keep it."""
     if not result.verdict.keeps:
         return None
-    with handled(INTERRUPTING, lambda *_: None):  # written or not, but never half
+    with handled(INTERRUPTING, lambda *_: None):  # signals are ignored, so that the file is never incomplete
         return presets.write(name, result.run, comments, force=force)

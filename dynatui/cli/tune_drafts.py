@@ -11,14 +11,14 @@ from dynatui.session import Models
 from dynatui.terminal import streams
 
 OF_THE_SEARCH = ("draft", "exact", "compiled", "minutes", "name", "force", "storage")
-"""Parameters without effect where drafts are ranked."""
+"""Parameters without effect when drafts are ranked."""
 
 
 def ranked(context: typer.Context, names: str, models: Models, prompts: tuple[str, ...], run: RunConfig) -> int:
-    """Ranks drafts, named with commas between them, and prints the ranking.
+    """Ranks the drafts in a comma-separated list, and prints the ranking.
 
     Raises:
-        DecoderError: No target is given, another option has no effect beside --drafts, or no draft can be ranked.
+        DecoderError: No target is given, an option without effect beside --drafts is given, or no draft can be ranked.
     """
     settings.refuse(context, dict.fromkeys(OF_THE_SEARCH, "beside --drafts"))
     require(models.target is not None, "--drafts ranks drafts of a target; give --target too")
@@ -40,7 +40,7 @@ def ranked(context: typer.Context, names: str, models: Models, prompts: tuple[st
     try:
         results = rank(job, streams.say)
     except KeyboardInterrupt:
-        streams.say("interrupted before everyone had a turn; nothing can be compared")
+        streams.say("interrupted before every draft was measured once; nothing can be compared")
         return INTERRUPTED
     streams.show(ranking(results), out)
     return 0

@@ -1,4 +1,4 @@
-"""The report of `dynatui tune`: a table of the check, the verdict, and the comments of the preset file.
+"""The report of `dynatui tune` as text: the table of the check, the verdict, and the comments in the preset file.
 
 Only formats: values and verdicts are computed elsewhere.
 """
@@ -22,13 +22,13 @@ NAME = 14
 
 
 def text(result: Tuned, name: str) -> str:
-    """The report in lines of at most `WIDTH` columns, except the line of options."""
+    """The whole report, in lines of at most `WIDTH` columns, except the line of options."""
     others = ("\n".join(part) for part in (_options(result, name), _verdict(result, name)))
     return "\n\n".join(filter(None, ("\n".join(_heading(result)), table_text(_table(result, name)), *others))) + "\n"
 
 
 def comments(result: Tuned) -> list[str]:
-    """Comments for the preset's file: origin and measured speed."""
+    """Comment lines for the preset file: how the preset was found, and its measured speed."""
     gain = result.verdict.gain
     measured = f"{times(gain)} times as fast as the preset {PRESET}" if gain else "of unknown speed"
     return [
@@ -40,7 +40,7 @@ def comments(result: Tuned) -> list[str]:
 
 
 def times(ratio: Interval | None) -> str:
-    """A ratio with its confidence interval."""
+    """A ratio with its confidence interval, as text."""
     if ratio is None:
         return UNKNOWN
     interval = "" if ratio.low is None else f" ({ratio.low:.2f}-{ratio.high:.2f})"
@@ -48,7 +48,7 @@ def times(ratio: Interval | None) -> str:
 
 
 def how(conditions: Conditions) -> str:
-    """Sampling, length and seed of the decoded texts."""
+    """Sampling, length and seed of the decoded texts, as text."""
     sampling = conditions.sampling
     truncated = f", top-k {sampling.top_k}" * (sampling.top_k > 0) + f", top-p {sampling.top_p:g}" * (
         sampling.top_p < 1
@@ -58,7 +58,7 @@ def how(conditions: Conditions) -> str:
 
 
 def pair(conditions: Conditions) -> str:
-    """Models, device and dtype of a measurement."""
+    """Models, device and dtype of a measurement, as text."""
     return clean_line(f"{conditions.target} with {conditions.draft} on {conditions.device} in {conditions.dtype}")
 
 

@@ -1,6 +1,6 @@
-"""Progress of `dynatui tune`: a few lines that are redrawn on a terminal, a line every `SELDOM_S` seconds elsewhere.
+"""Progress of `dynatui tune` as text: a few lines that are redrawn on a terminal, or a line every `SELDOM_S` seconds.
 
-Draws only when progress is reported, never while a text is decoded. Lines are a pure function of the progress.
+Draws only when progress is reported, never while a text is decoded. The lines are a pure function of the progress.
 """
 
 import math
@@ -27,19 +27,19 @@ from dynatui.terminal import streams
 
 BAR = 30
 LABEL = 14
-"""Width of a line's label in characters."""
+"""Width in characters of the label before a line."""
 MOST_KNOBS = 9
 Watch = Callable[[Progress], None]
 
 
 @contextmanager
 def watching() -> Iterator[Watch]:
-    """Yields a function that shows progress on standard error."""
+    """Context that yields a function to show progress on standard error."""
     console = Console(stderr=True, highlight=False)
     if sys.stderr is None or not console.is_terminal or console.is_dumb_terminal:
         yield Lines(streams.say, time.monotonic)
         return
-    # Without auto-refresh: its thread would take processor time from the measurement.
+    # No auto-refresh: its thread would take CPU time from the measurement.
     with Live(console=console, auto_refresh=False, transient=True) as live:
         yield lambda progress: live.update(
             Text("\n".join(screen(progress, console.width)[: console.height - 1])), refresh=True
@@ -47,7 +47,7 @@ def watching() -> Iterator[Watch]:
 
 
 class Lines:
-    """Prints progress as a line at each change, and every `SELDOM_S` seconds."""
+    """Prints progress as one line when it changes, and otherwise every `SELDOM_S` seconds."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float]) -> None:
         self._say = say
@@ -56,7 +56,7 @@ class Lines:
         self._printed_at = -SELDOM_S
 
     def __call__(self, progress: Progress) -> None:
-        """Prints progress, unless the last line is the same and recent."""
+        """Prints progress, unless the last line says the same and is recent."""
         news = (progress.checking, *(leader.trial for leader in progress.state.leaders.values()))
         if news != self._printed or self._clock() - self._printed_at >= SELDOM_S:
             self._printed, self._printed_at = news, self._clock()
@@ -64,7 +64,7 @@ class Lines:
 
 
 def line(progress: Progress) -> str:
-    """Progress in one line."""
+    """The progress as one line of text."""
     state, left = progress.state, words(progress.left_s)
     if progress.checking:
         return f"checking on other texts: {progress.checked} done, {left} left"
@@ -73,7 +73,7 @@ def line(progress: Progress) -> str:
 
 
 def screen(progress: Progress, width: int) -> list[str]:
-    """Progress in lines of at most `width` columns, for a terminal of 24 lines."""
+    """The progress as lines of at most `width` columns, few enough for a terminal of 24 lines."""
     state = progress.state
     tree, *others = state.leaders.values()
     lines = [
@@ -113,7 +113,7 @@ def _stopping(progress: Progress) -> str:
 
 def _trials(progress: Progress) -> str:
     state = progress.state
-    wrong = f", {len(state.wrong)} wrote another text" if state.wrong else ""
+    wrong = f", {len(state.wrong)} with a differing text" if state.wrong else ""
     return f"{counted(state.trials, 'setting')} tried, {state.pruned} given up early{wrong}"
 
 
@@ -124,13 +124,13 @@ def _origin(leader: Leader) -> str:
 
 
 def _over_plain(leader: Leader) -> str:
-    # Without an interval: repeated texts would make it ever narrower.
+    # No confidence interval is shown: repeated texts would make it too narrow.
     speedup = ratio(leader.over_plain)
     return f"{f'{speedup.value:.2f}' if speedup else '?'} times plain decoding"
 
 
 def _knobs(setting: Setting) -> str:
-    """Options of a command line for a setting."""
+    """A setting as options of the command line."""
     run = RunConfig() if setting.rules is None else RunConfig().with_rules(setting.method, setting.rules)
     return " ".join(rule_options(run)) or "as shipped"
 
@@ -144,7 +144,7 @@ def _now(progress: Progress) -> str:
 
 
 def _importance(shares: Mapping[str, float]) -> list[str]:
-    """Bars of the knobs' importance for speed."""
+    """Lines with a bar for each knob: its share in the differences of speed between settings."""
     if not shares:
         return [_about("what matters", "not known yet: too few settings were tried"), ""]
     shown = list(shares.items())[:MOST_KNOBS]

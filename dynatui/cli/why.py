@@ -1,4 +1,4 @@
-"""`dynatui why`: the bottleneck of each method of recorded runs, from their own figures. Loads no models."""
+"""`dynatui why`: prints the bottleneck of each method in recorded runs, from the runs' figures. Loads no models."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
@@ -22,7 +22,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a run: the
 def why(path: options.RecordingFile, *, as_json: AsJson = False) -> int:
     """Say what limits the methods of a recording: how fast they are, where their time goes, what would help.
 
-    Each factor takes one limit away and leaves all else as it was measured: a ceiling, no forecast.
+    Each factor is the speed-up if one limit were removed and all else stayed as measured: an upper bound, not a
+    forecast.
     """
     out, _ = streams.for_printing()
     races = (fold(run) for run in Runs(path))
@@ -35,10 +36,10 @@ def why(path: options.RecordingFile, *, as_json: AsJson = False) -> int:
 
 
 def _print(races: Iterable[Race], out: TextIO) -> None:
-    """Prints the report of all runs, or the sentences of each method where one method of one run has a bottleneck.
+    """Prints the report of all runs; if only one run has a single bottleneck, prints sentences for each method instead.
 
-    A fault in a recording is raised after the report of the runs before it. Races are not kept: a recording may be
-    larger than memory.
+    An error in a recording is raised after the report of the runs before it. Runs are not kept, since a recording may
+    be larger than memory.
     """
     prompts, known = list[str](), list[Case]()
     alone: Iterator[str] = iter(())

@@ -1,6 +1,6 @@
-"""The report of `dynatui why` on many runs: speeds of the methods first, then each finding once, then the prompts.
+"""The report of `dynatui why` on many runs: speeds of the methods, then each finding once, then the prompts.
 
-Names of methods must be cleaned already. Knows neither recordings nor figures of rounds.
+Expects names of methods that are already cleaned. Knows neither recordings nor how the figures of rounds are computed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ from decoder.methods import METHODS
 
 WIDTH = 80
 _MANY = 3
-"""Largest number of differing texts whose first differing tokens are all listed."""
+"""Maximum number of differing texts for which every position of the first differing token is listed."""
 
 
 def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
-    """The report in lines of at most `WIDTH` columns, from the cases (method, run) and each run's prompt."""
+    """The report, in lines of at most `WIDTH` columns, from the cases (method, run) and each run's prompt."""
     runs = len(prompts)
     yield from _speeds(cases, runs)
     yield ""
@@ -34,17 +34,17 @@ def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
 
 
 def heading(number: int, prompt: str) -> str:
-    """A prompt in one line, cut at `WIDTH`."""
+    """A prompt with its number in one line, cut at `WIDTH` characters."""
     return shorten(f"prompt {number}: {prompt}", WIDTH, placeholder=" ...")
 
 
 def item(text: str) -> Iterator[str]:
-    """A paragraph below a heading."""
+    """A paragraph of text, indented below a heading."""
     yield from wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def silence(method: str) -> str:
-    """Why no bottleneck of a method is known."""
+    """The reason why no bottleneck of a method is known."""
     if method in METHODS and METHODS[method].by_module:
         return "does not show its draft: only its time is known"
     if method in METHODS and METHODS[method].rules is None:
@@ -53,7 +53,7 @@ def silence(method: str) -> str:
 
 
 def places(cases: Cases, runs: int) -> str:
-    """Methods and their prompts: dynatree, auto on prompts 1, 3-5; linear on prompt 2."""
+    """Methods with their prompts as text: dynatree, auto on prompts 1, 3-5; linear on prompt 2."""
     by_method = grouped((case, case.method) for case in cases)
     by_runs = dict[tuple[int, ...], list[str]]()
     for method, group in by_method.items():
@@ -69,7 +69,7 @@ def _on(numbers: Sequence[int], runs: int) -> str:
 
 
 def _prompts(numbers: Sequence[int]) -> str:
-    """Numbers of prompts as text: prompt 2; prompts 1, 3-5."""
+    """Prompt numbers as text, with ranges: prompt 2; prompts 1, 3-5."""
     breaks = [number for before, number in pairwise(numbers) if number != before + 1]
     begins = [numbers[0], *breaks]
     ends = [*(before for before, number in pairwise(numbers) if number in breaks), numbers[-1]]
@@ -82,7 +82,10 @@ def _is_silent(case: Case) -> bool:
 
 
 def _speeds(cases: Sequence[Case], runs: int) -> Iterator[str]:
-    """Speed-up of each method over all runs, the fastest first, and whether its texts are those of plain decoding."""
+    """Lines with the speed-up of each method over all runs, the fastest first, and whether its texts are unchanged.
+
+    Texts are compared with those of plain decoding.
+    """
     how = f"; medians of {runs} prompts, with the least and the most" if runs > 1 else ""
     yield from wrap(f"Times as fast as plain decoding (ar){how}", WIDTH)
     methods = grouped((case, case.method) for case in cases if case.method != "ar")
@@ -99,11 +102,11 @@ def _speed(group: Cases, speeds: Sequence[float]) -> str:
         return f"{median(speeds):.2f}{known}"
     committed = [case.bottleneck.tokens_per_round for case in group if case.bottleneck]
     rounds = f"{Span(committed):.2f} tokens a round; " if committed else ""
-    return f"   - {rounds}no {FEWEST_ROUNDS} rounds of ar beside it, so nobody knows whether that is faster"
+    return f"   - {rounds}fewer than {FEWEST_ROUNDS} rounds of ar beside it, so the speed-up is unknown"
 
 
 def _text(group: Cases, runs: int) -> Iterator[str]:
-    """Whether the texts are those of plain decoding; nothing where unknown."""
+    """States whether the texts equal those of plain decoding; empty if this is unknown."""
     compared = [case for case in group if case.compared]
     if not compared:
         return
@@ -116,7 +119,7 @@ def _text(group: Cases, runs: int) -> Iterator[str]:
 
 
 def _tokens(differences: Mapping[int, int]) -> str:
-    """First differing tokens."""
+    """Positions of the first differing tokens, as text."""
     first = list(differences.values())
     if len(first) > _MANY:
         return f"token {min(first)} on at the earliest"
@@ -124,7 +127,7 @@ def _tokens(differences: Mapping[int, int]) -> str:
 
 
 def _finding(finding: Finding, runs: int) -> Iterator[str]:
-    """A finding with its methods and prompts and their remedy; second remedies that help only some follow apart."""
+    """A finding with its methods, prompts and remedy; further remedies that help only some of these follow it."""
     alike = len(finding.then) == 1 and finding.then[0][1] == finding.cases
     helps = "; then ".join([finding.helps, *([finding.then[0][0]] if alike else [])])
     remedy = f" What would help: {helps}." if finding.helps else ""

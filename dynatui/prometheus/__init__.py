@@ -1,1 +1,1 @@
-"""Prometheus metrics of a run: totals of its events under vLLM's names."""
+"""Serves metrics of a run to Prometheus: totals of the run's events, under the names of vLLM's metrics."""

@@ -1,7 +1,7 @@
-"""Folds the events of a run into totals and serves them: the entry point of this folder.
+"""Adds the events of a run to totals and serves these: the entry point of this package.
 
-The decoding thread adds events; another one reads. Totals are one immutable value that is replaced, so neither waits.
-The Prometheus client is imported only where a port is given.
+The decoding thread adds events, and another thread reads the totals, an immutable value that is replaced as a whole, so
+that neither thread waits. The Prometheus client is imported only if a port is given.
 """
 
 from collections.abc import Iterator
@@ -12,21 +12,21 @@ from dynatui.prometheus.totals import Totals, after
 
 
 class Exporter:
-    """Totals of a run so far."""
+    """The totals of a run so far, and where they are served."""
 
     def __init__(self) -> None:
         self.totals = Totals()
         self.url = ""
-        """URL of the metrics page."""
+        """URL at which the totals are served."""
 
     def take(self, event: Event) -> None:
-        """Adds an event; called by one thread only."""
+        """Adds an event to the totals; to be called by one thread only."""
         self.totals = after(self.totals, event)
 
 
 @contextmanager
 def exporting(port: int | None) -> Iterator[Exporter | None]:
-    """Context that serves an exporter's totals on a port of this machine, 0: any free one; None without a port.
+    """Context that serves an exporter's totals on a port of this machine; 0: any free port, None: no exporter.
 
     Raises:
         ConfigError: The port cannot be opened.
@@ -34,7 +34,7 @@ def exporting(port: int | None) -> Iterator[Exporter | None]:
     if port is None:
         yield None
         return
-    from dynatui.prometheus.server import serving  # noqa: PLC0415 - imports the client of Prometheus
+    from dynatui.prometheus.server import serving  # noqa: PLC0415 - imports the Prometheus client
 
     exporter = Exporter()
     with serving(port, lambda: exporter.totals) as exporter.url:

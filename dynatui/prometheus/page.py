@@ -1,7 +1,7 @@
-"""Totals as metric families under vLLM's names and labels, so that vLLM's dashboards can read a run.
+"""Converts totals to metric families with vLLM's names and labels, so that dashboards for vLLM can show a run.
 
-There is one engine here, number 0. The label `method` is our own: the methods of a race are counted like servers side
-by side. Pure; knows no HTTP.
+The only engine has the number 0. The label `method` is an addition: the methods of a race are counted like servers side
+by side. Pure functions, which know nothing of HTTP.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +18,11 @@ _LABELS = ("model_name", "engine", "method")
 _ENGINE = "0"
 
 _OF_TEXTS: tuple[tuple[str, str, Callable[[MethodTotals], int]], ...] = (
-    ("vllm:prompt_tokens", "Tokens of prompts, once they are continued.", lambda own: own.prompt_tokens),
+    (
+        "vllm:prompt_tokens",
+        "Prompt tokens, counted when the first round after the prompt is complete.",
+        lambda own: own.prompt_tokens,
+    ),
     ("vllm:generation_tokens", "Generated tokens.", lambda own: own.generated),
 )
 _OF_DRAFTS: tuple[tuple[str, str, Callable[[Drafts], int]], ...] = (
@@ -30,19 +34,19 @@ _BY_POSITION = ("vllm:spec_decode_num_accepted_tokens_per_pos", "Accepted drafte
 _LATENCIES: tuple[tuple[str, str, Callable[[MethodTotals], Latencies]], ...] = (
     (
         "vllm:time_to_first_token_seconds",
-        "Reading the prompt and the first round, by the method's own clock.",
+        "Time of the prefill and the first round, by the method's own clock.",
         lambda own: own.to_first,
     ),
     (
         "vllm:inter_token_latency_seconds",
-        "From round to round, whose tokens come at once, by the method's own clock.",
+        "Time of a round, all tokens of which appear at once, by the method's own clock.",
         lambda own: own.between,
     ),
 )
 
 
 def families(totals: Totals) -> Iterator[Metric]:
-    """All metric families; a method without a figure has no series of it."""
+    """All metric families; a method for which a figure is unknown has no series of that figure."""
     methods = [((totals.target, _ENGINE, name), own) for name, own in totals.methods.items()]
     drafting = [(labels, own.drafts) for labels, own in methods if own.drafts is not None]
     for name, description, count in _OF_TEXTS:
@@ -70,17 +74,17 @@ def _counter(name: str, description: str, labels: Sequence[str], series: Iterabl
 
 
 def _buckets(latencies: Latencies) -> list[tuple[str, float]]:
-    """Cumulative buckets of a histogram: upper bound, and number of latencies up to it."""
+    """Cumulative buckets of a histogram: the upper bound of each, and the number of latencies up to it."""
     bounds = (*map(str, BOUNDS_S), "+Inf")
     return list(zip(bounds, accumulate(latencies.counts), strict=True))
 
 
 @dataclass(frozen=True)
 class TotalsCollector(Collector):
-    """Collector of the totals at the time of a scrape."""
+    """Prometheus collector that reads the totals at each scrape."""
 
     read: Callable[[], Totals]
 
     def collect(self) -> Iterator[Metric]:
-        """All metric families of the present totals."""
+        """All metric families of the current totals."""
         return families(self.read())

@@ -1,7 +1,7 @@
-"""Serves totals to programs on this machine over HTTP, in one thread with a bounded share of a core.
+"""Serves totals over HTTP to programs on this machine, in one thread with a bounded share of a CPU core.
 
-Requests are answered one by one, each with a time limit, and after each the thread sleeps in proportion to its CPU
-time: slow, large or numerous requests delay only other clients. Knows no events.
+Requests are answered one by one, each within a time limit, and after each the thread sleeps in proportion to its CPU
+time: slow, large or numerous requests delay only other clients. Knows nothing of events.
 """
 
 import errno
@@ -27,18 +27,18 @@ logger = logging.getLogger(__name__)
 _ADDRESS = "127.0.0.1"
 _PATH = "/metrics"
 _PATIENCE_S = 0.2
-"""Time limit in seconds for a whole request, and for each of the two parts of an answer."""
+"""Time limit in seconds for reading a request, and for each of the two writes of a response."""
 _LARGEST_REQUEST = 8192
-"""Largest request in bytes; Prometheus sends a few hundred."""
+"""Maximum size of a request, in bytes; Prometheus sends a few hundred."""
 _POLL_S = 0.1
 _SHARE = 0.01
-"""Largest share of a core that the thread may use."""
+"""Maximum share of a CPU core that the thread may use."""
 _REASONS = {errno.EADDRINUSE: "another program uses it", errno.EACCES: "only an administrator may open it"}
 
 
 @contextmanager
 def serving(port: int, read: Callable[[], Totals]) -> Iterator[str]:
-    """Context that serves the totals, and yields their URL; port 0: any free one. Ends within a second.
+    """Context that serves the totals and yields their URL; port 0 is any free port. Stops serving within a second.
 
     Raises:
         ConfigError: The port cannot be opened.
@@ -65,7 +65,7 @@ def serving(port: int, read: Callable[[], Totals]) -> Iterator[str]:
 
 
 class _Server(TCPServer):
-    """HTTP server for one request at a time."""
+    """HTTP server that handles one request at a time."""
 
     allow_reuse_address = True
 
@@ -81,25 +81,25 @@ class _Server(TCPServer):
         self._used_s = used_s
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignores broken connections; logs any other error."""
+        """Ignores errors of broken connections, and logs any other error."""
         del request, client_address
         if not isinstance(sys.exception(), OSError):
             logger.exception("metrics were not served")
 
 
 class _Handler(MetricsHandler):
-    """Handler of one complete request."""
+    """Handler of one request, which is read completely before it is parsed."""
 
     def handle(self) -> None:
-        """Reads the bounded request before anything is parsed or answered."""
+        """Reads the request, up to its maximum size and time, before anything is parsed or answered."""
         self.rfile.close()
         self.rfile = BytesIO(_request(self.connection))
         self.connection.settimeout(_PATIENCE_S)
         super().handle()
 
-    def do_GET(self) -> None:  # noqa: N802 - the name that the library calls
-        """Answers with the metrics as plain text, whatever format the client accepts."""
-        del self.headers["Accept"]  # the library's OpenMetrics output may lose colons in names: its issue 1177
+    def do_GET(self) -> None:  # noqa: N802 - the library calls this name
+        """Answers with the metrics as plain text, whatever format the request accepts."""
+        del self.headers["Accept"]  # OpenMetrics output may lose colons in names: issue 1177 of prometheus_client
         if self.path.partition("?")[0] == _PATH:
             super().do_GET()
         else:
@@ -107,10 +107,10 @@ class _Handler(MetricsHandler):
 
 
 def _request(connection: socket) -> bytes:
-    """A client's request up to the blank line; empty where it is too slow or too large.
+    """A client's request up to the blank line that ends it; empty if it arrives too slowly or is too large.
 
     Raises:
-        OSError: The connection broke off, or nothing came in time.
+        OSError: The connection broke off, or nothing arrived in time.
     """
     until, received = time.monotonic() + _PATIENCE_S, b""
     while b"\r\n\r\n" not in received:

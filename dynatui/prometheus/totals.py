@@ -1,7 +1,7 @@
-"""Totals over all runs of a process: a pure fold of events; no count ever falls.
+"""Totals over all runs of a process, as a pure fold over the events; no count ever decreases.
 
-Counted as in vLLM: a draft for each round that drafted, accepted tokens by position in the path, one latency a round.
-Knows neither HTTP nor names of metrics.
+Counted as in vLLM: one draft for each round that drafted, accepted tokens by position in the draft, one latency per
+round. Knows neither HTTP nor names of metrics.
 """
 
 from bisect import bisect_left
@@ -16,14 +16,15 @@ from decoder.events import Event, Round, Run, Start
 from dynatui.clean import clean_line
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
-"""Upper bounds of histogram buckets, in seconds; a round of a small pair on a GPU takes about the first."""
+"""Upper bounds of the histogram buckets, in seconds; a round of a small model pair on a GPU takes about the first
+bound."""
 
 
 class Latencies(msgspec.Struct, frozen=True):
-    """Histogram of latencies."""
+    """A histogram of latencies in seconds."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS_S) + 1)
-    """Number of latencies in each bucket, not cumulative; the last bucket is above all bounds."""
+    """Number of latencies in each bucket, not cumulative; the last bucket holds those above all bounds."""
     total_s: float = 0.0
 
     def plus(self, seconds: float) -> "Latencies":
@@ -34,14 +35,15 @@ class Latencies(msgspec.Struct, frozen=True):
 
 
 class Drafts(msgspec.Struct, frozen=True):
-    """Counts of drafted and accepted tokens."""
+    """Counts of rounds, drafted tokens and accepted tokens."""
 
     rounds: int = 0
-    """Rounds that drafted."""
+    """Number of rounds that drafted any token."""
     tokens: int = 0
-    """Drafted nodes that were verified."""
+    """Number of drafted tree nodes that the target verified."""
     accepted: tuple[int, ...] = ()
-    """Accepted nodes by position in the path, from 0: depth below the last committed token, minus 1."""
+    """Number of accepted nodes by position in the accepted path, from 0: depth below the last committed token, minus
+    1."""
 
     def plus(self, drafted: int, accepted: int) -> "Drafts":
         """The counts after a round of `drafted` nodes with an accepted path of `accepted` nodes."""
@@ -50,31 +52,31 @@ class Drafts(msgspec.Struct, frozen=True):
 
 
 class MethodTotals(msgspec.Struct, frozen=True):
-    """Totals of one method."""
+    """Totals of one method over all runs."""
 
     prompt_tokens: int = 0
-    """Prompt tokens of the runs in which the method has completed a round."""
+    """Number of prompt tokens in the runs in which the method has completed a round."""
     generated: int = 0
     drafts: Drafts | None = None
-    """None: the method does not report its drafts."""
+    """Counts of drafts; None if the method does not report its drafts."""
     to_first: Latencies = Latencies()
-    """Times to first token: prefill and first round, in own decode time."""
+    """Times to first token, by the method's own decode time: prefill and first round."""
     between: Latencies = Latencies()
-    """Times from round to round, in own decode time."""
+    """Times from the end of a round to the end of the next, by the method's own decode time."""
     prefill_s: float = 0.0
-    """Prefill time of the present text."""
+    """Prefill time of the current text, in seconds."""
     decode_s: float = 0.0
-    """Decode time of the present text so far."""
+    """Decode time of the current text so far, in seconds."""
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Totals of all methods."""
+    """Totals of all methods over all runs."""
 
     target: str = ""
     prompt_tokens: int = 0
-    """Prompt tokens of the present run."""
+    """Number of prompt tokens of the current run."""
     methods: Mapping[str, MethodTotals] = msgspec.field(default_factory=dict)
-    """Totals by method, in the order of their first events."""
+    """Totals of each method by name, in the order of the methods' first events."""
 
 
 def after(totals: Totals, event: Event) -> Totals:

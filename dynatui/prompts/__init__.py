@@ -1,1 +1,1 @@
-"""Prompts: those of the package, and the user's."""
+"""Loads prompts: those that come with the package, and the user's."""

@@ -1,8 +1,7 @@
-"""Prompts from this package, from files and from standard input, each exactly as its author wrote it.
+"""Loads prompts from this package, from files and from standard input, each exactly as its author wrote it.
 
-A prompt decides every token that follows, so nothing is trimmed but one newline at the end of a file, and a file that
-cannot be read as text is refused rather than guessed at. Knows nothing of models, which limit the
-length.
+A prompt affects every token that follows, so nothing is removed but one newline at the end of a file, and a file that
+is not valid text is an error. Knows nothing of models, which limit the length.
 """
 
 import json
@@ -18,32 +17,33 @@ from dynatui.files import opened, text_of
 
 STANDARD_INPUT = "-"
 LARGEST_FILE = 16 * 2**20
-"""Largest prompt file in bytes, above every context: an endless device must not fill the memory."""
+"""Maximum size of a prompt file in bytes, larger than any context: reading an endless device must not fill the
+memory."""
 
 
 class _Line(msgspec.Struct):
-    """The used keys of a line of a .jsonl file; others are ignored."""
+    """The keys that are read from a line of a .jsonl file; other keys are ignored."""
 
     prompt: str | None = None
     turns: list[str] | None = None
 
 
 def embedded() -> tuple[str, ...]:
-    """Our own prompts, in the order of their file names."""
+    """The prompts that come with the package, in the order of their file names."""
     folder = files("dynatui.prompts")
     texts = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".txt")), key=lambda entry: entry.name)
     return tuple(_without_newline(entry.read_text(encoding="utf-8")) for entry in texts)
 
 
 def from_text(text: str) -> str:
-    """A prompt given as an argument; invalid UTF-8 becomes U+FFFD, which JSON can represent."""
+    """A prompt given as a command-line argument; invalid UTF-8 becomes U+FFFD, which JSON can represent."""
     if not text:
         raise PromptError("the prompt is empty; give --prompt at least one character")
     return _without_surrogates(text)
 
 
 def from_file(name: str) -> tuple[str, ...]:
-    """The prompts of a text file, a .jsonl file or standard input (`-`); raises a PromptError where there are none."""
+    """The prompts in a text file, a .jsonl file or standard input (`-`); raises a PromptError if there are none."""
     shown = "standard input" if name == STANDARD_INPUT else shortened(name)
     text = _read(name, shown)
     if name.endswith(".jsonl"):

@@ -1,1 +1,1 @@
-"""Outputs of a run: recordings, exports, transcripts and command lines."""
+"""Outputs of a run: recordings, exported files, transcripts and command lines."""

@@ -1,7 +1,7 @@
-"""A run as an asciicast (version 2): timed terminal output, for asciinema and its players.
+"""Writes a run as an asciicast (version 2): timed terminal output, for asciinema and compatible players.
 
-https://docs.asciinema.org/manual/asciicast/v2/ describes the format. Chooses the moments of frames and writes the
-file. Knows no panels: a frame's terminal output comes as text.
+The format: https://docs.asciinema.org/manual/asciicast/v2/. Chooses the times of frames and writes the file. Knows
+nothing of panels: the caller draws each frame, and passes its terminal output as text.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,16 +17,16 @@ from dynatui.state.lane import is_sane
 from dynatui.state.run_state import RunState, apply
 
 FPS = 10
-"""Most frames a second."""
+"""Maximum frame rate, in frames per second."""
 MOST_FRAMES = 1200
-"""Most frames of a film; in a longer run frames are further apart, since each takes time to draw."""
+"""Maximum number of frames of a film, since each takes time to draw; a longer run has a lower frame rate."""
 LONGEST_WAIT_S = 2.0
-"""Longest pause in seconds; players shorten longer ones to it."""
+"""Maximum pause between frames in seconds; players shorten longer pauses to it."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment of a run at which a frame is due."""
+    """A time in a run at which a frame is drawn, with the run's state."""
 
     seconds: float
     """Seconds since the start of the film; never decreasing."""
@@ -34,12 +34,12 @@ class Moment:
 
 
 def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> Iterator[Moment]:
-    """Moments of a film: the start of a run, its rounds as the frame rate allows, and its end.
+    """The moments of a film: the start of a run, its rounds as far as the frame rate allows, and its end.
 
     Args:
         events: Events of one run.
-        before: State before the run; its watched method's own decode time is the clock.
-        speed: Seconds of decode time in a second of the film.
+        before: State before the run; the decode time of its watched method is the film's clock.
+        speed: Seconds of decode time per second of the film.
     """
     state = before
     times = [event.t for event in events if isinstance(event, Round) and is_sane(event.t)]
@@ -60,10 +60,10 @@ def cast(frames: Iterable[tuple[float, str]], *, size: tuple[int, int], title: s
     """Lines of the asciicast file.
 
     Args:
-        frames: Time in seconds and terminal output of each frame; an empty output is left out.
+        frames: Time in seconds and terminal output of each frame; a frame with empty output is left out.
         size: Columns and lines of the terminal.
-        title: One line.
-        started_at: Start of the run in ISO 8601; an invalid one is left out.
+        title: Title in one line.
+        started_at: Start of the run in ISO 8601; an invalid time is left out.
     """
     header: dict[str, object] = {"version": 2, "width": size[0], "height": size[1]}
     with suppress(ValueError, OverflowError, OSError):

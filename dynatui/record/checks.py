@@ -1,7 +1,7 @@
-"""Decodes and validates a recording: a line that no run could have written is refused, with its number.
+"""Decodes and validates a recording; a line that no run could have written raises an error with the line's number.
 
-`decoder.events` checks each event by itself. This module checks their sequence, and bounds against hostile files that
-would overflow a sum, fill the memory or draw for minutes. Knows no files and no screen.
+`decoder.events` checks each event by itself. This module checks the sequence of events, and enforces limits against
+hostile files that would overflow a sum, fill the memory or take minutes to draw. Knows neither files nor the screen.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,13 +20,13 @@ MOST_METHODS = 64
 MOST_RANKS = 2**12
 MOST_NODES = 2**16
 LONGEST_PROMPT = 2**22
-"""Most characters of a prompt."""
+"""Maximum length of a prompt, in characters."""
 LONGEST_TEXT = 2**20
-"""Most characters of the text of one round, and of an error message."""
+"""Maximum length in characters of the text of one round, and of an error message."""
 LONGEST_PIECE = 2**12
 LONGEST_NAME = 2**10
 _LARGEST = 1e9
-"""Largest magnitude of seconds, knobs and log-probabilities; sums and squares of these stay finite."""
+"""Largest absolute value of times, knobs and log-probabilities; sums and squares of such values stay finite."""
 _LARGEST_FIGURE = 1e15
 _SHORTEST_S = 1e-9
 _ROUNDING = 1e-3
@@ -34,7 +34,7 @@ _ROUNDING = 1e-3
 
 @dataclass
 class Lane:
-    """Progress of one method."""
+    """Progress of one method: rounds and tokens so far, and the time of the last round."""
 
     rounds: int = 0
     tokens: int = 0
@@ -42,14 +42,14 @@ class Lane:
 
 
 class Checker:
-    """Decodes the lines of one recording in order, and validates their sequence."""
+    """Decodes the lines of one recording in order, and validates the sequence of their events."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, Lane] | None = None
         self._upgrade, self._text_ends = Upgrade(), TextEnds()
 
     def event(self, line: bytes, number: int) -> Event:
-        """The event on line `number`, in the present schema; raises a RecordingError where it is invalid."""
+        """The event on a line with this number, in the current schema; raises a RecordingError if it is invalid."""
         if self._lanes is None and is_opening(line):
             raise RecordingError(
                 f"line {number}: this is a recording of a server; dynatui replay shows it, from a file"
@@ -67,7 +67,7 @@ class Checker:
         return self._text_ends.event(event)
 
     def _fault(self, event: Start | Round | Knob | End | Summary, lanes: dict[str, Lane]) -> str:
-        """Reason why the event is invalid at this place; empty for a valid one."""
+        """Reason why the event is invalid after the events before it; empty if it is valid."""
         named = event.methods if isinstance(event, Summary) else (event.method,)
         stranger = next((name for name in named if name not in lanes), None)
         if stranger is not None:
@@ -111,7 +111,7 @@ def _fault_of_run(run: Run) -> str:
 
 
 def _fault_of_round(event: Round, lane: Lane) -> str:
-    """The first fault of a round; empty for a valid one, which advances the lane."""
+    """The first fault of a round; empty if the round is valid, which is then added to the method's progress."""
     fault = _out_of_turn(event, lane) or _off_the_tree(event) or _unbounded(event)
     if not fault:
         lane.rounds, lane.tokens, lane.t = event.round + 1, event.position + len(event.committed), event.t
@@ -129,7 +129,7 @@ def _out_of_turn(event: Round, lane: Lane) -> str:
 
 
 def _off_the_tree(event: Round) -> str:
-    """Whether the accepted nodes are not a path from the root, or the committed tokens are not their tokens."""
+    """Fault in a round's tree; empty if the accepted nodes are a path from the root, with the committed tokens."""
     if len(event.tokens) > MOST_NODES:
         return f"a tree of {len(event.tokens)} nodes, where {MOST_NODES} are possible"
     above = -1 if root_is_drafted(event.method) else 0
@@ -138,7 +138,7 @@ def _off_the_tree(event: Round) -> str:
             return "the accepted nodes are no path from the root"
         above = node
     if event.draft_forwards is None:
-        return ""  # a method that does not report its drafts
+        return ""  # the method does not report its drafts
     path = [event.tokens[node] for node in event.accepted]
     if len(event.committed) > len(path) + 1 or event.committed[: len(path)] != path[: len(event.committed)]:
         return "the committed tokens are not the accepted ones and one more"
@@ -160,7 +160,7 @@ def _unbounded(event: Round) -> str:
 
 
 def _no_knob(method: str, name: str) -> str:
-    """Fault of a knob that a known method does not have; knobs of unknown methods are accepted."""
+    """Fault of a knob that a known method does not have, else of too long a name; empty if the name is valid."""
     if method in METHODS and name not in all_knobs():
         return f"{name[:LONGEST_NAME]} is no knob"
     return _too_long("a name", name, LONGEST_NAME)

@@ -1,6 +1,6 @@
-"""The command line that gives the present settings again, as it can be pasted into a shell.
+"""Makes the command line that reproduces the current settings, in a form that can be pasted into a shell.
 
-Only values that differ from the defaults are written, on one line; control characters are written as shell escapes. The
+Only values that differ from the defaults are written, on one line; control characters become shell escapes. The
 recording's file and display options are left out.
 """
 
@@ -17,25 +17,25 @@ from dynatui.prompts import load
 from dynatui.session import Models, Session
 
 LONGEST_ARGUMENT = 100_000
-"""Most bytes of a prompt in the line; Linux allows 128 KiB an argument."""
+"""Maximum size in bytes of a prompt in the command line; Linux allows 128 KiB per argument."""
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "!": "\\x21"}
-"""Escapes within $'…'; the exclamation mark because an interactive shell expands it from its history."""
+"""Escapes within $'…'; the exclamation mark is escaped because an interactive shell expands it from its history."""
 _NAMES = {"compiled": "compile"}
-"""Names of options that differ from the names of their fields in `Models`."""
+"""Names of options by field name of `Models`, where the two differ."""
 _LOST = "\ufffd"
 
 
 def command_line(
     session: Session, *, files: Mapping[str, Sequence[str]] | None = None, always: Collection[str] = ()
 ) -> str:
-    """The command line that starts this session; it ends in a comment where a prompt must first be saved to a file.
+    """The command line that starts this session; it ends in a comment if a prompt must first be saved to a file.
 
     Args:
-        session: The session, its config with the present values of turned knobs.
+        session: The session, whose config has the current values of all knobs.
         files: Prompts of each prompt file, in the order of the session.
-        always: Parameters written even at their defaults, because a settings file or a variable says otherwise.
+        always: Parameters to write even at their defaults, because a settings file or a variable sets another value.
     """
-    if session.models.embedded:  # its default sampling on the screen differs from that without a screen
+    if session.models.embedded:  # defaults of sampling differ between screen and no screen
         always = {*always, "temperature", "seed"}
     names, count = _matching(session.prompts, files or {})
     texts = () if session.prompts == load.embedded() else session.prompts[count:]
@@ -57,7 +57,7 @@ def command_line(
 
 
 def quoted(word: str) -> str:
-    """A word quoted for a shell; in $'…' where it contains control characters."""
+    """A word, quoted for a shell; as $'…' if it contains control characters."""
     if clean_line(word) == word:
         return shlex.quote(word)
     return f"$'{''.join(map(_escaped, word))}'"
@@ -85,7 +85,7 @@ def _models(models: Models, always: Collection[str]) -> Iterator[str]:
 
 
 def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tuple[list[str], int]:
-    """Files that contain the session's first prompts, and the number of their prompts."""
+    """Names of the files whose prompts are the first prompts of the session, and the number of those prompts."""
     names, count = list[str](), 0
     for name, held in files.items():
         if name == load.STANDARD_INPUT or tuple(prompts[count : count + len(held)]) != tuple(held):
@@ -96,7 +96,7 @@ def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tup
 
 
 def _obstacle(text: str) -> str:
-    """Reason why a prompt cannot be an argument; empty if it can."""
+    """Reason why a prompt cannot be a command-line argument; empty if it can."""
     if "\0" in text:
         return "no argument can hold its null characters"
     return "it is too long for an argument" if len(text.encode("utf-8", "replace")) > LONGEST_ARGUMENT else ""
@@ -111,7 +111,7 @@ def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
 
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
-    """Options of each parameter set whose values differ from the defaults or a preset, in the order of the help."""
+    """Options whose values differ from the defaults or the preset, for all parameter sets, in the order of the help."""
     for name in sorted(config.parameters, key=_rank):
         rules = config.rules(name)
         changed = differing(rules, base(name, rules))

@@ -1,7 +1,7 @@
-"""Export of a run to files for other programs: figures, rounds and text.
+"""Exports a run to files for other programs: figures, rounds and text.
 
-Pure functions make the contents, `fill` alone writes them: each file atomically, in one new folder that only its owner
-can open. Figures are the same as in `--json`. Knows nothing of the screen: the picture is passed in as text.
+Pure functions make the contents, and only `fill` writes them: each file atomically, in a new folder that only its owner
+can open. Figures are the same as in `--json`. Knows nothing of the screen: the picture is passed as text.
 """
 
 import csv
@@ -27,19 +27,19 @@ from dynatui.record.transcript import Transcript
 from dynatui.state.timeline import run_so_far
 
 Make: TypeAlias = Callable[[], bytes]
-"""Function that makes the content of a file; slow for a long run."""
+"""Function that returns the content of a file; slow for a long run."""
 
 _FORMULA = ("=", "+", "-", "@")
-"""First characters of a formula in a spreadsheet, which could start programs."""
+"""First characters that make a spreadsheet read a cell as a formula, which could start programs."""
 _new = partial(Path.mkdir, mode=0o700, parents=True)
 
 
 class ExportError(DecoderError):
-    """Nothing to export, or a failed write, after which no file is left."""
+    """There is nothing to export, or a file could not be written, after which the folder has been deleted."""
 
 
 def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]:
-    """Functions that make the files of the newest run of `events`, by file name, the fastest first.
+    """Functions that make the files of the last run in `events`, by file name; the fastest functions come first.
 
     Raises:
         ExportError: There is no run yet.
@@ -59,10 +59,12 @@ def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]
 
 
 def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
-    """Makes a new folder; None: named after the local time, in the working directory or beside the recordings.
+    """Makes a new folder; if its path is None, the folder is named after the local time.
+
+    The folder is then made in the working directory, or beside the recordings if that fails.
 
     Raises:
-        ExportError: It cannot be made.
+        ExportError: The folder cannot be made.
     """
     if folder is not None:
         return _made(folder)
@@ -76,10 +78,10 @@ def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
 
 
 def fill(folder: Path, files: Mapping[str, Make]) -> None:
-    """Writes the files into a new folder; each is renamed to its name when complete.
+    """Writes the files into a new folder; each file gets its final name when it is complete.
 
     Raises:
-        ExportError: One cannot be written; then the folder is gone.
+        ExportError: A file cannot be written; the folder has then been deleted.
     """
     for name, make in files.items():
         content, partial = make(), folder / f"{name}.partial"
@@ -94,7 +96,7 @@ def fill(folder: Path, files: Mapping[str, Make]) -> None:
 
 
 def figures_json(events: Iterable[Event]) -> str:
-    """Same JSON as `dynatui replay --json` for this run."""
+    """The same JSON text as `dynatui replay --json` prints for this run."""
     out = StringIO()
     transcript = Transcript(out, StringIO(), as_json=True)
     for event in events:
@@ -104,7 +106,7 @@ def figures_json(events: Iterable[Event]) -> str:
 
 
 def figures_csv(events: Sequence[Event]) -> str:
-    """Table with a line for each method and a column for each figure; empty where unknown."""
+    """CSV table with a row per method and a column per figure; a cell is empty if the figure is unknown."""
     summary = next((event for event in reversed(events) if isinstance(event, Summary)), None)
     figures = fold(events).figures() if summary is None else summary.methods
     rows = ((_text(name), *structs.astuple(row)) for name, row in figures.items())
@@ -112,13 +114,13 @@ def figures_csv(events: Sequence[Event]) -> str:
 
 
 def rounds_csv(events: Iterable[Event]) -> str:
-    """Table with a line for each round, in time order."""
+    """CSV table with a row per round, in the order of time."""
     rounds = (event for event in events if isinstance(event, Round))
     return _table(tuple(ROUND_COLUMNS), ([value(event) for value in ROUND_COLUMNS.values()] for event in rounds))
 
 
 def text(events: Sequence[Event]) -> str:
-    """The prompt and the watched method's text."""
+    """The prompt, followed by the text of the watched method."""
     run = next(event for event in events if isinstance(event, Run))
     watched = next(iter(run.methods), "")
     written = (event.text for event in events if isinstance(event, Round) and event.method == watched)
@@ -126,13 +128,13 @@ def text(events: Sequence[Event]) -> str:
 
 
 def _text(foreign: str) -> str:
-    """Text for a table cell: cleaned, and never a formula."""
+    """Text for a table cell, without control characters, and marked so that it is not read as a formula."""
     name = clean_line(foreign)
     return f"'{name}" if name.lstrip().startswith(_FORMULA) else name
 
 
 def _if_told(value: Callable[[Round], int]) -> Callable[[Round], int | None]:
-    """A column that is empty for methods that do not report their drafts."""
+    """A column whose cells are empty for methods that do not report their drafts."""
     return lambda event: None if event.draft_forwards is None else value(event)
 
 

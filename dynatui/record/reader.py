@@ -1,7 +1,7 @@
-"""Runs of a recording on disk, located by the first bytes of their lines and decoded one at a time.
+"""Reads the runs of a recording on disk; each is decoded when it is accessed.
 
-A recording may be larger than memory, and its first run must appear at once: a scan of the whole file locates only the
-start of each run. `dynatui.sources.follow` reads a file that grows.
+A recording may be larger than memory, and its first run must appear at once: a scan of the whole file only locates the
+start of each run, by the first bytes of a line. `dynatui.sources.follow` reads a file that is still being written.
 """
 
 import gc
@@ -27,12 +27,12 @@ from dynatui.record.recording import LONGEST_LINE, event_on
 _RUN = re.compile(rb'\{\s*"type"\s*:\s*"run"')
 _CHUNK = 2**20
 _IN_MEMORY = 2**24
-"""Most bytes of a pipe kept in memory instead of a temporary file."""
+"""Maximum number of bytes from a pipe that are kept in memory; more are kept in a temporary file."""
 
 
 @dataclass(frozen=True)
 class _Span:
-    """Byte range of a run in its file, and the number of lines before it."""
+    """The byte range of a run in its file, and the number of lines before it."""
 
     begin: int
     end: int
@@ -40,11 +40,11 @@ class _Span:
 
 
 class Runs(Sequence[list[Event]]):
-    """Runs of a recording that does not change meanwhile; a pipe is copied to a temporary file.
+    """The runs of a recording that nobody is writing; a pipe is copied to a temporary file.
 
     Raises:
-        RecordingError: The file cannot be read, is no recording or ends in its first line. On access to a run: it is
-                invalid; the message names file and line.
+        RecordingError: The file cannot be read, is no recording, or ends within its first line. On access to a run: the
+            run is invalid; the message names file and line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,7 +62,7 @@ class Runs(Sequence[list[Event]]):
         return len(self._spans)
 
     def prompt(self, number: int) -> str:
-        """Prompt of a run, from its first line alone; empty where that line is invalid."""
+        """Prompt of a run, decoded from its first line only; empty if that line is invalid."""
         try:
             self._file.seek(self._spans[number].begin)
             first = event_on(self._file.readline(LONGEST_LINE))
@@ -97,12 +97,12 @@ class Runs(Sequence[list[Event]]):
 
 
 def read(path: Path) -> list[Event]:
-    """All complete events of a recording; raises a RecordingError that names file and line."""
+    """All events on complete lines of a recording; raises a RecordingError that names file and line."""
     return list(chain.from_iterable(Runs(path)))
 
 
 def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
-    """The file, rewound, after a check that its first line is a recording's."""
+    """The file, positioned at its start, after checking that its first line is a recording's."""
     file = closing.enter_context(opened(path))
     opening = file.readline(LONGEST_LINE)
     if not list(_events(path, iter([opening] if opening else []))):
@@ -110,7 +110,7 @@ def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
     if file.seekable():
         file.seek(0)
         return file
-    kept = closing.enter_context(SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - the stack closes it
+    kept = closing.enter_context(SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - closed by the ExitStack
     kept.write(opening)
     shutil.copyfileobj(file, kept, _CHUNK)
     file.close()
@@ -135,7 +135,7 @@ def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
 
 
 def _events(path: Path, lines: Iterator[bytes], before: int = 0) -> Iterator[Event]:
-    """Events on the lines; `before` is the number of lines before them. An incomplete last line is skipped."""
+    """The events on these lines, without an incomplete last line; `before` is the number of lines before them."""
     checker = Checker()
     for number, line in enumerate(lines, before + 1):
         if not line.endswith(b"\n") and not event_on(line):
@@ -160,7 +160,7 @@ def _unreadable(path: Path, error: OSError) -> RecordingError:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Context without garbage collection, which would otherwise take most of the time: all objects are kept anyway."""
+    """Context without garbage collection, which would take most of the time for nothing: all events are kept."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""Recordings on disk: events appended as they happen (`dynatui.record.reader` reads them back).
+"""Writes recordings to disk: events are appended as they happen. `dynatui.record.reader` reads them back.
 
-A recording must survive a crash of its writer: every line is written at once, and the next writer cuts off an
-incomplete last line. Complete lines are never overwritten. Knows no models and no screens.
+A recording must survive a crash of the process that writes it: every line is written immediately, and the next process
+to append cuts off an incomplete last line. Complete lines are never overwritten. Knows neither models nor the screen.
 """
 
 import errno
@@ -24,12 +24,12 @@ from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Base, Event, Run, decode_line, encode
 
 LONGEST_LINE = 64 * 2**20
-"""Most bytes of a line, far above any event: a file without line ends must not fill the memory."""
+"""Maximum size of a line in bytes, far above any event: reading a file without line ends must not fill the memory."""
 _PATIENCE_S = 0.5
 
 
 def event_on(line: bytes) -> Event | None:
-    """The event on a line, regardless of the lines before; None where the line is incomplete or invalid."""
+    """The event on a line, whatever lines precede it; None if the line is incomplete or invalid."""
     try:
         return decode_line(line, 0)
     except RecordingError:
@@ -38,26 +38,26 @@ def event_on(line: bytes) -> Event | None:
 
 @dataclass(frozen=True)
 class Form:
-    """Format of a recording's lines."""
+    """A kind of recording, with the format of its lines."""
 
     name: str
     opening: type[Base]
-    """Type of the first event."""
+    """Type of the event on the first line."""
     event_on: Callable[[bytes], Base | None]
-    """Decodes the event on a line; None where the line is incomplete or invalid."""
+    """Decodes the event on a line; None if the line is incomplete or invalid."""
 
 
 RUNS = Form("recording", Run, event_on)
 
 
 class Recorder:
-    """Appends events to a new or empty file or a recording; a new file is readable by its owner alone.
+    """Appends events to a recording, or to a new or empty file; a new file can be read by its owner only.
 
-    The file is locked against other writers until it is closed. The events so far of a run in progress are written
+    The file is locked against other writers until it is closed. If a run is in progress, its events so far are written
     first.
 
     Raises:
-        RecordingError: The file cannot be written, is locked or is something else; from `write` too: the disk is full.
+        RecordingError: The file cannot be written, is locked or is no recording. From `write` also: the disk is full.
     """
 
     def __init__(self, path: Path, so_far: Iterable[Base] = (), form: Form = RUNS) -> None:
@@ -80,7 +80,7 @@ class Recorder:
             raise _unwritable(path, error) from None
 
     def write(self, event: Base) -> None:
-        """Writes one line, which the system has when the call returns; ignored after the recording has ended."""
+        """Writes one line, which the operating system has received on return; does nothing after `close`."""
         with self._writing:
             try:
                 self._append(encode(event))
@@ -93,7 +93,7 @@ class Recorder:
     def close(self) -> None:
         """Ends the recording; a second call does nothing.
 
-        While another thread writes a line, this waits only briefly: a write to a pipe without a reader never ends.
+        If another thread is writing a line, waits for it only briefly: a write to a pipe without a reader never ends.
         """
         self._ended = True
         if self._writing.acquire(timeout=_PATIENCE_S):
@@ -112,7 +112,7 @@ class Recorder:
             rest = rest[self._file.write(rest) or 0 :]
 
     def _continue(self) -> None:
-        """Cuts off an incomplete last line; refuses a file of another kind."""
+        """Cuts off an incomplete last line; raises a RecordingError for a file that is no such recording."""
         with self.path.open("rb") as file:
             opening = file.readline(LONGEST_LINE)
             if not opening:
@@ -133,13 +133,13 @@ class Recorder:
 
 
 def numbered_run(event: Event, number: int, count: int) -> Event:
-    """The event; a run is numbered as prompt `number` of `count`."""
+    """The event, in which a run is numbered as prompt `number` of `count`."""
     return structs.replace(event, prompt_number=number, prompt_count=count) if isinstance(event, Run) else event
 
 
 def recordings_folder() -> Path:
-    """Folder of recordings started by a key, private to its owner; raises a RecordingError if it cannot be made."""
-    from platformdirs import user_state_path  # noqa: PLC0415 - not needed where every recording has a given name
+    """Folder for recordings started by a key, private to its owner; raises a RecordingError if it cannot be made."""
+    from platformdirs import user_state_path  # noqa: PLC0415 - not needed if the user names the recording
 
     folder = user_state_path("dynatui") / "recordings"
     try:
@@ -150,7 +150,7 @@ def recordings_folder() -> Path:
 
 
 def new_recording_path(now: datetime | None = None) -> Path:
-    """An empty file for a new recording, named after the local time; raises a RecordingError if it cannot be made."""
+    """Makes an empty file for a new recording, named after the local time; raises a RecordingError if it cannot."""
     stem = f"{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
     make = partial(Path.touch, mode=0o600, exist_ok=False)
     return first_free(recordings_folder(), stem, ".jsonl", make, _unwritable)
@@ -159,7 +159,10 @@ def new_recording_path(now: datetime | None = None) -> Path:
 def first_free(
     folder: Path, stem: str, suffix: str, make: Callable[[Path], None], fault: Callable[[Path, OSError], DecoderError]
 ) -> Path:
-    """Makes a file or folder under the first free name, the second with a 2; raises `fault` where that fails."""
+    """Makes a file or folder under the first name that is free: the stem, then the stem with -2, -3 and so on.
+
+    Raises the error made by `fault` if it cannot be made.
+    """
     for path in chain([folder / f"{stem}{suffix}"], (folder / f"{stem}-{number}{suffix}" for number in count(2))):
         try:
             make(path)
@@ -172,7 +175,7 @@ def first_free(
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Locks the file against a second writer; file systems without locks allow several."""
+    """Locks the file against a second writer; on a file system without locks, does nothing."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,6 +1,6 @@
-"""Recordings of servers on disk: files from `dynatui attach --record`, or its standard output.
+"""Reads recordings of servers from disk: files from `dynatui attach --record`, or its saved standard output.
 
-Read line by line, since a session may last for days; an incomplete last line is skipped. Knows no screen.
+A file is read line by line, since a session may last for days; an incomplete last line is skipped. Knows no screen.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from dynatui.record.recording import LONGEST_LINE, Form
 
 
 def event_on(line: bytes) -> Event | None:
-    """The event on a line; None where the line is incomplete or invalid."""
+    """The event on a line; None if the line is incomplete or invalid."""
     try:
         return decode_line(line, 0)
     except RecordingError:
@@ -36,7 +36,7 @@ def is_of_server(path: Path) -> bool:
 
 
 def events(path: Path) -> Iterator[Event]:
-    """The events of a recording, up to its last complete line.
+    """The events of a server's recording, up to its last complete line.
 
     Raises:
         RecordingError: The file cannot be read, or a line is invalid; the message names the line.
@@ -59,11 +59,14 @@ def events(path: Path) -> Iterator[Event]:
 
 
 def _in_turn(event: Event, newest: float | None, number: int) -> float:
-    """The event's time; raises a RecordingError where it is before `newest`, or before any session (None)."""
+    """The time of an event; raises a RecordingError if it is before `newest`, the time of the event before it.
+
+    If `newest` is None, no session has started, and only an event that starts one is valid.
+    """
     if isinstance(event, Opening):
         return 0.0
     if newest is None:
         raise RecordingError(f"line {number}: an event before any session; the beginning of the file is gone")
     if event.t < newest:
-        raise RecordingError(f"line {number}: it is of {event.t:g} s, after one of {newest:g} s")
+        raise RecordingError(f"line {number}: its time is {event.t:g} s, after an event at {newest:g} s")
     return event.t

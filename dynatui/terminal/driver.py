@@ -1,7 +1,7 @@
-"""Between the terminal and Textual: input that no byte can break, and sizes that can be drawn.
+"""Textual's terminal driver, made robust: no input can end its input thread, and the terminal's size is bounded.
 
-Textual's own input thread ends, and the program with it, at a byte that is no text or a number that is no character; it
-takes unknown sequences, and pastes with an escape byte, for keys.
+Textual's own input thread ends, and the program with it, at a byte that is no text or a number that is no character. It
+also mistakes unknown sequences, and pastes that contain an escape byte, for keys.
 """
 
 import os
@@ -22,26 +22,26 @@ from dynatui.terminal.keyboard import Keyboard, Pasted, Piece
 from dynatui.terminal.shutdown import Shutdown
 
 LARGEST = (1000, 400)
-"""Largest size to draw, in columns and lines; cells beyond it stay blank."""
+"""Largest terminal size that is drawn, in columns and lines; cells beyond it stay blank."""
 _POLL_S = 0.1
 _AT_ONCE = 2**12
 _NAMED = {",": "comma"}
-"""Names of signs with another meaning in Textual's bindings."""
+"""Names of keys whose sign has another meaning in Textual's bindings."""
 
 
 @runtime_checkable
 class Leavable(Protocol):
-    """An app with a deadline for its end."""
+    """Protocol of an app with a deadline for its end, and keys that end it."""
 
     shutdown: Shutdown
     leave_keys: frozenset[str]
 
 
 class Interpreter(XTermParser):
-    """Textual's parser for complete pieces: a sequence unparsed at the end of a piece is unknown."""
+    """Textual's parser, given one complete piece of input at a time; a sequence that it leaves open is unknown."""
 
     def read(self, piece: Piece) -> Iterator[Message]:
-        """Messages of a piece; none where it is unknown."""
+        """The messages that a piece of input stands for; none if the piece is unknown."""
         if isinstance(piece, Pasted):
             yield events.Paste(piece.text)
             return
@@ -50,10 +50,10 @@ class Interpreter(XTermParser):
             self._timeout_time = 0.0
             spelled_out = list(self.tick())
             if len(piece) <= len("\x1b["):
-                yield from spelled_out  # the escape key, or a key with alt
+                yield from spelled_out  # the piece is the escape key, or a key with alt
 
     def parse_mouse_code(self, code: str) -> Message | None:
-        """Parses a mouse sequence as Textual does; None in a window of reported size 0."""
+        """Parses a mouse sequence as Textual does; None if the terminal has reported a size of 0."""
         try:
             return super().parse_mouse_code(code)
         except ZeroDivisionError:
@@ -62,12 +62,12 @@ class Interpreter(XTermParser):
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:  # noqa: FBT001, FBT002 - Textual's
         try:
             return list(super()._sequence_to_key_events(sequence, alt))
-        except (ValueError, OverflowError):  # malformed numbers, or numbers of no character
+        except (ValueError, OverflowError):  # a number in the sequence is malformed, or is no character
             return [events.Key(Keys.Ignore, sequence)]
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver with its own input thread and a bounded size of the terminal."""
+    """Textual's terminal driver, with another input thread and a bounded terminal size."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -76,7 +76,10 @@ class TerminalDriver(LinuxDriver):
         self._size = size or self._get_terminal_size()
 
     def process_message(self, message: Message) -> None:
-        """Textual's handler, but quit keys act at once, and sizes count only from a terminal that announced them."""
+        """Handles a message as Textual does, but quit keys act at once.
+
+        A size counts only if the terminal has announced that it reports its size in its input.
+        """
         app = self._app
         if (
             isinstance(message, events.Key)
@@ -91,7 +94,10 @@ class TerminalDriver(LinuxDriver):
             super().process_message(events.Resize(size, size, pixel_size=message.pixel_size))
 
     def _sigcont_application(self, *signalled: object) -> None:
-        """Textual's handler; first stops threads left by SIGSTOP, which Textual does not see: they would run twice."""
+        """Handles SIGCONT as Textual does, after ending threads that SIGSTOP has left running.
+
+        Textual does not notice SIGSTOP, and would start its threads a second time.
+        """
         if not self._must_signal_resume:
             self.suspend_application_mode()
         super()._sigcont_application(*signalled)
@@ -100,7 +106,7 @@ class TerminalDriver(LinuxDriver):
         return _bounded(super()._get_terminal_size())
 
     def run_input_thread(self) -> None:
-        """Reads until the app closes its input or the terminal is closed."""
+        """Reads input until the app closes it, or the terminal is closed."""
         keyboard, interpreter = Keyboard(), Interpreter()
         while not self.exit_event.is_set():
             received = b""
@@ -108,7 +114,7 @@ class TerminalDriver(LinuxDriver):
                 try:
                     received = os.read(self.fileno, _AT_ONCE)
                 except OSError:
-                    return  # the terminal is closed, which the app notices by itself
+                    return  # the terminal is closed, which the app detects by itself
                 if not received:
                     return
             for piece in keyboard.take(received, time.monotonic()):
@@ -117,13 +123,13 @@ class TerminalDriver(LinuxDriver):
 
 
 def cap_of(event: events.Key) -> str:
-    """The key of an event: `?` and not question_mark, `space`, `shift+left`."""
+    """Name of the key in an event: `?` and not question_mark, `space`, `shift+left`."""
     sign = event.character
     return sign if sign and sign.isprintable() and sign != " " else event.key
 
 
 def bound(cap: str) -> str:
-    """The key in the spelling of Textual's bindings."""
+    """The name of a key as Textual's bindings spell it."""
     return _NAMED.get(cap, cap)
 
 
@@ -132,6 +138,6 @@ def _bounded(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _leaves(cap: str, leave_keys: frozenset[str], app: App[Any]) -> bool:
-    """Whether a key ends the program; on an open page, letters may be typed."""
+    """Whether a key ends the program; while a page is open, a letter does not, since it may be typed there."""
     pages = len(app._screen_stack) > 1  # noqa: SLF001 - read by another thread, when there may be no screen yet
     return cap in leave_keys and not (pages and len(cap) == 1)

@@ -1,7 +1,7 @@
-"""Redirects other output while the app draws, and restores the terminal on every exit.
+"""Redirects other output while the app draws, and restores the terminal however the app ends.
 
-Textual draws on standard error and reads standard input. CUDA and tokenizers write to descriptors 1 and 2 from C; while
-the app runs, both therefore lead to a log file.
+Textual draws on standard error and reads standard input. CUDA and tokenizers write to descriptors 1 and 2 from C code;
+while the app runs, both descriptors therefore lead to a log file.
 """
 
 import errno
@@ -27,13 +27,13 @@ _QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"
 
 
 def silence_libraries() -> None:
-    """Turns off progress bars and warnings of libraries, unless the user has set their variables."""
+    """Turns off progress bars and warnings of libraries, unless the user has set the variables that control them."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
 
 
 def check_variables() -> None:
-    """Checks the variables that Textual reads and could fail on; raises a ConfigError with the possible values."""
+    """Checks variables that Textual reads and could fail on; raises a ConfigError that lists the possible values."""
     colors = os.environ.get("TEXTUAL_COLOR_SYSTEM")
     require(
         colors in (None, "auto", *COLOR_SYSTEMS),
@@ -52,7 +52,11 @@ def check_variables() -> None:
 
 
 def log_path(named: Path | None = None) -> Path:
-    """The log: a file that the user names, or our own of bounded size; raises a ConfigError if the named one fails."""
+    """Path of the log: the file that the user names, else a default file, which is emptied when it has grown too large.
+
+    Raises:
+        ConfigError: The file that the user names cannot be written.
+    """
     if named is not None:
         try:
             _open_log(named)
@@ -71,13 +75,13 @@ def log_path(named: Path | None = None) -> Path:
 
 @contextmanager
 def screen_only(log: Path) -> Iterator[Output]:
-    """Leaves the terminal to the app: other output goes to the log, and standard input is the keyboard."""
+    """Context in which only the app uses the terminal: other output goes to the log, standard input is the keyboard."""
     saved = {number: os.dup(number) for number in (_STDIN, _STDOUT, _STDERR)}
     names = sys.__stdout__, sys.__stderr__
     output = Output(_STDERR if os.isatty(_STDERR) else _STDOUT)
     noise = os.open(log, os.O_WRONLY | os.O_APPEND)
     try:
-        # Textual takes the terminal's size from the first stream, and draws on the second.
+        # Textual reads the terminal's size from sys.__stdout__, and draws on sys.__stderr__.
         sys.__stdout__ = sys.__stderr__ = output  # type: ignore[misc,assignment]
         os.dup2(noise, _STDOUT)
         os.dup2(noise, _STDERR)
@@ -94,7 +98,10 @@ def screen_only(log: Path) -> Iterator[Output]:
 
 
 def _open_log(path: Path) -> int:
-    """Creates the log if missing, private to its owner; its size in bytes. Refuses pipes, which could block loggers."""
+    """Creates the log if it is missing, private to its owner, and returns its size in bytes.
+
+    Raises an OSError for a pipe, which could block logging threads.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         status = os.fstat(descriptor)

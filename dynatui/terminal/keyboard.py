@@ -1,8 +1,8 @@
-"""Bytes from the terminal, cut into complete pieces: text, whole sequences, pastes.
+"""Splits the bytes from the terminal into complete pieces of input: text, escape sequences and pastes.
 
-Chunks end anywhere, so a piece is returned only when it is complete: no half of a paste, character or reply is ever
-taken for keys. Sequences that no key or pointer sends are dropped. Knows neither Textual nor the
-terminal; time is handed in.
+Reads may end anywhere, so a piece is returned only when it is complete: no part of a paste, character or reply is ever
+mistaken for keys. Sequences that no key or pointer sends are dropped. Knows neither Textual nor the terminal; the
+caller passes the time.
 """
 
 import re
@@ -14,13 +14,14 @@ from typing import TypeAlias
 from dynatui.clean import clean
 
 ESCAPE_DELAY_S = 0.1
-"""Seconds of silence after which an escape byte is the escape key, not the start of a sequence."""
+"""Seconds without input after which an escape byte is the escape key, not the start of a sequence."""
 SEQUENCE_TIMEOUT_S = 1.0
-"""Seconds of silence that end an unfinished paste or sequence."""
+"""Seconds without input that end an unfinished paste or sequence."""
 LONGEST_PASTE = 2**22
-"""Most bytes of a paste; the rest is dropped."""
+"""Maximum size of a paste in bytes; the rest is dropped."""
 _LONGEST_SEQUENCE = 32
-"""Most bytes of a sequence: more than any key or pointer sends, and fewer than Textual reads as keys."""
+"""Maximum size of a sequence in bytes: above what any key or pointer sends, and below where Textual reads it as
+keys."""
 _PASTE_END = b"\x1b[201~"
 _PIECE = re.compile(
     rb"""
@@ -36,9 +37,9 @@ _PIECE = re.compile(
         | \x1b (?= \x1b | [\x80-\xc1\xf5-\xff] | [\xc2-\xf4][^\x80-\xbf] )
       )
     | (?P<dropped>
-          \x1b\[M [\x20-\xff]{3}                              # the pointer as X10 told it: places are any bytes
+          \x1b\[M [\x20-\xff]{3}                              # a pointer event in X10 encoding: any three bytes
         | \x1b[PX^_\]] [\x08-\x0d\x20-\xff]* (?: \x07 | \x1b\\ )  # a reply that is a string
-        # What another byte has cut off:
+        # Sequences that an unexpected byte has cut off:
         | \x1b[PX^_\]] [\x08-\x0d\x20-\xff]* (?= [\x00-\x06\x0e-\x1a\x1c-\x1f] | \x1b[^\\] )
         | \x1b\[ [0-?]* [ -/]* (?= [^ -~] )
         | \x1b\[M [\x20-\xff]{0,2} (?= [\x00-\x1f] )
@@ -52,28 +53,28 @@ _PIECE = re.compile(
 
 @dataclass(frozen=True)
 class Pasted:
-    """A pasted text, with Unix line ends and without control characters."""
+    """A pasted text, with line ends as in Unix, and without control characters."""
 
     text: str
 
 
 Piece: TypeAlias = str | Pasted
-"""Characters of which none is an escape, one whole sequence that begins with one, or a paste."""
+"""Text without an escape character, one complete sequence that begins with an escape character, or a paste."""
 
 
 class Keyboard:
-    """Keeps the bytes of an incomplete piece."""
+    """Splits input into pieces; keeps the bytes of an incomplete piece until the rest arrives."""
 
     def __init__(self) -> None:
         self._held = bytearray()
         self._pasting = False
         self._searched = 0
-        """First byte where the end of a paste may begin."""
+        """Offset of the first byte at which the end of a paste may begin."""
         self._newest_s = 0.0
         self._decode = getincrementaldecoder("utf-8")("replace").decode
 
     def take(self, received: bytes, now: float) -> Iterator[Piece]:
-        """Pieces completed by these bytes; without bytes, those completed by a silence until `now` (seconds)."""
+        """The pieces completed by the received bytes, or, if there are none, by the silence until `now` in seconds."""
         if received:
             self._held += received
             self._newest_s = now
@@ -85,7 +86,7 @@ class Keyboard:
             yield from self._given_up(now - self._newest_s)
 
     def _cut(self) -> tuple[str | None, bytes] | None:
-        """Kind and length of the next piece; None while it is not complete."""
+        """Kind and bytes of the next piece; None while it is not complete."""
         if not self._pasting:
             match = _PIECE.match(self._held)
             return (match.lastgroup, match[0]) if match else None
@@ -97,7 +98,7 @@ class Keyboard:
         return None
 
     def _piece(self, kind: str | None, taken: bytes) -> Iterator[Piece]:
-        # A character may be cut by the end of a chunk, but not by a sequence.
+        # The bytes of a character may be split between two reads, but not by a sequence: what is left is invalid.
         if kind != "text" and (text := self._decode(b"", final=True)):
             yield text
         match kind:

@@ -1,7 +1,7 @@
-"""The stream to the terminal: counts bytes, and knows when the terminal is busy or closed.
+"""The output stream to the terminal: counts bytes, and reports whether the terminal is busy or closed.
 
-Textual writes to a file in a thread of its own. This file never raises, since an error there would end that thread:
-output to a closed terminal is discarded, and the app checks `lost`.
+Textual writes to a file in a thread of its own. The file in this module never raises, since an error would end that
+thread: output to a closed terminal is discarded, and the app checks `lost`.
 """
 
 import os
@@ -12,24 +12,24 @@ from contextlib import suppress
 from typing import Any
 
 _WRITE_TIMEOUT_S = 1.0
-"""Seconds for which a blocked terminal may delay the program's end."""
+"""Seconds by which a blocked terminal may delay the program's end."""
 _LOOK_UP_S = 0.1
 _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 _GIVE_BACK = (
-    "\x1b[?2004l\x1b[?7h\x1b[?2048l"  # pastes, line wrap, sizes
+    "\x1b[?2004l\x1b[?7h\x1b[?2048l"  # bracketed paste, line wrap, in-band resize reports
     "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # the mouse
-    f"\x1b[<u\x1b[m{_LEAVE}\x1b[?25h\x1b[?1004l"  # keyboard, colours, screen, cursor, focus
+    f"\x1b[<u\x1b[m{_LEAVE}\x1b[?25h\x1b[?1004l"  # key encoding, colours, alternate screen, cursor, focus reports
 )
-"""The sequences that Textual sends at its end."""
+"""The escape sequences that Textual sends when it ends: they reset the terminal's modes."""
 
 
 class Output:
-    """A file for Textual to write to; without a terminal everything is discarded."""
+    """A file for Textual to write to; if there is no terminal, everything is discarded."""
 
     def __init__(self, terminal: int | None = None) -> None:
         self.sent_bytes = 0
         self.busy = False
-        """Whether the last write is still in progress."""
+        """Whether a write is still in progress."""
         self._descriptor = None if terminal is None else _own(terminal)
         self._modes = None if self._descriptor is None else modes_of(self._descriptor)
         self._entered = False
@@ -48,11 +48,11 @@ class Output:
         return self._lost
 
     def leave(self) -> None:
-        """Begins the end of the program: from now on a blocked terminal is waited for at most one second."""
+        """Announces the end of the program: from now on, writes wait for a blocked terminal for one second at most."""
         self._leaving_since = time.monotonic()
 
     def write(self, text: str) -> int:
-        """Sends a text, and waits until the terminal has taken it."""
+        """Sends a text, and waits until the terminal has accepted it."""
         self.busy = True
         if text in (_ENTER, _LEAVE):
             self._entered = text == _ENTER
@@ -63,27 +63,27 @@ class Output:
         return len(text)
 
     def restore(self) -> None:
-        """Restores the terminal, unless the app has done so; nothing can be written after that."""
+        """Restores the terminal, unless the app has done so; afterwards, everything written is discarded."""
         self._lost = True
         if self._descriptor is None or not self._entered:
             return
         give_back(self._descriptor, self._modes)
 
     def flush(self) -> None:
-        """Does nothing: there is no buffer."""
+        """Does nothing, since there is no buffer."""
 
     def fileno(self) -> int:
-        """Descriptor of the terminal, from which Textual reads the size."""
+        """File descriptor of the terminal, from which Textual reads the size."""
         if self._descriptor is None:
             raise OSError("no terminal")
         return self._descriptor
 
     def isatty(self) -> bool:
-        """Whether there is a terminal."""
+        """Whether the output leads to a terminal."""
         return self._descriptor is not None
 
     def close(self) -> None:
-        """Closes the descriptor."""
+        """Closes the file descriptor."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -105,7 +105,7 @@ class Output:
 
 
 def give_back(terminal: int, modes: list[Any] | None) -> None:
-    """Leaves the screen of an app on a terminal, and sets its modes as they were before."""
+    """Makes a terminal leave an app's alternate screen, and restores the modes from before the app."""
     if select.select([], [terminal], [], _LOOK_UP_S)[1]:
         with suppress(OSError):
             os.write(terminal, _GIVE_BACK.encode())
@@ -116,7 +116,7 @@ def give_back(terminal: int, modes: list[Any] | None) -> None:
 
 
 def modes_of(terminal: int) -> list[Any] | None:
-    """The termios modes of a terminal; None where they cannot be read."""
+    """The termios modes of a terminal; None if they cannot be read."""
     try:
         return termios.tcgetattr(terminal)
     except termios.error:
@@ -124,7 +124,7 @@ def modes_of(terminal: int) -> list[Any] | None:
 
 
 def _own(terminal: int) -> int:
-    """A new descriptor of the terminal without blocking writes; the shell's descriptor is unchanged."""
+    """A new file descriptor of the terminal, on which writes do not block; the shell's descriptor stays unchanged."""
     with suppress(OSError):
         return os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     return os.dup(terminal)

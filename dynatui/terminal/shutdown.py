@@ -1,7 +1,7 @@
 """Ends the program within a deadline, whatever it is doing, and restores the terminal.
 
-A key or a signal asks the app to leave, ahead of the messages in its queue. If the app's thread is blocked, a timer
-thread restores the terminal and ends the process at the deadline. Knows no app and no engine.
+A key or a signal asks the app to end, bypassing the messages in its queue. If the app's thread is blocked, a timer
+thread restores the terminal and ends the process at the deadline. Knows neither the app nor the engine.
 """
 
 import os
@@ -15,11 +15,11 @@ from dynatui.terminal.output import Output
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 WITHIN_S = 2.5
-"""The deadline in seconds, after which the process is ended."""
+"""The deadline: seconds after which the process is ended."""
 
 
 class Shutdown:
-    """Ends one app within the deadline; outside of `watched` it never ends the process."""
+    """Ends one app within the deadline; outside the context `watched`, never ends the process."""
 
     def __init__(self, output: Output, end: Callable[[int], object] = os._exit) -> None:
         self._output = output
@@ -30,7 +30,7 @@ class Shutdown:
 
     @property
     def begun(self) -> bool:
-        """Whether the program is ending: keys are ignored from now on."""
+        """Whether the program has begun to end: from then on, keys are ignored."""
         return self._deadline is not None
 
     def ready(self, leave: Callable[[int], object]) -> None:
@@ -38,7 +38,7 @@ class Shutdown:
         self._leave = leave
 
     def request(self, code: int) -> None:
-        """Ends the app, once, by its `leave` function; without one the process ends at once."""
+        """Ends the app by its registered function, once; if none is registered, ends the process immediately."""
         if self.begun:
             return
         self.begin(code)
@@ -48,7 +48,7 @@ class Shutdown:
             self._leave(code)
 
     def begin(self, code: int) -> None:
-        """Starts the deadline, after which the process ends with this code."""
+        """Starts the time until the deadline, at which the process ends with this exit code."""
         self._output.leave()
         if self._deadline is None:
             self._deadline = threading.Timer(WITHIN_S, self._end_now, (code,))
@@ -58,7 +58,7 @@ class Shutdown:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Handles signals and enforces the deadline; signals that were ignored from the start stay ignored."""
+        """Context in which signals end the app and the deadline holds; signals ignored from the start stay ignored."""
         with handled(STOP_SIGNALS, self._signalled):
             self._watching = True
             try:
@@ -79,7 +79,7 @@ class Shutdown:
 
 @contextmanager
 def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """A context in which these signals call the handler; those ignored from the start, as by nohup, stay ignored."""
+    """Context in which these signals call the handler; those ignored from the start, as by nohup, stay ignored."""
     taken = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
     before = [signal.signal(number, handler) for number in taken]
     try:

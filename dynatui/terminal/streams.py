@@ -1,6 +1,6 @@
-"""The three standard streams: whether they can show a screen, and their errors.
+"""The three standard streams: whether they can show a screen, and how their errors are handled.
 
-Any of them can be a terminal, a pipe, a full disk or closed. Knows nothing of the output's content.
+Each of them can be a terminal, a pipe, on a full disk or closed. Knows nothing of the content of the output.
 """
 
 import os
@@ -15,17 +15,17 @@ from dynatui.clean import clean, clean_line
 
 
 class OutputError(DecoderError):
-    """Standard output cannot take the result."""
+    """Standard output cannot be written to."""
 
 
 class ReaderLeftError(Exception):
-    """The reader has closed standard output, as `| head` does: a normal end of a run, not a failure."""
+    """The reader of standard output has closed it, as `| head` does: a normal end of a run, not a failure."""
 
 
 def can_show_screen() -> bool:
-    """Whether a screen can be shown: drawn on standard output and error, steered from standard input.
+    """Whether a screen can be shown: drawn on standard output and error, and controlled from standard input.
 
-    Standard input that is no terminal becomes one: a prompt that comes through it has to be read before.
+    If standard input is no terminal, the keyboard replaces it, so a prompt must be read from it before this call.
     """
     if not can_draw() or sys.stdin is None:
         return False
@@ -33,13 +33,13 @@ def can_show_screen() -> bool:
 
 
 def can_draw() -> bool:
-    """Whether standard output and error are a terminal that a screen can be drawn on."""
+    """Whether standard output and standard error are terminals on which a screen can be drawn."""
     drawn_on = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
     return drawn_on and os.environ.get("TERM") != "dumb"
 
 
 def read_keyboard(descriptor: int) -> bool:
-    """Reopens the descriptor of standard input, after a prompt was read from it, as the terminal's; returns success."""
+    """Makes the descriptor of standard input read the keyboard, after a prompt was read; returns whether it did."""
     try:
         keyboard = os.open("/dev/tty", os.O_RDWR)
     except OSError:
@@ -50,7 +50,10 @@ def read_keyboard(descriptor: int) -> bool:
 
 
 def for_printing() -> tuple[TextIO, TextIO]:
-    """Standard output and error; a pipe gets UTF-8 whatever the locale; a closed stream discards its output."""
+    """Standard output and standard error for printing; output to a closed stream is discarded.
+
+    A pipe is written in UTF-8, whatever the locale.
+    """
     out, err = (stream or _nowhere() for stream in (sys.stdout, sys.stderr))
     if isinstance(out, TextIOWrapper):
         out.reconfigure(encoding=out.encoding if out.isatty() else "utf-8", errors="replace")
@@ -58,7 +61,12 @@ def for_printing() -> tuple[TextIO, TextIO]:
 
 
 def show(text: str, out: TextIO) -> None:
-    """Writes to standard output, faithful to a pipe and clean to a terminal; raises ReaderLeftError or OutputError."""
+    """Prints to standard output: unchanged to a pipe or file, without control characters to a terminal.
+
+    Raises:
+        ReaderLeftError: The reader of standard output has closed it.
+        OutputError: Standard output cannot be written to.
+    """
     try:
         out.write(clean(text) if out.isatty() else text)
         out.flush()
@@ -71,13 +79,13 @@ def show(text: str, out: TextIO) -> None:
 
 
 def discard_output() -> None:
-    """Discards the buffer of a broken standard output, or Python would report it at exit."""
+    """Discards what is buffered for a broken standard output; otherwise Python would report it at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def discard_errors() -> None:
-    """Discards a broken standard error, so that it does not change the exit code."""
+    """Discards what is buffered for a broken standard error, so that it does not change the exit code."""
     if sys.stderr is not None:
         try:
             sys.stderr.flush()
@@ -86,7 +94,7 @@ def discard_errors() -> None:
 
 
 def say(line: str) -> None:
-    """Prints one line of the program on standard error."""
+    """Prints one line on standard error, after the program's name."""
     if sys.stderr is not None:
         with suppress(OSError):
             sys.stderr.write(f"dynatui: {clean_line(line)}\n")

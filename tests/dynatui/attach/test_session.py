@@ -125,12 +125,12 @@ def test_the_second_page_is_tried_where_the_first_is_none_and_kept() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("up 1\n", "of no server that is known: vLLM, SGLang, llama.cpp, TensorRT-LLM, TGI"),
+        ("up 1\n", "of no supported server; supported: vLLM, SGLang, llama.cpp, TensorRT-LLM, TGI"),
         ("", "is empty"),
         ("<html></html>\n", "is HTML"),
-        ("hello\n", "no format of Prometheus"),
-        (ONE[:900], "breaks off"),
-        (ONE.replace("} 4800.0", "} lots"), "no format of Prometheus"),
+        ("hello\n", "not in a format of Prometheus"),
+        (ONE[:900], "is cut off"),
+        (ONE.replace("} 4800.0", "} lots"), "not in a format of Prometheus"),
     ],
 )
 def test_a_page_of_something_else_is_a_gap_with_one_line(text: str, reason: str) -> None:

@@ -78,7 +78,7 @@ def test_a_server_that_goes_away_is_noted_once_and_again_when_it_answers(server:
     notes = said.splitlines()[1:]
     assert notes == [
         f"dynatui: 127.0.0.1:{server.port} answers 503 Service Unavailable to /metrics; it is asked again",
-        "dynatui: it answers again",
+        "dynatui: the server answers again",
     ]
 
 
@@ -251,7 +251,7 @@ def test_an_answer_that_breaks_off_is_told(server: PageServer) -> None:
     server.answer = by_path({"/metrics": text(page("vllm-1")), "/v1/models": models, "/v1/completions": broken})
     _, lines, said = ran("attach", server.url, "--polls", "2", "--interval", "0.3", "--prompt", "Hello")
     (told,) = [line for line in lines if line["type"] == "answer"]
-    assert "does not answer as an HTTP server does" in told["error"]
+    assert "does not respond as an HTTP server" in told["error"]
     assert "Traceback" not in said
 
 
@@ -306,8 +306,8 @@ def test_a_server_that_is_not_there_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("http://me:hunter2@host:8000",), "holds a user or a password"),
-        (("ftp://host",), "give one of http or https"),
+        (("http://me:hunter2@host:8000",), "contains a user name or a password"),
+        (("ftp://host",), "give http or https"),
         (("host:8000", "--interval", "0"), "--interval is 0.0; give 0.1 to 3600 seconds"),
         (("host:8000", "--interval", "nan"), "--interval is nan"),
         (("host:8000", "--polls", "0"), "--polls"),
@@ -339,7 +339,7 @@ def test_a_token_that_cannot_be_sent_is_refused(
 def test_a_token_that_others_could_read_on_its_way_is_said_to_be() -> None:
     arguments = ("attach", "http://no-such-host.invalid:8000", "--polls", "1")
     _, _, said = ran(*arguments, **{TOKEN: SECRET})
-    assert "the token goes to http://no-such-host.invalid:8000 unencrypted" in said
+    assert "the token is sent to http://no-such-host.invalid:8000 unencrypted" in said
     assert SECRET not in said
 
 

@@ -149,7 +149,7 @@ def test_a_gpu_is_described_with_memory_and_dtypes(monkeypatch: pytest.MonkeyPat
 
 def test_exact_runs_are_named_and_refused_in_float64() -> None:
     asked = Models(device="cpu", dtype="bfloat16", exact=True)
-    assert "ok: models would run on cpu in bfloat16, bit for bit alike" in said(found("devices", models=asked))
+    assert "ok: models would run on cpu in bfloat16, batch-invariant" in said(found("devices", models=asked))
     report = examine(case(models=replace(asked, dtype="float64")), {"devices": doctor.devices})
     assert not report.ok
     assert "leave out --exact" in page(report)
@@ -250,7 +250,7 @@ def test_without_a_place_for_recordings_the_rest_still_runs(tmp_path: Path, monk
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     report = examine(case(), {"recordings": doctor.recordings})
     assert report.ok
-    assert "note     a key can begin no recording: cannot write" in page(report)
+    assert "note     a key cannot start a recording: cannot write" in page(report)
 
 
 @pytest.fixture
@@ -347,7 +347,7 @@ def test_a_device_that_is_not_there_is_a_problem() -> None:
 
 def test_the_options_of_a_live_run_are_refused_before_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--target", "x", "doctor"]) == 2
-    assert "--target stands before doctor" in capsys.readouterr().err
+    assert "--target is given before doctor" in capsys.readouterr().err
 
 
 def test_the_doctor_says_whether_a_target_can_be_spread() -> None:

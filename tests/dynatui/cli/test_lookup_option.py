@@ -79,7 +79,7 @@ def test_the_embedded_target_decodes_alone(capsys: pytest.CaptureFixture[str]) -
 def test_the_doctor_needs_one_model_for_lookups(capsys: pytest.CaptureFixture[str]) -> None:
     main(["doctor", "--draft", "lookup", "--device", "cpu"])
     told = capsys.readouterr().out
-    assert "drafts are looked up in the text, by no model" in told
+    assert "drafts are copied from earlier in the text, without a model" in told
     assert "draft " not in told.split("models", 1)[1].split("rounds", 1)[0]
 
 

@@ -202,7 +202,7 @@ def test_settings_of_what_is_decoded_do_not_hinder_following(write: Write, recor
         ('n_max = "many"', "line 1: n_max is 'many'; give a whole number\n"),
         (
             "seed = 1\ndevice = auto  # any",
-            '(at line 2, column 10); text stands in quotes: device = "auto"\n',
+            '(at line 2, column 10); put text in quotes: device = "auto"\n',
         ),
         ("device = auto auto", "correct it, or begin anew"),
         ("prompt = 'x'", "line 1: prompt is 'x'; give a list"),

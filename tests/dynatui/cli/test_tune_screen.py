@@ -55,7 +55,7 @@ def test_the_beginning_is_shown_too() -> None:
 
 def test_settings_that_wrote_another_text_are_counted() -> None:
     assert (
-        "37 settings tried, 29 given up early, 1 wrote another text"
+        "37 settings tried, 29 given up early, 1 with a differing text"
         in screen(progress(wrong=(Setting("dynatree", TREE_FOUND),)), 80)[2]
     )
 

@@ -127,7 +127,7 @@ def test_a_file_with_the_name_of_a_built_in_preset_is_none(screen: FakeScreen) -
     ("text", "line"),
     [
         ("d0 = \n", "{path}: Invalid value (at line 1, column 6); correct it, or write it anew with dynatui tune"),
-        ("\nd0 = deep", '{path}: Invalid value (at line 2, column 6); text stands in quotes: d0 = "deep"'),
+        ("\nd0 = deep", '{path}: Invalid value (at line 2, column 6); put text in quotes: d0 = "deep"'),
         ('\nd0 = "deep"', "{path}: line 2: d0 is 'deep'; give a number"),
         ("n_max = 1.5", "{path}: line 1: n_max is 1.5; give a whole number"),
         (

@@ -159,4 +159,4 @@ def test_methods_of_which_nothing_is_known_are_told_once_with_the_reason() -> No
 
 def test_without_plain_decoding_beside_it_a_method_has_no_speed() -> None:
     told = " ".join(" ".join(report([case(1, "linear", None, None)], ["x"])).split())
-    assert "linear - no 5 rounds of ar beside it, so nobody knows whether that is faster" in told
+    assert "linear - fewer than 5 rounds of ar beside it, so the speed-up is unknown" in told

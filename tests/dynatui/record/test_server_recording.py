@@ -116,7 +116,7 @@ def test_a_newer_schema_is_refused(path: Path) -> None:
     ("lines", "why"),
     [
         ([SERVER], "line 1: an event before any session"),
-        ([OPENING, reading(5.0), reading(4.0)], "line 3: it is of 4 s, after one of 5 s"),
+        ([OPENING, reading(5.0), reading(4.0)], "line 3: its time is 4 s, after an event at 5 s"),
     ],
 )
 def test_what_no_session_has_written_is_refused_by_its_line(path: Path, lines: list[Event], why: str) -> None:
