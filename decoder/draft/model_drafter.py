@@ -98,7 +98,7 @@ class ModelDrafter:
         return self._best(self.passes.after_text(text), [len(text)], count)[0]
 
     def catch_up_with_logits(self, text: Sequence[int], count: int, latest: int) -> list[Children]:
-        """As `catch_up`, but returns the `count` best tokens after each of the last unread tokens, `latest` at most."""
+        """Like `catch_up`, but returns the `count` best tokens after each of up to `latest` last unread tokens."""
         return self._best(*self.passes.after_latest(text, latest), count)
 
     def grow(self, tree: TokenTree, rule: TreeRule, children: Children | None, deepest: int) -> TokenTree:

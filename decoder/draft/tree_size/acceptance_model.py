@@ -73,7 +73,7 @@ class AcceptanceModel:
     def learn(
         self, logprobs: Sequence[float], shares: Sequence[float], chosen: int | None, familiar: Sequence[int] = ()
     ) -> None:
-        """Updates the model with the index of the token that the target chose, None for another one; see `shares`."""
+        """Updates the model with the index of the token that the target chose, None if not listed; see `shares`."""
         if logprobs[-1] < _LEAST_LOGPROB:
             # The draft may assign a token probability 0, whose logarithm is minus infinity.
             logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
