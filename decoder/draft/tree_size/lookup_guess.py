@@ -18,8 +18,8 @@ SIBLINGS = 4
 DEEPEST = 64
 """Largest number of levels in a chain of guesses."""
 SHARPNESS, OTHERS = 1.0, 2.0
-"""Priors of the acceptance model: exponent 1 leaves shares unchanged; with log-weight 2, all other tokens together weigh
-over three times as much as a guess of familiarity class 1 whose share is 1."""
+"""Priors of the acceptance model: exponent 1 leaves shares unchanged; with log-weight 2, all other tokens together
+weigh over three times as much as a guess of familiarity class 1 whose share is 1."""
 
 
 def acceptance_of_lookups() -> AcceptanceModel:
