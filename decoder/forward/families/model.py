@@ -142,7 +142,7 @@ class Sequential:
 def attended(
     product: Float[Tensor, "N Y"], first: int, dtype: torch.dtype, heads: Heads, given: Pass, index: int
 ) -> None:
-    """Attention of the queries, keys and values in the columns from `first` on; its output replaces the queries.
+    """Computes attention for the columns [queries | keys | values] from `first` on; the output replaces the queries.
 
     Each part is a view made by strides, since a chain of views would take longer than the attention of a small model.
     """

@@ -37,7 +37,7 @@ HEAD = "lm_head.weight"
 NORMS = "input_layernorm", "post_attention_layernorm"
 """Names of the norms before attention and before the MLP, the same in all families."""
 COPIES = 3
-"""Copies of the largest layer in float32 while it is read: two while norms are folded, and the packed result."""
+"""Number of float32 copies of the largest layer while it is read: two to fold norms, and the packed result."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Family:
     embedding: str
     last_norm: str
     inward: tuple[str, ...]
-    """Matrices of queries, keys and values in a layer; or one matrix that interleaves them head by head."""
+    """Names of a layer's matrices for queries, keys and values, or of one matrix that interleaves them by head."""
     outward: str
     up: tuple[str, ...]
     """Names of the MLP's first matrix, or of its gate and first matrix."""
