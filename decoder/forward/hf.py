@@ -37,7 +37,7 @@ Put = Callable[
 
 
 class Layers(Cache):
-    """Cache in transformers' interface: `put` stores a layer's rows, `rows` is the number of rows before the pass."""
+    """KV cache with transformers' interface, for one pass after `rows` cached rows; `put` stores a layer's rows."""
 
     def __init__(self, put: Put, rows: int) -> None:
         super().__init__(layers=[])
@@ -283,7 +283,7 @@ def frequencies_of(module: Any) -> Tensor | None:
 
 
 def _plain(module: Any) -> bool:
-    """Whether all parts are of the family's own source, in one dtype: no adapter, no quantised matrix."""
+    """Whether all parts of a module are the family's original ones, in one dtype: no adapter, no quantised matrix."""
     weights = {(weight.device, weight.dtype) for weight in module.parameters()}
     activation = type(ACT2FN[module.config.hidden_act])
     return (

@@ -1,4 +1,4 @@
-"""auto: an adaptive tree whose number of nodes follows from expected tokens and measured costs."""
+"""auto: an adaptive tree whose number of nodes is chosen by expected tokens and measured costs."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,14 +13,14 @@ from decoder.tree_rules import MOST_NODES, Budget, TreeRule
 
 @dataclass(frozen=True)
 class Auto(AdaptiveTree):
-    """Bounds of the tree, within which `decoder.draft.tree_size` chooses its size each round; wide by default."""
+    """Bounds of the tree, within which `decoder.draft.tree_size` chooses each round's size; wide by default."""
 
     d0: float = 8.0
     d_max: int = 12
     rho_stop: float = 0.0
     tau: float = 0.0
     lookup: bool = True
-    """Whether suffix lookup drafts too, where that pays."""
+    """Whether suffix lookup also drafts, when it pays."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
@@ -29,11 +29,11 @@ class Auto(AdaptiveTree):
     )  # fmt: skip
 
     def rule(self) -> TreeRule:
-        """The growth rule, which costs restrict further."""
+        """The growth rule, within which costs limit the tree further."""
         return self._rule(Budget(MOST_NODES, best=True, by_cost=True, lookup=self.lookup))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Rule by which a leaf of this depth and path probability has no children."""
+        """Limit that kept a leaf of this depth and path probability from having children."""
         return self._limit(depth, probability) or "cost"
 
 

@@ -1,4 +1,4 @@
-"""DynaTree: an adaptive tree that follows its knobs alone."""
+"""dynatree: an adaptive tree as in the DynaTree paper, whose size depends on its knobs only, not on costs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ Selection = Literal["bfs", "best"]
 
 @dataclass(frozen=True)
 class DynaTree(AdaptiveTree):
-    """DynaTree's parameters, with the paper's defaults; Algorithm 1 has the same, with breadth-first selection."""
+    """DynaTree's parameters, with the paper's defaults; also those of Algorithm 1, which selects breadth-first."""
 
     n_max: int = 256
-    """Most drafted nodes of a tree."""
+    """Largest number of drafted nodes in a tree."""
     selection: Selection = "bfs"
-    """Selection of nodes beyond `n_max`: the first in breadth-first order are kept, or the most probable."""
+    """Which nodes are kept if there are more than `n_max`: the first in breadth-first order, or the most probable."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
@@ -42,7 +42,7 @@ class DynaTree(AdaptiveTree):
         return self._rule(Budget(self.n_max, best=self.selection == "best"))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Rule by which a leaf of this depth and path probability has no children."""
+        """Limit that kept a leaf of this depth and path probability from having children."""
         return self._limit(depth, probability) or "n_max"
 
 
@@ -66,9 +66,9 @@ PRESETS: Mapping[str, DynaTree] = {
 """Presets of DynaTree's knobs; the first is the default.
 
 `tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each have an effect, at about `paper`'s speed: a low
-`rho_stop` lets the knobs decide where nodes are, a low `tau_l` balances this with fewer children, and a small `n_max`
-bounds the cost of a round. History is off, since its target, a depth acceptance of .7, makes trees too shallow.
-`sampled` was chosen on the same pair for temperature .6, where shallower and broader trees are faster.
+`rho_stop` leaves the position of nodes to the knobs, a low `tau_l` compensates for this with fewer children, and a
+small `n_max` bounds the cost of a round. History is off, since its target, a depth acceptance of .7, makes trees too
+shallow. `sampled` was chosen on the same pair for temperature .6, where shallower and broader trees are faster.
 """
 
 METHOD = Method(

@@ -1,4 +1,4 @@
-"""The options of sampling, which all methods share."""
+"""Options of sampling, which apply to all methods."""
 
 from decoder.methods.option import Option
 
