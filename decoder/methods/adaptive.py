@@ -20,7 +20,7 @@ class AdaptiveTree(Rules):
     """Parameters of adaptive trees, with the paper's defaults: breadth by confidence, depth by path probability."""
 
     d0: float = 5.0
-    """Base depth, rounded to a level: from it on, nodes need path probability `rho_deep`, not `rho_stop`, for children."""
+    """Base depth, rounded: from there on a node needs path probability `rho_deep`, not `rho_stop`, for children."""
     d_max: int = 8
     """Largest depth of a node."""
     branching: tuple[int, int, int] = (1, 2, 3)
@@ -70,9 +70,9 @@ class AdaptiveTree(Rules):
                  turns="branching", part=2),
         KnobInfo("rho_stop", "rho_stop", "less probable paths end", "probability",
                  lambda own: (0.0, own.rho_deep), 0.01, 0.05),
-        KnobInfo("rho_deep", "rho_deep", "the same, from the base depth on", "probability",
+        KnobInfo("rho_deep", "rho_deep", "less probable paths end from D0 on", "probability",
                  lambda own: (own.rho_stop, 1.0), 0.05, 0.2),
-        KnobInfo("tau", "τ", "less probable paths end, as by rho_stop", "probability",
+        KnobInfo("tau", "τ", "lower bound on rho_stop", "probability",
                  lambda _: (0.0, 1.0), 0.01, 0.05),
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ class Auto(AdaptiveTree):
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
-        KnobInfo("lookup", "lookup", "the text's own past drafts too", "switch", lambda _: (0.0, 1.0), coarse=1,
+        KnobInfo("lookup", "lookup", "suffix lookup in the text drafts too", "switch", lambda _: (0.0, 1.0), coarse=1,
                  values={"off": False, "on": True}),
     )  # fmt: skip
 
@@ -40,13 +40,13 @@ class Auto(AdaptiveTree):
 _KNOBS = ", ".join(knob.name for knob in Auto.knobs)
 METHOD = Method(
     "auto",
-    "adaptive tree of as many nodes as pay",
+    "adaptive tree, its size chosen by cost",
     Auto(),
     races=True,
     options=(
         any_knobs(
             "auto",
-            f"Bounds within which auto drafts what pays, for example d0=6,b_max=4; of {_KNOBS}.",
+            f"Bounds on auto's tree, for example d0=6,b_max=4; knobs: {_KNOBS}.",
             Auto(),
             example="d0=6",
             rank=1,
@@ -54,7 +54,7 @@ METHOD = Method(
     ),
     sweep=Sweep(
         "0|1,..",
-        "Whether auto looks up in the text, too: 1, 0, or both beside each other.",
+        "Whether auto also drafts by suffix lookup: 1, 0, or 0,1 to compare both.",
         "1",
         "1",
         lambda on: {"lookup": bool(on)},

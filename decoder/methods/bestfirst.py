@@ -65,7 +65,7 @@ METHOD = Method(
             "bestfirst",
             str,
             "N,D",
-            "Nodes of the best-first tree, and its depth.",
+            "Number of nodes of the best-first tree, and its depth.",
             ("n_max", "depth"),
             _read,
             lambda own: f"{own.n_max},{own.depth}",
@@ -73,7 +73,7 @@ METHOD = Method(
     ),
     sweep=Sweep(
         "NxD,..",
-        "Nodes and depths of best-first trees.",
+        "Numbers of nodes and depths of best-first trees to measure.",
         f"{BestFirst.n_max}x{BestFirst.depth}",
         "16x6",
         lambda n_max, depth: {"n_max": n_max, "depth": depth},

@@ -172,15 +172,15 @@ METHOD = Method(
     own_noise=True,
     needs_model=True,
     options=(
-        Option("verifier", str, "NAME", "What decides which drafted tokens stay when sampling. coupled, or nss: the "
-               "text of ar, whatever drafts. The others take drawn trees: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
+        Option("verifier", str, "NAME", "Rule that accepts drafted tokens when sampling. coupled, nss: same text as "
+               "ar, with any draft. The others need trees drawn from the draft: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
                choices=(COUPLED, *VERIFIER_NAMES)),
-        Option("drafting", str, "NAME", "How trees come about when sampling. tree: the most probable tokens. iid, "
-               "delayed: drawn from the draft, by the method delayed. selector: of a shape that is chosen each round.",
+        Option("drafting", str, "NAME", "How trees are drafted when sampling. tree: the most probable tokens. iid, "
+               "delayed: drawn from the draft, by the method delayed. selector: as delayed, each round's shape chosen.",
                choices=_DRAFTINGS),
-        Option("delayed", str, "K,L1,L2", "Rollouts of delayed's trees, draws before they branch, draws of each "
-               "rollout.", ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
-        Option("selector", str, "FILE", "What chooses shapes with --drafting selector, from dynatui selector train; "
-               f"{SHIPPED}: what comes with dynatui for the embedded pair."),
+        Option("delayed", str, "K,L1,L2", "Shape of delayed's trees: rollouts, draws before the tree branches, draws "
+               "of each rollout.", ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
+        Option("selector", str, "FILE", "Selector that chooses shapes with --drafting selector, from dynatui "
+               f"selector train; {SHIPPED}: the one that comes with dynatui for the embedded pair."),
     ),
 )  # fmt: skip

@@ -27,8 +27,8 @@ class DynaTree(AdaptiveTree):
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
         N_MAX,
-        KnobInfo("selection", "choice", "who stays: first come, or likeliest", "switch", lambda _: (0.0, 1.0), coarse=1,
-                 values={name: name for name in get_args(Selection)}),
+        KnobInfo("selection", "choice", "nodes kept: breadth-first, or likeliest", "switch", lambda _: (0.0, 1.0),
+        coarse=1, values={name: name for name in get_args(Selection)}),
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -78,21 +78,21 @@ METHOD = Method(
     presets=PRESETS,
     races=True,
     options=(
-        preset(PRESETS, "Values of DynaTree's knobs to begin with. tuned: D0, tau_h and tau_l each act. "
+        preset(PRESETS, "Initial values of DynaTree's knobs. tuned: D0, tau_h and tau_l each matter. "
                "paper: as published. sampled: small and wide."),
-        Option("tau_h", float, "P", "From this probability on the draft is confident."),
-        Option("tau_l", float, "P", "Under this probability the draft is unsure."),
+        Option("tau_h", float, "P", "The draft is confident if its best guess is at least this probable."),
+        Option("tau_l", float, "P", "The draft is unsure if its best guess is less probable than this."),
         Option("d0", float, "D", "Base depth of the tree."),
         Option("history", bool, "", "Whether past rounds move D0 and tau_h.", rank=-1),
         Option("d_max", int, "D", "No node is deeper."),
-        Option("branching", str, "B,B,B", "Children where the draft is confident, in between, unsure.",
+        Option("branching", str, "B,B,B", "Children of a node if the draft is confident, in between, or unsure.",
                read=lambda text: {"branching": whole_numbers("--branching", text, example="1,2,3")}),
-        Option("rho_stop", float, "P", "Less probable paths are not continued."),
-        Option("rho_deep", float, "P", "The same, from the base depth on."),
+        Option("rho_stop", float, "P", "Least probability of a path that is continued."),
+        Option("rho_deep", float, "P", "Least probability of a path that is continued from the base depth on."),
         Option("tau", float, "P", "A lower bound on rho_stop."),
-        Option("n_max", int, "N", "Most drafted nodes of DynaTree's tree. As many as pay: --methods auto.",
+        Option("n_max", int, "N", "Most drafted nodes of DynaTree's tree. To choose it by cost: --methods auto.",
                instead={"auto": "auto is a method: --methods auto"}),
-        Option("selection", str, "NAME", "Which nodes stay when there are more: bfs or best.",
-               choices=get_args(Selection)),
+        Option("selection", str, "NAME", "Which nodes are kept if there are more: bfs (breadth-first) or best (most "
+               "probable).", choices=get_args(Selection)),
     ),
 )  # fmt: skip

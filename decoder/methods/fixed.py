@@ -63,7 +63,7 @@ def _read(shape: str) -> Mapping[str, Any]:
         if 2 <= len(parts) <= len(_PARTS):
             return {name: kind(part) for (name, kind), part in zip(_PARTS.items(), parts, strict=False)}
     raise ConfigError(
-        f"--fixed is {quoted(shape)}; give depth and branching, and behind them threshold and most nodes if you like, "
+        f"--fixed is {quoted(shape)}; give depth and branching, optionally also threshold and most nodes, "
         "for example 5,2 or 5,2,0.05,256"
     )
 
@@ -84,7 +84,7 @@ METHOD = Method(
             "fixed",
             str,
             "D,B[,P[,N]]",
-            "Depth and branching of the fixed tree, the path probability from which nodes grow, and its most nodes.",
+            "Depth and branching of the fixed tree, least path probability of nodes with children, most nodes.",
             tuple(_PARTS),
             _read,
             _written,
@@ -92,7 +92,7 @@ METHOD = Method(
     ),
     sweep=Sweep(
         "DxB,..",
-        "Depths and branchings of fixed trees.",
+        "Depths and branchings of fixed trees to measure.",
         f"{Fixed.depth}x{Fixed.branching}",
         "5x2",
         lambda depth, branching: {"depth": depth, "branching": branching},

@@ -76,7 +76,7 @@ def _read(given: str) -> Mapping[str, Any]:
 
 METHOD = Method(
     "streaming",
-    "a chain of K drafted tokens, on a cache of first and latest tokens",
+    "a chain of K drafted tokens, with attention sinks and a window",
     Streaming(),
     opened=_opened,
     same_until=_same_until,
@@ -87,7 +87,7 @@ METHOD = Method(
             "streaming",
             str,
             "S,W,K",
-            "First tokens of a text and latest ones that streaming keeps, and the length of its chain. A longer text "
+            "Attention sinks (first tokens), window (latest tokens) and chain length of streaming. A longer text "
             "differs from ar's by design.",
             ("sinks", "window", "k"),
             _read,
@@ -96,7 +96,7 @@ METHOD = Method(
     ),
     sweep=Sweep(
         "SxWxK,..",
-        "First tokens and latest ones that streaming keeps, and lengths of its chain.",
+        "Attention sinks, windows and chain lengths of streaming to measure.",
         f"{Streaming.sinks}x{Streaming.window}x{Streaming.k}",
         "4x1020x5",
         lambda sinks, window, k: {"sinks": sinks, "window": window, "k": k},
