@@ -1,7 +1,7 @@
 """Append-only sequences, shared by successive states.
 
-A fold makes a new state for every event; copying a tuple each time would cost a run quadratic time. So a state has a
-view of a shared list: the list and a length. Knows nothing of the items.
+A state is computed from the previous state and an event; copying a tuple for every event would take quadratic time over
+a run. So a state holds a view of a shared list: the list and a length. Knows nothing of the items.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ class SharedList(Sequence[T], Generic[T]):
         self._length = len(self._items)
 
     def plus(self, more: Iterable[T]) -> "SharedList[T]":
-        """The sequence with more items at its end; copies only where another view has already extended this one."""
+        """The sequence with more items at its end; copies the list only if another view has already extended it."""
         items = self._items if len(self._items) == self._length else self._items[: self._length]
         items.extend(more)
         longer: SharedList[T] = SharedList.__new__(SharedList)
@@ -28,7 +28,7 @@ class SharedList(Sequence[T], Generic[T]):
         return longer
 
     def begins_with(self, other: "SharedList[T]") -> bool:
-        """Whether the other sequence is a prefix of this one; free where both are views of one list."""
+        """Whether the other sequence is a prefix of this one; no items are compared if both are views of one list."""
         if len(self) < len(other):
             return False
         return self.continues(other) or self[: len(other)] == other[:]
@@ -47,7 +47,7 @@ class SharedList(Sequence[T], Generic[T]):
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
         if isinstance(index, slice):
             first, last, step = index.indices(self._length)
-            quick = step > 0  # a negative end would count from the end of the list
+            quick = step > 0  # for a negative step, a stop of -1 would count from the end of the list
             return tuple(self._items[first:last:step] if quick else (self._items[i] for i in range(first, last, step)))
         if not -self._length <= index < self._length:
             raise IndexError(index)
@@ -77,11 +77,11 @@ class TokenLog:
         self.tokens: SharedList[int] = SharedList()
         self.distinct = 0
         self._first_at: dict[tuple[int, ...], int] = {}
-        """First position of each 8-gram, in this text or in one that extends it."""
+        """First position of each 8-gram in this text, or in a longer text that begins with this one."""
 
     @property
     def runs(self) -> int:
-        """Number of 8-grams, distinct or not."""
+        """Number of 8-grams, repeated ones included."""
         return max(0, len(self.tokens) - self.RUN + 1)
 
     def plus(self, more: Sequence[int]) -> "TokenLog":

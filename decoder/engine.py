@@ -1,6 +1,6 @@
-"""Engine: a pair of models with its measured costs and acceptance probabilities on this machine, shared by all texts.
+"""Engine: a pair of models, with costs and acceptance probabilities measured on this machine and used for all texts.
 
-Only this module knows whether the host drives the rounds of a text or graphs on the device do.
+Only this module knows whether rounds are driven by the host or by CUDA graphs.
 """
 
 import functools
@@ -34,38 +34,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Engine:
-    """A pair, ready to decode."""
+    """A pair of target and draft, ready to decode."""
 
     pair: Pair
     exact: bool = False
-    """Whether every method writes the text of `ar`, bit for bit: the target is batch-invariant."""
+    """Whether the target is batch-invariant, so that every method generates exactly the text of `ar`."""
     slots: "GraphSlots | None" = field(default=None, compare=False, repr=False)
-    """Slots for texts that are decoded by graphs; None on a device without graphs."""
+    """Slots (caches and CUDA graphs) for texts whose rounds run on the device; None on a device without graphs."""
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
-    """Measured costs of rounds, by the text length as a power of two."""
+    """Measured costs of rounds, by text length rounded up to a power of two."""
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
-    """Acceptance probabilities of drafted tokens under greedy decoding, learnt so far."""
+    """Acceptance model of drafted tokens for greedy decoding."""
     sampled_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """Acceptance probabilities under sampling where the draft knows the target's noise."""
+    """Acceptance model for sampling if the draft knows the target's noise."""
     unknown_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """Acceptance probabilities under sampling where the draft does not know the noise."""
+    """Acceptance model for sampling if the draft does not know the target's noise."""
     draft_knows_noise: bool = True
-    """Whether drafts grow by probabilities under the target's noise; False for the verifier nss."""
+    """Whether drafts grow by probabilities given the target's noise; False for the verifier nss."""
     seed: int = 0
     """Seed of the sampling noise."""
     sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
-    """Sampling settings by position."""
+    """Sampling settings for each position of a text."""
     threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
-    """Most threads of torch: its number before any trial."""
+    """Largest number of torch threads to try: the number before the first trial."""
 
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> Session:
-        """Opens a session that decodes by trees of the rules in force; without rules, token by token.
+        """Opens a session that decodes by draft trees under the knobs' rules; without knobs, token by token.
 
-        A session on the device opens its successor here where its knobs outgrow fixed shapes.
+        A session of CUDA graphs opens its successor by this method when its knobs exceed the graphs' fixed shapes.
         """
         by_cost = knobs is not None and knobs.rule.budget.by_cost
         if slots := self._slots_for(knobs):
@@ -85,7 +85,7 @@ class Engine:
         return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, CoupledVerifier(noise))
 
     def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
-        """Slots for a text under these rules; None: the host drives its rounds."""
+        """Slots for a text with these knobs; None if the host must drive its rounds."""
         by_host = self.exact or not self.draft_knows_noise or self.pair.draft is None
         if by_host or self.slots is None or self.slots.refused:
             return None
@@ -94,11 +94,11 @@ class Engine:
         return self.slots if fits(knobs.rule if knobs else None) else None
 
     def sampled(self, seed: int, sampling: Schedule, *, draft_knows_noise: bool = True) -> "Engine":
-        """The same pair with this seed and these sampling settings."""
+        """The same engine with this seed and these sampling settings."""
         return replace(self, seed=seed, sampling=sampling, draft_knows_noise=draft_knows_noise)
 
     def draft_probabilities(self, noise: GumbelNoise) -> DraftProbabilities:
-        """Probabilities by which drafts of a text with this noise grow."""
+        """Probabilities by which draft trees grow, for a text with this sampling noise."""
         return noise if self.draft_knows_noise else OwnProbabilities(self.sampling)
 
     def gumbel_noise(self) -> GumbelNoise:
@@ -119,9 +119,9 @@ class Engine:
         return self.costs[size]
 
     def settle_threads(self) -> None:
-        """Chooses the number of threads on a CPU, by a trial under the machine's present load.
+        """Chooses torch's number of threads on a CPU, by a trial under the machine's current load.
 
-        Exact passes keep the number of threads with which their sizes were found.
+        Exact passes keep the number of threads with which their batch-invariant sizes were found.
         """
         if self.pair.target.device.type != "cpu" or self.exact:
             return
@@ -130,7 +130,7 @@ class Engine:
             self.costs.clear()
 
     def batch_invariant(self) -> "Engine":
-        """The same pair with a batch-invariant target (`--exact`), whose costs are measured again.
+        """The same engine with a batch-invariant target (`--exact`), whose costs are measured again.
 
         Raises:
             ConfigError: The target's dtype is float64.
@@ -142,11 +142,11 @@ class Engine:
         return replace(self, pair=replace(self.pair, target=target), exact=True, costs={})
 
     def fastest(self) -> "Engine":
-        """The same pair with the fastest form of its target."""
+        """The same engine with the fastest form of its target, whose costs are measured again."""
         return replace(self, pair=replace(self.pair, target=self.pair.target.inexact()), exact=False, costs={})
 
 
 @torch.inference_mode()
 def _try_out(model: LanguageModel, rows: int = 4) -> None:
-    """One verification of a small tree, for timing."""
+    """Runs one pass of the size of a small tree's verification, for timing."""
     model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))

@@ -1,4 +1,4 @@
-"""Errors for users; each message names the given value, the reason of the failure and a remedy."""
+"""Errors for users; each message names the given value, the reason for the failure and a remedy."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 LONGEST_QUOTE = 160
-"""Most characters of a value in an error line, and roughly of a value that another library quotes."""
+"""Largest number of characters of a value in an error line; approximate for values quoted by other libraries."""
 _LONG_QUOTE = re.compile(rf"'[^']{{{LONGEST_QUOTE},}}'|\S{{{LONGEST_QUOTE},}}")
 
 
@@ -17,7 +17,7 @@ class DecoderError(Exception):
     exit_code: ClassVar[int] = 2
 
     def __init__(self, message: str, *about: str) -> None:
-        """Takes the line, and the names of the options that it concerns, as in settings: draft_dtype."""
+        """Stores the message, and names of the options that it concerns, spelled as in settings: draft_dtype."""
         super().__init__(message)
         self.about = about
 
@@ -35,7 +35,7 @@ class RecordingError(DecoderError):
 
 
 class DatabaseError(DecoderError):
-    """A database cannot be reached, read or written, or has other contents."""
+    """A database cannot be reached, read or written, or has unexpected contents."""
 
 
 class ModelError(DecoderError):
@@ -45,7 +45,7 @@ class ModelError(DecoderError):
 
 
 class PairError(ModelError):
-    """Target and draft do not fit each other, or the engine cannot run one of them."""
+    """Target and draft are incompatible, or the engine cannot run one of them."""
 
 
 class DeviceError(ModelError):
@@ -53,62 +53,62 @@ class DeviceError(ModelError):
 
 
 class LostRankError(DeviceError):
-    """Another process of the target ended, or failed with a reason."""
+    """Another process of a tensor-parallel target has exited or reported an error."""
 
     exit_code: ClassVar[int] = 4
 
 
 def not_importable(error: ImportError | OSError) -> ModelError:
-    """The error for a missing or broken package, or for a machine that cannot run it."""
-    why, remedy = with_short_quotes(str(error)), "install dynatui anew, or see dynatui doctor"
+    """The error to report if a package is missing or broken, or cannot run on this machine."""
+    why, remedy = with_short_quotes(str(error)), "reinstall dynatui, or run dynatui doctor"
     if lacks_temporary_folder(error):
-        why, remedy = "no folder for temporary files can be written", "let TMPDIR name one that can"
+        why, remedy = "no folder for temporary files is writable", "set TMPDIR to a writable folder"
     return ModelError(f"cannot import what decoding needs: {why}; {remedy}")
 
 
 def lacks_temporary_folder(error: Exception) -> bool:
-    """Whether an import failed because a library found no folder for temporary files."""
+    """Whether an import failed because a library found no writable folder for temporary files."""
     return isinstance(error, FileNotFoundError) and "temporary directory" in str(error)
 
 
 def shortened(value: object) -> str:
-    """A user's value for an error line; the middle of a long one is left out, so that the remedy stays visible."""
-    if isinstance(value, int) and value.bit_length() > LONGEST_QUOTE:  # Python refuses to write that many digits
+    """Text of a user's value for an error line; a long one is cut in its middle, so that the remedy stays visible."""
+    if isinstance(value, int) and value.bit_length() > LONGEST_QUOTE:  # Python refuses to format very large numbers
         return f"a number of {math.ceil(value.bit_length() * math.log10(2))} digits"
     text, half = str(value), LONGEST_QUOTE // 2
     return text if len(text) <= LONGEST_QUOTE else f"{text[:half]}…{text[-half:]}"
 
 
 def quoted(value: object) -> str:
-    """A user's value as by `repr`, shortened; quotes distinguish a text from a number."""
+    """The shortened `repr` of a user's value, whose quotes distinguish text from a number."""
     if isinstance(value, int):
         return shortened(value)
     try:
         return shortened(repr(value))
-    except ValueError:  # a number within the value has too many digits
+    except ValueError:  # the value contains a number that is too large for Python to format
         return f"a {type(value).__name__}"
 
 
 def with_short_quotes(message: str) -> str:
-    """Message of another library with long quotes shortened."""
+    """Another library's message, with long quoted values shortened."""
     return _LONG_QUOTE.sub(lambda match: shortened(match[0]), message)
 
 
 def first_line(error: BaseException) -> str:
-    """Reason of an error without the full stop: its first line, and the second too after a colon at its end."""
+    """First line of an error's message, without full stop; with the second line, if the first ends with a colon."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return with_short_quotes(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:"))
 
 
 def require(holds: bool, message: str, *about: str) -> None:  # noqa: FBT001 - a condition reads well as the first argument
-    """Raises ConfigError with `message`, for the options `about`, unless the condition holds."""
+    """Raises ConfigError with `message`, about the options `about`, unless the condition `holds`."""
     if not holds:
         raise ConfigError(message, *about)
 
 
 @contextmanager
 def about(*options: str) -> Iterator[None]:
-    """Context in which errors without options get these options."""
+    """Context that adds these options to errors raised in it without options."""
     try:
         yield
     except DecoderError as error:

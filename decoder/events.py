@@ -1,7 +1,7 @@
-"""Events of decoding, one JSON object a line: the interface between engine, screen, recordings and tests.
+"""Events of decoding, one JSON object per line: the interface between engine, screen, recordings and tests.
 
-A file that is written live can be read up to its last complete line after a crash. Knows neither models nor screens.
-Token counts are counts, `*_s` are seconds, `*_bytes` are bytes.
+After a crash, a recording can be read up to its last complete line. Knows neither models nor screens. Fields `*_s` are
+in seconds, fields `*_bytes` in bytes.
 """
 
 import re
@@ -16,29 +16,29 @@ from decoder.knobs import KnobName
 SCHEMA = 3
 
 Limit: TypeAlias = str
-"""Limit of a tree's growth: the name of a knob, or one of `OTHER_LIMITS`."""
+"""What limited a tree's growth: the name of a knob, or one of `OTHER_LIMITS`."""
 LENGTH: Limit = "length"
-"""Limit by `max_new_tokens`: the text has no room for another level."""
+"""Limit by `max_new_tokens`: the text cannot take another level."""
 OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context", LENGTH))
-"""Limits other than knobs: the cost of more nodes, the models' context, and the length of the text."""
+"""Limits other than knobs: the cost of more nodes, the models' context length, and the text's maximum length."""
 
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
-"""Origin of a node: the text, the draft model, or a lookup in the text's past."""
+"""Origin of a node: the text (root), the draft model, or suffix lookup in the text."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
 MOST_NAMED = 2
-"""Most devices of a run that are listed singly; torchrun numbers the devices of a machine from 0 on, without gaps."""
+"""Largest number of devices that are listed one by one; torchrun numbers a machine's devices without gaps."""
 
 
 class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
-    """Common options of all events."""
+    """Base class of all events, with their serialisation options."""
 
 
 class Run(Base, tag="run", frozen=True, kw_only=True):
-    """A prompt begins, for all methods of the race."""
+    """A run begins: one prompt, which all methods of the race decode."""
 
     schema: int = SCHEMA
     version: str
@@ -50,47 +50,47 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     dtype: str
     """Dtype of the target."""
     draft_dtype: str = ""
-    """Dtype of the draft; empty in older recordings, where it is the target's."""
+    """Dtype of the draft; empty in older recordings, whose draft has the target's dtype."""
     exact: bool = False
-    """Whether all methods but hf compute a token's logits bit for bit alike."""
+    """Whether decoding is batch-invariant: a token's logits have the same bits in all methods except hf."""
     path: str = ""
-    """Path of the rounds: cuda graphs, static module or host; empty in older recordings."""
+    """How rounds run: cuda graphs, static module or host; empty in older recordings."""
     path_reason: str = ""
-    """Reason why no faster path was possible; for the fastest, the forward forms of the models."""
+    """Reason why no faster path was possible; for the fastest path, the models' forward forms."""
     ranks: list[str] = []
-    """Device of each process that runs the target; empty with one process."""
+    """Device of each tensor-parallel process of the target; empty if it is a single process."""
     seed: int
     temperature: float = 0.0
     """Sampling temperature; 0 is greedy."""
     top_k: Count = 0
-    """Most probable tokens that are sampled from; 0: all tokens."""
+    """Number of most probable tokens to sample from; 0: all tokens."""
     top_p: float = 1.0
     verifier: str = "coupled"
-    """The verifier: decides which drafted tokens are accepted."""
+    """Name of the verifier, which decides which drafted tokens are accepted."""
     drafting: str = "tree"
-    """Drafting of the verifier's trees; see `decoder.verify.names.Drafting`."""
+    """How trees are drafted; see `decoder.verify.names.Drafting`."""
     prompt: str
     prompt_tokens: list[Count]
     prompt_number: Count = 0
-    """Number of the prompt in its session, from 1; 0 where unknown."""
+    """Number of the prompt in its session, from 1; 0 if unknown."""
     prompt_count: Count = 0
     max_new_tokens: Count
     methods: dict[str, dict[str, Any]]
-    """Method name to all its parameters, in the order of the race."""
+    """All parameters of each method, by method name, in the order of the race."""
 
     @property
     def place(self) -> str:
-        """Device of the run, or number and devices of the target's processes."""
+        """Device of the target in words, or number and devices of its processes."""
         return place(self.device, self.ranks)
 
     @property
     def arithmetic(self) -> str:
-        """Dtype, "exact" where it is, and the draft's dtype where it differs."""
+        """Dtype of the target, "exact" if batch-invariant, and the draft's dtype if it differs."""
         return arithmetic(self.dtype, self.draft_dtype, exact=self.exact)
 
 
 def place(device: str, ranks: Sequence[str]) -> str:
-    """Place of a target in words: its device, or number and devices of its processes."""
+    """Device of a target in words, or number and devices of its processes."""
     if not ranks:
         return device
     devices = list(dict.fromkeys(ranks))
@@ -112,7 +112,7 @@ class Start(Base, tag="start", frozen=True, kw_only=True):
 
 
 class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The exact values in force in a round."""
+    """Values of the adaptive knobs that a round used, not rounded."""
 
     tau_h: float
     tau_l: float
@@ -120,25 +120,26 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Draws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The draws after one node that verification came to."""
+    """The draws after one node that the verification reached."""
 
     count: Count
     """Number of draws, including repeated tokens."""
     accepted: bool
-    """Whether the accepted path continues with one of them."""
+    """Whether one of the draws was accepted, so that the accepted path continues."""
     l1: float
-    """L1 distance of the target's and the draft's distribution after the node, in [0, 2]."""
+    """L1 distance between the target's and the draft's distribution after the node, in [0, 2]."""
     acceptance: float | None
-    """Probability that this verifier accepts one of `count` draws, over random draws; None for verifiers that judge
-    whole paths."""
+    """Probability that this verifier accepts one of `count` draws, averaged over the draws; None for verifiers of whole
+    paths."""
     bound: float
-    """alpha*: the largest acceptance probability of any lossless verifier."""
+    """alpha*: the largest acceptance probability that a lossless verifier can have."""
 
 
 class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the distributions of a sampled round say of it; sums over its committed tokens.
+    """Statistics of a sampled round, from the target's and draft's distributions; sums are over its committed tokens.
 
-    With p the target's distribution of a token y and H(p) its entropy, both sums have mean 0 in any lossless decoder.
+    With p the target's distribution of a token y and H(p) its entropy, `surprise` and `top1` have mean 0 if decoding is
+    lossless.
     """
 
     surprise: float
@@ -150,30 +151,30 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     top1_variance: float
     """Sum of max p (1 - max p)."""
     predicted_tokens: float | None = None
-    """Drawn trees: expected number of committed tokens given the tree, over the verifier's random numbers; None where
-    end-of-text cut it."""
+    """Drawn trees: expected number of committed tokens given the tree, over the verifier's random numbers; None if
+    end-of-text cut the round."""
     reach: list[float] = []
     """Drawn trees: acceptance probability of each node, given the tree; 1 for the root."""
     path: list[Draws] = []
-    """Drawn trees: draws after the root and after each accepted node that has any, in path order."""
+    """Drawn trees: draws after the root and after each accepted node that has draws, in path order."""
 
 
 class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
-    """One target verification and what it committed.
+    """One round of a method: a draft tree, its verification by the target, and the committed tokens.
 
-    Nodes are numbered level by level, parents in order, siblings by falling draft probability, those that were looked
-    up last; node 0 is the root. A method without a tree writes the root alone.
+    Nodes are numbered level by level; within a level in the order of their parents, then by falling draft probability,
+    then nodes from lookup. Node 0 is the root. A method without a tree writes only the root.
     """
 
     method: str
     round: Count
-    """Number of the round, from 0 for each method."""
+    """Number of the round in its method, from 0."""
     position: Count
-    """Number of tokens that this method had generated before this round."""
+    """Number of tokens that the method had generated before this round."""
     t: Seconds
-    """Seconds of this method's own decode time at the end of the round, prefill excluded."""
+    """Decode time of this method at the end of the round, in seconds, without prefill."""
     wall_s: Seconds
-    """Seconds since `run`, pauses included."""
+    """Seconds since the event `run`, pauses included."""
     draft_s: float | None
     verify_s: float | None
     commit_s: float | None
@@ -183,48 +184,49 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     tokens: list[Count]
     parents: list[int]
     logprobs: list[float]
-    """Log-probabilities by which trees grow; 0.0 for a root that is already committed. Greedy: log q(token | path to
-    its parent) of the draft. Sampled: log-probability that the target chooses the token, under the position's noise.
+    """Log-probability of each node, by which the tree grew; 0.0 for a root that is already committed. Greedy: the
+    draft's log q(token | path to its parent). Sampled: log-probability that the target chooses the token, given the
+    position's sampling noise.
     """
     draft_logprobs: list[float] = []
-    """Sampled: log q(token | path to its parent) of the draft, before temperature and noise; empty where greedy."""
+    """Sampled: the draft's log q(token | path to its parent), without temperature and noise. Greedy: empty."""
     pieces: list[str]
     accepted: list[Count]
     """Accepted drafted nodes in path order."""
     committed: list[Count]
-    """Tokens of the accepted nodes and one of the target's own. At the end of the text, by end-of-text or length limit,
-    tree and accepted nodes are cut like these (`decoder.run.text_end`). For hf, all tokens of a burst."""
+    """Committed tokens: those of the accepted nodes, then the bonus token. If end-of-text or the length limit cuts
+    them, tree and accepted nodes are cut accordingly (`decoder.run.text_end`). For hf, all tokens delivered at once."""
     text: str
-    """Text of the committed tokens; a character appears with its last byte."""
+    """Text of the committed tokens; a character of several tokens appears with its last byte."""
     shape: tuple[Count, Count, Count] | None = None
-    """Drawn trees: (K, L1, L2) as drafted."""
+    """Drawn trees: shape (K, L1, L2) of the drafted tree."""
     drawn: list[Count] = []
-    """Drawn trees: number of draws of each node; 1 for the root."""
+    """Drawn trees: how many times each node was drawn; 1 for the root."""
     origins: list[Origin] = []
-    """Trees of `auto` with lookups: origin of each node; empty where the draft of the run drafted all but the root."""
+    """Trees of `auto` with lookups: origin of each node; empty if the run's draft drafted all nodes but the root."""
     verification: Verification | None = None
-    """Statistics of sampled rounds that the host drives; else None."""
+    """Statistics of a sampled round that the host drives; None for other rounds."""
     limited_by: Limit | None = None
-    """Rule that refused children to the most probable leaf of the tree; None for a method without a tree."""
+    """Limit that kept the tree's most probable leaf from having children; None for a method without a tree."""
     stalled_s: Seconds | None = None
-    """Seconds lost while threads waited for a processor or the process was stopped; None where these were few."""
+    """Seconds lost while threads waited for a processor or the process was stopped; None if negligible."""
 
     def __post_init__(self) -> None:
         nodes = len(self.tokens)
         if nodes == 0 or not nodes == len(self.parents) == len(self.logprobs) == len(self.pieces):
-            raise ValueError("tokens, parents, logprobs and pieces must have one entry a node, the root included")
+            raise ValueError("tokens, parents, logprobs and pieces must have one entry per node, the root included")
         if self.draft_logprobs and len(self.draft_logprobs) != nodes:
-            raise ValueError("draft_logprobs must have one entry a node, the root included")
+            raise ValueError("draft_logprobs must have one entry per node, the root included")
         if self.origins and len(self.origins) != nodes:
-            raise ValueError("origins must have one entry a node, the root included")
+            raise ValueError("origins must have one entry per node, the root included")
         if self.parents[0] != -1 or any(not 0 <= p < i for i, p in enumerate(self.parents[1:], 1)):
-            raise ValueError("parents must be -1 for the root and an earlier node for every other")
+            raise ValueError("parents must be -1 for the root and an earlier node for every other node")
         if any(not 0 <= node < nodes for node in self.accepted):
-            raise ValueError("accepted names a node that is not in the tree")
+            raise ValueError("accepted has a node that is not in the tree")
 
 
 class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
-    """A knob was turned; `round` is the first that is decided under the new value. History on is 1, off is 0."""
+    """A knob was turned; `round` is the first round with the new value. The switch `history` is 1 for on, 0 for off."""
 
     method: str
     round: Count
@@ -233,12 +235,12 @@ class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
     new: float
     source: Literal["user", "history"]
     turn: Count = 0
-    """Serial number of the user's turn in this run, from 1, the same in all methods that obey it; 0 for turns by
+    """Number of the user's turn of a knob in this run, from 1, the same in all methods that obey it; 0 for turns by
     history and in older recordings."""
 
 
 class End(Base, tag="end", frozen=True, kw_only=True):
-    """A method is done with the prompt."""
+    """A method has finished the prompt."""
 
     method: str
     reason: Literal["length", "eos", "stopped", "error"]
@@ -247,7 +249,7 @@ class End(Base, tag="end", frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All figures of one method in one run; `decoder.analysis.metrics` defines each. None: cannot be known."""
+    """All figures of one method in one run, as defined in `decoder.analysis.metrics`; None if a figure is unknown."""
 
     rounds: int = 0
     drafted: int | None = 0
@@ -281,11 +283,11 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Summary(Base, tag="summary", omit_defaults=True, frozen=True, kw_only=True):
-    """The prompt is done; all figures of all methods."""
+    """All methods have finished the prompt; figures of each method."""
 
     methods: dict[str, Figures]
     peak_bytes_by_rank: list[Count] = []
-    """Peak memory so far of each process of the target, in bytes; empty with one process."""
+    """Peak memory so far of each tensor-parallel process of the target, in bytes; empty if it is a single process."""
 
 
 Event: TypeAlias = Run | Start | Round | Knob | End | Summary
@@ -301,20 +303,20 @@ class _Head(msgspec.Struct):
 
 _head_decoder = msgspec.json.Decoder(_Head)
 _STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-"""Control characters that JSON does not escape, and that a terminal would obey."""
+"""Control characters that JSON does not escape, but that a terminal would execute."""
 
 
 def encode(event: Base) -> bytes:
-    """One line of JSON, newline included, that is safe to print."""
+    """Encodes an event as one line of JSON, newline included, that is safe to print."""
     line = _encoder.encode(event).decode()
     return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", line).encode() + b"\n"
 
 
 def decode_line(line: bytes, number: int) -> Event:
-    """The event on line `number`, counted from 1.
+    """Decodes the event on line `number`, counted from 1.
 
     Raises:
-        RecordingError: The line is no event of this schema; the message names the line.
+        RecordingError: The line is not an event of this schema; the message has its number.
     """
     try:
         head = _head_decoder.decode(line)
@@ -330,7 +332,7 @@ def decode_line(line: bytes, number: int) -> Event:
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of one line."""
+    """JSON Schema of one line of a recording."""
     return msgspec.json.schema(Event)
 
 
@@ -338,18 +340,18 @@ _WITH_AUTO = 2
 
 
 class Upgrade:
-    """Converts the events of one recording, in their order, to the present schema.
+    """Converts the events of one recording, in their order, to the current schema.
 
-    Schema 1 had no method `auto`: DynaTree's `n_max` of 0 stood for the number of nodes that pays. Such a run becomes
-    one of `auto`. Fields that an earlier schema did not record stay unknown.
+    Schema 1 had no method `auto`: DynaTree with `n_max` 0 chose the number of nodes by cost. Such a run becomes a run
+    of `auto`. Fields that an earlier schema did not record keep their defaults.
     """
 
     def __init__(self) -> None:
         self._names: Mapping[str, str] = {}
-        """Present name of a method by its name in the run being read, where they differ."""
+        """Current name of a method, by its name in the run being read; only methods whose name has changed."""
 
     def event(self, event: Event) -> Event:
-        """The event in the present schema."""
+        """Converts one event to the current schema."""
         if isinstance(event, Run):
             return self._run(event)
         if isinstance(event, Summary):
@@ -378,5 +380,5 @@ def _is_automatic(parameters: Mapping[str, Any]) -> bool:
 
 
 def _parameters(method: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of a method in the present schema: `auto` has no `n_max` and no `selection`."""
+    """Parameters of a method in the current schema, in which `auto` has no `n_max` and no `selection`."""
     return {name: value for name, value in given.items() if method != "auto" or name not in ("n_max", "selection")}

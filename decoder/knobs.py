@@ -1,6 +1,6 @@
-"""Knobs: parameters that can be turned mid-run, with bounds, steps, names and text of their values.
+"""Knobs: parameters that can be changed during a run, with their bounds, steps, names and formatted values.
 
-Knows no method's parameters: each parameter set lists its knobs itself.
+Knows no method's parameters, since each parameter set defines its own knobs.
 """
 
 import math
@@ -11,76 +11,76 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 from decoder.errors import require
 
 KnobName: TypeAlias = str
-"""Name of a knob, as in events and recordings; one name is one knob in all methods that have it."""
+"""Name of a knob, as in events and recordings; methods that have a knob of the same name share it."""
 RulesName: TypeAlias = str
-"""Name of a parameter set: that of the method it belongs to; other methods may obey it too."""
+"""Name of a parameter set: the name of the method that defines it. Other methods may use the same set."""
 
 KNOB_DIGITS = 6
-"""Decimals to which values are rounded, so that no sum of steps is .9500000000000001."""
+"""Number of decimals to which values are rounded, so that sums of steps do not become .9500000000000001."""
 KNOB_GAP = 0.01
-"""Least distance between tau_h and tau_l while they are turned, and least tau_l."""
+"""Smallest difference between tau_h and tau_l that knobs allow, and smallest value of tau_l."""
 HIGHEST_DEPTH = 32
 HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
-"""Highest values of knobs, unless a run begins with higher ones; the length of a chain is a depth."""
+"""Upper bounds of knobs, unless a run begins with higher values; the depth bound also applies to chain lengths."""
 MOST = 1 << 12
-"""Largest integer parameter of the rules, so that memory for a tree and loops over its levels stay feasible."""
+"""Upper limit of integer parameters, so that a tree's memory and loops over its levels stay feasible."""
 
 
 def require_feasible(given: Mapping[str, int]) -> None:
-    """Raises ConfigError where an integer, by its name in messages, is larger than `MOST`."""
+    """Raises ConfigError if any of these integers, given by their names in messages, is larger than `MOST`."""
     for name, value in given.items():
         require(value <= MOST, f"{name} is {value}; give {MOST} or less")
 
 
 @dataclass(frozen=True)
 class KnobInfo:
-    """One knob: its parameter, bounds and steps, and its presentation."""
+    """Description of one knob: its parameter, bounds, steps, and texts for the user."""
 
     name: KnobName
     symbol: str
-    """Symbol in the paper."""
+    """Symbol of the knob in the paper."""
     meaning: str
     """Description in plain words, at most 40 characters."""
     kind: Literal["whole", "real", "probability", "switch"]
-    """Kind of value; a probability is shown on a scale from 0 to 1, whatever its present bounds."""
+    """Kind of value; a probability is always shown on a scale from 0 to 1, even if its bounds are narrower."""
     ends: Callable[[Any], tuple[float, float]]
-    """Bounds: lowest and highest value beside the other parameters' present values; its own value is within them."""
+    """(parameters) -> lowest and highest value, given the other parameters; the current value is within them."""
     step: float = 1
     coarse: float = 4
-    """Large step, with the shift key."""
+    """Size of a large step, taken with the shift key."""
     turns: str = ""
-    """Name of its parameter, where it differs from the knob's."""
+    """Name of the knob's parameter, if it differs from the knob's name."""
     part: int | None = None
-    """Index of its value in that parameter, where the parameter has several."""
+    """Index of the knob's value in that parameter, if the parameter is a tuple."""
     values: Mapping[str, object] = field(default_factory=dict)
-    """Values of a switch by their names; the knob's value is the index, from 0. Empty for other knobs."""
+    """Parameter values of a switch, by name; the knob's value is the index, from 0. Empty for other knobs."""
     keys: str = ""
-    """Its two keys for down and up, unless the user binds others: [], {}, -=, () or ,;. Empty without keys."""
+    """Default keys for down and up: [], {}, -=, () or ,;. Empty if the knob has no keys."""
     brief: str = ""
-    """Meaning in two words, beside the slider of a knob with keys."""
+    """Meaning in two words, shown next to the knob's slider."""
     key_help: str = ""
-    """Description of its keys in the key map."""
+    """Description of the knob's keys in the key map."""
 
     @property
     def parameter(self) -> str:
-        """Name of its parameter."""
+        """Name of the knob's parameter."""
         return self.turns or self.name
 
     @property
     def integer(self) -> bool:
-        """Whether its values are integers."""
+        """Whether the knob's values are integers."""
         return self.kind in ("whole", "switch")
 
     @property
     def digits(self) -> int:
-        """Decimals of its grid, with which values are written and to which keys and sliders are limited."""
+        """Number of decimals with which values are formatted, and of the grid on which keys and sliders move."""
         if self.integer:
             return 0
         return 2 if self.step >= 1 else 3
 
     def written(self, value: float) -> str:
-        """Text of a value: .85, 5.3, 256, on."""
+        """Formats a value, for example as .85, 5.3, 256 or on."""
         if self.values:
             return list(self.values)[self._place(value)]
         text = f"{value:.{self.digits}f}"
@@ -88,14 +88,14 @@ class KnobInfo:
         return text[1:] if text.startswith("0.") else text
 
     def settled(self, value: float, low: float, high: float) -> float:
-        """Nearest value on the knob's grid within bounds; where the grid has none there, the nearest bound."""
+        """Nearest value on the knob's grid within bounds; the nearest bound if no grid value is within them."""
         bounded = min(high, max(low, value))
         steps = (round(bounded * 10**self.digits) + aside for aside in (0, -1, 1))
         on_grid = (round(step / 10**self.digits, self.digits) for step in steps)
         return next((nearest for nearest in on_grid if low <= nearest <= high), bounded)
 
     def value_of(self, parameter: Any) -> Any:
-        """The knob's value for a value of its parameter, which may have any type where it is from a recording."""
+        """The knob's value for a value of its parameter, which may be of any type if it is from a recording."""
         if self.part is not None:
             several = isinstance(parameter, list | tuple) and len(parameter) > self.part
             return parameter[self.part] if several else None
@@ -103,7 +103,7 @@ class KnobInfo:
         return places.index(parameter) if parameter in places else parameter
 
     def put(self, value: float, parameter: Any) -> Any:
-        """New value of its parameter, from the present one, when the knob is set to `value`."""
+        """New value of the knob's parameter, from the current one, when the knob is set to `value`."""
         changed: Any = math.floor(value + 0.5) if self.integer else value
         if self.values:
             return list(self.values.values())[self._place(value)]
@@ -117,23 +117,23 @@ class KnobInfo:
 
 @dataclass(frozen=True)
 class TunableParameters:
-    """Parameters, some of which can be turned mid-run by knobs."""
+    """A parameter set, some of whose parameters can be changed during a run by knobs."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = ()
 
     def ends(self) -> dict[KnobName, tuple[float, float]]:
-        """Bounds of each knob, lowest and highest, beside the other knobs' present values.
+        """Lowest and highest value of each knob, given the other knobs' current values.
 
-        The present value is always within them.
+        The current value is always within these bounds.
         """
         return {knob.name: knob.ends(self) for knob in self.knobs}
 
     def has(self, name: KnobName) -> bool:
-        """Whether these parameters have a knob of this name."""
+        """Whether this parameter set has a knob of this name."""
         return any(knob.name == name for knob in self.knobs)
 
     def knob(self, name: KnobName) -> float:
-        """The value of one knob.
+        """The current value of one knob.
 
         Raises:
             ConfigError: No knob has this name.
@@ -152,7 +152,7 @@ class TunableParameters:
         return self.with_knobs({name: min(high, max(low, value))})
 
     def settled(self, name: KnobName, value: float) -> float:
-        """Nearest value on a knob's grid within its bounds; where the grid has none there, the nearest bound.
+        """Nearest value on a knob's grid within its bounds; the nearest bound if no grid value is within them.
 
         Raises:
             ConfigError: No knob has this name.
@@ -161,10 +161,10 @@ class TunableParameters:
         return next(knob.settled(value, low, high) for knob in self.knobs if knob.name == name)
 
     def with_knobs(self, values: Mapping[KnobName, float]) -> Self:
-        """These parameters with several knobs set at once, since some values are possible only together.
+        """These parameters with several knobs set at once, since some values are valid only together.
 
         Raises:
-            ConfigError: The values are not possible together.
+            ConfigError: The values are not valid together.
         """
         changed: dict[str, Any] = {}
         for knob in self.knobs:
@@ -175,7 +175,7 @@ class TunableParameters:
 
 
 def bounds(rules: TunableParameters, name: KnobName) -> tuple[float, float]:
-    """Present bounds of a knob, lowest and highest.
+    """Lowest and highest value of a knob, given the other knobs' current values.
 
     Raises:
         ConfigError: The rules have no knob of this name.

@@ -1,8 +1,8 @@
-"""The proposer of `auto`: a tree of guesses by a draft model and by suffix lookup, of the size that is worth its time.
+"""The proposer of `auto`: a tree of guesses by a draft model and by suffix lookup, as large as pays for its time.
 
-Both sources grow one tree, level by level; a guess of both is one node, the model's. Where lookups alone pay better,
-the model does not run, and reads the tokens that it missed later. Knows neither the target nor times: the tree size
-controller decides.
+Both sources grow one tree, level by level; a token that both guess is one node, which counts as the model's. In rounds
+where lookups alone pay better, the model does not run; it reads the missed tokens in a later round. Knows neither the
+target nor times: the tree size controller decides.
 """
 
 import math
@@ -19,16 +19,16 @@ from decoder.tree import Origin, TokenTree
 from decoder.tree_rules import TreeRule, breadth
 
 PROBED_FROM, PROBED_ROWS = 4, 32
-"""Missed tokens above which a draft is probed, and most of the latest missed tokens that the probe compares."""
+"""Number of missed tokens above which the draft model is probed, and most of the latest ones that a probe compares."""
 
 
 class AutoDrafter:
-    """A `Proposer` of one text; without a model its guesses are lookups alone."""
+    """A `Proposer` of one text; without a draft model all guesses come from suffix lookup."""
 
     def __init__(
         self, sizes: TreeSizeController, model: ModelDrafter | None, probabilities: DraftProbabilities | None = None
     ) -> None:
-        """Begins a text; `probabilities` hold what lookups know of the target's sampling, None for greedy decoding."""
+        """Begins a text; `probabilities` provide the target's sampling noise for lookups, None for greedy decoding."""
         self.model = model
         self._probabilities = probabilities
         self._sizes = sizes
@@ -79,7 +79,7 @@ class AutoDrafter:
         return LookupGuess(continuation, self._sizes.lookups, len(text), noise)
 
     def _after_text(self, model: ModelDrafter, text: Sequence[int], rule: TreeRule) -> Children:
-        """The model's best next tokens; after rounds without it, its guesses for missed tokens are probed first."""
+        """The model's best next tokens; after rounds without it, first probes its guesses for the missed tokens."""
         count = int(rule.growth.wide)
         model.passes.begin_tree()
         if self._sizes.missed <= PROBED_FROM:
@@ -93,7 +93,7 @@ class _MixedTree:
     """A growing tree of guesses by a model and by lookup."""
 
     def __init__(self, tree: TokenTree, rule: TreeRule, sizes: TreeSizeController) -> None:
-        """Begins with a tree that holds its root alone."""
+        """Begins with a tree that has only its root."""
         self.tree = tree
         self._rule, self._sizes = rule, sizes
         self._origins: list[Origin] = ["root"]
@@ -105,7 +105,7 @@ class _MixedTree:
 
         Args:
             model: The draft model; None for lookups alone.
-            first: The model's best tokens after the root; None if it does not draft this round.
+            first: The model's best tokens after the root; None if the model does not draft in this round.
             guess: Lookup guesses after the root; None if there are none.
             deepest: Levels that the context has room for.
         """
@@ -122,7 +122,7 @@ class _MixedTree:
         return self._sizes.keep()
 
     def _branch(self, node: int, options: Children | None, guess: LookupGuess | None) -> list[int]:
-        """New children of a node: the model's guesses, then those that only the lookup has."""
+        """New children of a node: the model's guesses, then the guesses of the lookup alone."""
         tree, children = self.tree, list[int]()
         if options:
             width: int = breadth(self._rule.growth, options.confidence)
@@ -138,7 +138,7 @@ class _MixedTree:
         return children
 
     def _lookup_guesses(self, level: Sequence[int], above: Mapping[int, LookupGuess]) -> dict[int, LookupGuess]:
-        """Lookup guesses after the nodes of a level, by node; nodes whose path does not occur earlier have none."""
+        """Lookup guesses after a level's nodes, by node; none for a node whose path is not found in the text."""
         tree, guesses = self.tree, dict[int, LookupGuess]()
         for node in level:
             parent_guess = above.get(tree.parents[node])
@@ -149,7 +149,7 @@ class _MixedTree:
     def _model_guesses(
         self, model: ModelDrafter, level: Sequence[int], above: Mapping[int, Children]
     ) -> dict[int, Children]:
-        """The model's best tokens after the nodes of a level that are worth a pass and whose parents it has read."""
+        """The model's best tokens after a level's nodes, if worth a draft pass and the model has read their parents."""
         readable = [node for node in level if self.tree.parents[node] in above]
         parents = may_grow(self.tree, readable, self._rule)
         parents = self._sizes.worth_growing(parents)

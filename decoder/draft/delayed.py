@@ -1,7 +1,8 @@
 """Sampling of delayed trees from the draft (the paper, section 5).
 
-Knows no model: rows come from a function of nodes. Rollouts with equal beginnings share nodes, and the tree records how
-often each node was drawn, which lossless verifiers need. "The paper" is that of `decoder.verify.lossless`.
+Knows no model: a function returns the distributions (rows) after given nodes. Rollouts with a common prefix share
+nodes, and the tree records how often each node was drawn, which lossless verifiers need. "The paper" is the one cited
+in `decoder.verify.lossless`.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +22,12 @@ DraftRows: TypeAlias = Callable[[TokenTree, Sequence[int]], Float[Tensor, "N V"]
 
 
 def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, generator: RandomGenerator) -> TokenTree:
-    """Draws a tree below a root token, with one call of `rows` for each level.
+    """Draws a tree from a root token, with one call of `rows` for each level.
 
     Args:
         shape: Shape of the tree, which must not depend on any draw of this tree.
         root: The last token of the text.
-        rows: Returns the rows of one level's nodes, which are sampled and stored in the tree.
+        rows: Returns the draft's distributions after one level's nodes, which are sampled and stored in the tree.
         generator: Source of randomness, independent of the verifier's.
 
     Returns:
@@ -43,7 +44,7 @@ def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, generator: RandomG
 
 
 def _draw_level(tree: TokenTree, level: Sequence[int], rows: DraftRows, generator: RandomGenerator) -> list[int]:
-    """Draws the next token of every rollout; returns the nodes."""
+    """Draws the next token of every rollout; returns the node of each."""
     nodes = list(dict.fromkeys(level))
     node_rows = rows(tree, nodes)
     counts = [level.count(node) for node in nodes]

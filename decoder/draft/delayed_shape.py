@@ -1,6 +1,7 @@
 """The shape of a delayed tree: one path, then independent rollouts from its end (the paper, section 5).
 
-Imports no torch, since command lines name shapes. "The paper" is that of `decoder.verify.lossless`.
+Imports no torch, since parsing command-line options needs shapes. "The paper" is the one cited in
+`decoder.verify.lossless`.
 """
 
 from dataclasses import dataclass
@@ -26,25 +27,25 @@ class DelayedTree:
 
     @property
     def depth(self) -> int:
-        """Levels of the tree: most tokens that a round accepts."""
+        """Number of levels of the tree: the most drafted tokens that a round can accept."""
         return self.l1 + self.l2
 
     @property
     def most_nodes(self) -> int:
-        """Drafted nodes if no rollouts share a node."""
+        """Largest number of drafted nodes: that of a tree whose rollouts share no nodes."""
         return self.l1 + self.k * self.l2
 
     def canonical(self) -> "DelayedTree":
-        """Unique shape for the same trees: a shape without branches becomes K = 1, L1 = 0."""
+        """Canonical form among shapes of the same trees: a shape without branches becomes K = 1, L1 = 0."""
         return DelayedTree(1, 0, self.depth) if self.k == 1 or self.l2 == 0 else self
 
     def up_to(self, levels: int) -> "DelayedTree":
-        """The shape cut to a number of levels."""
+        """The shape, truncated to at most this number of levels."""
         l1 = min(self.l1, levels)
         return DelayedTree(self.k, l1, min(self.l2, levels - l1))
 
 
 def distinct_shapes(most_k: int, most_l1: int, most_l2: int) -> list[DelayedTree]:
-    """All canonical shapes up to a largest K, L1 and L2; 233 of 324 for K up to 4 and lengths up to 8 (appendix E)."""
+    """All canonical shapes up to these maxima: 233 of 324 shapes for K up to 4 and lengths up to 8 (appendix E)."""
     shapes = product(range(1, most_k + 1), range(most_l1 + 1), range(most_l2 + 1))
     return list(dict.fromkeys(DelayedTree(*shape).canonical() for shape in shapes))

@@ -1,6 +1,7 @@
-"""Forward passes of a draft model: over one text, and level by level over the trees that grow from it.
+"""Forward passes of a draft model: over one text, and level by level over the draft trees at its end.
 
-The KV cache is kept across rounds: accepted drafted nodes are not computed again. Does not know how logits are used.
+The KV cache is kept across rounds: accepted drafted nodes are not computed again. Does not know what the logits are
+used for.
 """
 
 from collections.abc import Sequence
@@ -14,16 +15,16 @@ from decoder.forward.language_model import LanguageModel
 from decoder.tree import TokenTree, visibility
 
 MORE_ROWS = 1024
-"""Rows by which a full cache grows, since growing it for each level would copy it for each level."""
+"""Number of rows by which a full KV cache grows; growth by one level's rows would copy the cache for each level."""
 
 
 class DraftPasses:
-    """The draft's passes of one text; logits are over the ids that both models know."""
+    """Forward passes of the draft over one text; logits are over the token ids that both models have."""
 
     def __init__(self, model: LanguageModel, vocabulary: int, capacity: int) -> None:
         self.cache = model.new_cache(capacity)
         self.count = 0
-        """Number of passes so far, without those over the prompt."""
+        """Number of forward passes so far, without prompt passes."""
         self._capacity = capacity
         self._model = model
         self._vocabulary = vocabulary
@@ -33,28 +34,28 @@ class DraftPasses:
         """Cache rows of each node and its ancestors, counted from the first row after the text."""
 
     def read(self, tokens: Sequence[int]) -> None:
-        """Reads the prompt up to its last token, exclusively."""
+        """Reads the prompt without its last token."""
         self._model.read(self.cache, tokens)
 
     def reserve(self, rows: int) -> None:
-        """Makes room for a text and a tree, in rows; a larger tree grows the cache later."""
+        """Reserves cache rows for a text and a tree; a larger tree grows the cache later."""
         self._capacity = max(self._capacity, rows)
         self.cache.reserve(rows)
 
     def behind(self, text: Sequence[int]) -> int:
-        """Number of tokens at the end of a text that the draft has not read."""
+        """Number of tokens at the end of the text that the draft has not read."""
         return len(text) - self.cache.length
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
-        """Reads the unread tokens of a text; returns the logits after the last one."""
+        """Reads the unread tokens of the text; returns the logits after the last token."""
         logits = self._model.read(self.cache, text[self.cache.length :])
         self.count += 1
         return self._known(logits[None])
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Reads the unread tokens of a text; returns the logits after the last ones, and the next tokens' positions.
+        """Reads the unread tokens of the text; returns logits after the latest tokens, and the position after each.
 
-        Logits are of the `latest` last tokens, or of all unread ones if they are fewer.
+        Logits are returned for the last `latest` tokens, or for all unread tokens if they are fewer.
         """
         start = max(self.cache.length, len(text) - latest)
         if start > self.cache.length:
@@ -68,23 +69,23 @@ class DraftPasses:
         return self._known(logits), [position + 1 for position in positions]
 
     def again_after(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """As `after_latest`, with logits after all of the `latest` last tokens; those already read are read again."""
+        """Like `after_latest`, but returns logits for all of the last `latest` tokens; re-reads those already read."""
         self.cache.cut(len(text) - latest)
         return self.after_latest(text, latest)
 
     @property
     def hidden(self) -> Float[Tensor, "N X"] | None:
-        """Hidden rows of the latest pass; None where the model is not observed."""
+        """Hidden states of the latest pass, one row a token; None if the model does not keep them."""
         return self._model.hidden
 
     def begin_tree(self) -> None:
-        """Forgets the nodes of the last tree."""
+        """Forgets the nodes of the previous tree."""
         self._rows, self._visible_rows = {}, {}
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Forwards one level's nodes, after their parents; returns the logits after them and the next positions.
+        """Forwards one level's nodes, after their parents; returns the logits and the position after each node.
 
-        The root is not forwarded if it is the last token of a text that was read.
+        The root is not forwarded if it was already read as the last token of the text.
         """
         drafted = self.cache.used - self.cache.length
         if self.cache.used + len(nodes) > self._capacity:
@@ -93,7 +94,7 @@ class DraftPasses:
             self._rows[node] = self.cache.used + index
             self._visible_rows[node] = [*self._visible_rows.get(tree.parents[node], ()), drafted + index]
         visible = visibility([self._visible_rows[node] for node in nodes], drafted + len(nodes))
-        # A root that was read with the text is the last committed row.
+        # If the root was read with the text, its row is the last committed one.
         root = self.cache.length - (0 not in self._rows)
         positions = [root + tree.depths[node] for node in nodes]
         logits = self._model.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)
@@ -101,7 +102,7 @@ class DraftPasses:
         return self._known(logits), [position + 1 for position in positions]
 
     def renumber(self, kept: Sequence[int]) -> None:
-        """Renumbers nodes after the tree was cut to the nodes `kept`, in their order."""
+        """Renumbers the nodes after the tree was reduced to `kept`: a node's new number is its index in `kept`."""
         self._rows = {new: self._rows[old] for new, old in enumerate(kept) if old in self._rows}
 
     def commit(self, path: Sequence[int]) -> None:

@@ -22,7 +22,7 @@ class ShapeChoice(NamedTuple):
 
     shape: DelayedTree
     logits: Float[Tensor, "1 V"] | None = None
-    """The draft's logits after the text, if the choice has computed them."""
+    """The draft's logits after the text, if choosing the shape has computed them."""
 
 
 ChooseShape: TypeAlias = Callable[[DraftPasses, Sequence[int]], ShapeChoice]
@@ -35,7 +35,7 @@ class DrawnDrafter:
     def __init__(
         self, passes: DraftPasses, choose: ChooseShape, schedule: Schedule, generator: RandomGenerator
     ) -> None:
-        """Begins a text; `generator` must be independent of the verifier's."""
+        """Begins a text; `generator` must be independent of the verifier's random generator."""
         self.passes = passes
         self._choose = choose
         self._schedule = schedule
@@ -50,7 +50,7 @@ class DrawnDrafter:
         self.passes.reserve(rows)
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        """See `Proposer`; the chosen shape takes the place of the rule."""
+        """See `Proposer`; the chosen shape replaces the growth rule."""
         del rule
         before = self.passes.count
         self.passes.begin_tree()

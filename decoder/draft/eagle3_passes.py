@@ -1,9 +1,9 @@
-"""Passes of an EAGLE-3 head: over one text, and level by level over the trees that grow from it (EAGLE-3, section 3.1).
+"""Passes of an EAGLE-3 head: over one text, and level by level over the draft trees at its end (EAGLE-3, section 3.1).
 
 Row i of a text combines its token i + 1 with the target's layer states after token i, so a text's last token is read as
 soon as the target has read the tokens before it. A drafted row combines a node with the head's own output at its
 parent. Keys and values of drafted rows are dropped after each round, since the target has then computed the states of
-accepted nodes. Does not know how logits are used.
+accepted nodes. Does not know what the logits are used for.
 """
 
 from collections.abc import Sequence
@@ -19,28 +19,28 @@ from decoder.forward.layer_states import LayerStates
 from decoder.tree import TokenTree, visibility
 
 AT_ONCE = 512
-"""Most rows of a text in one pass."""
+"""Largest number of text rows in one pass."""
 
 
 class Eagle3Passes:
     """`Passes` of one text; logits are over the target's token ids."""
 
     def __init__(self, head: Head, capacity: int, states: LayerStates) -> None:
-        """Begins a text; `states` are the target's layer states, which each pass of the target adds to."""
+        """Begins a text; `states` are the target's layer states, to which each target pass adds rows."""
         self.cache = head.new_cache(capacity)
         self.count = 0
         self._head = head
         self._capacity = capacity
         self._states = states
         self._unread: list[Float[Tensor, "N Y"]] = []
-        """Layer states of rows that the head has not read."""
+        """The target's layer states that the head has not read yet."""
         self._carried: dict[int, Float[Tensor, X]] = {}
-        """The head's output at each node, an input of its children's rows; the root is the last row of the text."""
+        """The head's output at each node, an input for its children; for the root, at the last row of the text."""
         self._visible_rows: dict[int, list[int]] = {}
         """Cache rows of each drafted node and its ancestors, counted from the first row after the text."""
 
     def read(self, tokens: Sequence[int]) -> None:
-        """See `Passes`; the target's last pass must have read the same tokens."""
+        """See `Passes`; the target's latest pass must have read the same tokens."""
         self._unread.append(self._states.take(range(len(tokens))))
         if len(tokens) > 1:
             # The states of the last token are read with the token after it.
@@ -52,7 +52,7 @@ class Eagle3Passes:
         self.cache.reserve(rows)
 
     def behind(self, text: Sequence[int]) -> int:
-        """See `Passes`; 0 where the target has read nothing."""
+        """See `Passes`; 0 if the target has not read any tokens."""
         return len(text) - 1 - self.cache.length
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
@@ -72,7 +72,7 @@ class Eagle3Passes:
         self._visible_rows = {}
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """See `Passes`; the root is the last token of a text that was read."""
+        """See `Passes`; the root must have been read as the last token of the text."""
         drafted = self.cache.used - self.cache.length
         if self.cache.used + len(nodes) > self._capacity:
             self.reserve(self.cache.used + len(nodes) + MORE_ROWS)
@@ -92,15 +92,15 @@ class Eagle3Passes:
         return self._head.logits(outputs), [position + 2 for position in positions]
 
     def renumber(self, kept: Sequence[int]) -> None:
-        """See `Passes`; no row of a tree is kept."""
+        """See `Passes`; does nothing, since no row of a tree is kept."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """See `Passes`; the target's last pass must have verified the tree of these nodes."""
+        """See `Passes`; the target's latest pass must have verified the tree of these nodes."""
         self.cache.keep([])
         self._unread.append(self._states.take([0, *path]))
 
     def _outputs(self, tokens: Sequence[int], latest: int) -> Float[Tensor, "N X"]:
-        """Reads the next tokens of a text; returns the head's outputs at the last ones, `latest` at most."""
+        """Reads the next tokens of the text; returns the head's outputs at the last of them, at most `latest`."""
         states, count = torch.cat(self._unread), len(tokens)
         # A copy, since a view would keep all states of a prompt in memory until the next pass.
         self._unread, outputs = [states[count:].clone()], list[Tensor]()

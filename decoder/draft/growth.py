@@ -1,6 +1,6 @@
-"""Level-by-level growth of a tree under a rule, from any source of next tokens.
+"""Level-by-level growth of a draft tree under a growth rule, from any source of next tokens.
 
-Knows neither models nor texts nor costs.
+Knows no models, texts or costs.
 """
 
 import math
@@ -13,12 +13,12 @@ from decoder.tree_rules import TreeRule, breadth, least_probability
 
 @dataclass(slots=True)
 class Children:
-    """Best next tokens after one node, most probable first; empty if the source has none."""
+    """Best next tokens after one node, most probable first; empty if the source offers none."""
 
     tokens: list[int]
     logprobs: list[float]
     draft_logprobs: list[float] = field(default_factory=list)
-    """The draft's own log-probabilities, where `logprobs` are conditioned on the noise of coupled sampling."""
+    """The draft's own log-probabilities, if `logprobs` are conditioned on the noise of coupled sampling; else empty."""
 
     @property
     def confidence(self) -> float:
@@ -27,16 +27,16 @@ class Children:
 
 
 Source = Callable[[TokenTree, Sequence[int], int], Sequence[Children]]
-"""(tree, nodes of one level, most children) -> the best next tokens after each node."""
+"""(tree, nodes of one level, largest number of children) -> the best next tokens after each node."""
 
 
 def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[int]:
-    """Grows a tree from its root under a rule; returns the nodes within the rule's budget, parents before children.
+    """Grows a tree from its root under a growth rule; returns the nodes within its budget, parents before children.
 
     Args:
-        tree: A tree that holds its root alone; it grows in place.
-        rule: Decides which nodes get children, how many, and how many nodes the budget allows.
-        source: Source of the best next tokens.
+        tree: A tree that has only its root; it grows in place.
+        rule: Decides which nodes get children, how many children, and the budget of nodes.
+        source: Returns the best next tokens after given nodes.
         deepest: Levels that the context has room for.
     """
     n_max, widest = rule.budget.n_max, int(rule.growth.wide)
@@ -62,7 +62,7 @@ def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]
 
 
 def _within_budget(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:
-    """Nodes of a level among the `n_max` most probable ones; with `best`, the others cannot be selected later."""
+    """Nodes of a level within the budget; with `best`, only the tree's `n_max` most probable nodes can be selected."""
     if not rule.budget.best or len(tree) - 1 <= rule.budget.n_max:
         return level
     return [node for node in tree.most_probable(rule.budget.n_max) if node >= level[0]]

@@ -1,9 +1,9 @@
-"""Suffix lookup: continuations of earlier occurrences of a text's suffix.
+"""Suffix lookup: the tokens that followed earlier occurrences of a text's suffix.
 
-Prompt lookup decoding copies such a continuation; SuffixDecoding (arXiv:2411.04975) weighs continuations by frequency.
-The index holds the positions of each pair of tokens, and longer matches are compared in the text itself: counts in a
-suffix tree or automaton would have to be raised along all suffixes with every token, which is quadratic in a text such
-as "aaaa". Knows token ids, and neither models nor trees.
+Prompt lookup decoding copies one continuation; SuffixDecoding (arXiv:2411.04975) weights continuations by frequency.
+The index holds the positions of each pair of tokens; longer matches are found by comparison with the text. Frequency
+counts in a suffix tree or automaton would have to be updated for all suffixes with every token, which takes quadratic
+time in a text such as "aaaa". Knows token ids, and neither models nor trees.
 """
 
 from collections import Counter, defaultdict
@@ -15,30 +15,30 @@ import numpy as np
 from decoder.draft.suffix_automaton import LONGEST
 
 COUNTED = 64
-"""Most earlier occurrences of a suffix whose continuations are counted, the latest ones."""
+"""Number of earlier occurrences of a suffix, the latest ones, whose next tokens are counted."""
 SEARCHED = 4096
-"""Most occurrences of the last two tokens that are compared further, the latest ones."""
+"""Number of earlier occurrences of the last two tokens, the latest ones, that are searched for longer matches."""
 SHORTEST = 2
-"""Fewest tokens of a suffix: continuations of a single token are right too seldom to be worth a lookup."""
+"""Smallest length of a suffix, in tokens; after a match of a single token, guesses are rarely right."""
 FORESEEN = 8
-"""Number of next tokens over which suffixes of different lengths are compared."""
+"""Length of the guessed chain, in tokens, whose expected accepted tokens decide between suffixes."""
 _ROOM = 1024
 
 
 @dataclass(slots=True)
 class Continuation:
-    """Continuations at earlier occurrences of a suffix of the text, or of the text followed by a path of a tree."""
+    """Continuations of a suffix: what followed it earlier in the text. It may be extended by a path of the tree."""
 
     text: Sequence[int]
     length: int
-    """Tokens of the suffix, path included."""
+    """Length of the suffix in tokens, path included."""
     places: Sequence[int]
-    """Positions of the tokens after the earlier occurrences, the latest first; at least one."""
+    """Positions of the tokens that followed earlier occurrences, the latest first; at least one."""
 
     def following(self, most: int) -> list[tuple[int, float]]:
-        """The `most` most frequent next tokens, each with its share of all occurrences; ties by the latest.
+        """The `most` most frequent next tokens, each with its share of the occurrences; among equals, the latest first.
 
-        The share is SuffixDecoding's C(child) / C(parent), without the occurrence at the end of the text.
+        The share is SuffixDecoding's C(child) / C(parent); the occurrence at the end of the text is not counted.
         """
         text, places = self.text, self.places
         if len(places) == 1:
@@ -47,13 +47,13 @@ class Continuation:
         return [(token, count / len(places)) for token, count in counts.most_common(most)]
 
     def after(self, token: int) -> "Continuation | None":
-        """Continuations after a next token; None if the suffix was never followed by it."""
+        """Continuations of the suffix extended by a token; None if this token never followed the suffix."""
         text, end = self.text, len(self.text) - 1
         places = [place + 1 for place in self.places if place < end and text[place] == token]
         return Continuation(text, self.length + 1, places) if places else None
 
     def expected_tokens(self) -> float:
-        """Expected correct tokens of a chain of `FORESEEN` most frequent next tokens, with shares as probabilities."""
+        """Expected accepted tokens of a chain of `FORESEEN` most frequent next tokens, with shares as probabilities."""
         probability, total = 1.0, 0.0
         ahead: Continuation | None = self
         for _ in range(FORESEEN):
@@ -90,10 +90,10 @@ class SuffixIndex:
         self._array[before : len(self._text)] = self._text[before:]
 
     def suffix_continuations(self) -> list[Continuation]:
-        """Continuations of the text's suffixes, the longest suffix first.
+        """Continuations of each of the text's suffixes, the longest suffix first.
 
-        Of suffixes with the same earlier occurrences only the longest is listed. A suffix has `SHORTEST` to `LONGEST`
-        tokens; no probability depends on a larger length.
+        Of suffixes with the same earlier occurrences, only the longest is listed. A suffix has `SHORTEST` to `LONGEST`
+        tokens; acceptance probabilities do not depend on lengths beyond `LONGEST`.
         """
         last, tokens = len(self._text) - 1, self._array
         before = self._pairs[self._text[-2], self._text[-1]][-SEARCHED - 1 : -1] if last > 1 else []
@@ -109,7 +109,7 @@ class SuffixIndex:
         return continuations[::-1]
 
     def continuation(self) -> Continuation | None:
-        """Continuation with the most expected tokens, ties by the longest suffix; None if no suffix occurs earlier."""
+        """Continuations with the most expected tokens, ties by the longest suffix; None if no suffix occurs earlier."""
         best, most = None, 0.0
         for ending in self.suffix_continuations():
             if (expected := ending.expected_tokens()) > most:

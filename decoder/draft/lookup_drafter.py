@@ -1,7 +1,8 @@
-"""Suffix lookup as a proposer: trees of earlier continuations of the text's suffix, without a draft model.
+"""Suffix lookup as a proposer: trees of the tokens that followed the text's suffix earlier, without a draft model.
 
-A node's probability is its share among the earlier continuations, or with the noise of coupled sampling its
-probability of being chosen among them, so the growth rules of a model's tree apply. Knows nothing of the target.
+A node's probability is its share among the earlier continuations; under coupled sampling, it is the probability that
+the target's noise selects the node among them. So the growth rules of a model's tree apply. Knows nothing of the
+target.
 """
 
 import math
@@ -18,10 +19,10 @@ from decoder.tree_rules import TreeRule
 
 
 class LookupDrafter:
-    """A `Proposer` of one text."""
+    """A `Proposer` of one text that guesses by suffix lookup."""
 
     def __init__(self, probabilities: DraftProbabilities | None = None) -> None:
-        """Begins a text; `probabilities` hold what is known of the target's sampling, None for greedy decoding."""
+        """Begins a text; `probabilities` provide the target's sampling noise, None for greedy decoding."""
         self._probabilities = probabilities
         self._past = SuffixIndex()
 
@@ -30,7 +31,7 @@ class LookupDrafter:
         self._past.extend(tokens)
 
     def reserve(self, rows: int) -> None:
-        """See `Proposer`; lookups have no cache."""
+        """See `Proposer`; does nothing, since lookups have no KV cache."""
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
@@ -53,10 +54,10 @@ class LookupDrafter:
 
 
 class _LookupSource:
-    """The `Source` of one tree."""
+    """The `Source` of one tree's next tokens."""
 
     def __init__(self, root: Continuation, position: int, noise: TokenNoise | None) -> None:
-        """Begins a tree with the continuations after its root; `position` is that of the tokens after the root."""
+        """Begins a tree with the continuations after its root; `position` is the position of the root's children."""
         self._after: dict[int, Continuation | None] = {0: root}
         self._position = position
         self._noise = noise
@@ -82,7 +83,7 @@ class _LookupSource:
 
 
 def _likeliest(ranking: Sequence[tuple[int, float, float]], count: int) -> Children:
-    """The first `count` tokens of a ranking, with their probabilities among all of its tokens."""
+    """The first `count` tokens of a ranking, with probabilities normalised over all ranked tokens."""
     *_, most = ranking[0]
     whole = most + math.log(sum(math.exp(score - most) for *_, score in ranking))
     tokens, logprobs, scores = (list(each) for each in zip(*ranking[:count], strict=True))

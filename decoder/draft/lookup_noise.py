@@ -1,4 +1,4 @@
-"""Ranking of lookup guesses for coupled sampling: by the logarithm of the share plus the position's noise.
+"""Ranking of lookup guesses for coupled sampling: by the logarithm of a guess's share plus its noise at the position.
 
 The target chooses the token with the largest sum of log-probability and noise. Knows neither models nor trees.
 """
@@ -9,16 +9,16 @@ from decoder.draft.lookup import Continuation
 from decoder.sampling.noise import TokenNoise
 
 RANKED = 16
-"""Number of most frequent next tokens that are ranked."""
+"""Number of next tokens, the most frequent ones, that are ranked."""
 
 
 def rank_guesses(ahead: Continuation, position: int, noise: TokenNoise) -> list[tuple[int, float, float]]:
-    """Next tokens as (token, log share, log share + noise), sorted by the last, largest first.
+    """Next tokens as (token, log share, log share + noise), in descending order of log share + noise.
 
     Args:
-        ahead: Continuations of the text or path.
+        ahead: Continuations of the text, or of the text and a path of the tree.
         position: Position of the next token.
-        noise: The target's noise.
+        noise: The target's sampling noise.
     """
     following = ahead.following(RANKED)
     tokens = [token for token, _ in following]

@@ -1,4 +1,4 @@
-"""A draft model as a proposer: it catches up with the text, then grows a tree level by level.
+"""A draft model as a proposer: it reads the unread end of the text, then grows a tree level by level.
 
 Knows nothing of the target. One forward pass computes the next-token distributions of a whole level (DynaTree paper,
 section 3.1).
@@ -21,47 +21,47 @@ from decoder.tree_rules import TreeRule
 
 
 class Passes(Protocol):
-    """Forward passes of a draft over one text; logits are over the token ids that target and draft know."""
+    """Forward passes of a draft over one text; logits are over the token ids that both target and draft have."""
 
     cache: KvCache
     count: int
-    """Number of passes so far, without those over the prompt."""
+    """Number of forward passes so far, without prompt passes."""
 
     def read(self, tokens: Sequence[int]) -> None:
-        """Reads the prompt up to its last token, exclusively."""
+        """Reads the prompt without its last token."""
 
     def reserve(self, rows: int) -> None:
-        """Makes room for a text and a tree, in rows."""
+        """Reserves cache rows for a text and a tree."""
 
     def behind(self, text: Sequence[int]) -> int:
-        """Number of tokens at the end of a text that the draft has not read; 0 if it cannot draft yet."""
+        """Number of tokens at the end of the text that the draft has not read; 0 if it cannot draft yet."""
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
-        """Reads the unread tokens of a text; returns the logits after the last one."""
+        """Reads the unread tokens of the text; returns the logits after the last token."""
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Reads the unread tokens of a text; returns the logits after the last ones, and the next tokens' positions.
+        """Reads the unread tokens of the text; returns logits after the latest tokens, and the position after each.
 
-        Logits are of the `latest` last tokens, or of all unread ones if they are fewer.
+        Logits are returned for the last `latest` tokens, or for all unread tokens if they are fewer.
         """
 
     def begin_tree(self) -> None:
-        """Forgets the nodes of the last tree."""
+        """Forgets the nodes of the previous tree."""
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Forwards one level's nodes, after their parents; returns the logits after them and the next positions."""
+        """Forwards one level's nodes, after their parents; returns the logits and the position after each node."""
 
     def renumber(self, kept: Sequence[int]) -> None:
-        """Renumbers nodes after the tree was cut to the nodes `kept`, in their order."""
+        """Renumbers the nodes after the tree was reduced to `kept`: a node's new number is its index in `kept`."""
 
     def commit(self, path: Sequence[int]) -> None:
         """Keeps the cache rows of committed nodes and drops those of all other nodes."""
 
 
 class ModelDrafter:
-    """A `Proposer` of one text whose deterministic trees grow under a rule.
+    """A `Proposer` of one text that grows deterministic trees under a growth rule.
 
-    Nodes are ranked by `DraftProbabilities`, or by the draft's own probabilities for greedy decoding.
+    Nodes are ranked by `DraftProbabilities`; for greedy decoding, by the draft's own probabilities.
     """
 
     def __init__(self, passes: Passes, probabilities: DraftProbabilities | None = None) -> None:
@@ -94,20 +94,20 @@ class ModelDrafter:
         """See `Proposer`; nothing is learnt."""
 
     def catch_up(self, text: Sequence[int], count: int) -> Children:
-        """Reads the unread tokens of a text; returns the `count` best tokens after the last one."""
+        """Reads the unread tokens of the text; returns the `count` best tokens after the last token."""
         return self._best(self.passes.after_text(text), [len(text)], count)[0]
 
     def catch_up_with_logits(self, text: Sequence[int], count: int, latest: int) -> list[Children]:
-        """As `catch_up`, but returns the `count` best tokens after each of the last unread tokens, `latest` at most."""
+        """Like `catch_up`, but returns the `count` best tokens after each of up to `latest` last unread tokens."""
         return self._best(*self.passes.after_latest(text, latest), count)
 
     def grow(self, tree: TokenTree, rule: TreeRule, children: Children | None, deepest: int) -> TokenTree:
-        """Grows a tree from its root and returns the part within the rule's budget.
+        """Grows a tree from its root and returns the subtree within the rule's budget.
 
         Args:
-            tree: A tree that holds its root alone.
+            tree: A tree that has only its root.
             rule: The growth rule.
-            children: Best tokens after the root if it was read with the text; None if it must be forwarded.
+            children: Best tokens after the root if it was read with the text; None if the root must be forwarded.
             deepest: Levels that the context has room for.
         """
 
@@ -118,7 +118,7 @@ class ModelDrafter:
         return self.keep(tree, grow(tree, rule, source, deepest))
 
     def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
-        """Cuts a tree, and the numbering of its cache rows, to the nodes `kept`."""
+        """Reduces the tree to the nodes `kept`, and renumbers its cache rows accordingly."""
         if len(kept) == len(tree):
             return tree
         self.passes.renumber(kept)
@@ -129,7 +129,7 @@ class ModelDrafter:
         return self._best(*self.passes.after_level(tree, nodes), count)
 
     def _best(self, logits: Float[Tensor, "N V"], positions: Sequence[int], count: int) -> list[Children]:
-        """The `count` best tokens of each row, for tokens at `positions`."""
+        """The `count` best tokens of each row of logits; `positions` are the tokens' positions."""
         if self._probabilities is None or self._probabilities.greedy_from(positions[0]):
             return best_children(logits, count)
         probabilities = self._probabilities.probabilities(logits, positions)
@@ -139,7 +139,7 @@ class ModelDrafter:
 def best_children(
     logits: Float[Tensor, "N V"], count: int, draft_logits: Float[Tensor, "N V"] | None = None
 ) -> list[Children]:
-    """The `count` most probable tokens of each row, ties by the lower id; probabilities in float32.
+    """The `count` most probable tokens of each row, the lower id first among equals; log-probabilities in float32.
 
     With `draft_logits`, the children also hold the draft's own log-probabilities of the same tokens.
     """
@@ -161,7 +161,8 @@ def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[
     for left in logprobs.numpy():
         best, scores = [], []
         for _ in range(count):
-            # On a few thousand numbers numpy's argmax costs a tenth of torch's or of a sort. Ties go to the lower id.
+            # For a few thousand numbers, numpy's argmax takes a tenth of the time of torch's or of a sort. It returns
+            # the lower id of a tie.
             token = int(left.argmax())
             best.append(token)
             scores.append(float(left[token]))
@@ -174,7 +175,7 @@ def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[
 def _best_on_device(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:
     tokens, values = [], []
     for _ in range(count):
-        # argmax gives ties to the lower id, which topk does not promise.
+        # argmax returns the lower id of a tie; topk does not guarantee it.
         best = logprobs.argmax(-1, keepdim=True)
         tokens.append(best)
         values.append(logprobs.gather(-1, best))

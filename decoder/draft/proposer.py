@@ -1,4 +1,4 @@
-"""Protocol of drafters of one text: a model, suffix lookup, or another source. Knows nothing of the target."""
+"""Protocol of all drafters of one text: a draft model, suffix lookup or another source. Knows nothing of the target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,28 +15,28 @@ class Proposal:
 
     tree: TokenTree
     forwards: int = 0
-    """Number of the draft's forward passes."""
+    """Number of draft forward passes in the round."""
     shape: DelayedTree | None = None
     """Shape of a drawn tree; None for a deterministic one."""
 
 
 class Proposer(Protocol):
-    """Proposes a draft tree for each round: a tree, a chain, or a root alone."""
+    """Proposes each round's draft: a tree, a chain, or only the root."""
 
     def read(self, tokens: Sequence[int]) -> None:
-        """Reads the prompt up to its last token, exclusively."""
+        """Reads the prompt without its last token."""
 
     def reserve(self, rows: int) -> None:
-        """Makes room for the whole text and a tree, in rows."""
+        """Reserves cache rows for the whole text and a tree."""
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """Drafts a tree of at most `room` levels below its root, which is the last token of `text`."""
 
     def record_choices(self, burst: Sequence[int]) -> None:
-        """Records the target's choices from the root on: the accepted tokens and the bonus token."""
+        """Records the tokens that the target chose after the root: the accepted tokens and the bonus token."""
 
     def commit(self, path: Sequence[int]) -> None:
         """Keeps the cache rows of committed nodes and drops those of all other nodes."""
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Records the times of the round, in seconds."""
+        """Records the times of drafting, of verification and of the whole round, in seconds."""

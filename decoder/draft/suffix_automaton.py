@@ -1,20 +1,20 @@
-"""Repetition in a text: the length of its longest suffix that occurs earlier, by a suffix automaton.
+"""Repetition in a text: the length of its longest suffix that also occurs earlier, by a suffix automaton.
 
-A guess that continues a repetition is far likelier to be right than its draft probability, the more so the longer the
-repetition. A suffix automaton (Blumer and others, 1985) gives the length for the text and for every path of a tree, in
-a time that does not depend on the text's length. Knows token ids, and neither models nor trees.
+A guess that continues a repetition is more likely to be accepted than its draft probability suggests; the longer the
+repetition, the more likely. A suffix automaton (Blumer and others, 1985) gives this length for the text and for every
+path of a tree, in time independent of the text's length. Knows token ids, and neither models nor trees.
 """
 
 from collections.abc import Iterable
 
 FAMILIARITIES = 6
-"""Number of familiarity classes of substrings, by length: under 2 tokens, from 2, 4, 8, 16 and 32 tokens on."""
+"""Number of familiarity classes of substrings, by length in tokens: 0-1, 2-3, 4-7, 8-15, 16-31, 32 and more."""
 SuffixMatch = tuple[int, int]
-"""(state, length in tokens) of the longest suffix of a text, or of a text and a path, that occurs earlier in the text.
+"""(state, length in tokens) of the longest suffix, of a text or of a text and a path, that occurs earlier in the text.
 
 A state of the automaton stands for all substrings with the same set of end positions."""
 LONGEST = 1 << FAMILIARITIES - 1
-"""Length in tokens from which on all substrings are in the last familiarity class."""
+"""Length in tokens of the shortest substrings in the last familiarity class."""
 FAMILIARITY = tuple(max(1, length.bit_length()) - 1 for length in range(LONGEST + 1))
 """Familiarity class of a substring, by its length in tokens."""
 
@@ -34,20 +34,20 @@ class SuffixAutomaton:
 
     @property
     def here(self) -> SuffixMatch:
-        """Match of the text's longest suffix that occurs earlier."""
+        """Match of the text's longest suffix that occurs earlier in the text."""
         state = max(0, self._shorter[self._whole])
         return state, self._longest[state]
 
     def ahead(self, match: SuffixMatch, tokens: Iterable[int]) -> tuple[list[SuffixMatch], list[int]]:
-        """Matches after each of some next tokens, and the familiarity class of each token.
+        """The match after each of these candidate next tokens, and the familiarity class of each token.
 
-        One class more stands for all other tokens: if none of these tokens continues the match, another one does.
+        The last class is that of all other tokens: if no candidate continues the match, another token does.
         """
         start, longest = match
         matches, familiar, others = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]
         for token in tokens:
             state, length = start, longest
-            # Shorter and shorter suffixes, down to the empty one, until one was followed by this token.
+            # Tries ever shorter suffixes, down to the empty one, until one was followed by this token.
             while (further := self._next[state].get(token)) is None and state:
                 state = self._shorter[state]
                 length = self._longest[state]
@@ -75,7 +75,7 @@ class SuffixAutomaton:
             self._shorter[self._whole] = self._split(state, token)
 
     def _split(self, state: int, token: int) -> int:
-        """State of this state's longest substring followed by the token, cloned from a state of longer substrings."""
+        """State of `state`'s longest substring plus the token; cloned if its state also has longer substrings."""
         joint, length = self._next[state][token], self._longest[state] + 1
         if self._longest[joint] == length:
             return joint

@@ -1,1 +1,1 @@
-"""Rows of tokens in, logits out: every way in which a model runs."""
+"""Forward forms of a model (native, Hugging Face, static, batch-invariant): rows of tokens in, logits out."""

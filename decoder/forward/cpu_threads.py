@@ -1,7 +1,7 @@
 """Number of CPU threads, chosen by a short trial within the cores that the process may use.
 
-More threads than free cores wait for each other in every matrix product and are several times slower; small models are
-slower with a second thread even where a core is free.
+With more threads than free cores, threads wait for each other in every matrix product, which makes it several times
+slower. Small models are slower with a second thread even if a core is free.
 """
 
 import os
@@ -16,23 +16,23 @@ import torch
 
 Result = TypeVar("Result")
 AWAKE_S = 0.005
-"""Idle time after which torch's threads sleep, in seconds, roughly."""
+"""Approximate idle time after which torch's threads sleep, in seconds."""
 WARMING_NUMBERS = 1 << 16
-"""Elements that one thread writes to wake up; for fewer, torch would not use further threads."""
+"""Number of tensor elements per thread in the task that wakes threads; for fewer, torch would not use all threads."""
 REPEATS = 5
 LIMIT_S = 0.3
-"""Time for all trials of one number of threads, in seconds."""
+"""Time limit for all trials of one number of threads, in seconds."""
 WORTH = 0.95
-"""Share of the time to which more threads must cut it at least."""
+"""More threads are used only if they cut the time to less than this fraction."""
 SWITCH_S = 0.0005
-"""Python's switch interval during rounds, in seconds; its default is as long as a round."""
+"""Python's thread switch interval during rounds, in seconds; its default is as long as a round."""
 
 
 @contextmanager
 def quick_switches(device: torch.device) -> Iterator[None]:
-    """Shortens Python's switch interval, so that a thread that waited for an accelerator runs again soon.
+    """Shortens Python's thread switch interval, so that a thread that waited for an accelerator resumes soon.
 
-    Otherwise a busy thread of the screen would delay it. A CPU keeps the interval.
+    Otherwise the screen's thread, when busy, would delay it. On a CPU the interval is unchanged.
     """
     before = sys.getswitchinterval()
     if device.type != "cpu":
@@ -44,15 +44,15 @@ def quick_switches(device: torch.device) -> Iterator[None]:
 
 
 class WarmThreads:
-    """Wakes torch's threads after a sleep; on a CPU, waking them often takes longer than the next matrix product."""
+    """Runs work with torch's CPU threads awake: waking them often takes longer than the next matrix product."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._left_s = time.perf_counter()
-        """End of the last work, in seconds of `time.perf_counter`."""
+        """End of the latest work, in seconds of `time.perf_counter`."""
 
     def run(self, work: Callable[[], Result]) -> Result:
-        """Runs the work with threads that are awake."""
+        """Runs the work, after waking torch's threads if they may be asleep."""
         if time.perf_counter() - self._left_s > AWAKE_S:
             warm_threads(self._device)
         result = work()
@@ -61,7 +61,7 @@ class WarmThreads:
 
 
 def warm_threads(device: torch.device) -> None:
-    """Wakes all of torch's threads by a short task, on a CPU."""
+    """Wakes all of torch's CPU threads by a short task; does nothing on other devices."""
     if device.type == "cpu":
         torch.empty(WARMING_NUMBERS * torch.get_num_threads()).zero_()
 
@@ -69,20 +69,20 @@ def warm_threads(device: torch.device) -> None:
 def choose_threads(
     run: Callable[[], object], given: int | None = None, clock: Callable[[], float] = time.perf_counter
 ) -> int:
-    """Sets torch's number of threads to the one with which `run` is fastest by the `clock`, and returns it.
+    """Sets torch's number of threads to the fastest for `run`, measured by `clock`, and returns it.
 
-    The user's choice stays: with OMP_NUM_THREADS set nothing is changed, and at most `given` threads are tried, by
-    default torch's present number.
+    If the user has set OMP_NUM_THREADS, nothing is changed. At most `given` threads are tried, by default torch's
+    current number.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return torch.get_num_threads()
     most = min(given or torch.get_num_threads(), usable_cores())
     counts = [count for count in (1 << bit for bit in range(most.bit_length())) if count < most] + [most]
     times: dict[int, list[float]] = {count: [] for count in counts}
-    # In turn, so that other load on the machine disturbs all alike.
+    # The numbers are tried in turn, so that other load on the machine affects all of them equally.
     for repeat in range(REPEATS + 1):
         for count in counts:
-            # The first run with each number warms up.
+            # The first run with each number is a warm-up.
             if not times[count] or sum(times[count]) < LIMIT_S:
                 times[count] = [*times[count][repeat == 1 :], _timed(run, count, clock)]
     chosen = fewest_worth_it({count: statistics.median(seconds) for count, seconds in times.items()})
@@ -91,7 +91,7 @@ def choose_threads(
 
 
 def fewest_worth_it(seconds: dict[int, float]) -> int:
-    """The smallest number of threads that no larger one beats by enough; see `WORTH`."""
+    """The smallest number of threads such that no larger number is faster by the factor `WORTH`."""
     best, *more = sorted(seconds)
     for count in more:
         if seconds[count] < WORTH * seconds[best]:
@@ -107,9 +107,9 @@ def _timed(run: Callable[[], object], threads: int, clock: Callable[[], float]) 
 
 
 def usable_cores() -> int:
-    """CPUs that this process may use, at most the CPU quota of its container.
+    """Number of CPUs that this process may use, at most the CPU quota of its container.
 
-    Threads of one core count separately: torch is given no more threads than there are cores, where it can tell.
+    Hardware threads of one core count separately; torch's default is at most the number of cores, if it can tell.
     """
     import loky  # noqa: PLC0415 - takes 10 ms, which a user who sets OMP_NUM_THREADS does not need
 

@@ -1,7 +1,7 @@
-"""Hugging Face modules: their traits, their weights in a fast family, and their forward form.
+"""Hugging Face modules: their traits, their weights if the family is native, and their forward form.
 
-`ModuleForward` is the general `Forward`: any module, with the caller's mask and positions. Importing this file imports
-transformers, which takes longer than torch; models of the fast families do not need it.
+`ModuleForward` is the general `Forward`, for any module. Importing this file imports transformers, which takes longer
+than importing torch; models of native families do not need it.
 """
 
 import copy
@@ -29,15 +29,15 @@ from decoder.system.device import DTYPES
 PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})
 META = torch.device("meta")
 FEW_ROWS = 2
-"""Rows for which every model has room."""
+"""Number of rows that every model can compute together."""
 Put = Callable[
     [int, Float[Tensor, "H N D"], Float[Tensor, "H N D"]], tuple[Float[Tensor, "H S D"], Float[Tensor, "H S D"]]
 ]
-"""(layer, its new keys, its new values) -> keys and values that attention may read, including the new ones."""
+"""(layer number, its new keys, its new values) -> all keys and values for attention, new ones included."""
 
 
 class Layers(Cache):
-    """Cache in transformers' interface: `put` stores a layer's rows, `rows` is the number of rows before the pass."""
+    """KV cache with transformers' interface, for one pass after `rows` cached rows; `put` stores a layer's rows."""
 
     def __init__(self, put: Put, rows: int) -> None:
         super().__init__(layers=[])
@@ -46,17 +46,17 @@ class Layers(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Stores this layer's new rows and returns all rows that attention may read; shapes (1, H, rows, D)."""
+        """Stores a layer's new rows; returns all keys and values for attention. All shapes are (1, H, rows, D)."""
         keys, values = self._put(layer_idx, key_states[0], value_states[0])
         return keys[None], values[None]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers have the same rows
-        """Number of rows before the pass."""
+        """Number of cached rows before the pass."""
         return self._rows
 
 
 def appending(cache: KvCache) -> Layers:
-    """Layers that append the rows of a pass after the rows in use, without moving the cursor."""
+    """Cache for one pass that writes its rows after `cache`'s rows in use; does not change `cache.used`."""
 
     def put(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         if keys.shape != values.shape:
@@ -74,12 +74,12 @@ def appending(cache: KvCache) -> Layers:
 
 
 def unknown_cache(layers: int, capacity: int) -> KvCache:
-    """An empty cache of a model whose keys and values have a shape that only its first pass shows."""
+    """An empty cache of a model whose key and value shapes are known only after its first pass."""
     return KvCache(torch.zeros((layers, 2, 0, capacity, 0)))
 
 
 def cache_argument(module: Any) -> str:
-    """The name of a module's argument, and of its output, for the KV cache: transformers renamed it in 5.24."""
+    """Name of the KV cache among a module's arguments and in its output; transformers 5.24 renamed it."""
     known = inspect.signature(module.forward).parameters
     return "cache" if "cache" in known and "past_key_values" not in known else "past_key_values"
 
@@ -91,7 +91,7 @@ def logits_of(
     bias: Float[Tensor, "N S"],
     layers: Layers,
 ) -> Float[Tensor, "N V"]:
-    """Logits of one pass of a module; `bias` is added to the attention scores."""
+    """Logits of one forward pass of a module; `bias` is added to the attention scores."""
     logits: Tensor = _output_of(module, tokens, positions, bias, layers).logits[0]
     return logits
 
@@ -115,10 +115,10 @@ def _output_of(
 
 
 class ModuleForward:
-    """A Hugging Face module as a `Forward`, with the caller's mask and positions."""
+    """A Hugging Face module as a `Forward`, run with the caller's mask and positions."""
 
     def __init__(self, module: Any, states: LayerStates | None = None) -> None:
-        """Takes the module, and the object that its passes write layer states to, if any."""
+        """Wraps a module; its passes write layer inputs to `states`, if given."""
         weight = next(module.parameters())
         self._module = module
         self._states = states
@@ -160,11 +160,12 @@ class ModuleForward:
 
 @torch.inference_mode()
 def has_room(module: Any, text: int, rows: int) -> bool:
-    """Whether a module can compute `rows` rows together after a text of `text` tokens; True where unknown.
+    """Whether a module can compute `rows` rows together after a text of `text` tokens; True if unknown.
 
-    Some families keep a mask, or a type for each token, as long as their longest text, and fail beyond it. Computing a
-    text of that length takes minutes and gigabytes; on torch's meta device, whose tensors have shapes only, almost
-    nothing. A family whose control flow depends on tensor values fails there even for a few rows: then it is unknown.
+    Some families store a mask, or token types, of the length of their longest text, and fail beyond it. To compute such
+    a text would take minutes and gigabytes; on torch's meta device, whose tensors have only shapes, it takes almost no
+    time. If the control flow depends on tensor values, the module fails there even for a few rows, and the answer is
+    unknown.
     """
     return _computes(module, text, rows) or not _computes(module, FEW_ROWS, FEW_ROWS)
 
@@ -189,9 +190,9 @@ def _computes(module: Any, text: int, rows: int) -> bool:
 
 
 def _without_numbers(module: Any) -> Any:
-    """A copy on the meta device; a copy, because a forward pass may store tensors in its module.
+    """A copy of the module on the meta device. It is copied because a forward pass may store tensors in its module.
 
-    All in bfloat16: some operators of the meta device exist in no other dtype.
+    All tensors are bfloat16, the only dtype for which the meta device has some operators.
     """
     originals = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     return copy.deepcopy(module, {place: _shape(tensor) for place, tensor in originals.items()})
@@ -204,13 +205,13 @@ def _shape(tensor: Tensor) -> Tensor:
 
 
 def sizes_of(module: Any) -> dict[str, int]:
-    """Integers of a module's configuration, by name; some of them may be limits of its attention."""
+    """Integers in a module's configuration, by name; some of them may limit its attention."""
     named = module.config.get_text_config().to_dict()
     return {name: size for name, size in named.items() if type(size) is int and not name.endswith("_id")}
 
 
 def resized(module: Any, name: str, size: int) -> Any | None:
-    """A module with the same weights and buffers and another value of `name` in its configuration; None on failure."""
+    """A module with the same weights and buffers, and `size` as configuration value `name`; None on failure."""
     config = copy.deepcopy(module.config)
     try:
         setattr(config.get_text_config(), name, size)
@@ -244,27 +245,27 @@ def traits_of(module: Any) -> Traits:
 
 
 def architecture_of(config: Any) -> Architecture | str:
-    """Architecture of a module of this configuration; the name of its class where it is of no fast family."""
+    """Architecture of a module of this configuration; the name of its class if its family is not native."""
     module = skeleton(config, config.dtype).eval()
     source = source_of(module)
     return source.architecture if source else type(module).__name__
 
 
 def skeleton(config: Any, dtype: torch.dtype) -> Any:
-    """A module without weights that has the parts and shapes of a configuration, on the meta device."""
+    """A module without weights, with the structure of a configuration, on the meta device."""
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, dtype=dtype)
 
 
 def settings(eos: Any, pad: int | None) -> GenerationConfig:
-    """Generation settings with these end-of-text and padding tokens, and no other setting of the checkpoint."""
+    """Generation settings with these end-of-text and padding tokens, and else transformers' defaults."""
     return GenerationConfig(eos_token_id=eos, pad_token_id=pad)
 
 
 def source_of(module: Any) -> Source | None:
-    """Weights of a module; None where any part of it is unknown to the fast families."""
+    """Weights of a module; None if it has any part that native families do not know."""
     config, name = module.config, type(module).__name__
-    # Configurations under other names may make modules of a family too.
+    # Configurations with other names may also describe a module of a native family.
     kind = next((kind for kind, family in FAMILIES.items() if family.name == name), None)
     if kind is None or not _plain(module):
         return None
@@ -276,13 +277,13 @@ def source_of(module: Any) -> Source | None:
 
 
 def frequencies_of(module: Any) -> Tensor | None:
-    """Rotary frequencies, in radians per position, one for each pair of dimensions; None where layers differ."""
+    """Rotary frequencies, in radians per position, one for each pair of dimensions; None if layers differ."""
     frequencies = getattr(getattr(module.base_model, "rotary_emb", None), "inv_freq", None)
     return frequencies if isinstance(frequencies, Tensor) else None
 
 
 def _plain(module: Any) -> bool:
-    """Whether all parts are of the family's own source, in one dtype: no adapter, no quantised matrix."""
+    """Whether all parts of a module are the family's original ones, in one dtype: no adapter, no quantised matrix."""
     weights = {(weight.device, weight.dtype) for weight in module.parameters()}
     activation = type(ACT2FN[module.config.hidden_act])
     return (
@@ -293,6 +294,6 @@ def _plain(module: Any) -> bool:
 
 
 def _known(part: nn.Module, family: type, activation: type) -> bool:
-    """Whether a part has a known class, no hook, and is in evaluation mode."""
+    """Whether a part is of a known class, without hooks, and in evaluation mode."""
     known = type(part) in PARTS or type(part) is activation or type(part).__module__ == family.__module__
     return known and not part.training and not part._forward_hooks and not part._forward_pre_hooks  # noqa: SLF001 - only there

@@ -1,6 +1,6 @@
-"""The Hugging Face module of a model: loaded on first use, dropped where it can be loaded again.
+"""The Hugging Face module of a model: loaded on first use, and dropped from memory if it can be loaded again.
 
-Models of the fast families run without it; transformers' own methods and the judge of near ties need it.
+Models of native families run without it; only transformers' own methods and the judge of near ties need it.
 """
 
 import functools
@@ -26,13 +26,13 @@ class HfModule:
     """A Hugging Face module in evaluation mode, its weights, and the settings of its `generate`."""
 
     def __init__(self, traits: Traits, load: Load | None = None, module: Any = None) -> None:
-        """Takes the module, or the traits of a model whose module is loaded on first use.
+        """Stores the module, or the traits of a model whose module is loaded on first use.
 
         Args:
-            traits: Traits of the model. Their source is kept only without a module, since that of a module would keep
-                its weights in memory.
-            load: Loads the module; None: it is never loaded again.
-            module: The module, if it is loaded.
+            traits: Traits of the model. Their `source` is kept only if there is no module, since a module's source
+                would keep its weights in memory.
+            load: Function that loads the module; None: it cannot be loaded again.
+            module: The module, if it is already loaded.
         """
         self._device = traits.device
         self._skeleton = traits.skeleton
@@ -50,12 +50,12 @@ class HfModule:
 
     @property
     def loaded(self) -> Any:
-        """The module; None where it is not in memory."""
+        """The module if it is in memory, else None."""
         return self._module
 
     @property
     def available(self) -> bool:
-        """Whether the whole module is in memory or can be loaded."""
+        """Whether the complete module is in memory or can be loaded."""
         return self._module is not None or self.reloadable
 
     @property
@@ -64,7 +64,7 @@ class HfModule:
         return self._load is not None
 
     def load(self, device: torch.device) -> Any:
-        """A new copy of the module; raises DeviceError where the device's memory is too small."""
+        """Loads a new copy of the module; raises DeviceError if the device's memory is too small."""
         assert self._load is not None, "a module that cannot be loaded again is held"  # noqa: S101 - a programmer's mistake
         module = self._load(device)
         if self._settings is not None:
@@ -72,39 +72,39 @@ class HfModule:
         return module
 
     def drop(self) -> None:
-        """Frees the module's memory where it can be loaded again."""
+        """Frees the module's memory if it can be loaded again."""
         if self.reloadable:
             self._module = None
 
     def release(self) -> Any:
-        """The module, for a caller that takes it apart; the next use loads another copy."""
+        """Hands the module over to a caller that will modify it; the next use loads another copy."""
         module, self._module = self.module, None
         return module
 
     @property
     def skeleton(self) -> Any:
-        """The module, or one without weights that has the same parts and shapes."""
+        """The module if it is in memory, else one of the same structure without weights."""
         return self._skeleton() if self._module is None else self._module
 
     @property
     def source(self) -> Source | None:
-        """The weights, in a file or in the module; None for a model of no family that runs without the module."""
+        """The weights, in a file or in the module; None if the model's family is not native."""
         return self._source or _hf().source_of(self.module)
 
     @property
     def frequencies(self) -> Float[Tensor, "R"] | None:
-        """Frequencies of rotary positions; None where positions are not rotary, or differ between layers."""
+        """Rotary frequencies; None if positions are not rotary, or if layers differ."""
         return self._source.frequencies if self._source else _hf().frequencies_of(self.module)
 
     @property
     def embedding(self) -> Float[Tensor, "V X"]:
-        """Input embedding, one row for each token."""
+        """Input embedding: one row per token id."""
         weight: Tensor = self.module.get_input_embeddings().weight
         return weight.detach()
 
     @property
     def generation(self) -> Any:
-        """Generation settings of transformers' own methods."""
+        """Generation settings for transformers' own methods."""
         if self._settings is None:
             return self.module.generation_config
         if isinstance(self._settings, tuple):
@@ -112,7 +112,7 @@ class HfModule:
         return self._settings
 
     def end_with(self, eos: Any, pad: int | None) -> None:
-        """Sets the end-of-text and padding tokens of transformers' own methods, and no other generation setting."""
+        """Sets the end-of-text and padding tokens for transformers' own methods; other settings get their defaults."""
         self._settings = eos, pad
         if self._module is not None:
             self._module.generation_config = self.generation
@@ -122,13 +122,13 @@ class HfModule:
         return bool(_hf().has_room(self.module, text, rows))
 
     def forward_form(self) -> Forward:
-        """The module's own forward form; loads the module."""
+        """The module as a `Forward`; loads the module."""
         form: Forward = _hf().ModuleForward(self.module)
         return form
 
 
 class OnDemand:
-    """A `Forward` by a Hugging Face module that the first pass loads."""
+    """A `Forward` by a Hugging Face module, which the first pass loads."""
 
     def __init__(self, hf: HfModule) -> None:
         self._hf = hf
@@ -153,4 +153,4 @@ class OnDemand:
 
 
 _hf = functools.partial(imported, "decoder.forward.hf")
-"""The module that needs transformers."""
+"""Imports the module `decoder.forward.hf`, which needs transformers."""

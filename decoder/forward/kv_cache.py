@@ -1,7 +1,7 @@
-"""Keys and values of one model and one text: one tensor for all layers, so that compaction is one gather.
+"""KV cache of one model and one text: one tensor for all layers, so that dropping rows is one gather.
 
-Rows up to `length` belong to the text; rows after it are drafted nodes, in the order in which they were forwarded.
-Knows nothing of trees, and no library of models.
+The first `length` rows belong to the text; rows after them are drafted nodes, in the order of their forward passes.
+Knows neither trees nor model libraries.
 """
 
 from collections.abc import Sequence
@@ -12,49 +12,49 @@ from torch import Tensor
 
 
 class KvCache:
-    """A static cache whose rows can be kept or dropped one by one.
+    """A preallocated KV cache whose rows can be kept or dropped one by one.
 
-    Its store begins as zeros: after `empty`, a NaN in a masked row would still poison the output. The store has no
-    heads until the first pass where only that pass tells their number; see `hold`.
+    Its tensor is filled with zeros, since in uninitialised memory a NaN in a masked row would turn the output into NaN.
+    The tensor has no heads before the first pass if their number is unknown until then; see `hold`.
     """
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"]) -> None:
         self.length = 0
-        """Committed rows."""
+        """Number of committed rows."""
         self.used = 0
-        """Rows in use; a forward pass appends here."""
+        """Number of rows in use; a forward pass appends its rows after them."""
         self.hold(store)
 
     def hold(self, store: Float[Tensor, "L 2 H S D"]) -> None:
         """Replaces the tensor of keys and values."""
         self.store = store
-        # Views are made once here: in a small model's pass, making them would cost a notable share of the time.
+        # Views are made once here: making them in each pass would take a notable part of a small model's time.
         self.keys = store[:, 0].transpose(2, 3)
-        """Shape (L, H, D, S)."""
+        """Keys, shape (L, H, D, S)."""
         self.values = store[:, 1]
-        """Shape (L, H, S, D)."""
+        """Values, shape (L, H, S, D)."""
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Commits these rows, rising indices from `length` on, after the committed ones; drops other drafted rows."""
+        """Commits these drafted rows, given as ascending indices; drops all other drafted rows."""
         end = self.length + len(rows)
-        # Leading rows that are already in place need no move.
+        # Leading rows that are already in place need not be moved.
         moved = next((index for index, row in enumerate(rows, self.length) if row != index), end)
         if moved < end:
             self.place(moved, rows[moved - self.length :])
         self.length = self.used = end
 
     def place(self, first: int, rows: Sequence[int]) -> None:
-        """Copies these rows to `first` and the rows after it; no other method moves rows."""
+        """Copies these rows to index `first` and the indices after it; the only method that moves rows."""
         index = torch.tensor(rows, dtype=torch.long, device=self.store.device)
         self.store.narrow(3, first, len(rows)).copy_(self.store.index_select(3, index))
 
     @property
     def rows(self) -> int:
-        """Rows that attention of the next pass reads, without the rows of that pass."""
+        """Number of cached rows that attention of the next pass reads."""
         return self.used
 
     def drop(self, first: int, count: int) -> None:
-        """Drops `count` rows from `first` on, committed or drafted; the rows after them move down."""
+        """Drops `count` rows from index `first` on, committed or drafted; later rows move to lower indices."""
         self.place(first, range(first + count, self.used))
         self.length -= max(0, min(count, self.length - first))
         self.used -= count
@@ -64,7 +64,7 @@ class KvCache:
         self.length = self.used = min(self.length, length)
 
     def reserve(self, capacity: int) -> None:
-        """Grows to `capacity` rows in all, where there are fewer; rows in use keep their contents."""
+        """Grows the cache to a total of `capacity` rows if it has fewer; rows in use keep their contents."""
         if capacity <= self.store.shape[3]:
             return
         small = self.store
@@ -73,5 +73,5 @@ class KvCache:
 
 
 def side_by_side(width: int) -> list[int]:
-    """Order of a key's rotated dimensions that puts the two dimensions of each pair next to each other."""
+    """Permutation of a key's rotated dimensions that makes the two dimensions of each rotated pair adjacent."""
     return [index for pair in zip(range(width // 2), range(width // 2, width), strict=True) for index in pair]

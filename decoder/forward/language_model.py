@@ -1,6 +1,6 @@
 """A language model as the engine sees it: rows in, logits out, by one forward form at a time.
 
-Knows neither where models come from nor whether they fit (see `decoder.models`), and nothing of drafting.
+Knows neither where models come from nor whether a pair is compatible (see `decoder.models`), and nothing of drafting.
 """
 
 import copy
@@ -30,19 +30,19 @@ from decoder.system.deferred import imported
 
 
 class LanguageModel:
-    """A causal language model: rows in, logits out, keys and values appended to a cache.
+    """A causal language model: rows in, logits out; keys and values are appended to a KV cache.
 
-    Fast families run through `decoder.forward.families` on a CPU, and on CUDA through `decoder.forward.static`; all
-    others by their Hugging Face module.
+    Native families run by `decoder.forward.families` on a CPU, and by `decoder.forward.static` on CUDA; all others by
+    their Hugging Face module.
     """
 
     def __init__(self, name: str, traits: Traits, hf: HfModule) -> None:
-        """A model that runs by its native form on a CPU, else by its module, loaded by the first pass.
+        """Makes a model that runs by its native form on a CPU, else by its module, which the first pass loads.
 
         Args:
             name: Hub id or folder name.
             traits: Layers, width, context, device, dtype, end-of-text tokens and weights.
-            hf: Its Hugging Face module.
+            hf: The model's Hugging Face module.
         """
         self.name = name
         self.layers: int = traits.layers
@@ -53,16 +53,16 @@ class LanguageModel:
         self.eos: Any = traits.eos
         self.hf = hf
         self.ranks: TensorParallelGroup | None = None
-        """The processes that run it together; None: this one does alone."""
+        """The tensor-parallel processes that run the model; None if this process runs it alone."""
         self._native = native_on_cpu(traits)
         self.runs_by: Forward = self._native or OnDemand(hf)
-        """Forward form of its passes."""
+        """Forward form that computes its passes."""
         self.runs_without_module = self._native is not None
-        """Whether passes run without the Hugging Face module."""
+        """Whether passes are computed without the Hugging Face module."""
 
     @classmethod
     def of_module(cls, module: Any, name: str, load: Load | None = None) -> "LanguageModel":
-        """The model of a loaded Hugging Face module in evaluation mode; `load` loads the module again."""
+        """Model of a loaded Hugging Face module in evaluation mode; `load` loads the module again."""
         traits = _hf().traits_of(module)
         model = cls(name, traits, HfModule(traits, load, module))
         if model._native is None:
@@ -71,29 +71,29 @@ class LanguageModel:
 
     @classmethod
     def of_weights(cls, traits: Traits, name: str, load: Load | None = None) -> "LanguageModel":
-        """The model of weights that are read without a module; `load` loads the module."""
+        """Model of weights that are read without a Hugging Face module; `load` loads the module."""
         return cls(name, traits, HfModule(traits, load))
 
     def slim(self) -> None:
-        """Drops the module where passes run without it and it can be loaded again."""
+        """Drops the Hugging Face module if passes do not need it and it can be loaded again."""
         if self.runs_without_module:
             self.hf.drop()
 
     def drop_forward(self) -> None:
-        """Drops the forward form and its memory; the next pass loads the module unless another form was set."""
+        """Drops the forward form and frees its memory; the next pass loads the module unless another form is set."""
         self.runs_by, self.runs_without_module = OnDemand(self.hf), False
 
     def run_by(self, forward: Forward) -> None:
-        """Sets a forward form that needs no module."""
+        """Sets a forward form that does not need the Hugging Face module."""
         self.runs_by, self.runs_without_module = forward, True
 
     def run_by_module(self) -> None:
-        """Sets the Hugging Face module as forward form; drops the present form before it loads the module."""
+        """Sets the Hugging Face module as forward form; drops the current form before the module is loaded."""
         self.drop_forward()
         self.runs_by = self.hf.forward_form()
 
     def new_cache(self, capacity: int) -> KvCache:
-        """An empty cache of `capacity` rows."""
+        """An empty KV cache of `capacity` rows."""
         return self.runs_by.new_cache(capacity)
 
     def forward(
@@ -118,47 +118,47 @@ class LanguageModel:
 
     def has_room(self, rows: int) -> bool:
         """Whether `rows` rows can be computed together after a text as long as the context."""
-        # Native models hold nothing that is as long as a text.
+        # Native models store nothing whose size limits the text length.
         return self.runs_without_module or self.hf.has_room(self.context, rows)
 
     def with_forward(self, forward: Forward) -> "LanguageModel":
-        """The same model, run by another form of its weights."""
+        """The same model with another forward form."""
         twin = copy.copy(self)
         twin.runs_by = forward
         return twin
 
     def exact(self) -> "LanguageModel":
-        """The same weights, batch-invariant: a row has the same bits whatever is computed beside it.
+        """The same model, batch-invariant: a row has the same bits whatever other rows its pass computes.
 
         Raises:
-            PairError: This model has no batch-invariant form.
+            PairError: The model has no batch-invariant form.
         """
         if self._native is None and self.runs_without_module:
-            # Its present form must be gone before the module is loaded.
+            # The current form must be freed before the module is loaded.
             self.run_by_module()
         by = imported("decoder.forward.batch_invariant.attention")
         forward = by.exact_native(self._native, self.dtype) if self._native else by.ExactModule(self.hf.module)
         return self.with_forward(exactly(forward, self.width, cuda=self.device.type == "cuda"))
 
     def inexact(self) -> "LanguageModel":
-        """The same weights, run as fast as possible."""
+        """The same model with its fastest forward form."""
         return self.with_forward(self._native or self.hf.forward_form())
 
     def observed(self) -> "LanguageModel":
-        """The same weights, with `hidden` rows where it runs natively and as fast as possible; else itself."""
+        """The same model, but keeping `hidden` rows, if it runs by its fastest native form; else unchanged."""
         native = self._native
         return self.with_forward(Observed(native)) if native is not None and self.runs_by is native else self
 
     def tapped(self, states: LayerStates) -> "LanguageModel":
-        """The same weights and bits, whose passes leave the inputs of some layers in `states`.
+        """The same model with the same bits, whose passes write the inputs of some layers to `states`.
 
         Raises:
-            PairError: Its forward form does not show them.
+            PairError: Its forward form does not give access to layer inputs.
         """
         return self.with_forward(tapped(self.runs_by, states))
 
     def streaming(self, sinks: int, window: int) -> "LanguageModel":
-        """The same weights, each token of which sees the `sinks` first tokens of a text and the `window` latest ones.
+        """The same model, in which each token attends to a text's first `sinks` and latest `window` tokens only.
 
         Raises:
             PairError: Its positions are not rotary.
@@ -174,35 +174,35 @@ class LanguageModel:
 
     @property
     def embedding(self) -> Float[Tensor, "V X"]:
-        """Input embedding, one row for each token."""
+        """Input embedding: one row per token id."""
         return self._native.embedding if self._native else self.hf.embedding
 
     @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:
-        """Frequencies of rotary positions; None where its positions are not rotary."""
+        """Rotary frequencies; None if its positions are not rotary."""
         if self._native:
             return self._native.rotation.frequencies
         loaded, frequencies = self.hf.loaded, self.hf.frequencies
         if loaded is None:
-            self.slim()  # where passes run without the module, it was loaded for the frequencies alone
+            self.slim()  # if passes do not need the module, it was loaded only for the frequencies
         return frequencies
 
     @property
     def hidden(self) -> Float[Tensor, "N X"] | None:
-        """Rows after all layers of its latest pass; None for a model that is not observed."""
+        """Hidden rows of the latest pass, after all layers; None if the model does not keep them (see `observed`)."""
         return self.runs_by.latest if isinstance(self.runs_by, Observed) else None
 
     @property
     def hidden_width(self) -> int:
-        """Width of a hidden row; 0 for a model that is not observed."""
+        """Width of a hidden row; 0 if the model does not keep hidden rows."""
         return self.runs_by.width if isinstance(self.runs_by, Observed) else 0
 
 
 def native_on_cpu(traits: Traits) -> NativeModel | None:
-    """The native form of a model on a CPU; None on another device, or where its family has none."""
+    """The native form of a model on a CPU; None on another device, or if its family is not native."""
     on_cpu = traits.source if traits.device.type == "cpu" else None
     return native_model(on_cpu, Arithmetic.of(traits.dtype)) if on_cpu else None
 
 
 _hf = functools.partial(imported, "decoder.forward.hf")
-"""The module that needs transformers."""
+"""Imports the module `decoder.forward.hf`, which needs transformers."""

@@ -1,4 +1,4 @@
-"""Layer inputs of a model: rows of a text and a tree as they enter some of its layers, kept for an EAGLE-3 head.
+"""Layer states of a model: the hidden rows that enter some of its layers, kept as input of an EAGLE-3 head.
 
 Knows no model. Rows are numbered like those of the model's KV cache: a pass that overwrites a row there overwrites it
 here.
@@ -12,23 +12,23 @@ from torch import Tensor
 
 
 class LayerStates:
-    """Layer inputs of one text, from the first row that `take` has not returned yet."""
+    """Layer inputs of one text and its tree, from the first row that `take` has not returned yet."""
 
     def __init__(self, layers: Sequence[int]) -> None:
-        """Takes the layer numbers, rising; the input of layer 0 is the embedded tokens."""
+        """Stores inputs of these layers, given as ascending numbers; layer 0's input is the embedded tokens."""
         self.layers = tuple(layers)
         self._taken = 0
-        """Rows of the cache before the first row here."""
+        """Number of rows that `take` has returned: the KV cache index of the first row stored here."""
         self._held: Float[Tensor, "N Y"] | None = None
 
     def put(self, first: int, states: Sequence[Float[Tensor, "N X"]]) -> None:
-        """Stores the rows of a pass, one tensor for each layer; replaces all rows from cache row `first` on."""
+        """Stores the rows of a pass, one tensor per layer, in place of all rows from cache row `first` on."""
         rows = torch.cat([state.detach() for state in states], -1)
         before = None if self._held is None else self._held[: first - self._taken]
         self._held = rows if before is None else torch.cat([before, rows])
 
     def take(self, rows: Sequence[int]) -> Float[Tensor, "N Y"]:
-        """The rows at these indices, layers concatenated; they belong to the text now, all others are dropped."""
+        """Returns rows by index, layers concatenated: they have become part of the text; other rows are dropped."""
         states, self._held = self._held, None
         assert states is not None, "rows are taken after a pass"  # noqa: S101 - a programmer's mistake
         self._taken += len(rows)

@@ -1,8 +1,9 @@
-"""Near ties: whether the first token that differs from plain decoding is one, judged in float32 with the same noise.
+"""Near ties: whether a text's first difference from plain decoding is one, judged in float32 with the same noise.
 
-In bfloat16 and float16 a row's logits depend a little on the number of rows in its pass; two tokens whose scores differ
-by less than that rounding error may change places. Any other difference is a bug. A float32 copy of the model may not
-fit beside the model that decodes, so one layer at a time is converted; where even that does not fit, the CPU computes.
+In bfloat16 and float16 a row's logits depend slightly on the number of rows in its pass, so that two tokens whose
+scores differ by less than the rounding error may swap ranks. Any other difference is a bug. Memory may not suffice for
+a float32 copy in addition to the model, so one layer at a time is converted; if even that does not fit, the CPU
+computes.
 """
 
 import math
@@ -25,48 +26,48 @@ from decoder.system.deferred import imported
 from decoder.system.device import has_room, memory_is_full
 
 CHUNK = 512
-"""Tokens of one pass."""
+"""Number of tokens in one pass."""
 CPU = torch.device("cpu")
 MARGIN = 1.25
-"""Free memory that loading a module needs, as a multiple of the memory of its weights."""
+"""Free memory required to load a module, as a multiple of the size of its weights."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Result of scoring two tokens in float32."""
+    """Verdict on two tokens that were scored in float32."""
 
     near_tie: bool
-    """Whether their scores differ by at most twice the largest error that the model's own dtype makes in any logit.
+    """Whether the scores differ by at most twice the largest rounding error of a logit in the model's dtype.
 
-    The score of a sampled token is its logit plus the noise of the position; an error of that size may also decide
-    whether top-k or top-p keeps one of the two.
+    The score of a sampled token is its logit plus the position's noise. Also True if an error of that size decides
+    whether top-k or top-p keeps one of the two tokens.
     """
     gap: float
-    """Higher score minus lower score."""
+    """Difference of the two scores, not negative."""
 
 
 class Judge:
-    """Scores tokens by one model; a module that is loaded for it lives no longer than the judge."""
+    """Judges near ties of one model; frees the module that it loads when the judge is freed."""
 
     def __init__(self, model: LanguageModel, noise: GumbelNoise | None = None) -> None:
-        """Takes the model, and the noise of the text; None for greedy text."""
+        """Makes a judge of a model's text; `noise` is its sampling noise, None for greedy decoding."""
         self._model = model
         self._noise = noise
         self._loaded: Any = None
         self._places = list(dict.fromkeys((model.device, CPU)))
-        """Devices for float32, in order of preference; the first is removed once its memory does not suffice."""
+        """Devices to compute float32 on, in order of preference; one whose memory does not suffice is removed."""
 
     @torch.inference_mode()
     def __call__(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool = False) -> Verdict:
         """Scores two tokens after `prefix` in float32 and in the model's dtype.
 
         Args:
-            prefix: Token ids.
-            rivals: The two tokens.
-            by_module: Whether the Hugging Face module chose one of them, so that its rounding error counts too.
+            prefix: Token ids of the text before the two tokens.
+            rivals: The two token ids.
+            by_module: Whether the Hugging Face module chose one of them, so that its rounding error matters too.
 
         Raises:
-            DeviceError: Neither the model's device nor the CPU has the memory for it.
+            DeviceError: Neither the model's device nor the CPU has enough memory.
         """
         while self._places:
             try:
@@ -94,7 +95,7 @@ class Judge:
         return verdict(scores, rivals, error, len(prefix), self._noise)
 
     def _module(self) -> Any:
-        """The module of the model, or a copy that is loaded where there is room for it."""
+        """The model's Hugging Face module, or a copy that is loaded on the first device with enough memory."""
         if self._model.hf.loaded is not None:
             return self._model.hf.loaded
         if self._loaded is None:
@@ -111,7 +112,7 @@ def verdict(
     position: int,
     noise: GumbelNoise | None = None,
 ) -> Verdict:
-    """Verdict on two tokens at a position of a text, from logits with an error of at most `error`."""
+    """Verdict on two tokens at a text position; `error` is the largest rounding error of a logit."""
     scores, at_edge = logits, False
     if noise and not noise.greedy_from(position):
         known = noise.known(logits)
@@ -123,7 +124,7 @@ def verdict(
 
 
 def _at_edge(logits: Float[Tensor, "V"], token: int, sampling: Sampling, error: float) -> bool:
-    """Whether an error of the logits decides if truncation keeps a token."""
+    """Whether an error of this size in the logits decides if top-k or top-p keeps a token."""
     if not sampling.truncates:
         return False
     ways = []
@@ -140,7 +141,7 @@ def _chunks(prefix: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
 
 
 def _logits(model: LanguageModel, prefix: Sequence[int]) -> Iterator[Float[Tensor, "P V"]]:
-    """Logits after each token, as the engine computes them, chunk by chunk."""
+    """Logits after each token in the model's own forward form, chunk by chunk."""
     cache = model.new_cache(len(prefix))
     for start, part in _chunks(prefix):
         positions = range(start, start + len(part))
@@ -154,7 +155,7 @@ def _by_module(
     device: torch.device,
     each: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Float[Tensor, "P V"]]:
-    """Logits after each token by the module, with inputs on a device; `each` is entered around each pass."""
+    """Logits after each token by the module, with inputs on `device`; each pass runs in a context from `each`."""
     cache, name = None, imported("decoder.forward.hf").cache_argument(module)
     for _, part in _chunks(prefix):
         ids = torch.tensor([list(part)], device=device)
@@ -166,7 +167,7 @@ def _by_module(
 
 @contextmanager
 def in_float32_by_layer(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Makes each layer of a module compute in float32 on a device; its weights are converted for its own call only."""
+    """Context in which each layer of a module computes in float32 on a device; weights are converted layer by layer."""
     handles = [hook for called, members in _layers(module) for hook in _InFloat32(members, device).hooks(called)]
     try:
         yield
@@ -176,7 +177,7 @@ def in_float32_by_layer(module: nn.Module, device: torch.device) -> Iterator[Non
 
 
 def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
-    """Pairs of a module and the modules whose weights its call needs; each weight appears in one pair."""
+    """Pairs of a submodule and the modules whose weights its call needs; each weight appears in one pair."""
     yield module, [module]
     for child in module.children():
         if isinstance(child, nn.ModuleList):
@@ -188,14 +189,14 @@ def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
 
 
 class _InFloat32:
-    """Hooks that convert the weights of some modules when one is called, and restore them when it returns or fails."""
+    """Hooks that convert the weights of modules when a module is called, and restore them when it returns or fails."""
 
     def __init__(self, members: Sequence[nn.Module], device: torch.device) -> None:
         self._members, self._device = members, device
         self._was: list[tuple[dict[str, Any], str, Tensor]] = []
 
     def hooks(self, called: nn.Module) -> list[Any]:
-        """Registers the hooks on a module; they act until the handles returned here are removed."""
+        """Registers the hooks on a module; they are active until the returned handles are removed."""
         return [
             called.register_forward_pre_hook(self._begin),
             called.register_forward_hook(self._end, always_call=True),

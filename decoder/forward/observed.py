@@ -1,6 +1,6 @@
-"""A native model whose latest hidden rows can be read, as input of predictors.
+"""A native model that keeps the hidden rows of its latest pass, as input of predictors.
 
-Each pass computes these rows in any case, so keeping them costs a reference. Knows none of the predictors.
+Every pass computes these rows anyway, so keeping a reference costs nothing. Knows no predictors.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,9 @@ class Observed:
 
     def __init__(self, model: NativeModel) -> None:
         self.latest: Float[Tensor, "N X"] = model.embedding[:0]
-        """Hidden rows of the latest pass, after all layers and before the last norm. Of plain text that was read in
-        chunks, the rows of the last chunk.
+        """Hidden rows of the latest pass, after all layers and before the last norm.
+
+        If plain text was read in chunks, only the rows of the last chunk.
         """
         self._model = model
 

@@ -1,4 +1,4 @@
-"""Interface by which the engine runs a model; all implementations of one model give the same logits."""
+"""Interface through which the engine runs a model; all forward forms of a model give the same logits."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,10 +12,10 @@ from decoder.forward.kv_cache import KvCache
 
 
 class Forward(Protocol):
-    """A forward form of a model: rows in, logits out. A cache belongs to the form that made it."""
+    """A forward form of a model: rows in, logits out. It can only use caches that it has made itself."""
 
     def new_cache(self, capacity: int) -> KvCache:
-        """An empty cache of `capacity` rows."""
+        """An empty KV cache of `capacity` rows."""
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
@@ -27,10 +27,10 @@ class Forward(Protocol):
 
 
 class TensorParallelGroup(Protocol):
-    """Processes that run one model together, each with a shard of its weights."""
+    """Tensor-parallel processes of one model, each with a shard of its weights."""
 
     devices: Sequence[str]
     """Device of each rank, for example cuda:0."""
 
     def peak_bytes(self) -> list[int]:
-        """Peak memory of each rank so far, in bytes."""
+        """Peak memory so far of each rank, in bytes."""

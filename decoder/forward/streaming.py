@@ -1,11 +1,11 @@
 """StreamingLLM's cache: attention sinks and a sliding window, with positions counted within the cache.
 
-Each token has a window of its own, whatever the other rows of its pass: the `sinks` first tokens and the `window`
-latest ones, itself included, at the positions 0, 1, 2, ... of that selection (Xiao et al., "Efficient Streaming
-Language Models with Attention Sinks", section 3.2). A rotary score depends only on the distance of two positions. So
+Each token attends to the `sinks` first tokens of the text and the `window` latest ones, itself included, at positions
+0, 1, 2, ... of that selection (Xiao et al., "Efficient Streaming Language Models with Attention Sinks", section 3.2);
+this does not depend on the other rows of its pass. A rotary score depends only on the distance of two positions. So
 keys within the window keep the rotation of their position in the text, and only the sinks are rotated further, by the
-number of tokens that left the window; each row of a pass sees its own rotated copy of the sinks. Until a text outgrows
-sinks and window, nothing differs from full attention. Knows nothing of drafts.
+number of tokens that left the window; each row of a pass attends to its own rotated copy of the sinks. For a text no
+longer than sinks and window, the result is that of full attention. Knows nothing of drafts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,11 +24,11 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 
 SLACK = 64
-"""Step, in rows, by which the cache grows and drops rows outside every window: each drop moves the rows after it."""
+"""Number of rows by which the cache grows, and from which it drops unneeded rows; each drop moves all later rows."""
 READ_AT_ONCE = 64
-"""Most tokens of one reading pass; each needs its own copy of the sinks."""
+"""Largest number of text tokens in one pass, since each needs its own copy of the sinks."""
 TRIED_TOKENS, FAR = (1, 2, 3), 1000
-"""Tokens whose keys are compared, and the distance of the compared positions; shorter contexts use a shorter one."""
+"""Token ids whose keys are compared at two positions, and the distance of these positions, if the context allows."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class KeyTurn:
     """Rotary frequencies, in radians per position, one for each pair of dimensions; on the host."""
     first: slice
     second: slice
-    """Indices of the two dimensions of each pair."""
+    """Indices of the first and of the second dimension of all pairs."""
 
     def __call__(self, keys: Float[Tensor, "L H S D"], by: Sequence[int]) -> Float[Tensor, "L H BS D"]:
-        """All keys rotated by B numbers of positions: all of them by the first number, then all by the next."""
+        """B copies of all keys, one after the other; copy i is rotated by `by[i]` positions."""
         wide = torch.promote_types(keys.dtype, torch.float32)
         angles = torch.tensor(by, dtype=torch.float64)[:, None, None] * self.frequencies.double()
         cosine, sine = (part.to(keys.device, wide) for part in (angles.cos(), angles.sin()))
@@ -55,9 +55,9 @@ class KeyTurn:
 
 @torch.inference_mode()
 def key_turn(forward: Forward, frequencies: Float[Tensor, "R"], context: int, dtype: torch.dtype) -> KeyTurn | None:
-    """Rotation of a model's keys from one position to another, found by trial; its tolerance depends on the dtype.
+    """Finds by trial how a model rotates its keys from one position to another; the tolerance depends on the dtype.
 
-    None where the keys of some layer do not rotate by these frequencies.
+    None if some layer does not rotate its keys by these frequencies.
     """
     far, count = min(FAR, context - len(TRIED_TOKENS)), len(frequencies)
     near, there = _keys(forward, 0), _keys(forward, far)
@@ -82,15 +82,15 @@ def _keys(forward: Forward, start: int) -> Float[Tensor, "L H S D"]:
 
 
 class RollingCache(KvCache):
-    """A cache whose rows are numbered by their positions in the text, and which stores only rows that a window needs.
+    """A KV cache that stores only the sinks and the latest rows, but numbers rows by their positions in the text.
 
-    A dropped row never comes back.
+    A dropped row cannot be restored.
     """
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], sinks: int, window: int) -> None:
         super().__init__(store)
         self.gone = 0
-        """Rows after the sinks that were dropped."""
+        """Number of dropped rows, all of them directly after the sinks."""
         self._sinks, self._window = sinks, window
 
     @property
@@ -100,7 +100,7 @@ class RollingCache(KvCache):
 
     @contextmanager
     def held(self) -> Iterator[KvCache]:
-        """The stored rows as a plain cache, numbered by their places in the store; changes apply to this cache too."""
+        """The stored rows as a plain cache, numbered by their index in the store; changes also apply to this cache."""
         stored = KvCache(self.store)
         stored.length, stored.used = self.length - self.gone, self.rows
         yield stored
@@ -125,7 +125,7 @@ class RollingCache(KvCache):
 
 @dataclass(frozen=True)
 class Streaming:
-    """A `Forward` with attention sinks and a window; no path of drafted rows may be longer than the window."""
+    """A `Forward` with attention sinks and a sliding window, which must be longer than any path of drafted rows."""
 
     inner: Forward
     turn: KeyTurn
@@ -142,7 +142,7 @@ class Streaming:
     ) -> Float[Tensor, "N V"]:
         """See `Forward`."""
         if max(positions) >= cache.length + self.window:
-            raise ValueError(f"{max(positions) - cache.length + 1} rows follow each other in a window of {self.window}")
+            raise ValueError(f"{max(positions) - cache.length + 1} rows on a path exceed the window of {self.window}")
         lost = [max(0, position + 1 - self.sinks - self.window) for position in positions]
         rolling = cast("RollingCache", cache)
         with rolling.held() as stored:
@@ -174,7 +174,7 @@ class Streaming:
     def _seen(
         self, stored: KvCache, gone: int, positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Visibility mask, shape (N, S): cached and new rows that each new row attends to, without the sinks."""
+        """Mask, shape (N, S), of the cached and new rows that each new row attends to; the sinks are masked out."""
         seen = np.ones((len(positions), stored.used + len(positions)), dtype=np.bool_)
         seen[:, seen.shape[1] - visible.shape[1] :] = visible
         seen[:, : self.sinks] = False
@@ -183,7 +183,7 @@ class Streaming:
         return seen
 
     def _append_sinks(self, stored: KvCache, shifts: Sequence[int]) -> None:
-        """Appends a copy of the sinks for each number of positions in `shifts`."""
+        """Appends one copy of the sinks per entry of `shifts`, rotated by that number of positions."""
         sinks = stored.store[..., : self.sinks, :]
         copies = stored.store.narrow(3, stored.used, len(shifts) * self.sinks)
         copies[:, 0] = self.turn(sinks[:, 0], shifts)
@@ -192,5 +192,5 @@ class Streaming:
 
 
 def _make_room(stored: KvCache, rows: int) -> None:
-    """Reserves `rows` more rows, rounded up to `SLACK`: growth by single rows would copy the cache for each row."""
+    """Reserves `rows` more rows, rounded up to a multiple of `SLACK`, so that the cache is not copied for each row."""
     stored.reserve(-(-(stored.used + rows) // SLACK) * SLACK)

@@ -1,6 +1,6 @@
-"""Models that write `LayerStates` in every pass, with unchanged bits.
+"""Forward forms that write their layer inputs to `LayerStates` in every pass, with unchanged bits.
 
-Each pass computes these rows in any case, so keeping them costs a copy. Knows none of their readers.
+Every pass computes these rows anyway, so keeping them costs only a copy. Does not know who reads them.
 """
 
 from collections.abc import Sequence
@@ -23,33 +23,33 @@ from decoder.forward.protocol import Forward
 
 @runtime_checkable
 class Tappable(Protocol):
-    """A `Forward` that can write layer states itself."""
+    """A `Forward` that itself can write layer states."""
 
     def tapped(self, states: LayerStates) -> Forward:
-        """The same form, which writes the states of its passes to `states`."""
+        """The same form, whose passes write layer inputs to `states`."""
 
 
 def tapped(forward: Forward, states: LayerStates) -> Forward:
-    """The same form, which writes the inputs of some layers to `states`; raises PairError where it cannot."""
+    """The same form, whose passes write the inputs of some layers to `states`; raises PairError if it cannot."""
     if isinstance(forward, Exact):
-        # Inside the padding, since a padded pass overwrites the rows of the one before.
+        # The inner form also writes padding rows; the next pass overwrites them.
         return replace(forward, inner=tapped(forward.inner, states))
     if isinstance(forward, NativeModel):
         return TappedNative(forward, states)
     if isinstance(forward, Tappable):
         return forward.tapped(states)
     raise PairError(
-        "the target runs in a form that does not show what enters its layers, which an EAGLE-3 draft reads; "
+        "the target's forward form gives no access to its layer inputs, which an EAGLE-3 head needs; "
         "give a whole model as --draft"
     )
 
 
 class TappedNative:
-    """A native model as a `Forward` that writes layer states."""
+    """A native model as a `Forward` that writes layer states in every pass."""
 
     def __init__(self, model: NativeModel, states: LayerStates) -> None:
         self._entered: list[Tensor] = []
-        """Inputs of the tapped layers in the pass in progress."""
+        """Inputs of the tapped layers, collected during the current pass."""
         self._states = states
         layers = list(model.layers)
         for index in states.layers:
@@ -82,7 +82,7 @@ class TappedNative:
 
     def _noting(self, layer: Layer) -> Layer:
         def noting(rows: Tensor, given: Pass, index: int) -> Tensor:
-            # A layer may overwrite its input rows.
+            # Cloned, since a layer may overwrite its input rows.
             self._entered.append(rows.clone())
             return layer(rows, given, index)
 

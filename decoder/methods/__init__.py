@@ -1,6 +1,6 @@
-"""Registry of decoding methods by name, from which race, command line, settings, screen and documents are made.
+"""Registry of decoding methods by name, on which race, command line, settings, screen and documentation are based.
 
-A method is one file of this folder. Importing the registry imports no torch.
+Each method is one file of this folder. Importing the registry imports no torch.
 """
 
 import sys
@@ -17,11 +17,11 @@ from decoder.sampling.settings import Sampling
 METHODS: dict[str, Method] = {}
 """Methods by name, in the order of help texts; `register` adds one."""
 WHOLE = sys.maxsize
-"""Value of `same_until` for a text that must equal that of `ar` in every token: more tokens than any text has."""
+"""Value of `same_until` for a text that must equal that of `ar` in all tokens: more tokens than any text has."""
 
 
 def register(method: Method) -> None:
-    """Adds a method; raises ValueError if a name, option or knob is taken, or it obeys an unknown method."""
+    """Adds a method; raises ValueError if its name, an option or a knob is taken, or if it obeys an unknown method."""
     taken = {option.name for other in METHODS.values() for option in other.options}
     known = all_knobs()
     for what, clash in (
@@ -48,7 +48,7 @@ def require_model_free(names: Sequence[str]) -> None:
     needing = [method.name for method in chosen(names) if method.needs_model]
     require(
         not needing,
-        f"{', '.join(needing)} cannot do without a draft model, which neither lookup nor an EAGLE-3 head is; "
+        f"{', '.join(needing)} cannot do without a draft model; lookup or an EAGLE-3 head is not one; "
         "leave that out of --methods, or name a model by --draft",
         "methods",
     )
@@ -60,25 +60,25 @@ def racing() -> tuple[str, ...]:
 
 
 def all_knobs() -> Mapping[KnobName, KnobInfo]:
-    """All knobs by name: those of the methods, in their order, then those of sampling."""
+    """All knobs by name: those of the methods, in the order of `METHODS`, then those of sampling."""
     of_methods = (knob for method in METHODS.values() for knob in method.knobs)
     return {knob.name: knob for knob in (*of_methods, *Sampling.knobs)}
 
 
 def require_knobs(names: Iterable[KnobName]) -> None:
-    """Raises ConfigError for names that no knob has."""
+    """Raises ConfigError if a name is not that of a knob."""
     known = all_knobs()
     unknown = [name for name in names if name not in known]
     require(not unknown, f"no knob is called {shortened(', '.join(unknown))}; choose from {', '.join(known)}")
 
 
 def options_of(name: RulesName) -> tuple[Option, ...]:
-    """Options of a parameter set."""
+    """Options of a parameter set: those of a method, or of sampling."""
     return METHODS[name].options if name in METHODS else sampling.OPTIONS
 
 
 def base(name: RulesName, rules: TunableParameters) -> TunableParameters:
-    """Reference values of a parameter set: only differences from them are written."""
+    """Reference values of a parameter set; command lines and settings state only differences from them."""
     return METHODS[name].base(rules) if name in METHODS else Sampling()
 
 
@@ -88,12 +88,12 @@ def root_is_drafted(method: str) -> bool:
 
 
 def draws_alone(method: str) -> bool:
-    """Whether a method samples with noise of its own, so that its text differs from others; False if unknown."""
+    """Whether a method samples with its own noise, so that its text differs; False for an unknown method."""
     return method in METHODS and METHODS[method].own_noise
 
 
 def same_until(method: str, parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """Number of first tokens of a method's text that must equal those of `ar` with equal noise; `WHOLE` by default.
+    """Number of first tokens of a method's text that must equal those of `ar` with the same noise; default: `WHOLE`.
 
     None if the parameters do not determine it.
     """

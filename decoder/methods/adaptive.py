@@ -1,8 +1,8 @@
 """Parameters of adaptive trees and their knobs, shared by `dynatree` and `auto`.
 
-Names and defaults follow the DynaTree paper (section 3 and appendix A). The paper's ablations need no switches:
-adaptive breadth is off when the three branchings are equal, adaptive depth when `rho_stop` and `rho_deep` are 0,
-history when `history` is False.
+Names and defaults follow the DynaTree paper (section 3 and appendix A). The paper's ablations need no extra switches:
+adaptive breadth is off if the three branchings are equal, adaptive depth if `rho_stop` and `rho_deep` are 0, and
+history if `history` is False.
 """
 
 import math
@@ -17,34 +17,34 @@ from decoder.tree_rules import Budget, Growth, History, Rules, TreeRule, used_de
 
 @dataclass(frozen=True)
 class AdaptiveTree(Rules):
-    """Growth rule of adaptive trees: breadth by confidence, depth by path probability, history; paper defaults."""
+    """Parameters of adaptive trees, with the paper's defaults: breadth by confidence, depth by path probability."""
 
     d0: float = 5.0
-    """Base depth: expanded nodes need `rho_stop` below depth floor(d0 + 0.5), and `rho_deep` from it on."""
+    """Base depth, rounded: from there on a node needs path probability `rho_deep`, not `rho_stop`, for children."""
     d_max: int = 8
     """Largest depth of a node."""
     branching: tuple[int, int, int] = (1, 2, 3)
-    """Numbers of children: of a confident draft, in between, of an unsure draft."""
+    """Numbers of children of a node: if the draft is confident, in between, and if it is unsure."""
     tau_h: float = 0.9
-    """Largest next-token probability from which the draft is confident; history adapts it."""
+    """The draft is confident if its largest next-token probability is at least `tau_h`; history adapts it."""
     tau_l: float = 0.4
-    """Largest next-token probability below which the draft is unsure."""
+    """The draft is unsure if its largest next-token probability is below `tau_l`."""
     rho_stop: float = 0.1
-    """Least path probability of an expanded node."""
+    """Least path probability of a node that gets children."""
     rho_deep: float = 0.5
-    """Least path probability of an expanded node from the base depth on."""
+    """Least path probability of a node that gets children, from the base depth on."""
     tau: float = 0.05
-    """Lower bound of `rho_stop`; in the paper also the fixed tree's threshold."""
+    """Lower bound on `rho_stop`; in the paper also the fixed tree's threshold."""
     history: bool = True
     """Whether history adapts `d0` and `tau_h`."""
     window: int = 10
-    """Number of rounds in the mean depth acceptance."""
+    """Number of rounds over which history averages the depth acceptance."""
     target_acceptance: float = 0.7
-    """Depth acceptance that history aims at."""
+    """Target depth acceptance of history."""
     eta_d: float = 1.0
-    """Step of `d0` per unit of excess depth acceptance."""
+    """Change of `d0` per unit by which the depth acceptance exceeds its target."""
     eta_h: float = 0.1
-    """Step of `tau_h` per unit of excess depth acceptance."""
+    """Change of `tau_h` per unit by which the depth acceptance exceeds its target."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("tau_h", "τh", "draft sure from here on: fewest guesses", "probability",
@@ -70,9 +70,9 @@ class AdaptiveTree(Rules):
                  turns="branching", part=2),
         KnobInfo("rho_stop", "rho_stop", "less probable paths end", "probability",
                  lambda own: (0.0, own.rho_deep), 0.01, 0.05),
-        KnobInfo("rho_deep", "rho_deep", "the same, from the base depth on", "probability",
+        KnobInfo("rho_deep", "rho_deep", "less probable paths end from D0 on", "probability",
                  lambda own: (own.rho_stop, 1.0), 0.05, 0.2),
-        KnobInfo("tau", "τ", "less probable paths end, as by rho_stop", "probability",
+        KnobInfo("tau", "τ", "lower bound on rho_stop", "probability",
                  lambda _: (0.0, 1.0), 0.01, 0.05),
     )  # fmt: skip
 
@@ -94,9 +94,9 @@ class AdaptiveTree(Rules):
         require_feasible({"d_max": self.d_max, "the largest branching": high, "window": self.window})
 
     def moved(self, d0: float, tau_h: float) -> Self:
-        """A copy with the values of history, which lie within their bounds.
+        """A copy with history's values of `d0` and `tau_h`, which are within their bounds.
 
-        Not by `replace`, whose checks of all parameters take ten times as long, in every round.
+        It is made in every round, so not by `replace`, whose checks of all parameters take ten times as long.
         """
         copy = object.__new__(type(self))
         vars(copy).update(vars(self), d0=d0, tau_h=tau_h)
@@ -119,7 +119,7 @@ class AdaptiveTree(Rules):
         return TreeRule(growth, budget, history)
 
     def _limit(self, depth: int, probability: float) -> Limit | None:
-        """Rule by which a node of this depth and path probability has no children; None if it may have some."""
+        """Limit that keeps a node of this depth and path probability from having children; None if it may have some."""
         if depth >= self.d_max:
             return "d_max"
         if probability < max(self.rho_stop, self.tau):

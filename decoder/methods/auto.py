@@ -1,4 +1,4 @@
-"""auto: an adaptive tree whose number of nodes follows from expected tokens and measured costs."""
+"""auto: an adaptive tree whose number of nodes is chosen by expected tokens and measured costs."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,40 +13,40 @@ from decoder.tree_rules import MOST_NODES, Budget, TreeRule
 
 @dataclass(frozen=True)
 class Auto(AdaptiveTree):
-    """Bounds of the tree, within which `decoder.draft.tree_size` chooses its size each round; wide by default."""
+    """Bounds of the tree, within which `decoder.draft.tree_size` chooses each round's size; wide by default."""
 
     d0: float = 8.0
     d_max: int = 12
     rho_stop: float = 0.0
     tau: float = 0.0
     lookup: bool = True
-    """Whether suffix lookup drafts too, where that pays."""
+    """Whether suffix lookup also drafts, when it pays."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
-        KnobInfo("lookup", "lookup", "the text's own past drafts too", "switch", lambda _: (0.0, 1.0), coarse=1,
+        KnobInfo("lookup", "lookup", "suffix lookup in the text drafts too", "switch", lambda _: (0.0, 1.0), coarse=1,
                  values={"off": False, "on": True}),
     )  # fmt: skip
 
     def rule(self) -> TreeRule:
-        """The growth rule, which costs restrict further."""
+        """The growth rule, within which costs limit the tree further."""
         return self._rule(Budget(MOST_NODES, best=True, by_cost=True, lookup=self.lookup))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Rule by which a leaf of this depth and path probability has no children."""
+        """Limit that kept a leaf of this depth and path probability from having children."""
         return self._limit(depth, probability) or "cost"
 
 
 _KNOBS = ", ".join(knob.name for knob in Auto.knobs)
 METHOD = Method(
     "auto",
-    "adaptive tree of as many nodes as pay",
+    "adaptive tree, its size chosen by cost",
     Auto(),
     races=True,
     options=(
         any_knobs(
             "auto",
-            f"Bounds within which auto drafts what pays, for example d0=6,b_max=4; of {_KNOBS}.",
+            f"Bounds on auto's tree, for example d0=6,b_max=4; knobs: {_KNOBS}.",
             Auto(),
             example="d0=6",
             rank=1,
@@ -54,7 +54,7 @@ METHOD = Method(
     ),
     sweep=Sweep(
         "0|1,..",
-        "Whether auto looks up in the text, too: 1, 0, or both beside each other.",
+        "Whether auto also drafts by suffix lookup: 1, 0, or 0,1 to compare both.",
         "1",
         "1",
         lambda on: {"lookup": bool(on)},

@@ -1,8 +1,8 @@
-"""bestfirst: the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON.
+"""bestfirst: a tree of the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON.
 
-The sum of the path probabilities is the expected number of accepted nodes. So by the draft's own probabilities no other
-tree of as many nodes and levels has more expected accepted nodes. Nodes are drafted level by level, with one draft pass
-each, not one by one.
+The sum of path probabilities is the expected number of accepted nodes. So, by the draft's own probabilities, no other
+tree with as many nodes and levels has more expected accepted nodes. Nodes are drafted with one draft pass per level,
+not one by one.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from decoder.methods.option import Option, whole_numbers
 from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 MOST_CHILDREN = 32
-"""Most children of a node. Further ones, which large trees lose, are each less than 1/32 as probable as the node."""
+"""Largest number of children of a node; each omitted child has less than 1/32 of the node's path probability."""
 
 
 @dataclass(frozen=True)
 class BestFirst(Rules):
-    """The `n_max` most probable nodes that are no deeper than `depth`."""
+    """Parameters of a tree of the `n_max` most probable nodes that are no deeper than `depth`."""
 
     n_max: int = 8
     depth: int = 5
@@ -41,13 +41,13 @@ class BestFirst(Rules):
 
     def rule(self) -> TreeRule:
         """The growth rule."""
-        # A child of rank N has N - 1 better siblings and a better parent: with N children a node none of the best N
-        # nodes is missing.
+        # A child of rank N has N - 1 more probable siblings and a more probable parent. So with up to N children per
+        # node, none of the N best nodes is missing.
         children = min(self.n_max, MOST_CHILDREN)
         return TreeRule(fixed_growth(self.depth, 0, children), Budget(self.n_max, best=True))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Rule by which a leaf of this depth has no children."""
+        """Limit that kept a leaf of this depth from having children."""
         del probability
         return "best_depth" if depth >= self.depth else "n_max"
 
@@ -65,7 +65,7 @@ METHOD = Method(
             "bestfirst",
             str,
             "N,D",
-            "Nodes of the best-first tree, and its depth.",
+            "Number of nodes of the best-first tree, and its depth.",
             ("n_max", "depth"),
             _read,
             lambda own: f"{own.n_max},{own.depth}",
@@ -73,7 +73,7 @@ METHOD = Method(
     ),
     sweep=Sweep(
         "NxD,..",
-        "Nodes and depths of best-first trees.",
+        "Numbers of nodes and depths of best-first trees to measure.",
         f"{BestFirst.n_max}x{BestFirst.depth}",
         "16x6",
         lambda n_max, depth: {"n_max": n_max, "depth": depth},

@@ -1,7 +1,7 @@
 """delayed: trees sampled from the draft, for independent sampling with a lossless verifier.
 
-Verifier and drafting are settings of the whole run: with drafting `tree` no tree is sampled, and the other methods'
-deterministic trees are verified. "The paper" is that of `decoder.verify.lossless`, section 5.
+Verifier and drafting are settings of the whole run: with drafting `tree`, no trees are sampled, and the other methods'
+deterministic trees are verified. Source: section 5 of the paper cited in `decoder.verify.lossless`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 DRAFT_STREAM, VERIFY_STREAM = 1, 2
-"""Streams of the random generator: a verifier that shared the draft's would be biased."""
+"""Separate streams of the random generator: a verifier that used the draft's random numbers would be biased."""
 _VERIFIERS = (COUPLED, *(name for name in VERIFIER_NAMES if name != "block"), "block")
-"""Values of the knob in order: the first is not for sampled trees, the last not for trees of several paths."""
+"""Values of the knob `verifier`, in order: the first is invalid for sampled trees, the last for several paths."""
 _DRAFTINGS = tuple(Drafting)
 SHIPPED, NONE = "shipped", ""
-"""Values instead of a selector's file: the selectors that come with dynatui for the embedded pair, or none."""
+"""Values in place of a selector file: the selectors that dynatui ships for the embedded pair, or no selector."""
 
 
 def _verifier_ends(own: "Delayed") -> tuple[float, float]:
@@ -43,19 +43,19 @@ def _drafting_ends(own: "Delayed") -> tuple[float, float]:
     if not own.draws:
         return 0.0, 0.0
     drawn = float(_DRAFTINGS.index(Drafting.SELECTOR)) if own.selects or own.selector else 2.0
-    # With a verifier of one path the selector avoids shapes of several, which other draftings would draw.
+    # If the verifier allows one path only, the selector chooses such shapes, but other draftings would draw `k` paths.
     return (drawn if own.verifier == "block" and own.k > 1 else 1.0), drawn
 
 
 @dataclass(frozen=True)
 class Delayed(VerifierRules):
-    """A path of `l1` draws, then `k` rollouts of `l2` draws from its end; i.i.d. drafting begins at the root."""
+    """Sampled trees: a path of `l1` draws, then `k` rollouts of `l2` draws; if i.i.d., all rollouts from the root."""
 
     k: int = 2
     l1: int = 2
     l2: int = 2
     selector: str = SHIPPED
-    """File of the selector for drafting `selector`, or `SHIPPED`, or `NONE`."""
+    """Selector file for drafting `selector`, or `SHIPPED` or `NONE`."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("rollouts", "K", "rollouts from the end of the path", "whole",
@@ -80,19 +80,19 @@ class Delayed(VerifierRules):
 
     @property
     def shape(self) -> DelayedTree:
-        """Shape of each round's tree; with a selector, of rounds without a choice."""
+        """Shape of each round's tree; with a selector, only of rounds in which it makes no choice."""
         l1 = 0 if self.drafting == Drafting.IID else self.l1
         k = 1 if self.selects and self.verifier == "block" else self.k
         return DelayedTree(k, l1, self.l1 + self.l2 - l1)
 
     @property
     def selects(self) -> bool:
-        """Whether a selector chooses the shape of each round."""
+        """Whether a selector chooses the shape of each round's tree."""
         return self.drafting == Drafting.SELECTOR
 
     @property
     def paths(self) -> int:
-        """Most rollouts of a tree."""
+        """Number of drafted paths (rollouts) of a tree."""
         return self.shape.canonical().k
 
     def rule(self) -> TreeRule:
@@ -101,7 +101,7 @@ class Delayed(VerifierRules):
         return TreeRule(fixed_growth(shape.depth, 0, shape.k), Budget(shape.most_nodes))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Parameter that ended a path."""
+        """Parameter that limits the length of paths."""
         del depth, probability
         return "l2" if self.shape.l2 else "l1"
 
@@ -117,7 +117,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
     rules = rules.drawn()
     chooser = _chooser(engine, len(prompt_ids), rules)
     pair = chooser.pair if chooser else engine.pair
-    # Without a selector the knob must not offer one.
+    # If there is no selector, the knob `drafting` must not offer it.
     knobs = KnobState(rules if chooser else replace(rules, selector=NONE))
 
     def now() -> Delayed:
@@ -140,7 +140,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
-    """The selector, if it is in use or can be switched on; raises ConfigError if one is in use but not available."""
+    """The selector, if it is in use or can be switched on; raises ConfigError if it is in use but not available."""
     if not (rules.selects or rules.selector):
         return None
     from decoder.selector import latency
@@ -155,7 +155,7 @@ def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
             raise
         return None
     if rules.selects:
-        # Measured before the text begins rather than in one of its rounds.
+        # Costs are measured before the text begins, not during one of its rounds.
         engine.costs_of(length)
     return Chooser(policies, pair, engine.sampling, lambda: latency.of_one_row(engine.costs_of(length)))
 
@@ -172,15 +172,15 @@ METHOD = Method(
     own_noise=True,
     needs_model=True,
     options=(
-        Option("verifier", str, "NAME", "What decides which drafted tokens stay when sampling. coupled, or nss: the "
-               "text of ar, whatever drafts. The others take drawn trees: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
+        Option("verifier", str, "NAME", "Rule that accepts drafted tokens when sampling. coupled, nss: same text as "
+               "ar, with any draft. The others need trees drawn from the draft: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
                choices=(COUPLED, *VERIFIER_NAMES)),
-        Option("drafting", str, "NAME", "How trees come about when sampling. tree: the most probable tokens. iid, "
-               "delayed: drawn from the draft, by the method delayed. selector: of a shape that is chosen each round.",
+        Option("drafting", str, "NAME", "How trees are drafted when sampling. tree: the most probable tokens. iid, "
+               "delayed: drawn from the draft, by the method delayed. selector: as delayed, each round's shape chosen.",
                choices=_DRAFTINGS),
-        Option("delayed", str, "K,L1,L2", "Rollouts of delayed's trees, draws before they branch, draws of each "
-               "rollout.", ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
-        Option("selector", str, "FILE", "What chooses shapes with --drafting selector, from dynatui selector train; "
-               f"{SHIPPED}: what comes with dynatui for the embedded pair."),
+        Option("delayed", str, "K,L1,L2", "Shape of delayed's trees: rollouts, draws before the tree branches, draws "
+               "of each rollout.", ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
+        Option("selector", str, "FILE", "Selector that chooses shapes with --drafting selector, from dynatui "
+               f"selector train; {SHIPPED}: the one that comes with dynatui for the embedded pair."),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""DynaTree: an adaptive tree that follows its knobs alone."""
+"""dynatree: an adaptive tree as in the DynaTree paper, whose size depends on its knobs only, not on costs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ Selection = Literal["bfs", "best"]
 
 @dataclass(frozen=True)
 class DynaTree(AdaptiveTree):
-    """DynaTree's parameters, with the paper's defaults; Algorithm 1 has the same, with breadth-first selection."""
+    """DynaTree's parameters, with the paper's defaults; also those of Algorithm 1, which selects breadth-first."""
 
     n_max: int = 256
-    """Most drafted nodes of a tree."""
+    """Largest number of drafted nodes in a tree."""
     selection: Selection = "bfs"
-    """Selection of nodes beyond `n_max`: the first in breadth-first order are kept, or the most probable."""
+    """Which nodes are kept if there are more than `n_max`: the first in breadth-first order, or the most probable."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
         N_MAX,
-        KnobInfo("selection", "choice", "who stays: first come, or likeliest", "switch", lambda _: (0.0, 1.0), coarse=1,
-                 values={name: name for name in get_args(Selection)}),
+        KnobInfo("selection", "choice", "nodes kept: breadth-first, or likeliest", "switch", lambda _: (0.0, 1.0),
+        coarse=1, values={name: name for name in get_args(Selection)}),
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -42,7 +42,7 @@ class DynaTree(AdaptiveTree):
         return self._rule(Budget(self.n_max, best=self.selection == "best"))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Rule by which a leaf of this depth and path probability has no children."""
+        """Limit that kept a leaf of this depth and path probability from having children."""
         return self._limit(depth, probability) or "n_max"
 
 
@@ -66,9 +66,9 @@ PRESETS: Mapping[str, DynaTree] = {
 """Presets of DynaTree's knobs; the first is the default.
 
 `tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each have an effect, at about `paper`'s speed: a low
-`rho_stop` lets the knobs decide where nodes are, a low `tau_l` balances this with fewer children, and a small `n_max`
-bounds the cost of a round. History is off, since its target, a depth acceptance of .7, makes trees too shallow.
-`sampled` was chosen on the same pair for temperature .6, where shallower and broader trees are faster.
+`rho_stop` leaves the position of nodes to the knobs, a low `tau_l` compensates for this with fewer children, and a
+small `n_max` bounds the cost of a round. History is off, since its target, a depth acceptance of .7, makes trees too
+shallow. `sampled` was chosen on the same pair for temperature .6, where shallower and broader trees are faster.
 """
 
 METHOD = Method(
@@ -78,21 +78,21 @@ METHOD = Method(
     presets=PRESETS,
     races=True,
     options=(
-        preset(PRESETS, "Values of DynaTree's knobs to begin with. tuned: D0, tau_h and tau_l each act. "
+        preset(PRESETS, "Initial values of DynaTree's knobs. tuned: D0, tau_h and tau_l each matter. "
                "paper: as published. sampled: small and wide."),
-        Option("tau_h", float, "P", "From this probability on the draft is confident."),
-        Option("tau_l", float, "P", "Under this probability the draft is unsure."),
+        Option("tau_h", float, "P", "The draft is confident if its best guess is at least this probable."),
+        Option("tau_l", float, "P", "The draft is unsure if its best guess is less probable than this."),
         Option("d0", float, "D", "Base depth of the tree."),
         Option("history", bool, "", "Whether past rounds move D0 and tau_h.", rank=-1),
         Option("d_max", int, "D", "No node is deeper."),
-        Option("branching", str, "B,B,B", "Children where the draft is confident, in between, unsure.",
+        Option("branching", str, "B,B,B", "Children of a node if the draft is confident, in between, or unsure.",
                read=lambda text: {"branching": whole_numbers("--branching", text, example="1,2,3")}),
-        Option("rho_stop", float, "P", "Less probable paths are not continued."),
-        Option("rho_deep", float, "P", "The same, from the base depth on."),
+        Option("rho_stop", float, "P", "Least probability of a path that is continued."),
+        Option("rho_deep", float, "P", "Least probability of a path that is continued from the base depth on."),
         Option("tau", float, "P", "A lower bound on rho_stop."),
-        Option("n_max", int, "N", "Most drafted nodes of DynaTree's tree. As many as pay: --methods auto.",
+        Option("n_max", int, "N", "Most drafted nodes of DynaTree's tree. To choose it by cost: --methods auto.",
                instead={"auto": "auto is a method: --methods auto"}),
-        Option("selection", str, "NAME", "Which nodes stay when there are more: bfs or best.",
-               choices=get_args(Selection)),
+        Option("selection", str, "NAME", "Which nodes are kept if there are more: bfs (breadth-first) or best (most "
+               "probable).", choices=get_args(Selection)),
     ),
 )  # fmt: skip

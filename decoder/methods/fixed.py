@@ -15,7 +15,7 @@ from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 @dataclass(frozen=True)
 class Fixed(Rules):
-    """Every node above `depth` whose path is at least `tau` probable gets `branching` children."""
+    """Each node above depth `depth` with a path probability of at least `tau` gets `branching` children."""
 
     depth: int = 5
     branching: int = 2
@@ -47,14 +47,14 @@ class Fixed(Rules):
         return TreeRule(fixed_growth(self.depth, self.tau, self.branching), Budget(self.n_max))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Rule by which a leaf of this depth and path probability has no children."""
+        """Limit that kept a leaf of this depth and path probability from having children."""
         if depth >= self.depth:
             return "fixed_depth"
         return "fixed_tau" if probability < self.tau else "n_max"
 
 
 _PARTS: Mapping[str, Callable[[str], float]] = {"depth": whole, "branching": whole, "tau": float, "n_max": whole}
-"""Parameters in the order of the option, and the parser of each."""
+"""Parameters in the order of the option's value, with the parser of each."""
 
 
 def _read(shape: str) -> Mapping[str, Any]:
@@ -63,13 +63,13 @@ def _read(shape: str) -> Mapping[str, Any]:
         if 2 <= len(parts) <= len(_PARTS):
             return {name: kind(part) for (name, kind), part in zip(_PARTS.items(), parts, strict=False)}
     raise ConfigError(
-        f"--fixed is {quoted(shape)}; give depth and branching, and behind them threshold and most nodes if you like, "
+        f"--fixed is {quoted(shape)}; give depth and branching, optionally also threshold and most nodes, "
         "for example 5,2 or 5,2,0.05,256"
     )
 
 
 def _written(fixed: Fixed) -> str:
-    """Value of the option; without the number of nodes if it is the default."""
+    """Value of the option for these parameters; without `n_max` if it is the default."""
     parts = [str(fixed.depth), str(fixed.branching), number(fixed.tau)]
     return ",".join(parts if fixed.n_max == Fixed.n_max else [*parts, str(fixed.n_max)])
 
@@ -84,7 +84,7 @@ METHOD = Method(
             "fixed",
             str,
             "D,B[,P[,N]]",
-            "Depth and branching of the fixed tree, the path probability from which nodes grow, and its most nodes.",
+            "Depth and branching of the fixed tree, least path probability of nodes with children, most nodes.",
             tuple(_PARTS),
             _read,
             _written,
@@ -92,7 +92,7 @@ METHOD = Method(
     ),
     sweep=Sweep(
         "DxB,..",
-        "Depths and branchings of fixed trees.",
+        "Depths and branchings of fixed trees to measure.",
         f"{Fixed.depth}x{Fixed.branching}",
         "5x2",
         lambda depth, branching: {"depth": depth, "branching": branching},

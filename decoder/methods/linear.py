@@ -1,4 +1,4 @@
-"""linear: a chain of drafted tokens, speculative decoding as first published."""
+"""linear: a chain of drafted tokens, as in the original speculative decoding."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 @dataclass(frozen=True)
 class Linear(Rules):
-    """A chain of `k` drafted tokens."""
+    """Parameter of a chain of `k` drafted tokens."""
 
     k: int = 5
 
@@ -31,7 +31,7 @@ class Linear(Rules):
         return TreeRule(fixed_growth(self.k, 0, 1), Budget(self.k))
 
     def limit(self, depth: int, probability: float) -> Limit:  # noqa: ARG002 - a chain knows one limit
-        """Rule that ends a chain: its length."""
+        """Limit that ends a chain: its length."""
         return "k"
 
 

@@ -1,6 +1,6 @@
-"""Definition of a decoding method: name, title, parameters with their options, and session.
+"""Definition of a decoding method: name, title, parameters, options and session.
 
-Race, command line, settings and screen know methods by this definition alone. Knows no method by name.
+Race, command line, settings and screen use only this definition of a method. Knows no method by name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,76 +17,76 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 Open = Callable[["Engine", Sequence[int], int, Any], "Session"]
-"""(engine, prompt ids, most new tokens, the method's parameters) -> a session before its prefill."""
+"""(engine, prompt ids, maximum number of new tokens, the method's parameters) -> a session before its prefill."""
 
 N_MAX = KnobInfo(
     "n_max", "N_max", "most guesses a round", "whole", lambda own: (1.0, float(max(HIGHEST_NODES, own.n_max))), coarse=8
 )
-"""Knob that several methods share."""
+"""Knob for the number of drafted nodes, which several methods share."""
 
 
 class Run(Protocol):
-    """Part of a run's configuration that methods read."""
+    """The part of a run's configuration that methods read."""
 
     @property
     def max_new_tokens(self) -> int:
-        """Most new tokens of a text."""
+        """Maximum number of new tokens in a text."""
 
     def rules(self, name: RulesName) -> TunableParameters:
-        """A parameter set by name."""
+        """The parameter set of this name."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Benchmark option --NAME for several settings of a method, each given as a group of numbers."""
+    """Benchmark option --NAME that runs a method with several settings, each given as a group of numbers."""
 
     metavar: str
     help: str
     usual: str
     """Default value of the option."""
     example: str
-    """Example of a group: numbers separated by x."""
+    """Example of one group: numbers separated by x."""
     changes: Callable[..., Mapping[str, Any]]
-    """(numbers of a group) -> values of parameters."""
+    """(numbers of a group) -> parameters that they set."""
     label: Callable[..., str] = lambda *group: "x".join(map(str, group))
     """(numbers of a group) -> label of the setting."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """Name, description, parameters and session of one method."""
+    """One decoding method: its name, description, parameters and session."""
 
     name: str
     title: str
-    """One line for help texts."""
+    """Description in one line, for help texts."""
     own: TunableParameters | None = None
     """Default parameters; None if the method has none of its own."""
     obeys: RulesName | None = None
     """Method whose parameters this one uses, if it has none of its own."""
     options: tuple[Option, ...] = ()
-    """Command-line options, in the order in which a command line is written."""
+    """Command-line options, in the order in which command lines are formatted."""
     presets: Mapping[str, TunableParameters] = field(default_factory=dict)
     """Presets of the parameters; the first is the default."""
     opened: Open | None = None
-    """Opens a session; None for the engine's, which drafts by the growth rule, and nothing without parameters."""
+    """Opens a session; None for the engine's own, which drafts by the growth rule, or not at all without one."""
     races: bool = False
     """Whether the method races by default."""
     root_is_drafted: bool = False
-    """Whether node 0 of a tree is a drafted token; else it is the last committed one."""
+    """Whether node 0 of a tree is a drafted token; else it is the last committed token."""
     own_noise: bool = False
-    """Whether the method samples with noise of its own, so that its text differs from that of `ar`."""
+    """Whether the method samples with its own noise, so that its text differs from that of `ar`."""
     same_until: Callable[[Mapping[str, Any], int], int | None] | None = None
-    """(parameters, prompt tokens) -> number of first tokens that must equal those of `ar`; later ones may differ by
-    design. The result is None for parameters, as of a recording, that do not determine it. Without this function all
-    tokens must be equal."""
+    """(parameters, prompt length) -> number of first tokens that must equal those of `ar`; later ones may differ by
+    design. The result is None if the parameters, for example of an old recording, do not determine it. If there is no
+    such function, all tokens must be equal."""
     by_module: bool = False
-    """Whether transformers decodes, with the models' own modules and in a separate thread."""
+    """Whether transformers decodes, with Hugging Face's modules of the models and in a separate thread."""
     needs_model: bool = False
     """Whether the method needs a draft model."""
     whole_target: bool = False
-    """Whether the method needs the whole target in one process, since it reads its module or its KV cache."""
+    """Whether the target must be in one process (not tensor-parallel), since its module or KV cache is read."""
     sweep: Sweep | None = None
-    """Benchmark option for several settings, if there is one."""
+    """Benchmark option for several settings of the method; None if it has none."""
 
     @property
     def rules(self) -> RulesName | None:
@@ -95,11 +95,11 @@ class Method:
 
     @property
     def knobs(self) -> tuple[KnobInfo, ...]:
-        """Knobs of the method's own parameters."""
+        """Knobs of the method's own parameters; empty if it uses another method's."""
         return self.own.knobs if self.own is not None else ()
 
     def open(self, engine: "Engine", prompt_ids: Sequence[int], run: Run) -> "Session":
-        """Opens a session, before its prefill."""
+        """Opens a session with the run's parameters, before its prefill."""
         rules = run.rules(self.rules) if self.rules else None
         if self.opened:
             return self.opened(engine, prompt_ids, run.max_new_tokens, rules)
@@ -110,5 +110,5 @@ class Method:
         return asdict(run.rules(self.rules)) if self.rules else {}
 
     def base(self, rules: TunableParameters) -> TunableParameters:
-        """Reference values, only differences from which are written: the nearest preset, or the defaults."""
+        """Reference values (the nearest preset, or the defaults); command lines state only differences from them."""
         return self.presets[nearest(self.presets, rules)] if self.presets else self.own or rules

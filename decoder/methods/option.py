@@ -1,4 +1,4 @@
-"""Options that set parameters of a method: their parsing and formatting. Knows no method and no command-line parser."""
+"""Options that set a method's parameters: parsing and formatting. Knows no method and no command-line parser."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -9,13 +9,13 @@ from decoder.errors import ConfigError, quoted
 from decoder.knobs import KnobInfo, TunableParameters
 
 LARGEST_WHOLE = 2**53
-"""Largest whole number that an event may hold."""
+"""Largest absolute value of a whole number in an event."""
 Kind = type[bool] | type[int] | type[float] | type[str]
 
 
 @dataclass(frozen=True)
 class Option:
-    """A command-line option, and the setting of the same name: tau_h is --tau-h."""
+    """A command-line option and the setting of the same name, for example --tau-h and tau_h."""
 
     name: str
     kind: Kind
@@ -23,23 +23,23 @@ class Option:
     metavar: str
     help: str
     sets: tuple[str, ...] = ()
-    """Names of the parameters that the option sets; empty for the parameter of its own name."""
+    """Names of the parameters that the option sets; empty if it sets the parameter of its own name."""
     read: Callable[[Any], Mapping[str, Any]] | None = None
-    """Parser from the value to parameters, which raises ConfigError; None if the value is the parameter."""
+    """(value) -> parameters; raises ConfigError for an invalid value. None if the value is the parameter."""
     write: Callable[[Any], str] | None = None
-    """Formatter from parameters to the value; None if the value is the parameter."""
+    """(parameters) -> value. None if the value is the parameter."""
     choices: tuple[str, ...] = ()
     """Values for shell completion."""
     default: str | None = None
     """Default value, unless the method's default parameters determine it."""
     instead: Mapping[str, str] = field(default_factory=dict)
-    """Remedies in error messages, by invalid value."""
+    """Remedies for error messages, by invalid value."""
     rank: int = 0
-    """Order in the help: lower ranks come first, equal ones in the order of the methods."""
+    """Order in the help: lower ranks first; equal ranks in the order of the methods."""
 
     @property
     def flag(self) -> str:
-        """Flag on the command line: --tau-h."""
+        """The option's flag on the command line, for example --tau-h."""
         return flag(self.name)
 
     @property
@@ -48,7 +48,7 @@ class Option:
         return self.sets or (self.name,)
 
     def changes(self, given: Any) -> Mapping[str, Any]:
-        """Parameters by a value; raises ConfigError for an invalid one."""
+        """Parameters that this value of the option sets; raises ConfigError if it is invalid."""
         return self.read(given) if self.read else {self.parameters[0]: given}
 
     def value(self, rules: TunableParameters) -> Any:
@@ -60,7 +60,7 @@ class Option:
 
 
 def flag(name: str) -> str:
-    """Flag of an option on the command line: --tau-h."""
+    """Flag of an option on the command line, for example --tau-h."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -85,7 +85,7 @@ def whole(text: str) -> int:
 
 
 def whole_numbers(flag: str, text: str, *, example: str) -> tuple[int, ...]:
-    """Parses whole numbers separated by commas, as many as the example has; raises ConfigError for other text."""
+    """Parses as many comma-separated whole numbers as the example has; raises ConfigError for other text."""
     parts, count = text.split(","), len(example.split(","))
     with suppress(ValueError):
         if len(parts) == count:
@@ -94,7 +94,7 @@ def whole_numbers(flag: str, text: str, *, example: str) -> tuple[int, ...]:
 
 
 def preset(presets: Mapping[str, TunableParameters], help_: str) -> Option:
-    """Option that selects a preset for all parameters."""
+    """Option --preset, which selects a preset of all parameters."""
     names = tuple(presets)
     sets = tuple(vars(presets[names[0]]))
 
@@ -114,12 +114,12 @@ def nearest(presets: Mapping[str, TunableParameters], rules: TunableParameters) 
 
 
 def differing(one: TunableParameters, other: TunableParameters) -> set[str]:
-    """Names of the parameters in which two sets differ."""
+    """Names of the parameters in which two parameter sets differ."""
     return {name for name, value in vars(one).items() if value != vars(other)[name]}
 
 
 def any_knobs(name: str, help_: str, usual: TunableParameters, *, example: str, rank: int = 0) -> Option:
-    """Option KNOB=X,.. that sets any knobs of a method, all at once, since some values are valid only together."""
+    """Option with value KNOB=X,.. that sets any knobs of a method at once; some values are valid only together."""
     known = {knob.name: knob for knob in usual.knobs}
 
     def read(text: str) -> Mapping[str, Any]:

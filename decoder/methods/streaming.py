@@ -1,8 +1,8 @@
 """streaming: a chain of drafted tokens on StreamingLLM's cache of attention sinks and a rolling window.
 
-Target and draft both attend to the first tokens of a text (sinks) and to its latest ones (window), with positions
-within the cache. Attention does not depend on the chain, so the text is that of one token a round with the same cache.
-It equals that of `ar` until the text is longer than sinks and window. Rounds run on the host.
+Target and draft both attend to the first tokens of a text (sinks) and its latest ones (window), with positions counted
+within the cache. Attention does not depend on the chain, so the text is that of plain decoding with the same cache. It
+equals that of `ar` as long as the text is no longer than sinks and window. Rounds are driven by the host.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 MOST_SINKS = 64
-"""Most attention sinks, since each token of a round needs a copy of them."""
+"""Largest number of attention sinks; it is limited because each token of a round needs its own copy of them."""
 
 
 @dataclass(frozen=True)
 class Streaming(Rules):
-    """A chain of `k` tokens after `sinks` first tokens of the text and its `window` latest ones."""
+    """Parameters: numbers of first (`sinks`) and latest (`window`) tokens to attend to, and length `k` of the chain."""
 
     sinks: int = 4
     window: int = 1020
@@ -38,7 +38,7 @@ class Streaming(Rules):
 
     def __post_init__(self) -> None:
         require(0 <= self.sinks <= MOST_SINKS, f"streaming has {self.sinks} sinks; give 0 to {MOST_SINKS}")
-        # The chain must fit in the window for all values of the knob `k`.
+        # The chain must fit into the window for all values of the knob `k`.
         least = 1 + max(HIGHEST_DEPTH, self.chain.k)
         require(self.window >= least, f"streaming's window is {self.window} tokens; give {least} or more")
 
@@ -52,7 +52,7 @@ class Streaming(Rules):
         return self.chain.rule()
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Rule that ends a chain: its length."""
+        """Limit that ends a chain: its length."""
         return self.chain.limit(depth, probability)
 
 
@@ -76,7 +76,7 @@ def _read(given: str) -> Mapping[str, Any]:
 
 METHOD = Method(
     "streaming",
-    "a chain of K drafted tokens, on a cache of first and latest tokens",
+    "a chain of K drafted tokens, with attention sinks and a window",
     Streaming(),
     opened=_opened,
     same_until=_same_until,
@@ -87,7 +87,7 @@ METHOD = Method(
             "streaming",
             str,
             "S,W,K",
-            "First tokens of a text and latest ones that streaming keeps, and the length of its chain. A longer text "
+            "Attention sinks (first tokens), window (latest tokens) and chain length of streaming. A longer text "
             "differs from ar's by design.",
             ("sinks", "window", "k"),
             _read,
@@ -96,7 +96,7 @@ METHOD = Method(
     ),
     sweep=Sweep(
         "SxWxK,..",
-        "First tokens and latest ones that streaming keeps, and lengths of its chain.",
+        "Attention sinks, windows and chain lengths of streaming to measure.",
         f"{Streaming.sinks}x{Streaming.window}x{Streaming.k}",
         "4x1020x5",
         lambda sinks, window, k: {"sinks": sinks, "window": window, "k": k},

@@ -1,1 +1,1 @@
-"""Tree size: how many nodes a round drafts and verifies, by expected tokens against measured time."""
+"""Tree size: how many nodes a round drafts and verifies, chosen by expected tokens and measured times."""

@@ -1,10 +1,10 @@
-"""Acceptance model: the probability that the target chooses each of the draft's best tokens, over all texts of a pair.
+"""Acceptance model: the probability that the target accepts each of the draft's best tokens, for all texts of a pair.
 
 Two parameters turn the draft's probabilities into acceptance probabilities: an exponent that sharpens or flattens them,
-since greedy verification chooses the target's most probable token alone, and the weight of all tokens that were not
-drafted. They start from a prior, are updated by Newton steps, and forget old observations exponentially. A token that
-continues a repetition of the text weighs more, by a factor learnt for each familiarity class. Knows neither trees nor
-models.
+since greedy verification chooses the target's most probable token alone, and a weight for all tokens that were not
+drafted. Both start from a prior, are updated by Newton steps, and forget old observations exponentially. A token that
+continues a repetition in the text has a larger weight, by a factor learnt for each familiarity class. Knows neither
+trees nor models.
 """
 
 import math
@@ -16,32 +16,32 @@ from decoder.draft.tree_size.plan import PathProbabilities
 SHARPNESS = 2.0
 """Prior mean of the exponent on the draft's probabilities; 1 would leave them unchanged."""
 OTHERS = -5.0
-"""Prior mean of the logarithm of the weight of all other tokens."""
+"""Prior mean of the log-weight of all tokens that were not drafted."""
 SURENESS = (2.0, 1.0)
-"""Prior precision of the exponent and of the logarithmic weight."""
+"""Prior precision of the exponent and of that log-weight."""
 FAMILIAR = 0.8
-"""Initial logarithm of the factor between the weights of adjacent familiarity classes."""
+"""Initial logarithm of the ratio between the weights of adjacent familiarity classes."""
 FAMILIAR_STEP = 0.2
-"""Step size of the familiarity factors' gradient steps."""
+"""Learning rate of the familiarity classes' factors."""
 _UNFAMILIAR, _MOST_FAMILIAR = math.exp(-1.0), math.exp(8.0)
 MOST_GAINED = 64.0
-"""Largest absolute value of `AcceptanceModel.gained`, in tokens."""
+"""Bound on the absolute value of `AcceptanceModel.gained`, in tokens."""
 USUAL = (0.6, 0.15)
 """Prior mean acceptance probabilities of a node's first and second guess."""
 SEEN_BEFORE = 4.0
-"""Number of nodes that the prior `USUAL` counts as."""
+"""Weight of the prior `USUAL`, as a number of observed nodes."""
 KEPT = 0.98
-"""Decay factor of earlier observations, applied with each new one."""
+"""Decay factor of earlier observations, applied at each new observation."""
 _LEAST_LOGPROB = -60.0
 _SHARPEST, _FLATTEST = 8.0, 0.1
 _HEAVIEST, _LIGHTEST = 20.0, -40.0
 
 
 class AcceptanceModel:
-    """Acceptance statistics of one pair so far."""
+    """Acceptance model of one pair, learnt from all rounds so far."""
 
     def __init__(self, sharpness: float = SHARPNESS, others: float = OTHERS) -> None:
-        """Starts from the prior means of the exponent and of the logarithm of all other tokens' weight."""
+        """Starts from prior means: of the exponent, and of the log-weight of tokens that were not drafted."""
         self.sharpness = sharpness
         self.others = others
         self._heavier = [math.exp(FAMILIAR * familiarity) for familiarity in range(FAMILIARITIES)]
@@ -50,17 +50,18 @@ class AcceptanceModel:
         self._sums = tuple(probability * SEEN_BEFORE for probability in USUAL)
         """Decayed sums of the acceptance probabilities of first and second guesses."""
         self.gained = 0.0
-        """Tokens gained by drafting in all texts, compared with plain decoding in the same time."""
+        """Tokens gained by drafting in all texts: committed tokens less those of plain decoding in the same time."""
         self.paths = PathProbabilities()
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
         """Precision matrix of (sharpness, others): first diagonal entry, off-diagonal entry, second diagonal entry."""
 
     def shares(self, logprobs: Sequence[float], familiar: Sequence[int] = ()) -> list[float]:
-        """Acceptance probability of each of a node's best tokens, and last of all others, if the node is accepted.
+        """Acceptance probabilities after an accepted node: of each of its best tokens, and last of all other tokens.
 
         Args:
             logprobs: The draft's log-probabilities, best first.
-            familiar: Familiarity class of each token, and last of the likeliest other token; empty for class 0.
+            familiar: Familiarity class of each token, and last of the most probable other token; empty if all are class
+                0.
         """
         weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
         weights.append(math.exp(self.others))
@@ -72,9 +73,9 @@ class AcceptanceModel:
     def learn(
         self, logprobs: Sequence[float], shares: Sequence[float], chosen: int | None, familiar: Sequence[int] = ()
     ) -> None:
-        """Updates the model with the index of the token that the target chose, None for another one; see `shares`."""
+        """Updates the model with the index of the token that the target chose, None if not listed; see `shares`."""
         if logprobs[-1] < _LEAST_LOGPROB:
-            # The draft may give a token probability 0, whose logarithm is infinite.
+            # The draft may assign a token probability 0, whose logarithm is minus infinity.
             logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
         *probabilities, other = shares
         mean = square = 0.0
@@ -111,5 +112,5 @@ class AcceptanceModel:
         self._seen = KEPT * self._seen + 1
 
     def earn(self, tokens: float) -> None:
-        """Adds a round's gain over plain decoding, in tokens; the sum is clamped to `MOST_GAINED`."""
+        """Adds a round's gain over plain decoding, in tokens, to `gained`, which stays within +-`MOST_GAINED`."""
         self.gained = min(MOST_GAINED, max(-MOST_GAINED, self.gained + tokens))

@@ -1,9 +1,9 @@
-"""Tree size of the method `auto`: how much a round drafts, and from which source, for most committed tokens a second.
+"""Tree size of the method `auto`: how much each round drafts, and from which source, to maximise tokens per second.
 
-The price of a second is the number of tokens that the run commits in a second. A level is drafted, and a node kept, if
-its expected tokens exceed the price of its time, and no round may lose more than the text's credit (`loss_limit`).
-Guesses come from a draft model and from suffix lookup (`lookup_guess`), which needs no draft pass. DynaTree's rule
-bounds the model's tree beforehand. Knows probabilities and costs, and neither models nor clocks.
+Time has a price in tokens: one second costs the tokens that the run commits per second. A level is drafted, and a node
+kept, if its expected tokens exceed the price of its time. No round may risk more than the text's credit (`loss_limit`).
+Guesses come from a draft model and from suffix lookup (`lookup_guess`), which needs no draft pass. The draft model's
+tree also stays within DynaTree's growth rule. Knows probabilities and costs, and neither models nor clocks.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ from decoder.draft.tree_size.lookup_guess import LookupGuess, acceptance_of_look
 from decoder.draft.tree_size.loss_limit import CREDIT_OF_LOOKUPS, LONGEST_CHAIN, LossLimit
 
 DraftSource: TypeAlias = Literal["plain", "lookup", "draft"]
-"""Source of a round's draft: none, lookups alone, or the draft model with lookups."""
+"""Source of a round's draft: none (plain), suffix lookup alone, or the draft model with suffix lookup."""
 MOST_NODES = HIGHEST_ROWS - 1
-"""Most nodes that a round keeps."""
+"""Largest number of drafted nodes that a round verifies."""
 MOST_TRIED = 4 * MOST_NODES
-"""Most nodes of a tree before the best are kept; a larger tree gets no more lookup guesses."""
+"""Number of drafted nodes, before the best are selected, from which no further lookup guesses are added."""
 FORESIGHT = 0.9
-"""Factor on the price of a draft level, since a level allows further levels."""
+"""Discount on the price of a draft level, since a level is also a step to deeper levels."""
 REMEMBERED = 4096
-"""Number of latest prompt tokens in which repetitions are found."""
+"""Number of prompt tokens, the latest ones, in which repetitions are searched."""
 _SLOPE_ROWS = 8
-"""Additional rows of a verification over which the time of one more row is averaged."""
+"""Number of additional verification rows over which the time of one more row is averaged."""
 
 
 class TreeSizeController:
@@ -40,26 +40,26 @@ class TreeSizeController:
         acceptance: AcceptanceModel,
         text: Sequence[int] = (),
     ) -> None:
-        """Begins a text; its rounds update `costs` and `acceptance`. `text` is the prompt."""
+        """Begins a text with the prompt `text`; its rounds update `costs` and `acceptance`."""
         self.acceptance = acceptance
         self.lookups = acceptance_of_lookups()
-        """Acceptance model of lookups, for this text alone, since texts differ in repetition."""
+        """Acceptance model of lookup guesses, for this text only, since texts differ in their repetition."""
         self.credit = LossLimit(costs, acceptance)
         self.lookup_credit = LossLimit(costs, self.lookups, CREDIT_OF_LOOKUPS)
         """Loss limit of rounds that draft by lookups alone."""
         self.costs = costs
         self._repeats = SuffixAutomaton(text[-REMEMBERED:])
         self._unread: list[int] = []
-        """Committed tokens that `_repeats` does not hold yet."""
+        """Committed tokens that were not yet added to `_repeats`."""
         self._skipped = 0
-        """Tokens committed by rounds of lookups alone since the draft's last round."""
+        """Tokens committed by lookup-only rounds since the draft model's last round."""
         self._round = DraftedRound([self._repeats.here])
 
     def source(self, behind: int | None, guess: LookupGuess | None) -> DraftSource:
-        """Source of the next round's draft; called once a round.
+        """Source of the next round's draft; to be called once per round.
 
         Args:
-            behind: Tokens that the draft model has not read; None without a draft model.
+            behind: Number of tokens that the draft model has not read; None without a draft model.
             guess: Lookup guesses after the text; None if there are none.
         """
         if guess is not None and self._pays_alone(behind, guess):
@@ -72,11 +72,11 @@ class TreeSizeController:
         return "plain"
 
     def drafts(self, behind: int) -> bool:
-        """Whether the next round uses the draft model, which has not read `behind` tokens; called once a round."""
+        """Whether the next round uses the draft model, which has not read `behind` tokens; called once per round."""
         missed = behind - self._skipped
         probes = self.credit.probe_due(missed)
         if probes or self.credit.may_draft:
-            # Deferred until needed: a round without a draft must cost no more than one of `ar`.
+            # Deferred until needed, since a round without a draft must not cost more than a round of `ar`.
             self._repeats.extend(self._unread)
             self._unread.clear()
             self._begin(self.credit)
@@ -89,7 +89,7 @@ class TreeSizeController:
         return False
 
     def _pays_alone(self, behind: int | None, guess: LookupGuess) -> bool:
-        """Whether the next round drafts by lookups alone; if so, begins that round."""
+        """Whether the next round drafts by suffix lookup alone; if so, begins that round."""
         if self.credit.plain_due:
             return False
         costs, before = self.costs, self._round
@@ -110,7 +110,7 @@ class TreeSizeController:
         return drafted.alone
 
     def _draft_adds(self, behind: int | None, probabilities: Sequence[float]) -> bool:
-        """Whether the draft is worth its time beside lookups with these acceptance probabilities."""
+        """Whether the draft model is worth its time in addition to a lookup chain with these path probabilities."""
         if behind is None or not self.credit.may_draft:
             return False
         levels_s = chain([self.costs.catch_up.seconds(behind)], repeat(self.costs.draft.seconds(1), LONGEST_CHAIN - 1))
@@ -118,7 +118,7 @@ class TreeSizeController:
         return draft_adds(probabilities, first, self._round.price, self._round.row_price, levels_s)
 
     def _begin(self, credit: LossLimit) -> None:
-        """Begins a round whose losses are charged to this credit."""
+        """Begins a round whose gain or loss is booked to this credit."""
         costs, price = self.costs, self.credit.price
         slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)
         self._round = DraftedRound(
@@ -130,24 +130,24 @@ class TreeSizeController:
 
     @property
     def probabilities(self) -> Sequence[float]:
-        """Acceptance probability of the path to each of the round's nodes."""
+        """Path probability of each of the round's nodes: that the target accepts the node and its ancestors."""
         return self._round.probabilities
 
     @property
     def missed(self) -> int:
-        """One more than the tokens committed by plain rounds since the draft's last round; for rounds with a draft."""
+        """One more than the tokens of plain rounds since the draft model's last round; set when a round uses it."""
         return self._round.missed
 
     def _affordable(self, rows: int, level_s: float = 0.0) -> bool:
-        """Whether `rows` can be verified within the round's time limit, after a further draft call of `level_s`."""
+        """Whether a verification of `rows` rows fits the round's time limit after another draft pass of `level_s`."""
         return self.costs.verify.seconds(rows) + level_s + self._round.draft_s <= self._round.limit_s
 
     def probe_draft(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
-        """Updates the models with the draft's guesses for the latest tokens, which were decoded without it.
+        """Updates acceptance and credit with the draft's guesses for the latest tokens, which were decoded without it.
 
         Args:
-            guesses: (best tokens, log-probabilities) for each token of `text`.
-            text: The latest tokens; earlier ones say little about the next.
+            guesses: (best tokens, log-probabilities) of the draft for each token of `text`.
+            text: The latest tokens only, since older ones predict little about the next.
         """
         hits = 0
         for (tokens, logprobs), token in zip(guesses, text, strict=True):
@@ -159,7 +159,7 @@ class TreeSizeController:
         self.credit.record_probe(hits / len(text), paid)
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
-        """Nodes of a level that the draft model shall forward; none if their time exceeds their expected gain."""
+        """Nodes of a level that are worth a pass of the draft model; none if its time exceeds the expected gain."""
         drafted, draft = self._round, self.costs.draft
         price, row_price = drafted.price * FORESIGHT, drafted.row_price * FORESIGHT
         first, second = self.acceptance.usual
@@ -177,7 +177,7 @@ class TreeSizeController:
         return forwarded
 
     def add_children(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
-        """Records that a node got its `count` most probable children of these next tokens, as the newest nodes."""
+        """Records that the `count` most probable of these tokens became a node's children, as the newest nodes."""
         drafted, count = self._round, min(count, len(tokens))
         matches, familiar = self._repeats.ahead(drafted.matches[parent], tokens)
         shares = self.acceptance.shares(logprobs, familiar)
@@ -190,10 +190,10 @@ class TreeSizeController:
         self.acceptance.see(shares, count)
 
     def add_lookups(self, parent: int, guess: LookupGuess) -> tuple[list[int], list[float]]:
-        """Selects lookup guesses as a node's children, except those that it has and those not worth their row's time.
+        """Selects lookup guesses as children of a node: those that are new to it and worth a verification row.
 
-        The children become the newest nodes. Returns their tokens, and the acceptance probability of each given that
-        the node is accepted.
+        The children become the newest nodes. Returns their tokens, and their acceptance probabilities given that the
+        node is accepted.
         """
         drafted, tokens, shares = self._round, list[int](), list[float]()
         model_guesses, above, first = (
@@ -204,20 +204,20 @@ class TreeSizeController:
         beside = model_guesses.beside(guess.tokens, guess.shares) if model_guesses else guess.shares
         for token, share in zip(guess.tokens, beside, strict=False):
             there = model_guesses is not None and token in model_guesses.tokens[: model_guesses.count]
-            # With rows that cost nothing every guess pays, but the tree needs logarithms of probabilities.
+            # If a row costs nothing, even a guess of probability 0 would pay, but the tree needs its logarithm.
             pays = share > 0 and above * share >= drafted.row_price
             if not there and pays and first <= MOST_TRIED:
                 tokens.append(token)
                 shares.append(share)
         drafted.lookup_children[parent] = LookupChildren(guess, first, tokens)
-        # The draft model can read only nodes whose parents it has read, so only their children need a match.
+        # The draft model can read only nodes whose parents it has read, so only children of such nodes need a match.
         match = drafted.matches[parent]
         drafted.matches += self._repeats.ahead(match, tokens)[0] if model_guesses else [match] * len(tokens)
         drafted.probabilities += [above * share for share in shares]
         return tokens, shares
 
     def keep(self) -> list[int]:
-        """The root and the nodes worth verifying, ascending; parents of kept nodes are kept."""
+        """The root and the nodes worth verifying, in ascending order; the parent of a kept node is kept too."""
         drafted, left_s = self._round, self._round.limit_s - self._round.draft_s
         _, *verify_s = self.costs.verify.by_rows(len(drafted.probabilities))
         while len(verify_s) > 1 and verify_s[-1] > left_s:
@@ -226,11 +226,11 @@ class TreeSizeController:
         return drafted.kept
 
     def learn(self, burst: Sequence[int]) -> None:
-        """Updates the models with the target's choices from the root on: the accepted tokens and the bonus token."""
+        """Updates acceptance and credit with the target's tokens: the accepted tokens and the bonus token."""
         self._unread += burst
         self._learn_guesses(burst)
         costs, drafted = self.costs, self._round
-        # Expected times, on which a single slow call has little effect.
+        # Expected, not measured times, so that a single slow call has little effect.
         round_s = drafted.draft_s + costs.host.seconds(1) + costs.verify.seconds(len(drafted.kept))
         if drafted.calls:
             self.credit.earn(len(burst), round_s)
@@ -261,7 +261,7 @@ class TreeSizeController:
             node = following
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Updates the costs with the times of the round, in seconds."""
+        """Updates the costs with the round's times, in seconds."""
         costs, drafted = self.costs, self._round
         if not drafted.calls and not drafted.alone:
             costs.plain.learn([1], round_s)
@@ -271,14 +271,14 @@ class TreeSizeController:
                 self._learn_draft(draft_s)
             settled = costs.verify.settled
             factor = costs.verify.learn([len(drafted.kept)], verify_s)
-            # The same model on the same text: a slowdown of one affects the other. The first rounds, though, correct
-            # the curve that was measured beforehand, which says nothing about the other.
+            # Both curves time the target on this text, so a slowdown applies to both. But in the first rounds the
+            # factor corrects errors of the verification curve's initial measurement, which do not concern plain rounds.
             if settled:
                 costs.plain.scale(factor)
             costs.host.learn([1], round_s - passes_s - verify_s)
 
     def _learn_draft(self, draft_s: float) -> None:
-        """Updates the draft's costs with the sum of its passes' times; a deviation counts for all passes alike."""
+        """Updates the draft's costs with the total time of its passes, which are all scaled by the same ratio."""
         costs, (behind, *levels) = self.costs, self._round.calls
         ratio, first_s = draft_s / self._round.draft_s, costs.catch_up.seconds(behind)
         costs.draft.learn(levels, ratio * (self._round.draft_s - first_s))

@@ -1,7 +1,7 @@
-"""Cost model of a round on this machine: seconds of a draft level and of a verification, each by its rows.
+"""Cost model of a round on this machine: seconds of a draft level and of a verification, by number of rows.
 
-Starts from a few measured sizes and is updated by the times of rounds, which scale the whole curve quickly, as the text
-grows or the machine slows down, and change its shape slowly. Pure: knows no models and reads no clock.
+Starts from measurements at a few sizes and is updated by the times of rounds: they scale the whole curve quickly, as
+the text grows or the machine slows down, and change its shape slowly. Pure: knows no models and reads no clock.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,21 +12,21 @@ from typing import Protocol
 from decoder.draft.tree_size.plan import SIZES, Plan
 
 HIGHEST_ROWS = 65
-"""Most rows of a call: the root and the most nodes that a tree keeps."""
+"""Largest number of rows in a call: the root and the most drafted nodes that a round verifies."""
 PACE_STEP = 0.1
-"""Step of a whole curve's logarithm towards one round's time."""
+"""After each round, the whole curve is scaled by (measured / expected time) ** PACE_STEP."""
 SELDOM_STEP = 0.3
-"""`PACE_STEP` of calls that are rare."""
+"""`PACE_STEP` of the curve of plain rounds, which are rare."""
 SHAPE_STEP = 0.02
-"""Step of the nearest measured size's logarithm towards one round's time."""
+"""After each round, the time of the nearest measured size is scaled by (measured / expected time) ** SHAPE_STEP."""
 RESHAPED_EVERY = 32
-"""Number of calls after which the curve is interpolated anew."""
+"""Number of updates after which the curve is interpolated again."""
 SETTLED = 24
-"""Number of rounds that correct the times measured beforehand."""
+"""Number of updates after which a curve no longer reflects errors of its initial measurement."""
 CLIP = 1.25
-"""Ratios of measured to expected time are clipped to [1/CLIP, CLIP], so that one slow call does not upset a time."""
+"""Ratios of measured to expected time are clipped to [1/CLIP, CLIP], so that one slow call has a bounded effect."""
 PLAN_STEP = 0.15
-"""Step of a planned size's logarithmic time towards one round's time."""
+"""After each round, the time of its planned size is scaled by (measured / expected time) ** PLAN_STEP."""
 
 
 class CostModel(Protocol):
@@ -45,10 +45,10 @@ def clipped_ratio(seconds: float, expected_s: float) -> float:
 
 
 class Curve:
-    """Seconds of a call by its rows: linear interpolation of measured sizes, extrapolated by the last segment."""
+    """Seconds of a call by number of rows: linear interpolation between measured sizes, and extrapolation beyond."""
 
     def __init__(self, measured: Mapping[int, float], pace_step: float = PACE_STEP) -> None:
-        """Starts from measured seconds by rows: one size at least; 0 seconds for calls that are not made."""
+        """Starts from measured seconds by number of rows, of at least one size; 0 for calls that are never made."""
         self._pace_step = pace_step
         self._rows = sorted(measured)
         self._seconds = [measured[rows] for rows in self._rows]
@@ -66,15 +66,15 @@ class Curve:
 
     @property
     def settled(self) -> bool:
-        """Whether rounds have corrected the times measured beforehand."""
+        """Whether enough rounds have corrected errors of the initial measurement."""
         return self._learnt >= SETTLED
 
     def by_rows(self, most: int = HIGHEST_ROWS) -> list[float]:
-        """Expected seconds of calls with 0 to `most` rows; 0 for no rows."""
+        """Expected seconds of calls with 0, 1, ..., `most` rows; those of 0 rows are 0."""
         return [self._pace * seconds for seconds in self._shape[: most + 1]]
 
     def learn(self, calls: Sequence[int], seconds: float) -> float:
-        """Updates the curve with the total time of calls with these rows; returns the factor on the whole curve."""
+        """Updates the curve with the total seconds of calls with these rows; returns the factor on the curve."""
         expected = sum(map(self.seconds, calls))
         if not expected or seconds <= 0:
             return 1.0
@@ -90,7 +90,7 @@ class Curve:
         self._pace *= factor
 
     def _reshape(self, rows: int, factor: float) -> None:
-        """Scales the measured size nearest to `rows` by a factor, and its neighbours by the square root."""
+        """Scales the time of the measured size nearest to `rows` by a factor, and its neighbours by the square root."""
         nearest = self._nearest[min(rows, HIGHEST_ROWS)]
         self._seconds[nearest] *= factor
         for beside in (nearest - 1, nearest + 1):
@@ -114,21 +114,21 @@ class Curve:
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of all parts of a round; kept from text to text."""
+    """Costs of all parts of a round; reused for later texts."""
 
     plain: Curve
-    """Target pass of a round of `ar`: one row, directly after another."""
+    """Target pass of one row in a plain round, directly after another target pass."""
     catch_up: Curve
-    """First draft pass of a round, directly after a target pass; by the number of text rows that it reads."""
+    """First draft pass of a round, directly after a target pass; by number of text rows that it reads."""
     draft: Curve
-    """Further draft pass, for one level, with the selection of the best tokens; by its rows."""
+    """Draft pass over one level's nodes, with the selection of the best tokens; by number of rows."""
     verify: Curve
-    """Target pass over the root and the kept nodes, after drafting; by its rows."""
+    """Verification: target pass over the root and the kept nodes, after drafting; by number of rows."""
     host: Curve
-    """Remaining time of a round with a draft; has the single size 1."""
+    """Remaining time of a round with a draft; a curve of the single size 1."""
 
     def plain_s(self) -> float:
-        """Expected seconds of a round of `ar`; at most those of a one-row verification after drafting."""
+        """Expected seconds of a plain round; at most those of a one-row verification after drafting."""
         return min(self.plain.seconds(1), self.verify.seconds(1))
 
     def chains_s(self) -> Iterator[float]:
@@ -140,21 +140,21 @@ class Costs:
 
 
 class SizeTimes:
-    """Expected seconds of one part of a round by its size; an unseen size takes its time from the nearest seen one."""
+    """Expected seconds of one part of a round, by its size; for an unseen size, those of the nearest size seen."""
 
     def __init__(self, *, proportional: bool = False) -> None:
         self._proportional = proportional
         self._seconds: dict[int, float] = {}
 
     def seconds(self, size: int = 1) -> float:
-        """Expected seconds; 0 before any round."""
+        """Expected seconds of a size; 0 before the first round."""
         if size in self._seconds or not self._seconds:
             return self._seconds.get(size, 0.0)
         nearest = min(self._seconds, key=lambda seen: abs(seen - size))
         return self._seconds[nearest] * (size / nearest if self._proportional else 1.0)
 
     def learn(self, seconds: float, size: int = 1) -> None:
-        """Updates the expected time of a size with a measured one."""
+        """Updates the expected time of a size with a measured time."""
         expected = self.seconds(size)
         if size not in self._seconds:
             self._seconds[size] = min(seconds, 2 * expected) if expected else seconds
@@ -163,7 +163,7 @@ class SizeTimes:
 
 
 class PlanCosts:
-    """Costs of rounds of planned sizes: a whole draft by its depth, a verification by its rows."""
+    """Costs of rounds of planned sizes: of a whole draft by its depth, and of a verification by its number of rows."""
 
     def __init__(self) -> None:
         self._draft = SizeTimes(proportional=True)
@@ -174,7 +174,7 @@ class PlanCosts:
 
     @property
     def known(self) -> bool:
-        """Whether a round with a draft was timed."""
+        """Whether a round with a draft has been timed."""
         return self._draft.seconds() > 0
 
     def plain_s(self) -> float:

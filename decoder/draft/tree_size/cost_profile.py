@@ -1,7 +1,7 @@
-"""Cost profile: measured times of passes of draft and target, alternating as in a round.
+"""Cost profile: measured times of draft and target passes, which alternate as in a round.
 
-Alternation matters: a draft pass directly after a target pass is slower than in a loop of draft passes. A profile takes
-well under two seconds; sizes that would take longer are extrapolated from smaller ones.
+Passes alternate because a draft pass directly after a target pass is slower than one in a loop of draft passes. A
+profile takes less than two seconds; sizes that are too slow to measure are extrapolated from smaller ones.
 """
 
 from collections import defaultdict
@@ -20,16 +20,16 @@ from decoder.system.device import Stopwatch
 
 VERIFIED_ROWS = (2, 3, 5, 9, 17, 33, 65, 4, 6, 7, 8, 11, 13)
 DRAFTED_ROWS = (1, 2, 4, 8, 16, 32, 64, 3, 5, 6, 7, 10, 12)
-"""Rows of the measured passes, pairwise: first the range in powers of 2, then sizes between, where kernels differ."""
+"""Numbers of rows of the measured passes, in pairs: first powers of 2, then sizes between, where kernels differ."""
 REPEATS = 15
 LIMIT_S = 0.5
-"""Seconds after which no further repeat begins."""
+"""Seconds after which no further repeat of the measurements begins."""
 LATEST_S = 1.5
-"""Seconds after which no further size begins."""
+"""Seconds after which no further size is measured."""
 HOST_SHARE = 0.03
-"""Prior of a round's remaining time, as a share of a plain round's."""
+"""Initial estimate of the time of a round outside its passes, as a fraction of a plain round's time."""
 NOTHING = {1: 0.0}
-"""Seconds by rows of passes that are never made."""
+"""Measured seconds, by number of rows, that stand for passes that are never made."""
 
 
 class Clock(Protocol):
@@ -41,9 +41,9 @@ class Clock(Protocol):
 
 @torch.inference_mode()
 def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
-    """Measures the costs of rounds on a text of about `rows` tokens; without a draft model its passes cost nothing.
+    """Measures the costs of rounds on a text of about `rows` tokens; without a draft, its passes count 0 seconds.
 
-    `clock` defaults to the device's.
+    `clock` defaults to a stopwatch on the target's device.
     """
     rows = max(0, min(rows, pair.context - max(VERIFIED_ROWS)))
     clock = clock or Stopwatch(pair.target.device)
@@ -77,12 +77,12 @@ def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
 
 
 def _undisturbed(times: Sequence[float]) -> float:
-    """Undisturbed time of a call: the second best, since disturbances only add time."""
+    """Time of a call without disturbances: the second shortest measured, since disturbances only add time."""
     return sorted(times)[:2][-1]
 
 
 class _Calls:
-    """Timed forward passes after a text of `rows` tokens, whose content does not matter."""
+    """Timed forward passes after a text of `rows` arbitrary tokens."""
 
     def __init__(self, model: Forward, rows: int, clock: Clock) -> None:
         self._model, self._clock, self._rows = model, clock, rows

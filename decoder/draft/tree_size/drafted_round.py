@@ -9,24 +9,25 @@ from decoder.draft.tree_size.lookup_guess import LookupGuess
 
 @dataclass(slots=True)
 class ModelGuesses:
-    """The draft model's best next tokens after a node, and the numbers of its children."""
+    """The draft model's best next tokens after a node, the first of which are the node's children."""
 
     tokens: Sequence[int]
     logprobs: Sequence[float]
     familiar: Sequence[int]
-    """Familiarity class of each token, and last of the likeliest other token."""
+    """Familiarity class of each token, and last of the most probable other token."""
     shares: Sequence[float]
-    """Acceptance probability of each token, and last of all others."""
+    """Acceptance probability of each token, and last of all other tokens."""
     first: int
-    """Node number of the most probable child; the others follow."""
+    """Node number of the most probable child; further children have the next numbers."""
     count: int
-    """Number of children in the tree."""
+    """Number of these tokens that are children in the tree."""
 
     def beside(self, tokens: Sequence[int], probabilities: Sequence[float]) -> list[float]:
-        """Acceptance probabilities of a lookup's guesses, given the draft's guesses after the same node.
+        """Acceptance probabilities of lookup guesses, given the draft model's guesses after the same node.
 
-        A token that both guess has the draft's probability. The other guesses divide the draft's remaining probability
-        in proportion to their own. `probabilities` has one more entry, for all other tokens.
+        A token that both guess has the draft model's probability. The lookup's other guesses share the draft model's
+        remaining probability in proportion to their own probabilities. `probabilities` has one more entry, for all
+        other tokens.
         """
         guesses = list(zip(tokens, probabilities, strict=False))
         # A sum, not 1 - p, which rounds to 0 if a token is nearly certain.
@@ -39,52 +40,52 @@ class ModelGuesses:
 
 @dataclass(slots=True)
 class LookupChildren:
-    """Lookup guesses after a node, and its children from the lookup alone."""
+    """Lookup guesses after a node, and the children that only the lookup guessed."""
 
     guess: LookupGuess
     first: int
-    """Node number of the first child; the others follow."""
+    """Node number of the first child; further children have the next numbers."""
     tokens: Sequence[int]
     """Tokens of the children."""
 
 
 @dataclass
 class DraftedRound:
-    """Drafted nodes of one round so far, with one entry for each node in lists."""
+    """Drafted nodes of one round so far; the lists have one entry per node."""
 
     matches: list[SuffixMatch]
-    """Longest suffix of the text and the node's path that occurs earlier in the text."""
+    """Longest suffix, of the text followed by the node's path, that occurs earlier in the text."""
     probabilities: list[float] = field(default_factory=lambda: [1.0])
-    """Acceptance probability of each node's path."""
+    """Path probability of each node: that the target accepts it and its ancestors."""
     model_guesses: dict[int, ModelGuesses] = field(default_factory=dict)
     """The draft model's guesses, by node."""
     lookup_children: dict[int, LookupChildren] = field(default_factory=dict)
-    """Lookup guesses, by node."""
+    """Lookup guesses and their children, by node."""
     calls: list[int] = field(default_factory=list)
-    """Rows of the draft's forward passes; those of the first are text."""
+    """Number of rows of each draft pass; the first pass reads text, the others read nodes."""
     alone: bool = False
-    """Whether the round drafts by lookups alone."""
+    """Whether the round drafts by suffix lookup alone."""
     missed: int = 0
-    """One more than the tokens committed by plain rounds since the draft's last round."""
+    """One more than the tokens committed by plain rounds since the draft model's last round."""
     draft_s: float = 0.0
     """Expected seconds of the draft's passes."""
     kept: list[int] = field(default_factory=lambda: [0])
-    """Nodes to verify, the root first."""
+    """Nodes to verify, in ascending order from the root."""
     limit_s: float = 0.0
-    """Most seconds of the round's passes, which bounds the loss if all guesses fail."""
+    """Time limit of the round's passes in seconds, which bounds the loss if all guesses are rejected."""
     price: float = 0.0
-    """Price of a second, in tokens."""
+    """Price of one second in tokens: the run's tokens per second."""
     row_price: float = 0.0
     """Price of the verification of one more node, in tokens."""
 
 
 def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -> list[int]:
-    """Indices of the items with the largest total gain less the price of their time, ascending; ties by index.
+    """Indices of the items that maximise total gain less the price of their time, ascending; ties by index.
 
     Args:
         gains: Expected tokens of each item.
-        price: Price of a second, in tokens.
-        seconds: Time with 0, 1, 2, ... items; its length limits the number of items.
+        price: Price of one second in tokens: the run's tokens per second.
+        seconds: Total seconds with 0, 1, 2, ... items; the length limits the number of items.
     """
     ranked = sorted(range(len(gains)), key=lambda index: -gains[index])
     best, count, tokens = -price * seconds[0], 0, 0.0

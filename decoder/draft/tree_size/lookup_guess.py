@@ -1,7 +1,7 @@
-"""Guesses by suffix lookup with acceptance probabilities, and whether a draft model adds enough to them.
+"""Lookup guesses with acceptance probabilities, and whether a draft model adds enough to them to pay for its time.
 
-A guess that always followed a long suffix of the text is more probable; by how much is learnt from the target's
-choices. Knows neither trees nor models.
+The longer the repeated suffix that a guess continues, the more probable the guess; the size of this effect is learnt
+from the target's choices. Knows neither trees nor models.
 """
 
 import math
@@ -14,16 +14,16 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.sampling.noise import TokenNoise
 
 SIBLINGS = 4
-"""Most guesses after one node."""
+"""Largest number of guesses after one node."""
 DEEPEST = 64
-"""Most levels of a chain of guesses."""
+"""Largest number of levels in a chain of guesses."""
 SHARPNESS, OTHERS = 1.0, 2.0
-"""Priors of the acceptance model: shares count as probabilities, and all other tokens together weigh over three times
-as much as one guess of familiarity class 1."""
+"""Priors of the acceptance model: exponent 1 leaves shares unchanged; with log-weight 2, all other tokens together
+weigh over three times as much as a guess of familiarity class 1 whose share is 1."""
 
 
 def acceptance_of_lookups() -> AcceptanceModel:
-    """Acceptance model of lookups at the start of a text."""
+    """Acceptance model of lookup guesses at the start of a text."""
     return AcceptanceModel(SHARPNESS, OTHERS)
 
 
@@ -35,7 +35,7 @@ class LookupGuess:
     def __init__(
         self, ahead: Continuation, acceptance: AcceptanceModel, position: int = 0, noise: TokenNoise | None = None
     ) -> None:
-        """Selects the best guesses at a position; `noise` is the target's, None if unknown or for greedy decoding."""
+        """Selects the best guesses; `noise` is the target's sampling noise, None if unknown or for greedy decoding."""
         if noise:
             best = rank_guesses(ahead, position, noise)[:SIBLINGS]
             tokens, logprobs = [token for token, _, _ in best], [score for _, _, score in best]
@@ -44,17 +44,17 @@ class LookupGuess:
             tokens, logprobs = [token for token, _ in following], [math.log(share) for _, share in following]
         self.tokens = tokens
         self.logprobs = logprobs
-        """Logarithm of each guess's share among the continuations, plus its noise."""
+        """Logarithm of each guess's share among the continuations, plus the token's noise if there is noise."""
         self.familiar = [FAMILIARITY[min(ahead.length + 1, LONGEST)]] * len(tokens) + [0]
-        """Familiarity class of each guess, by the length of the repetition that it continues; last, of all others."""
+        """Familiarity class of each guess, by the length of the repeated suffix; last that of all other tokens."""
         self.shares = acceptance.shares(self.logprobs, self.familiar)
-        """Acceptance probability of each guess, and last of all other tokens."""
+        """Acceptance probability of each guess, and last that of all other tokens."""
         self._ahead, self._acceptance = ahead, acceptance
         self._position, self._noise = position, noise
         self._after = dict[int, LookupGuess | None]()
 
     def after(self, token: int) -> "LookupGuess | None":
-        """Guesses after one of the guessed tokens; None if no earlier occurrence continues."""
+        """Guesses after one of the guessed tokens; None if nothing followed it earlier in the text."""
         if token not in self._after:
             ahead = self._ahead.after(token)
             self._after[token] = (
@@ -63,7 +63,7 @@ class LookupGuess:
         return self._after[token]
 
     def chain(self, least: float) -> list[float]:
-        """Path probabilities of the chain of best guesses, level by level, down to a probability of `least`."""
+        """Path probabilities of the chain of best guesses, level by level, as far as they are at least `least`."""
         probabilities, probability = list[float](), 1.0
         guess: LookupGuess | None = self
         while guess is not None and len(probabilities) < DEEPEST:
@@ -76,11 +76,11 @@ class LookupGuess:
 
 
 def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[float]) -> float:
-    """Largest expected tokens of a chain less the price of its time, over all lengths; 0 if no length pays.
+    """Expected tokens of a chain less the price of its time, for the best length; 0 if no length pays.
 
     Args:
         probabilities: Path probabilities of the chain, level by level.
-        price: Price of a second, in tokens.
+        price: Price of one second in tokens: the run's tokens per second.
         seconds: Additional seconds of a round with 1, 2, ... nodes of the chain, compared with a plain round.
     """
     best = tokens = 0.0
@@ -93,19 +93,19 @@ def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[f
 def draft_adds(
     probabilities: Sequence[float], first: float, price: float, row_price: float, levels_s: Iterable[float]
 ) -> bool:
-    """Whether a draft's expected tokens where a lookup chain fails exceed the price of its passes and nodes.
+    """Whether the tokens that a draft model gains where a lookup chain fails exceed the price of its passes and nodes.
 
     Args:
         probabilities: Path probabilities of the lookup chain, level by level.
-        first: Acceptance probability of a draft's first guess.
-        price: Price of a second, in tokens.
+        first: Acceptance probability of the draft model's first guess after a node.
+        price: Price of one second in tokens: the run's tokens per second.
         row_price: Price of the verification of one more node, in tokens.
-        levels_s: Seconds of the draft's passes, in order.
+        levels_s: Seconds of each draft pass, level by level.
     """
     above, following, tokens, worth = 1.0, 0.0, 0.0, 0.0
     for level, level_s in enumerate(levels_s):
         probability = probabilities[level] if level < len(probabilities) else 0.0
-        # The draft continues where the chain failed, at this level or an earlier one.
+        # Where the chain failed, at this level or above, the path of the draft model's first guesses may go on.
         following = first * (following + above - probability)
         above = probability
         tokens += following

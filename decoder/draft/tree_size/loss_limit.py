@@ -1,8 +1,8 @@
-"""Loss limit: the price of a second in tokens, the credit for drafting at a loss, and the schedule of probes.
+"""Loss limit: the price of one second in tokens, the credit for drafting at a loss, and the schedule of probes.
 
-A text starts with a credit in tokens; rejected guesses spend it and accepted guesses earn it. Without credit, or after
-poor guesses, rounds run without a draft, and an occasional probe decides whether credit is granted again. Knows
-probabilities and costs, neither trees nor clocks.
+A text starts with a credit in tokens, which a round increases or decreases by its gain or loss over plain decoding.
+Without credit, or after poor guesses, rounds are plain (without a draft). An occasional probe, a round that drafts to
+measure acceptance, decides whether credit is granted again. Knows probabilities and costs, neither trees nor clocks.
 """
 
 from itertools import islice
@@ -13,37 +13,37 @@ from decoder.draft.tree_size.cost_model import CostModel
 CREDIT = 4.0
 """Initial credit of a text, in tokens."""
 CREDIT_OF_LOOKUPS = 2.5
-"""Initial credit for rounds of lookups alone, in tokens; lower, since a repetitive text soon earns more."""
+"""Initial credit of lookup-only rounds, in tokens; it is low, since a repetitive text soon earns more."""
 TRUSTED = 0.625
-"""Largest relative change of the initial credit by the gain or loss of drafting in other texts."""
+"""Largest relative change of the initial credit due to gains or losses in earlier texts."""
 MUCH = 32.0
-"""Gain or loss by drafting in other texts, in tokens, at which that change is largest."""
+"""Gain or loss in earlier texts, in tokens, at which the initial credit changes the most."""
 CREDIT_A_TOKEN = 0.006
-"""Credit added by each committed token: the long-run share of time lost on texts where drafting never pays."""
+"""Credit added per committed token: the long-run fraction of time lost on texts where drafting never pays."""
 MOST_CREDIT = 12.0
 """Largest credit, in tokens."""
 STAKE = 0.5
-"""Share of the credit that one round may lose, so that a few rejected drafts do not use it up."""
+"""Fraction of the credit that one round may lose, so that a few rejected drafts do not use it up."""
 LEAST_STAKE = 0.8
-"""Tokens that a round may lose if there is credit for them, whatever `STAKE` says; less would allow no draft."""
+"""Tokens that a round may always lose, credit permitting, even if `STAKE` allows less; else no draft would fit."""
 OPTIMISM = 1.5
-"""Factor on the recent acceptance probability by which the decision whether drafting may pay is optimistic."""
+"""Factor on the recent acceptance probability in the decision whether drafting may pay, to make it optimistic."""
 PATIENCE = 12
-"""Initial number of plain rounds before a probe; down to two thirds of it if drafting paid in other texts."""
+"""Initial number of tokens without a draft before a probe; down to two thirds of it if earlier texts gained."""
 MOST_PATIENCE = 256
-"""Largest number of plain rounds before a probe; it grows with failed probes, since catching up costs time."""
+"""Largest number of tokens without a draft before a probe. The number grows with failed probes, which cost time."""
 LONGEST_CHAIN = 8
-"""Most tokens of the chains by which the decision whether drafting pays is made."""
+"""Length in tokens of the longest chain considered in the decision whether drafting pays."""
 MEMORY = 0.98
-"""Decay factor of the running sums, applied by each round."""
+"""Decay factor of the running sums of tokens and seconds, applied in each round."""
 FIRST_TOKENS = 4.0
-"""Number of plain rounds that the running sums start with."""
+"""Initial value of the running sums, as a number of plain rounds."""
 PLAIN_EVERY = 64
-"""Number of rounds after which a plain one is due, to measure its time."""
+"""Interval between plain rounds, in rounds, so that their time is measured."""
 
 
 class LossLimit:
-    """Loss limit of one text."""
+    """Credit, price and probes of one text; see this module."""
 
     def __init__(self, costs: CostModel, acceptance: AcceptanceModel, credit: float | None = None) -> None:
         """Begins a text; its rounds add to `acceptance.gained`. `credit` is in tokens and defaults to `CREDIT`."""
@@ -52,32 +52,32 @@ class LossLimit:
         self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))
         self._given = CREDIT if credit is None else credit
         self.tokens = self._given * (1 + TRUSTED * self._trust)
-        """Credit: tokens that drafting may still lose."""
+        """Credit: number of tokens that drafting may still lose."""
         self.patience = self._least_patience
-        """Number of missed tokens at which a probe is due."""
+        """Number of tokens without a draft after which a probe is due."""
         self.may_pay = self._chain_may_pay()
-        """Whether drafting may pay with the recent acceptance probabilities."""
+        """Whether drafting may pay, given the recent acceptance probabilities."""
         self._since_plain = 0
         self._committed, self._time_s = FIRST_TOKENS, FIRST_TOKENS * costs.plain_s()
 
     @property
     def stake(self) -> float:
-        """Most tokens that the next round may lose."""
+        """Number of tokens that the next round may lose."""
         return min(self.tokens, max(LEAST_STAKE, STAKE * self.tokens))
 
     @property
     def price(self) -> float:
-        """Price of a second: the tokens that the run commits in a second."""
+        """Price of one second in tokens: the text's tokens per second, at least those of plain decoding."""
         return max(1 / self._costs.plain_s(), self._committed / self._time_s)
 
     @property
     def may_draft(self) -> bool:
-        """Whether the next round may draft without being a probe."""
+        """Whether the next round may draft even if it is not a probe."""
         return self.may_pay and not self.plain_due
 
     @property
     def plain_due(self) -> bool:
-        """Whether the next round, unless it is a probe, must be plain, to measure its time."""
+        """Whether the next round must be plain unless it is a probe, so that a plain round's time is measured."""
         return self._since_plain + 1 >= PLAIN_EVERY
 
     @property
@@ -96,12 +96,12 @@ class LossLimit:
         self.tokens = min(MOST_CREDIT, self.tokens + CREDIT_A_TOKEN * tokens)
 
     def go_without(self, tokens: int, round_s: float) -> None:
-        """Records tokens and time of a round whose draft was charged to another credit."""
+        """Records tokens and time of a round whose gain or loss is booked to another credit."""
         self._since_plain += 1
         self._count(tokens, round_s)
 
     def earn(self, tokens: int, round_s: float) -> None:
-        """Records tokens and expected time of a round with a draft, and its gain or loss of credit."""
+        """Records the tokens and expected time of a round with a draft, and adds its gain or loss to the credit."""
         self._since_plain += 1
         self._count(tokens, round_s)
         gained = tokens - round_s / self._costs.plain_s()
@@ -110,11 +110,11 @@ class LossLimit:
         self.may_pay = self._chain_may_pay()
 
     def record_probe(self, probability: float, paid: float = 0.0) -> None:
-        """Records a probe: grants credit again if drafting pays with its acceptance rate, else probes less often.
+        """Records a probe: grants credit again if drafting pays at the probe's acceptance rate, else probes less often.
 
         Args:
-            probability: Share of the probe's guesses that were right.
-            paid: Cost of the probe, in tokens.
+            probability: Fraction of the probe's guesses that were right.
+            paid: Cost of the probe, in tokens, which is added to the credit.
         """
         self.may_pay = self._chain_may_pay()
         if self._chain_pays(probability):
@@ -136,7 +136,7 @@ class LossLimit:
         return self._chain_pays(min(1.0, OPTIMISM * self._acceptance.usual[0]))
 
     def _chain_pays(self, probability: float) -> bool:
-        """Whether a chain of some length has more expected tokens than `ar` in the same time.
+        """Whether a chain, of any length considered, has more expected tokens than plain decoding in the same time.
 
         `probability` is the acceptance probability of each guess, given that the guess before it was accepted.
         """

@@ -1,8 +1,8 @@
-"""Sizes of rounds that are chosen before drafting, and the expected accepted tokens of each size.
+"""Planned sizes of rounds, chosen before drafting, and the expected number of accepted tokens for each size.
 
 One CUDA graph drafts a tree of a fixed depth, and another verifies a fixed number of its most probable nodes. Both
-numbers come from a small grid. Each round shows the accepted tokens of all smaller sizes; for larger ones the estimate
-is a little higher than for the observed ones. Knows neither times nor models.
+numbers come from a small grid. Each round also shows how many tokens every smaller size would have accepted; estimates
+for larger sizes are a little higher than those for observed sizes. Knows neither times nor models.
 """
 
 from bisect import bisect_right
@@ -16,34 +16,34 @@ DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SIZES = (2, 4, 8, 16, 32, 64)
 """Grid of verification sizes, in rows, the root included."""
 FIRST_HIT = 0.6
-"""Prior acceptance probability of the most probable token after the root."""
+"""Prior probability that a token of level 1 is accepted."""
 PRIOR_ROUNDS = 2.0
-"""Number of rounds that the prior counts as."""
+"""Weight of the prior, as a number of observed rounds."""
 UNSEEN = 0.1
-"""Prior share of the missing probability that is gained by twice as many nodes."""
+"""Prior fraction of the missing probability that twice as many nodes gain."""
 KEPT = 0.97
-"""Decay factor of earlier observations, applied by each round."""
+"""Decay factor of earlier observations, applied in each round."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Size of a round."""
+    """Planned size of a round."""
 
     depth: int
-    """Levels of the draft."""
+    """Number of drafted levels."""
     nodes: int
-    """Rows of the verification, the root included."""
+    """Number of rows of the verification: the root and the most probable drafted nodes."""
 
 
 class PathProbabilities:
-    """Probability that the accepted path reaches a depth if the n most probable nodes are verified, n of `SIZES`."""
+    """Probability that the accepted path reaches each depth, for each number of verified rows in `SIZES`."""
 
     def __init__(self) -> None:
         self._tried = np.zeros((DEPTHS[-1] + 1, len(SIZES)))
         self._reached = np.zeros((DEPTHS[-1] + 1, len(SIZES)))
 
     def learn(self, plan: Plan, ranks: Sequence[int]) -> None:
-        """Updates with a round: the ranks, from 1, of its accepted nodes among all nodes by path probability."""
+        """Updates with a round's accepted nodes, given as ranks (from 1) of all its nodes by path probability."""
         self.fade(KEPT)
         known = bisect_right(SIZES, plan.nodes)
         self._tried[1 : plan.depth + 1, :known] += 1
@@ -51,12 +51,12 @@ class PathProbabilities:
             self._reached[depth, bisect_right(SIZES, rank) : known] += 1
 
     def fade(self, kept: float) -> None:
-        """Multiplies the weight of earlier observations by a factor."""
+        """Multiplies the weight of earlier observations by `kept`."""
         self._tried *= kept
         self._reached *= kept
 
     def expected(self, deepest: int) -> list[list[float]]:
-        """Expected accepted tokens by depth, 0 to `deepest`, and index into `SIZES`."""
+        """Expected number of accepted tokens, by draft depth from 0 to `deepest` and by index into `SIZES`."""
         counts = np.stack([self._tried, self._reached], -1).tolist()
         probabilities = [[1.0] * len(SIZES)]
         totals = [[0.0] * len(SIZES)]

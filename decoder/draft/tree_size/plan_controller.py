@@ -1,7 +1,8 @@
 """Tree size of the method `auto` with CUDA graphs, where a round's size is chosen before drafting.
 
-A graph drafts all levels at once, so each round's size is chosen from a grid by times and accepted tokens of earlier
-rounds. A probe is a small draft here. The result of a round is known only when the next but one is chosen.
+A graph drafts all levels at once, so each round's size is chosen from a grid, by times and accepted tokens of earlier
+rounds. A probe is a round with a small draft. When a round's size is chosen, the result of the round before is not
+known yet.
 """
 
 from collections.abc import Sequence
@@ -15,10 +16,10 @@ from decoder.draft.tree_size.plan import DEPTHS, SIZES, Plan
 FADED = 0.5
 """Factor on the weight of earlier observations at a probe and at the start of a text."""
 HELD = 4
-"""Number of further rounds that keep the best size."""
+"""Number of further rounds that use the same best size."""
 PROBE = Plan(1, 4)
 PROBES = 2
-"""Number of rounds of a probe: the result of the first is known while the second runs."""
+"""Number of rounds in a probe; the result of the first is known while the second runs."""
 
 
 class PlanController:
@@ -30,21 +31,21 @@ class PlanController:
         self.acceptance = acceptance
         acceptance.paths.fade(FADED)
         self._missed = 0
-        """Number of plain rounds since the last draft."""
+        """Number of plain rounds since the last round with a draft."""
         self._probing = 0
-        """Number of a probe's rounds that have not begun."""
+        """Number of the probe's rounds that have not begun."""
         self._awaited = self._hits = 0
-        """Number of a probe's rounds without a result, and of those with an accepted guess."""
+        """Number of the probe's rounds whose result is not known, and of those with an accepted guess."""
         self._held: tuple[Plan, int] | None = None
-        """Best size, and the number of further rounds that keep it."""
+        """Best size, and number of further rounds that use it."""
 
     @cached_property
     def credit(self) -> LossLimit:
-        """Loss limit of the text, created when the first times are known."""
+        """Loss limit of the text; created when the first times are known, since it needs them."""
         return LossLimit(self.costs, self.acceptance)
 
     def choose(self, deepest: int) -> Plan | None:
-        """Size of the next round, with at most `deepest` levels; None for a round without a draft."""
+        """Chooses the size of the next round, with at most `deepest` levels; None for a round without a draft."""
         plan = self._chosen(deepest) if self.costs.known else PROBE
         if plan is None:
             self._missed += 1
@@ -56,7 +57,8 @@ class PlanController:
     def _chosen(self, deepest: int) -> Plan | None:
         if self.credit.probe_due(self._missed + 1):
             self.acceptance.paths.fade(FADED)
-            # If no draft could pay with the known times, one round measures them again.
+            # If no draft can pay with the known times, even if all guesses are accepted, one round measures the times
+            # again.
             self._probing = self._awaited = PROBES if self.credit.could_pay else 1
             self._hits, self._held = 0, None
         if self._probing:
@@ -74,7 +76,7 @@ class PlanController:
         return best
 
     def learn(self, plan: Plan, ranks: Sequence[int]) -> None:
-        """Updates the models with a round's accepted nodes, by their ranks from 1."""
+        """Updates acceptance and credit with a round's accepted nodes, given as ranks; see `PathProbabilities`."""
         self.acceptance.paths.learn(plan, ranks)
         for right in [1.0] * len(ranks) + [0.0] * (len(ranks) < plan.depth):
             self.acceptance.see([right], 1)
@@ -88,7 +90,7 @@ class PlanController:
                 self.credit.record_probe(self._hits / PROBES)
 
     def record_times(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Updates the costs with the times of a round, in seconds."""
+        """Updates the costs with a round's times, in seconds."""
         self.costs.learn(plan, draft_s, verify_s, round_s)
 
     def _most_worth(self, deepest: int) -> Plan | None:

@@ -1,8 +1,8 @@
-"""Attention summed in float64 and rounded once, for native models and for Hugging Face's modules.
+"""Attention that is summed in float64 and rounded once, for native models and Hugging Face modules.
 
-The keys of a drafted node lie at other places in the cache than in plain text, so they are summed in another order. In
-float64 that changes about the sixteenth digit; after rounding to half precision the bits are the same, but for a
-negligible probability.
+In a draft tree, a path's keys lie at other places in the KV cache than in plain text, so they are summed in another
+order. In float64 this changes about the sixteenth digit; after rounding to half precision the bits are equal, except
+with negligible probability.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,26 +28,26 @@ from decoder.forward.layer_states import LayerStates
 NAME = "dynatui_float64"
 """Name of this attention function in transformers' registry."""
 EXTRAS = ("softcap", "s_aux", "position_bias")
-"""Further arguments that some families pass to attention, which this one does not compute."""
+"""Arguments that some families pass to their attention function, and that this one does not support."""
 
 
 def exact_native(model: NativeModel, dtype: torch.dtype) -> NativeModel:
-    """The same model with attention in float64, rounded to `dtype`; keys and values are stored in float64 for speed."""
+    """The same model with attention in float64, rounded to `dtype`; stores keys and values in float64 for speed."""
     return replace(model, attention=partial(_of_native, dtype=dtype), stored=torch.float64)
 
 
 class ExactModule:
-    """A Hugging Face module as a `Forward` with float64 attention; other callers of the module get its usual one."""
+    """A Hugging Face module as a `Forward` with float64 attention, which is set only during its passes."""
 
     def __init__(self, module: Any, states: LayerStates | None = None) -> None:
-        """Raises PairError where the module's attention cannot be replaced; for `states`, see `ModuleForward`."""
+        """Raises PairError if the module's attention cannot be replaced; for `states`, see `ModuleForward`."""
         self._module = module
         self._inner = ModuleForward(module, states)
         AttentionInterface.register(NAME, _of_module)
         with self._attending():
             if _attention(module) != NAME:
                 raise PairError(
-                    f"{type(module).__name__} has an attention of its own, which no other can replace; "
+                    f"{type(module).__name__} has its own attention function, which cannot be replaced; "
                     "leave out --exact, or choose models of another family"
                 )
 
@@ -93,7 +93,7 @@ def _of_native(
     *,
     dtype: torch.dtype,
 ) -> Float[Tensor, "H GN D"]:
-    """An `Attention` in float64, rounded to `dtype`."""
+    """`Attention` computed in float64 and rounded to `dtype`."""
     return gathered(queries.double(), keys, values, bias).to(dtype)
 
 
@@ -106,10 +106,10 @@ def _of_module(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[Float[Tensor, "1 N GH D"], None]:
-    """The attention function that transformers calls; queries of one key-value head are stacked as further rows."""
+    """Attention function for transformers to call; query heads that share keys are stacked as further rows."""
     if strange := [name for name in EXTRAS if others.get(name) is not None]:
         raise PairError(
-            f"{type(module).__name__} asks for {', '.join(strange)}, which exact attention does not compute; "
+            f"{type(module).__name__} asks for {', '.join(strange)}, which exact attention does not support; "
             "leave out --exact, or choose models of another family",
             "exact",
         )

@@ -1,8 +1,8 @@
-"""Batch-invariant pass sizes, found by trial: smaller passes are padded to a size, larger ones are split.
+"""Batch-invariant pass sizes, found by trial: smaller passes are padded to such a size, larger ones are split.
 
-The kernel of a matrix product depends on the number of rows, and with it the last digits of every row; a near tie may
-then be decided differently. No library promises for which sizes the bits agree, so sizes are tried when a target is
-loaded: on this machine, with these weights and this number of threads. Knows nothing of attention and trees.
+The kernel of a matrix product depends on the number of rows, and so do the last digits of every row, which may decide a
+near tie differently. No library guarantees for which sizes the bits agree, so sizes are tried when a target is loaded:
+on this machine, with these weights and this number of threads. Knows nothing of attention and trees.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,16 +20,16 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 
 UNPADDED_ROWS, PADDED_ROWS, CUDA_ROWS = 16, 8, 64
-"""Most rows of a pass: on a CPU whose smaller passes agree, on a CPU where passes are padded, and on CUDA."""
+"""Largest number of rows in a pass: on a CPU without padding, on a CPU where passes are padded, and on CUDA."""
 
 
 @dataclass(frozen=True)
 class Exact:
-    """A `Forward` whose passes have one of a few sizes."""
+    """A batch-invariant `Forward`, which pads or splits every pass to one of a few numbers of rows."""
 
     inner: Forward
     sizes: tuple[int, ...]
-    """Numbers of rows, rising; a row has the same bits in passes of all these sizes."""
+    """Allowed numbers of rows, ascending; a row has the same bits in passes of all these sizes."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
@@ -44,7 +44,7 @@ class Exact:
         for start, stop, size in parts(len(tokens), self.sizes):
             padding, rows = size - (stop - start), slice(start, stop)
             if padding:
-                # In steps: growth by single rows would copy the cache for each row.
+                # The cache grows in steps, since growth by single rows would copy it for each row.
                 cache.reserve(-(-(first + start + size) // self.sizes[-1]) * self.sizes[-1])
             rows_logits = self.inner.forward(
                 cache,
@@ -53,7 +53,7 @@ class Exact:
                 padded(visible[rows, : before + stop], padding),
             )
             logits.append(rows_logits[: stop - start])
-            # The next rows overwrite the rows of the padding.
+            # The next rows overwrite the padding.
             cache.used = first + stop
         return torch.cat(logits) if len(logits) > 1 else logits[0]
 
@@ -63,14 +63,14 @@ class Exact:
 
 
 def parts(rows: int, sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Start, end and padded size of each part of a pass of `rows` rows."""
+    """Start, end and padded size of each part into which a pass of `rows` rows is split."""
     for start in range(0, rows, sizes[-1]):
         stop = min(rows, start + sizes[-1])
         yield start, stop, next(size for size in sizes if size >= stop - start)
 
 
 def padded(visible: NDArray[np.bool_], padding: int) -> NDArray[np.bool_]:
-    """The mask with `padding` more rows, each visible to itself only."""
+    """The mask extended by `padding` rows, each visible only to itself."""
     rows, recent = visible.shape
     wider = np.zeros((rows + padding, recent + padding), dtype=np.bool_)
     wider[:rows, :recent] = visible
@@ -79,10 +79,10 @@ def padded(visible: NDArray[np.bool_], padding: int) -> NDArray[np.bool_]:
 
 
 def refuse_float64(dtype: torch.dtype) -> None:
-    """Raises ConfigError for float64 models: sums in float64 are no finer than the model's dtype."""
+    """Raises ConfigError for float64 models, since sums in float64 are not more precise than their dtype."""
     if dtype is torch.float64:
         raise ConfigError(
-            "--exact adds up in float64 and rounds, so in float64 it can promise nothing; "
+            "--exact sums in float64 and rounds to the dtype, so it guarantees nothing for dtype float64; "
             "give --dtype and --draft-dtype float32, bfloat16 or float16, or leave out --exact",
             "dtype",
             "draft_dtype",
@@ -92,15 +92,15 @@ def refuse_float64(dtype: torch.dtype) -> None:
 
 @torch.inference_mode()
 def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
-    """A batch-invariant `Forward`: a row has the same bits in every pass.
+    """Makes a batch-invariant `Forward`, in which a row has the same bits in every pass.
 
     Args:
-        forward: Forward form whose attention does not depend on the order of keys.
+        forward: Forward form whose attention is independent of the order of keys.
         words: Size of the vocabulary.
-        cuda: Whether it runs on a GPU, where passes are larger, since many rows take hardly longer than one.
+        cuda: Whether the model runs on a GPU, where passes are larger, since many rows take about as long as one.
 
     Raises:
-        PairError: Bits differ even where rows are computed one by one.
+        PairError: Bits differ even if rows are computed one by one.
     """
     trial = Trial(forward, words)
     tells = trial.tells()
@@ -108,14 +108,14 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     while widest > 1 and trial.place_matters(widest):
         widest //= 2
     agreeing = trial.agreeing(widest) if tells and not cuda else (widest,)
-    # Smaller passes may have agreed by chance; passes padded to one size then still agree.
+    # Smaller sizes may have agreed by chance; if so, passes that are all padded to one size still agree.
     for sizes in dict.fromkeys((agreeing, (widest,))):
         exact = Exact(forward, sizes)
         if Trial(exact, words).tree_agrees():
             return exact
     raise PairError(
-        "the target computes other bits for a draft tree than for plain text, even row by row; leave out --exact, "
-        "or choose models of another family"
+        "the target's logits for a draft tree differ in bits from those for plain text, even row by row; "
+        "leave out --exact, or choose models of another family"
     )
 
 
@@ -131,22 +131,22 @@ class Trial:
         forward.read(self._cache, self._text)
 
     def tells(self) -> bool:
-        """Whether logits are precise enough to show another order of sums.
+        """Whether logits are precise enough to show a different order of summation.
 
-        Rounded to half precision, most logits would be equal, and a few trials would prove nothing.
+        After rounding to half precision most logits would be equal, and a few trials would prove nothing.
         """
         logits = self._siblings(self._tokens[:1])
         return not any(torch.equal(logits.to(half).to(logits.dtype), logits) for half in HALF)
 
     def place_matters(self, rows: int) -> bool:
-        """Whether the bits of a row depend on its place in a pass, or on the other rows."""
+        """Whether a row's bits depend on its index in a pass of `rows` rows, or on the other rows."""
         tokens = self._tokens[:rows]
         expected = self._siblings(tokens)
         turned = (torch.equal(self._siblings(tokens[by:] + tokens[:by]).roll(by, 0), expected) for by in (1, rows // 2))
         return not all(turned) or not torch.equal(self._siblings(tokens[:1] * rows), expected[:1].expand_as(expected))
 
     def agreeing(self, widest: int) -> tuple[int, ...]:
-        """Pass sizes up to `widest` in which each row has the same bits as in a pass of `widest` rows."""
+        """Numbers of rows up to `widest` in which each row has the same bits as in a pass of `widest` rows."""
         tokens = self._tokens[:widest]
         expected = self._siblings(tokens)
 
@@ -157,7 +157,7 @@ class Trial:
         return (*smaller, widest)
 
     def tree_agrees(self) -> bool:
-        """Whether the nodes of a small tree have the same bits as their paths decoded token by token."""
+        """Whether logits of a small tree's nodes have the same bits as when their paths are decoded token by token."""
         tokens, paths = self._tokens[:7], [[0], [0, 1], [0, 2], [0, 1, 3], [0, 1, 4], [0, 2, 5], [0, 1, 3, 6]]
         visible = np.zeros((7, 7), dtype=np.bool_)
         for node, path in enumerate(paths):
@@ -171,7 +171,7 @@ class Trial:
         )
 
     def _siblings(self, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits of rows, each of which sees the text and itself."""
+        """Logits of sibling rows, each of which attends to the text and itself."""
         rows = len(tokens)
         logits = self._forward.forward(self._cache, tokens, [len(self._text)] * rows, np.eye(rows, dtype=np.bool_))
         self._cache.keep([])

@@ -1,1 +1,1 @@
-"""Matrix products with weights laid out for this CPU."""
+"""Matrix products with packed weights: weights in the memory layout that is fastest on this CPU."""

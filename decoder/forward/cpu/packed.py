@@ -1,8 +1,8 @@
-"""Matrix products with packed weights for this CPU; no other module uses undocumented operators of torch.
+"""Matrix products with weights packed for this CPU; the only module that uses undocumented operators of torch.
 
-With plain weights the time of a product grows with its rows, and a draft tree is slower than plain decoding; with
-packed weights eight rows cost little more than one. Where torch or the CPU lacks an operator, the next best is used,
-last the public `linear`, which computes the same numbers.
+With plain weights, the time of a product grows with its rows, so that verifying a draft tree is slower than plain
+decoding; with packed weights, eight rows take little longer than one. If torch or the CPU lacks an operator, the next
+best one is used, and finally the public `linear`, which computes the same product.
 """
 
 import functools
@@ -17,21 +17,21 @@ from torch.nn import functional
 
 HALF = (torch.bfloat16, torch.float16)
 TRIAL_WIDTH, TRIAL_LAYERS, TRIAL_ROWS, TRIAL_REPEATS = 1024, 4, 4, 12
-"""Size of the trial: more weights than a core's caches hold, and the rows of verifying a small tree."""
+"""Sizes in the speed trial: weights that exceed a core's caches, and as many rows as a small tree's verification."""
 
 
 class Linear(Protocol):
-    """A linear layer: x W^T + b."""
+    """A linear layer: rows x are mapped to x W^T + b."""
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """The product, in the dtype of the implementation."""
+        """Rows after the layer, in the dtype of the implementation."""
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
-        """Sum of product and `residual`, in the dtype of `residual`, which may be overwritten."""
+        """Sum of `residual` and the rows after the layer, in the dtype of `residual`, which may be overwritten."""
 
 
 class PublicLinear:
-    """torch's public `linear`: for every release, device and dtype."""
+    """A `Linear` by torch's public `linear`, for every release, device and dtype."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         self._weight = weight.to(dtype)
@@ -49,7 +49,7 @@ class PublicLinear:
 
 
 class OneDnnLinear:
-    """oneDNN's packed layout, with its fused sum where the residual has the weights' dtype."""
+    """A `Linear` with oneDNN's packed weights, and its fused sum if the residual has the weights' dtype."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         operators = torch.ops.mkldnn
@@ -73,10 +73,10 @@ class OneDnnLinear:
 
 
 class FbgemmLinear:
-    """FBGEMM's float16 weights under float32 rows.
+    """A `Linear` by FBGEMM, with float16 weights and float32 rows.
 
-    Stores bfloat16 weights too: within its range, float16 is finer than bfloat16. A call costs less than oneDNN's, and
-    needs no conversion of rows and products.
+    Also used for bfloat16 weights, since float16 is more precise within its range. A call takes less time than
+    oneDNN's, and needs no conversion of rows and products.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
@@ -97,9 +97,9 @@ class FbgemmLinear:
 
 
 def times(rows: Float[Tensor, "N X"], matrix: Float[Tensor, "Y X"]) -> Float[Tensor, "N Y"]:
-    """The product with a transposed matrix that is used once, so that packing it would not pay.
+    """The product rows times matrix^T, for a matrix that is used only once, so that packing it would not pay.
 
-    For many rows oneDNN is up to twice as fast as torch's own product, whose library favours the CPUs of one maker.
+    For many rows oneDNN is up to twice as fast as torch's own product, whose library is tuned for one vendor's CPUs.
     """
     if not _multiplies_plain(matrix.dtype):
         return functional.linear(rows, matrix)
@@ -109,7 +109,7 @@ def times(rows: Float[Tensor, "N X"], matrix: Float[Tensor, "Y X"]) -> Float[Ten
 
 @functools.cache
 def _multiplies_plain(dtype: torch.dtype) -> bool:
-    """Whether oneDNN multiplies unpacked matrices with the same result as `linear`."""
+    """Whether oneDNN multiplies unpacked matrices, with the same result as `linear`."""
     if dtype is not torch.float32:
         return False
     rows, matrix = torch.linspace(0, 2, 64).reshape(2, 32)[:, 16:], torch.linspace(-1, 1, 96).reshape(16, 6).t()
@@ -124,24 +124,24 @@ Maker = Callable[[Tensor, Tensor | None, torch.dtype], Linear]
 
 
 def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
-    """A linear layer in the fastest form of this CPU, with weights rounded to `dtype` or a finer one."""
+    """A linear layer in the fastest form on this CPU, with weights in `dtype` or a more precise one."""
     for maker in (FbgemmLinear, OneDnnLinear):
         if works(maker, dtype):
             try:
                 return maker(weight, bias, dtype)
             except NotImplementedError:
                 continue
-    # Without packed products, float16 loses more time on a CPU than its smaller weights save.
+    # Without packed products, float16 arithmetic on a CPU costs more time than smaller weights save.
     return pack(weight, bias, torch.float32) if dtype is torch.float16 else PublicLinear(weight, bias, dtype)
 
 
 @functools.cache
 def works(maker: Maker, dtype: torch.dtype) -> bool:
-    """Whether these operators exist, run on this CPU in this dtype, and give the same result as `linear`."""
+    """Whether the maker's operators exist, run on this CPU in this dtype, and give the same result as `linear`."""
     if dtype not in (torch.float32, *HALF):
         return False
     weight, bias, rows = torch.linspace(-1, 1, 96).reshape(6, 16), torch.arange(6.0), torch.linspace(0, 2, 64)
-    # A slice of wider rows, as products in a model read them.
+    # The rows are a slice of wider rows, as in a model.
     rows = rows.reshape(2, 32)[:, 16:]
     expected = functional.linear(rows, weight, bias)
     tolerance = 1e-5 if dtype is torch.float32 else 0.2
@@ -156,7 +156,7 @@ def works(maker: Maker, dtype: torch.dtype) -> bool:
 @functools.cache
 @torch.inference_mode()
 def bfloat16_pays() -> bool:
-    """Whether matrix products are faster in bfloat16 than in float32; the trial takes 0.1 s, once a process."""
+    """Whether matrix products are faster in bfloat16 than in float32; the trial takes 0.1 s, once per process."""
     threads = torch.get_num_threads()
     # One thread: on busy cores, two threads wait for each other and the trial is meaningless.
     torch.set_num_threads(1)

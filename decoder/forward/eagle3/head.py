@@ -1,8 +1,8 @@
-"""Network of an EAGLE-3 head in plain torch, on any device, in its own dtype.
+"""Network of an EAGLE-3 head in plain torch, on any device, in the head's dtype.
 
-A row stands for a token and the hidden state of the position before it: the target's state for tokens of the text, the
-head's own output for drafted tokens. Rows of text and tree share one KV cache and one kind of mask, as in models.
-Source: EAGLE-3 (arXiv 2503.01840), section 3.1. Knows no text and no tree.
+A row combines a token with the hidden state at the position before it: the target's state for tokens of the text, the
+head's own output for drafted tokens. Rows of text and tree share one KV cache and one form of mask, as in other models.
+Source: EAGLE-3 (arXiv 2503.01840), section 3.1. Knows neither texts nor trees.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from decoder.forward.eagle3.shape import LAYER, HeadShape
 from decoder.forward.kv_cache import KvCache
 
 NEVER = -1e4
-"""Logit of tokens outside the head's vocabulary: probability 0, but finite, since recordings hold log-probabilities."""
+"""Logit of tokens outside the head's vocabulary: their probability is 0, but recorded log-probabilities stay finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,27 +31,27 @@ class Head:
     """Hub id or folder name."""
     shape: HeadShape
     layers: tuple[int, ...]
-    """The layers of the target whose inputs it reads, rising."""
+    """Numbers of the target layers whose inputs the head reads, ascending."""
     weights: Mapping[str, Tensor] = field(repr=False)
     """Weights by name; see `decoder.forward.eagle3.shape.shapes`."""
     embedding: Float[Tensor, "V X"] = field(repr=False)
-    """Input embedding, its own or the target's."""
+    """Input embedding, the head's own or the target's."""
     tokens: Int[Tensor, "D"] | None = field(repr=False)
-    """The target's id of each token of the head's vocabulary; None where both have the same ids."""
+    """The target's id of each token of the head's vocabulary; None if both have the same ids."""
 
     @property
     def dtype(self) -> torch.dtype:
-        """Dtype of its passes."""
+        """Dtype of the head's passes."""
         return self.embedding.dtype
 
     def new_cache(self, capacity: int) -> KvCache:
-        """An empty cache of `capacity` rows."""
+        """An empty KV cache of `capacity` rows."""
         arch = self.shape.layer
         size = (1, 2, arch.num_key_value_heads, capacity, arch.head_dim)
         return KvCache(torch.zeros(size, dtype=self.dtype, device=self.embedding.device))
 
     def fused(self, states: Float[Tensor, "N Y"]) -> Float[Tensor, "N X"]:
-        """Hidden rows of a text, one from the concatenated states of the target at each token."""
+        """Hidden rows of a text, each computed from the concatenated target states at one token."""
         states = states.to(self.embedding)
         if self.shape.fc_norm:
             each = states.chunk(self.shape.states, -1)
@@ -73,8 +73,9 @@ class Head:
         Args:
             cache: All its committed rows are visible to every new row.
             tokens: Token ids of the new rows, N of them.
-            hidden: Hidden state before each token: `fused` states of the target, or `carried` rows of the head.
-            positions: Positions in the text of the tokens before; siblings share one.
+            hidden: Hidden state at the position before each token: `fused` target states, or `carried` rows of the
+                head.
+            positions: Position in the text before each token; siblings have the same.
             visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
         """
         embedded = self.embedding[torch.tensor(tokens, device=self.embedding.device)]
@@ -85,11 +86,11 @@ class Head:
         return rows + self._mlp(self._normed(rows, f"{LAYER}.post_attention_layernorm"))
 
     def carried(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """Hidden inputs of drafted rows whose parents have these outputs."""
+        """Hidden inputs of drafted rows, from the outputs of their parents."""
         return self._normed(outputs, "norm") if self.shape.norm_output else outputs
 
     def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
-        """Logits of the tokens after rows with these outputs, by the target's token ids."""
+        """Logits of the next tokens after rows with these outputs, over the target's token ids."""
         own = self._times(self._normed(outputs, "norm"), "lm_head")
         if self.tokens is None:
             return own
@@ -121,7 +122,7 @@ class Head:
         return self._normed(split, f"{LAYER}.self_attn.{part}_norm") if normed else split
 
     def _turned(self, heads: Float[Tensor, "H N D"], positions: Sequence[int]) -> Float[Tensor, "H N D"]:
-        """Heads rotated to these positions; the two halves of a head hold the pairs of dimensions."""
+        """Heads rotated to these positions; dimension i of a head's first half and of its second half form a pair."""
         places = torch.tensor(positions, dtype=torch.float, device=heads.device)
         angles = places[:, None] * self._frequencies
         cosine, sine = (part.to(heads.dtype) for part in (angles.cos(), angles.sin()))
@@ -146,7 +147,7 @@ class Head:
 
 
 def _seen(visible: NDArray[np.bool_], width: int) -> Bool[Tensor, "N S"]:
-    """Mask of all rows, shape (N, S), from one of the last rows, shape (N, M); earlier rows are visible."""
+    """Mask of all S rows, shape (N, S), from a mask of the last M rows, shape (N, M); earlier rows are visible."""
     rows, recent = visible.shape
     seen = torch.ones((rows, width), dtype=torch.bool)
     seen[:, width - recent :] = torch.from_numpy(visible)

@@ -1,7 +1,7 @@
-"""Configuration of an EAGLE-3 head: sizes, switches, and the shape of every weight.
+"""Configuration of an EAGLE-3 head: sizes, options, and the shape of every weight.
 
-Names of weights are those of published checkpoints. Source: EAGLE-3 (arXiv 2503.01840), section 3; later switches are
-those of EAGLE-3.1. Knows no files.
+Names of weights are those of published checkpoints. Source: EAGLE-3 (arXiv 2503.01840), section 3; some options are
+from EAGLE-3.1. Knows no files.
 """
 
 from collections.abc import Mapping
@@ -12,27 +12,27 @@ from decoder.forward.families.architecture import Architecture
 LAYER = "layers.0"
 """Prefix of the names of the layer's weights."""
 USUAL_STATES = 3
-"""Number of target layers whose inputs a head reads where its configuration names none."""
+"""Number of target layers whose inputs a head reads if its configuration does not list any."""
 
 
 @dataclass(frozen=True)
 class HeadShape:
-    """The configuration of a head."""
+    """Configuration of an EAGLE-3 head."""
 
     layer: Architecture
-    """Architecture of its one layer; the vocabulary is the target's."""
+    """Architecture of the head's one layer; its vocabulary size is the target's."""
     draft_vocabulary: int
-    """Number of tokens that it predicts."""
+    """Size of the head's own vocabulary, the tokens that it can predict."""
     target_width: int
     """Width of a hidden row of the target."""
     target_layers: tuple[int, ...] | None = None
-    """The layers of the target whose inputs it reads, rising; None: `usual_layers`."""
+    """Numbers of the target layers whose inputs the head reads, ascending; None: `usual_layers`."""
     norm_before_residual: bool = False
-    """Whether the residual is the normalised hidden row, and not the row itself."""
+    """Whether the residual starts from the normalised hidden row, not from the row itself."""
     norm_before_fc: bool = False
-    """Whether the concatenated states of the target are normalised before the first linear layer."""
+    """Whether the concatenated target states are normalised before the first linear layer."""
     fc_norm: bool = False
-    """Whether each state of the target is normalised by itself."""
+    """Whether each target state is normalised separately."""
     norm_output: bool = False
     """Whether a drafted row's hidden input is the normalised output of its parent."""
     normed_heads: bool = False
@@ -40,18 +40,18 @@ class HeadShape:
 
     @property
     def states(self) -> int:
-        """Number of target states that make one hidden row."""
+        """Number of target states that are combined to one hidden row."""
         return USUAL_STATES if self.target_layers is None else len(self.target_layers)
 
     @property
     def maps_tokens(self) -> bool:
-        """Whether its token ids differ from the target's."""
+        """Whether the head's token ids differ from the target's."""
         return self.draft_vocabulary != self.layer.vocab_size
 
 
 @dataclass(frozen=True)
 class TargetSizes:
-    """Sizes of a target that a head must fit."""
+    """Sizes of a target that a head must match."""
 
     name: str
     vocabulary: int
@@ -61,12 +61,12 @@ class TargetSizes:
 
 
 def usual_layers(layers: int) -> tuple[int, ...]:
-    """Layers whose inputs a head reads where its configuration names none: a low, a middle and a high one."""
+    """Target layers whose inputs a head reads if its configuration lists none: a low, a middle and a high one."""
     return 2, layers // 2, layers - 3
 
 
 def shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
-    """All weights that a checkpoint must have, by name."""
+    """Shapes of all weights that a checkpoint must have, by name."""
     arch, seen = shape.layer, shape.states * shape.target_width
     width, inner = arch.hidden_size, arch.intermediate_size
     queries, keys = (heads * arch.head_dim for heads in (arch.num_attention_heads, arch.num_key_value_heads))
@@ -95,6 +95,6 @@ def shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
 
 
 def optional_shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
-    """Optional weights of a checkpoint: its own input embedding, and maps between its token ids and the target's."""
+    """Shapes of optional weights, by name: the head's own embedding, and maps between its and the target's ids."""
     words = shape.layer.vocab_size
     return {"embed_tokens.weight": (words, shape.layer.hidden_size), "t2d": (words,), "d2t": (shape.draft_vocabulary,)}

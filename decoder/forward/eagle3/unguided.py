@@ -1,6 +1,6 @@
-"""An EAGLE-3 head as a `Forward` of tokens alone, for timing its passes; its predictions are meaningless.
+"""An EAGLE-3 head as a `Forward` that needs no hidden states, for timing its passes; its predictions are meaningless.
 
-Knows no target: zeros take the place of the hidden states.
+Knows no target: hidden states are replaced by zeros.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from decoder.forward.kv_cache import KvCache
 
 @dataclass(frozen=True)
 class Unguided:
-    """An EAGLE-3 head without a target."""
+    """An EAGLE-3 head with zeros as hidden states; see this module."""
 
     head: Head
 
@@ -28,12 +28,12 @@ class Unguided:
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`; computes like a pass of drafted rows."""
+        """See `Forward`; takes the same time as a pass over drafted rows."""
         before = self.head.embedding.new_zeros((len(tokens), self.head.embedding.shape[1]))
         return self.head.logits(self.head.forward(cache, tokens, before, positions, visible))
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`; computes like a pass of text."""
+        """See `Forward`; takes the same time as a pass over text."""
         shape = self.head.shape
         states = self.head.embedding.new_zeros((len(tokens), shape.states * shape.target_width))
         positions = range(cache.length, cache.length + len(tokens))

@@ -1,1 +1,1 @@
-"""Model families built from few, large operations, proved equal to Hugging Face's modules."""
+"""Native model families: models built from few, large operations, tested for equality with Hugging Face's modules."""

@@ -1,4 +1,4 @@
-"""Description of a model before it runs: architecture by the field names of configurations, weights, limits.
+"""Description of a model before it is built: architecture, weights and limits, with Hugging Face's field names.
 
 Knows neither files nor modules, and imports no transformers.
 """
@@ -19,18 +19,18 @@ ROTARY: Mapping[str, frozenset[str]] = {
     "linear": frozenset({"factor"}),
     "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}),
 }
-"""Kinds of rotary positions that do not depend on the length of the text, and the parameters of each."""
+"""Supported kinds of rotary positions, which do not depend on the text length, and the parameters of each kind."""
 NO_LIMIT = 1 << 20
-"""Context length of a model whose configuration names none, in tokens."""
+"""Context length in tokens of a model whose configuration does not state it."""
 LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
-"""Names of the context length in configurations; the first one present counts."""
+"""Names of the context length in configurations; the first name present is used."""
 
 
 def longest_text(config: Any) -> int:
-    """Context length with unchanged rotary positions, in tokens.
+    """Longest text, in tokens, for which rotary frequencies stay the same.
 
-    Beyond the original length, longrope rotates all positions by other frequencies, also those of cached keys; the text
-    would then depend on the number of rows in each pass.
+    Beyond the original context length, longrope uses other frequencies for all positions, also those of cached keys;
+    the generated text would then depend on the number of rows in each pass.
     """
     named = next((length for name in LENGTHS if (length := getattr(config, name, None))), NO_LIMIT)
     original = getattr(config, "original_max_position_embeddings", None)
@@ -42,7 +42,7 @@ def longest_text(config: Any) -> int:
 
 @dataclass(frozen=True)
 class Architecture:
-    """Architecture by the field names of Hugging Face's configurations, so that it can stand in for one."""
+    """Architecture with the field names of Hugging Face's configurations, so that it can be used in place of one."""
 
     model_type: str
     vocab_size: int
@@ -61,11 +61,11 @@ class Architecture:
     mlp_bias: bool
     use_parallel_residual: bool
     dtype: torch.dtype | None
-    """Dtype of the checkpoint; None where it names none."""
+    """Dtype of the checkpoint; None if it states none."""
 
     @classmethod
     def of(cls, config: Any) -> "Architecture":
-        """Architecture of a configuration of a fast family."""
+        """Architecture from a configuration of a native family."""
         fields: dict[str, Any] = {name: getattr(config, name, None) for name in cls.__dataclass_fields__}
         heads = config.num_attention_heads
         return cls(
@@ -82,7 +82,8 @@ class Architecture:
     def frequencies(self) -> Float[Tensor, "R"]:
         """Rotary frequencies, in radians per position, one for each pair of a head's dimensions.
 
-        Rounded as Hugging Face rounds them: computed in float32 on the CPU, whatever the model's dtype and device.
+        Computed in float32 on the CPU for every dtype and device, so that rounding is the same as in Hugging Face's
+        modules.
         """
         rope = self.rope_parameters
         width = int(self.head_dim * rope.get("partial_rotary_factor", 1.0))
@@ -93,7 +94,7 @@ class Architecture:
 
 
 def _by_wavelength(turns: Float[Tensor, "R"], rope: Mapping[str, Any]) -> Float[Tensor, "R"]:
-    """Llama 3's scaling: long wavelengths are stretched, short ones stay, those between are interpolated."""
+    """Llama 3's frequency scaling: long wavelengths are stretched, short ones kept, and those between interpolated."""
     factor, low, high = rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"]
     length = rope["original_max_position_embeddings"]
     waves = 2 * math.pi / turns
@@ -105,18 +106,18 @@ def _by_wavelength(turns: Float[Tensor, "R"], rope: Mapping[str, Any]) -> Float[
 
 @dataclass(frozen=True)
 class Source:
-    """Weights of a model before they are read; all in one dtype and on one device."""
+    """A model's weights, to be read one by one; all in one dtype and on one device."""
 
     architecture: Architecture
     weights: Mapping[str, Tensor]
-    """Weights by their names in Hugging Face's module; each lookup may read a file."""
+    """Weights by their names in Hugging Face's module; each access may read a file."""
     frequencies: Float[Tensor, "R"]
-    """See `Architecture.frequencies`; on the weights' device."""
+    """`Architecture.frequencies`, on the weights' device."""
     done: Callable[[str], None] = lambda _: None
     """Called with the name of each layer after it was read."""
 
     def layers(self, prefix: str, read: Callable[[str], Layer]) -> list[Layer]:
-        """All layers, read one by one by their names."""
+        """All layers, each read by its name."""
         loaded = []
         for number in range(self.architecture.num_hidden_layers):
             loaded.append(read(f"{prefix}.{number}"))
@@ -126,19 +127,19 @@ class Source:
 
 @dataclass(frozen=True)
 class Traits:
-    """Sizes, device and weights of a model before it runs."""
+    """Sizes, device and weights of a model, known before it is built."""
 
     layers: int
     """Number of layers."""
     width: int
-    """Width of the logits; may exceed the vocabulary."""
+    """Number of logits per row; may exceed the vocabulary size."""
     context: int
     """Context length in tokens."""
     device: torch.device
     dtype: torch.dtype
     eos: Any
-    """End-of-text tokens, as the checkpoint names them."""
+    """Ids of the end-of-text tokens, in the form that the checkpoint has."""
     skeleton: Callable[[], Any]
-    """Makes a Hugging Face module without weights that has the model's parts and shapes."""
+    """Makes a Hugging Face module with the model's structure, but without weights."""
     source: Source | None
-    """Weights; None for a family that runs only by its module."""
+    """Weights; None if the model runs only by its Hugging Face module."""

@@ -1,8 +1,8 @@
-"""Rotary positions and tree attention of all native families, with keys and values in one tensor.
+"""Rotary positions and tree attention of all native families, with keys and values stored in one tensor.
 
-Rotated pairs of dimensions lie side by side here, so that a rotation is one complex product; Hugging Face keeps a
-pair's halves apart. Queries and keys are ordered alike, so no score changes. Queries of one key-value head are stacked
-as further rows: keys and values are never repeated.
+The two dimensions of a rotated pair are adjacent here, so that a rotation is one complex product; in Hugging Face's
+modules they are half a head apart. Queries and keys have the same order of dimensions, so scores are unchanged. Query
+heads that share a key-value head are stacked as further rows, so keys and values are never repeated.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,32 +19,32 @@ from decoder.forward.cpu.packed import times
 from decoder.forward.kv_cache import KvCache
 
 MANY_SCORES = 1 << 15
-"""Scores of a head, for each thread, from which heads are computed one by one: products of that size use all threads by
-themselves, and their intermediate results stay in the CPU's caches."""
+"""Number of scores per head and thread from which heads are computed one by one: products of that size use all
+threads, and their intermediate results stay in the CPU's caches."""
 FUSED_FROM = 256
-"""Rows from which attention is otherwise one fused call: separate products would store all scores of all heads."""
+"""Number of rows from which attention is else one fused call; separate products would store all scores of all heads."""
 FEW, LONG = 4, 1024
-"""Most rows and least keys for which keys times queries is faster than queries times keys; for one row it always is."""
+"""Keys times queries is faster than queries times keys for up to FEW rows and at least LONG keys, and for one row."""
 VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
 Attention = Callable[
     [Float[Tensor, "H GN D"], Float[Tensor, "H D S"], Float[Tensor, "H S D"], Float[Tensor, "GN M"] | None],
     Float[Tensor, "H GN D"],
 ]
-"""(scaled queries, keys, values, bias of the last M keys) -> weighted sum of the values for each query."""
+"""(scaled queries, keys, values, bias on the last M keys) -> weighted sum of the values for each query."""
 
 
 class Rotation:
-    """Rotary positions of a model as one table of complex numbers, which grows with the positions used so far."""
+    """Rotary positions of a model, as a table of complex numbers that grows with the largest position used."""
 
     def __init__(self, frequencies: Float[Tensor, "R"], dtype: torch.dtype) -> None:
         self.frequencies = frequencies.float()
         self._dtype = dtype
         self._table = self._numbers(range(256))
         self.width = 2 * len(frequencies)
-        """Dimensions of a head that are rotated."""
+        """Number of rotated dimensions per head."""
 
     def at(self, positions: Sequence[int]) -> Complex[Tensor, "N 1 1 R"]:
-        """One row for each position; a single row where all positions are equal."""
+        """Rotations, one row for each position; a single row if all positions are equal."""
         first, last = min(positions), max(positions)
         if last >= len(self._table):
             self._table = self._numbers(range(2 * last))
@@ -55,14 +55,14 @@ class Rotation:
         return self._table.index_select(0, torch.tensor(positions, device=self._table.device))
 
     def _numbers(self, positions: range) -> Complex[Tensor, "P 1 1 R"]:
-        # In float32, whatever the model's dtype, as Hugging Face computes them.
+        # Computed in float32 for every dtype of the model, as in Hugging Face's modules.
         places = torch.tensor(positions, dtype=torch.float, device=self.frequencies.device)
         angles = places[:, None] * self.frequencies
         return torch.complex(angles.cos().to(self._dtype), angles.sin().to(self._dtype))[:, None, None]
 
 
 class Place(Protocol):
-    """Destination of rows: a view of a tensor, or an object with the same method."""
+    """Destination to which rows are copied: a view of a tensor, or an object with the same method."""
 
     def copy_(self, src: Tensor, /) -> object:
         """Writes the rows."""
@@ -73,11 +73,11 @@ class Pass(NamedTuple):
 
     rotation: Complex[Tensor, "N 1 1 R"]
     new: Sequence[Place]
-    """Destination of each layer's new keys and values, shape (2, H, N, D)."""
+    """Where each layer writes its new keys and values, of shape (2, H, N, D)."""
     keys: tuple[Float[Tensor, "H D S"], ...]
     values: tuple[Float[Tensor, "H S D"], ...]
     bias: Float[Tensor, "GN M"] | None
-    """Added to the scores of the last M rows; None where all rows are visible."""
+    """Bias added to the scores of the last M rows; None if all rows are visible."""
     attention: Attention
 
 
@@ -89,7 +89,7 @@ def prepare(
     groups: int,
     attention: Attention,
 ) -> Pass:
-    """Appends N rows to the rows in use of the cache, and returns the state of the pass that computes them."""
+    """Reserves the cache's next N rows, and returns the state of the forward pass that computes them."""
     start, count = cache.used, len(positions)
     end = cache.used = start + count
     return Pass(
@@ -103,7 +103,7 @@ def prepare(
 
 
 def additive(visible: NDArray[np.bool_], dtype: torch.dtype, groups: int) -> Float[Tensor, "GN M"] | None:
-    """Attention bias: 0 where visible, minus infinity elsewhere; None where all rows are visible to all."""
+    """Attention bias: 0 for visible rows, minus infinity for others; None if all rows are visible to all."""
     if visible.all():
         return None
     bias = torch.from_numpy(np.where(visible, VISIBLE, HIDDEN)).to(dtype)
@@ -111,7 +111,7 @@ def additive(visible: NDArray[np.bool_], dtype: torch.dtype, groups: int) -> Flo
 
 
 def attend(queries: Float[Tensor, "H GN D"], given: Pass, index: int) -> Float[Tensor, "H GN D"]:
-    """Attention of scaled queries to all rows in use, in layer `index`."""
+    """Attention of scaled queries to all cache rows in use, in layer `index`."""
     return given.attention(queries, given.keys[index], given.values[index], given.bias)
 
 
@@ -121,7 +121,7 @@ def gathered(
     values: Float[Tensor, "H S D"],
     bias: Float[Tensor, "GN M"] | None,
 ) -> Float[Tensor, "H GN D"]:
-    """The fastest `Attention` in the dtype of its inputs."""
+    """`Attention` by the fastest way for its sizes, in the dtype of its inputs."""
     rows, count = queries.shape[1], keys.shape[2]
     if rows * count >= MANY_SCORES and rows * count >= MANY_SCORES * torch.get_num_threads():
         return _gathered_by_head(queries, keys, values, bias)
@@ -162,7 +162,7 @@ def fused(
     values: Float[Tensor, "H S D"],
     bias: Float[Tensor, "GN M"] | None,
 ) -> Float[Tensor, "H GN D"]:
-    """An `Attention` in one call, in the dtype of keys and values."""
+    """`Attention` as one fused call, in the dtype of keys and values."""
     unbiased = 0 if bias is None else keys.shape[2] - bias.shape[1]
     mask = functional.pad(bias, (unbiased, 0)) if bias is not None and unbiased else bias
     attended = functional.scaled_dot_product_attention(

@@ -1,8 +1,8 @@
-"""A native model, whose layers are few, large operations. The families differ only in their layers.
+"""A native model, whose layers consist of few, large operations. Families differ only in their layers.
 
-The affine part of each norm is folded into the matrices after it; [queries | keys | values] are one product. With a
-parallel residual one normalised row serves attention and MLP, so a layer is one product for
-[mlp | queries | keys | values] and one for [mlp | attention].
+The affine part of each norm is folded into the matrices after it, and [queries | keys | values] come from one matrix
+product. With a parallel residual, attention and MLP have the same normalised input, so a layer is one product for [mlp
+| queries | keys | values] and one for [mlp | attention].
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from decoder.forward.families.attention import Attention, Pass, Rotation, attend
 from decoder.forward.kv_cache import KvCache
 
 Layer = Callable[[Tensor, Pass, int], Tensor]
-"""(rows, state of the pass, number of this layer) -> rows; may overwrite its input rows."""
+"""(rows, state of the forward pass, number of this layer) -> rows; may overwrite its input rows."""
 
 
 @dataclass(frozen=True)
@@ -31,25 +31,25 @@ class LayerNorm:
     shape: tuple[int]
     epsilon: float
     parts = ("weight", "bias")
-    """Names of the weights of the affine part."""
+    """Names of the affine part's weights."""
 
     def __call__(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """Rows of mean 0 and variance 1."""
+        """Rows normalised to mean 0 and variance 1."""
         return torch.layer_norm(rows, self.shape, None, None, self.epsilon)
 
 
 @dataclass(frozen=True)
 class RmsNorm:
-    """A root-mean-square norm without its factors."""
+    """A root-mean-square norm without its weights."""
 
     shape: tuple[int]
     epsilon: float
     parts = ("weight",)
 
     def __call__(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """Rows of mean square 1."""
+        """Rows normalised to mean square 1."""
         if rows.dtype is torch.float64:
-            # Hugging Face computes this norm in float32, whatever the model's dtype.
+            # Hugging Face computes this norm in float32 for every dtype of the model.
             single = rows.float()
             return (single * torch.rsqrt(single.pow(2).mean(-1, keepdim=True) + self.epsilon)).double()
         return torch.rms_norm(rows, self.shape, None, self.epsilon)
@@ -57,7 +57,7 @@ class RmsNorm:
 
 @dataclass(frozen=True)
 class Activation:
-    """Activation function of an MLP: columns in, columns out."""
+    """Activation function of an MLP, on columns of its hidden rows."""
 
     in_place: Callable[[Tensor], Tensor]
     """The function; may overwrite its input."""
@@ -66,9 +66,9 @@ class Activation:
 
 
 def gelu(columns: Float[Tensor, "N Y"], approximate: str) -> Float[Tensor, "N Y"]:
-    """GELU in place."""
+    """Applies GELU in place."""
     count, width = columns.shape
-    # Seen as contiguous, a single row would go to oneDNN's activation, which wakes all threads for it.
+    # A contiguous single row would be passed to oneDNN's activation, which wakes all threads for it.
     seen = columns.as_strided((count, width // 2, 2), (columns.stride(0), 1, width // 2))
     functional.gelu(seen, approximate=approximate, out=seen)  # type: ignore[call-arg]  # torch's stub lacks `out`
     return columns
@@ -82,32 +82,32 @@ def gated_silu(columns: Float[Tensor, "N 2Y"]) -> Float[Tensor, "N Y"]:
 
 @dataclass(frozen=True)
 class Heads:
-    """Division of the columns [queries | keys | values] into heads."""
+    """How the columns [queries | keys | values] are divided into heads."""
 
     heads: int
     """Number of key-value heads."""
     groups: int
-    """Number of query heads for each key-value head."""
+    """Number of query heads per key-value head."""
     width: int
-    """Columns of one head."""
+    """Number of columns per head."""
     rotated: int
-    """Dimensions of a head that are rotated."""
+    """Number of rotated dimensions per head."""
 
     @cached_property
     def queries(self) -> int:
-        """Columns of all queries."""
+        """Number of columns of all queries."""
         return self.groups * self.heads * self.width
 
 
 @dataclass(frozen=True)
 class Parallel:
-    """x + attention(norm(x)) + mlp(norm(x))."""
+    """A layer with parallel residual: x + attention(norm(x)) + mlp(norm(x))."""
 
     norm: Callable[[Tensor], Tensor]
     heads: Heads
     activation: Activation
     inner: int
-    """Columns of the MLP."""
+    """Number of columns of the MLP's hidden rows."""
     inward: Linear
     outward: Linear
 
@@ -121,7 +121,7 @@ class Parallel:
 
 @dataclass(frozen=True)
 class Sequential:
-    """y = x + attention(norm(x)), then y + mlp(norm(y))."""
+    """A layer with sequential residual: y = x + attention(norm(x)), then y + mlp(norm(y))."""
 
     norm: Callable[[Tensor], Tensor]
     heads: Heads
@@ -142,9 +142,9 @@ class Sequential:
 def attended(
     product: Float[Tensor, "N Y"], first: int, dtype: torch.dtype, heads: Heads, given: Pass, index: int
 ) -> None:
-    """Attention of the queries, keys and values in the columns from `first` on; its output replaces the queries.
+    """Computes attention for the columns [queries | keys | values] from `first` on; the output replaces the queries.
 
-    Each part is a view by strides: chains of small views would take longer than the attention of a small model.
+    Each part is a view made by strides, since a chain of views would take longer than the attention of a small model.
     """
     same = product.dtype is dtype
     rows, start = (product, first) if same else (product[:, first:].to(dtype), 0)
@@ -161,7 +161,7 @@ def attended(
 
 
 def _queries(product: Float[Tensor, "N Y"], first: int, heads: Heads) -> Tensor:
-    """Shape (H, G, N, D); without groups (H, N, D)."""
+    """View of the queries, shape (H, G, N, D); shape (H, N, D) if each key-value head has one query head."""
     count, width = product.shape
     if heads.groups == 1:
         return product.as_strided((heads.heads, count, heads.width), (heads.width, width, 1), first)
@@ -171,12 +171,12 @@ def _queries(product: Float[Tensor, "N Y"], first: int, heads: Heads) -> Tensor:
 
 @dataclass(frozen=True)
 class NativeModel:
-    """A model of a fast family with all its weights, packed for a CPU."""
+    """A model of a native family, with all its weights packed for the device."""
 
     embedding: Float[Tensor, "V X"]
     layers: Sequence[Layer]
     normalise: Callable[[Tensor], Tensor]
-    """The last norm without its affine part, which is folded into the head."""
+    """The last norm without its affine part, which is folded into the output head."""
     head: Linear
     rotation: Rotation
     rows: torch.dtype
@@ -184,14 +184,14 @@ class NativeModel:
     heads: Heads
     attention: Attention = gathered
     stored: torch.dtype | None = None
-    """Dtype of keys and values; None: the same as `rows`."""
+    """Dtype of stored keys and values; None: the same as `rows`."""
 
     def new_cache(self, capacity: int) -> KvCache:
-        """An empty cache of `capacity` rows."""
+        """An empty KV cache of `capacity` rows."""
         return KvCache(self.store(capacity, self.stored or self.rows))
 
     def store(self, capacity: int, dtype: torch.dtype) -> Float[Tensor, "L 2 H S D"]:
-        """Zeros for keys and values of `capacity` rows."""
+        """Tensor of zeros for the keys and values of `capacity` rows."""
         shape = (len(self.layers), 2, self.heads.heads, capacity, self.heads.width)
         return torch.zeros(shape, dtype=dtype, device=self.embedding.device)
 
@@ -211,17 +211,17 @@ class NativeModel:
     def hidden(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N X"]:
-        """New rows after all layers, before the last norm; see `LanguageModel.forward`."""
+        """Hidden rows of the new tokens, after all layers and before the last norm; see `LanguageModel.forward`."""
         given = prepare(cache, self.rotation, positions, visible, self.heads.groups, self.attention)
         return self.through(torch.tensor(tokens), given, self.rows)
 
     def through(self, tokens: Int[Tensor, "N"], given: Pass, dtype: torch.dtype) -> Float[Tensor, "N X"]:
-        """Hidden rows after all layers, in `dtype`."""
+        """Hidden rows of the tokens after all layers, in `dtype`."""
         rows = self.embedding.index_select(0, tokens).to(dtype)
         for index, layer in enumerate(self.layers):
             rows = layer(rows, given, index)
         return rows
 
     def logits(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
-        """Logits of hidden rows."""
+        """Logits of hidden rows, which the last norm has not yet normalised."""
         return self.head(self.normalise(rows)).to(self.rows)

@@ -1,7 +1,7 @@
-"""Fast families: every weight and every number of their configurations is known, so that they run without modules.
+"""Native families: models whose weights and configuration are fully known, so that they run without HF modules.
 
-Reads their weights by name, folds norms into the matrices after them and packs these. All other models (other families,
-changed layers) run through Hugging Face's modules; nothing is guessed.
+Reads their weights by name, folds norms into the matrices after them, and packs the matrices. All other models (other
+families, changed layers) run by their Hugging Face modules; nothing is guessed.
 """
 
 import math
@@ -35,29 +35,29 @@ Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of weights by name."""
 HEAD = "lm_head.weight"
 NORMS = "input_layernorm", "post_attention_layernorm"
-"""Names of the norms before attention and before the MLP, in all families."""
+"""Names of the norms before attention and before the MLP, the same in all families."""
 COPIES = 3
-"""Copies of the largest layer in float32 while it is read: two while norms are folded, and the packed result."""
+"""Number of float32 copies of the largest layer while it is read: two to fold norms, and the packed result."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Hugging Face's names for the parts of a family, and their operations."""
+    """Hugging Face's names for a family's parts, and the operations that differ between families."""
 
     name: str
-    """Name of its model class in transformers."""
+    """Name of the family's model class in transformers."""
     body: str
-    """Prefix of all weights but the head's."""
+    """Prefix of the names of all weights, except the output head's."""
     embedding: str
     last_norm: str
     inward: tuple[str, ...]
-    """Matrices of queries, keys and values in a layer; or one matrix that interleaves them head by head."""
+    """Names of a layer's matrices for queries, keys and values, or of one matrix that interleaves them by head."""
     outward: str
     up: tuple[str, ...]
-    """First matrix of the MLP, or gate and first matrix."""
+    """Names of the MLP's first matrix, or of its gate and first matrix."""
     down: str
     biased: Callable[[Architecture, str], bool]
-    """Whether the matrix of this name has a bias."""
+    """(architecture, name of a matrix) -> whether this matrix has a bias."""
     norm: type[LayerNorm | RmsNorm]
     activations: Mapping[str, Activation]
 
@@ -102,14 +102,14 @@ FAMILIES: Mapping[str, Family] = {
     "mistral": replace(LLAMA, name="MistralForCausalLM"),
     "qwen2": replace(LLAMA, name="Qwen2ForCausalLM", biased=lambda _, matrix: matrix in LLAMA.inward),
 }
-"""Families by `model_type` of the configuration."""
+"""Native families by the configuration's `model_type`."""
 
 
 def runs(arch: Architecture) -> bool:
-    """Whether a model of this architecture runs without its module."""
+    """Whether a model of this architecture can run natively."""
     return (
         arch.hidden_act in FAMILIES[arch.model_type].activations
-        # Rotations treat pairs of numbers as complex ones, which must lie at even places.
+        # Rotations view pairs of numbers as complex numbers, so their columns must begin at even indices.
         and arch.intermediate_size % 2 == 0
         and arch.hidden_size // arch.num_attention_heads % 2 == 0
         and arch.rope_parameters["rope_type"] in ROTARY
@@ -118,31 +118,31 @@ def runs(arch: Architecture) -> bool:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Dtypes of a model's passes, and the packing of its matrices."""
+    """Dtypes of a model's passes, and how its matrices are packed."""
 
     rows: torch.dtype
     """Dtype of residual, norms, rotations, attention, keys and values."""
     weights: torch.dtype
     """Dtype of matrices."""
     pack: Maker = pack
-    """Packs a matrix for its device."""
+    """Function that packs a matrix for the device."""
 
     @classmethod
     def of(cls, dtype: torch.dtype) -> "Arithmetic":
-        """Dtypes for a model of this dtype: half precision is for weights only, where it gains speed."""
+        """Dtypes for a model of this dtype; half precision is used only for weights, where it gains speed."""
         return cls(torch.float32 if dtype in HALF else dtype, dtype)
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A linear layer before it is packed, in the rows' dtype."""
+    """Weight and bias of a linear layer before packing, in the rows' dtype."""
 
     weight: Float[Tensor, "Y X"]
     bias: Float[Tensor, "Y"]
 
     @classmethod
     def read(cls, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype, norm: str | None = None) -> "Matrix":
-        """A linear layer's weights, with the affine part of the norm before it folded in."""
+        """Reads a linear layer's weight and bias, and folds the affine part of the norm before it into them."""
 
         def found(part: str) -> Tensor | None:
             weight = weights.get(part)
@@ -157,31 +157,31 @@ class Matrix:
         return cls(weight * weights[f"{norm}.weight"].detach().to(dtype), bias)
 
     def scaled(self, factor: float) -> "Matrix":
-        """The matrix times a factor."""
+        """Weight and bias times a factor."""
         return Matrix(self.weight * factor, self.bias * factor)
 
     def ordered(self, order: Tensor) -> "Matrix":
-        """The matrix with its output columns in another order."""
+        """The linear layer with its output columns in another order."""
         return Matrix(self.weight[order], self.bias[order])
 
     def packed(self, arithmetic: Arithmetic) -> Linear:
-        """The packed layer."""
+        """The linear layer in packed form."""
         return arithmetic.pack(self.weight, self.bias if bool(self.bias.any()) else None, arithmetic.weights)
 
 
 def stacked(*parts: Matrix) -> Matrix:
-    """One matrix whose output columns are those of all parts."""
+    """One linear layer whose outputs are the concatenated outputs of the parts, which have the same input."""
     return Matrix(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
 
 
 def summed(*parts: Matrix) -> Matrix:
-    """One matrix for the concatenated inputs of the parts; its output is the sum of their outputs."""
+    """One linear layer for the concatenated inputs of the parts, whose output is the sum of their outputs."""
     bias = torch.stack([part.bias for part in parts]).sum(0)
     return Matrix(torch.cat([part.weight for part in parts], 1), bias)
 
 
 def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
-    """The native model, read layer by layer."""
+    """Builds the native model of these weights, which are read layer by layer."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
     rotation = Rotation(source.frequencies, arithmetic.rows)
     kept = arch.num_key_value_heads
@@ -215,7 +215,7 @@ def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
 
 
 def _attention(parts: list[Matrix], heads: Heads) -> Matrix:
-    """The matrix of [queries | keys | values], with rotated pairs as neighbours."""
+    """The matrix of [queries | keys | values], with the two dimensions of each rotated pair adjacent."""
     if len(parts) == 1:
         by_head = torch.arange(len(parts[0].bias)).view(heads.heads, 3, heads.width)
         parts = [parts[0].ordered(by_head[:, part].flatten()) for part in range(3)]
@@ -225,12 +225,12 @@ def _attention(parts: list[Matrix], heads: Heads) -> Matrix:
         part.ordered(torch.arange(len(part.bias)).view(-1, heads.width)[:, neighbours].flatten())
         for part in (queries, keys)
     )
-    # The scale of the scores is folded into the queries.
+    # The scaling of the attention scores is folded into the queries.
     return stacked(queries.scaled(heads.width**-0.5), keys, values)
 
 
 def shapes(arch: Architecture) -> Shapes:
-    """Shapes of all weights; a head tied to the embedding has no name of its own."""
+    """Shapes of all weights, by name; without the output head if it is tied to the embedding."""
     family, layer = FAMILIES[arch.model_type], _layer_shapes(arch)
     words, width = (arch.vocab_size, arch.hidden_size), (arch.hidden_size,)
     return (
@@ -242,7 +242,7 @@ def shapes(arch: Architecture) -> Shapes:
 
 
 def _layer_shapes(arch: Architecture) -> Shapes:
-    """Shapes of the weights of one layer, by their names in it."""
+    """Shapes of one layer's weights, by their names within the layer."""
     family, width, inner = FAMILIES[arch.model_type], arch.hidden_size, arch.intermediate_size
     queries, keys = (heads * arch.head_dim for heads in (arch.num_attention_heads, arch.num_key_value_heads))
     columns = (queries, keys, keys) if len(family.inward) > 1 else (queries + 2 * keys,)
@@ -260,12 +260,12 @@ def _layer_shapes(arch: Architecture) -> Shapes:
 
 
 def weight_bytes(arch: Architecture, dtype: torch.dtype) -> int:
-    """Bytes of all weights."""
+    """Total size of all weights in bytes."""
     return dtype.itemsize * sum(map(math.prod, shapes(arch).values()))
 
 
 def reading_bytes(arch: Architecture, dtype: torch.dtype) -> int:
-    """Upper bound of the memory that reading a model needs at any time, in bytes, without its source and result."""
+    """Upper bound, in bytes, of the temporary memory for reading a model, in addition to its source and the result."""
     layer = sum(map(math.prod, _layer_shapes(arch).values()))
     largest = max(layer, arch.vocab_size * arch.hidden_size)
     return COPIES * largest * max(torch.float32.itemsize, dtype.itemsize)

@@ -1,1 +1,1 @@
-"""Forward passes of fixed shape, which a CUDA graph can replay."""
+"""Static forward forms: passes of fixed shape, which a CUDA graph can replay."""

@@ -1,4 +1,4 @@
-"""Passes of fixed shape by any Hugging Face module. Knows nothing of drafting and verification."""
+"""Passes of fixed shape by any Hugging Face module. Knows nothing of drafting or verification."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from decoder.system.device import without_gradients
 
 
 class ModuleStatic(ModuleForward):
-    """Any Hugging Face module in evaluation mode; `reason` says why there is no faster form."""
+    """A `StaticForward` by any Hugging Face module in evaluation mode; `reason` says why there is no faster form."""
 
     def __init__(self, module: Any, reason: str = "") -> None:
         super().__init__(module)
@@ -28,7 +28,7 @@ class ModuleStatic(ModuleForward):
         return torch.zeros((*before, capacity, head), dtype=self._dtype, device=self._device)
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Int[Tensor, "N"]:  # noqa: ARG002 - the store is of the protocol
-        """The positions themselves: a module computes its own rotations."""
+        """Returns the positions themselves, since a module computes its own rotations."""
         return positions
 
     def computed(
@@ -46,5 +46,5 @@ class ModuleStatic(ModuleForward):
             visible = store[layer, :, :, : bias.shape[1]]
             return visible[0], visible[1]
 
-        # Positions and mask are given, so the number of cached rows is not used.
+        # The module gets positions and mask, so the cache's number of rows is not used.
         return logits_of(self._module, tokens, rotation, bias, Layers(put, 0))

@@ -1,4 +1,4 @@
-"""Passes of fixed shape by the layers of `decoder.forward.families`, with half as many operations as a module."""
+"""Passes of fixed shape by the layers of `decoder.forward.families`, with half as many operations as an HF module."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +14,11 @@ from decoder.forward.families.model import NativeModel, Parallel, Sequential
 from decoder.forward.kv_cache import KvCache
 
 ALIGNED = 8
-"""Number of columns of which a mask must have a multiple, for attention kernels."""
+"""Attention kernels require that a mask's number of columns is a multiple of this number."""
 
 
 class _Place:
-    """Destination of one layer's new keys and values."""
+    """Destination in the store of one layer's new keys and values."""
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], layer: int, slots: Int[Tensor, "N"]) -> None:
         self._store, self._layer, self._slots = store, layer, slots
@@ -28,20 +28,21 @@ class _Place:
 
 
 class NativeStatic:
-    """A model of a fast family, read with `PublicLinear`, for texts of at most `context` tokens.
+    """A `StaticForward` of a native model with `PublicLinear` matrices, for texts of at most `context` tokens.
 
-    Also a `Forward` for passes that the host drives, so that trees too large for fixed shapes need no module.
+    It is also a `Forward` for rounds that the host drives, so that no Hugging Face module is needed for trees that are
+    too large for fixed shapes.
     """
 
     def __init__(self, model: NativeModel, context: int) -> None:
         self._model, self._context = model, context
-        # Rotations are complex products, which do not exist in bfloat16; there, only inputs of weights are bfloat16.
+        # Rotations are complex products, which bfloat16 lacks; then only the inputs of matrices are bfloat16.
         self._rows = torch.float32 if model.embedding.dtype is torch.bfloat16 else model.embedding.dtype
         self._rotations: dict[int, Tensor] = {}
-        """Table of rotations by capacity; a graph keeps reading the table that it was captured with."""
+        """Table of rotations by store capacity; a graph keeps reading the table that it was captured with."""
 
     def for_a_compiler(self) -> "NativeStatic":
-        """The same weights over the same keys and values, in layers that a compiler can read."""
+        """The same model in layers that torch.compile can compile; weights and stores are shared."""
         layers = [Fused(layer) if isinstance(layer, Parallel | Sequential) else layer for layer in self._model.layers]
         return NativeStatic(replace(self._model, layers=layers), self._context)
 
@@ -103,15 +104,15 @@ class NativeStatic:
 
 
 def aligned(rows: int) -> int:
-    """Number of rows, rounded up to a multiple of `ALIGNED`."""
+    """The number of rows, rounded up to a multiple of `ALIGNED`."""
     return -(-rows // ALIGNED) * ALIGNED
 
 
 @dataclass(frozen=True)
 class Fused:
-    """A layer without in-place operations and with real-valued rotations, as a compiler needs it.
+    """A layer without in-place operations and complex numbers, as torch.compile requires.
 
-    Without a compiler it is slower than the layer itself, which computes the same in place.
+    If not compiled, it is slower than `layer`, which computes the same in place.
     """
 
     layer: Parallel | Sequential
@@ -137,7 +138,7 @@ class Fused:
 
 
 def turned(heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], width: int) -> Float[Tensor, "H N D"]:
-    """Heads whose first `width` dimensions, pairs side by side, are rotated."""
+    """Heads with their first `width` dimensions rotated; the two dimensions of a pair are adjacent."""
     cosine, sine = torch.view_as_real(rotation[:, 0, 0]).unbind(-1)
     left, right = heads[..., :width].unflatten(-1, (-1, 2)).unbind(-1)
     pairs = torch.stack((left * cosine - right * sine, left * sine + right * cosine), -1)
@@ -147,9 +148,9 @@ def turned(heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], 
 def write(
     store: Float[Tensor, "L 2 H S D"], layer: int, slots: Int[Tensor, "N"], rows: Float[Tensor, "2 H N D"]
 ) -> None:
-    """Writes one layer's new keys and values to these slots.
+    """Writes one layer's new keys and values to these slots of the store.
 
-    Opaque to a compiler, which would otherwise treat each write as a new store and copy all of it.
+    The write is opaque to torch.compile, which would otherwise copy the whole store for each write.
     """
     if torch.compiler.is_compiling():
         _write_unseen(store, layer, slots, rows)

@@ -1,7 +1,7 @@
-"""Forward passes of fixed shape: tokens, slots and mask are tensors, so that a graph can replay a pass.
+"""Forward passes of fixed shape: tokens, slots and mask are tensors, so that a CUDA graph can replay a pass.
 
-No code here decides on the host or reads a number back from the device. Keys and values lie in one tensor that the
-caller owns; attention reads its first slots, as many as the bias has columns.
+No code of a pass reads values back from the device. Keys and values are stored in one tensor, the store, which the
+caller owns; its rows are called slots. Attention reads the first slots, as many as the bias has columns.
 """
 
 from dataclasses import replace
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class StaticForward(Protocol):
-    """A forward form that computes logits of N rows and writes their keys and values to given slots."""
+    """A forward form that computes the logits of N rows and writes their keys and values to given slots."""
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-        """Keys and values of all layers, zeros: after `empty`, a NaN in a masked slot would poison the output."""
+        """A zero-filled store; in uninitialised memory, a NaN in a masked slot would make the output NaN."""
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Tensor:
-        """Rotations of these positions, an argument of `computed`."""
+        """Rotations for these positions, to pass to `computed`."""
 
     def computed(
         self,
@@ -38,20 +38,20 @@ class StaticForward(Protocol):
         slots: Int[Tensor, "N"],
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
-        """Logits of N rows, which are written to `slots`; `bias` is added to the scores of the first M slots."""
+        """Logits of N rows, whose keys and values go to `slots`; `bias` is added to the scores of the first M slots."""
 
 
 def static_forward(model: "LanguageModel") -> StaticForward:
-    """The fastest form of a model, in addition to its present form; by its module where there is no room for both."""
+    """The fastest static form of a model, in addition to its current form; by its module if both do not fit."""
     source = model.hf.source
     lacks = _lacks(model, source, beside=True)
     return _by_module(model, lacks) if lacks or source is None else _read(model, source)
 
 
 def static_in_place(model: "LanguageModel") -> StaticForward:
-    """The fastest form of a model, in place of its module where possible: at most one layer is in memory twice.
+    """The fastest static form of a model, in place of its module if possible: at most one layer is in memory twice.
 
-    The model then runs by that form too, and loads its module when it is needed.
+    The model then uses this form for all passes, and loads its module only when it is needed.
     """
     if isinstance(model.runs_by, NativeStatic):
         return model.runs_by
@@ -77,13 +77,13 @@ def _by_module(model: "LanguageModel", lacks: str) -> StaticForward:
 
 
 def empty(layer: Any) -> None:
-    """Frees the weights of a module's layer."""
+    """Frees the memory of the weights of a module's layer."""
     for weight in layer.parameters():
         weight.data = weight.new_empty(0)
 
 
 def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> str:
-    """Reason why no native model is made, empty where one is; `beside`: its present form stays in memory."""
+    """Reason why no native model can be made, else empty; `beside`: whether the current form stays in memory."""
     if source is None:
         return f"{type(model.hf.module).__name__} has no native implementation"
     arch = source.architecture
@@ -95,7 +95,7 @@ def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> st
 
 @without_gradients()
 def _read(model: "LanguageModel", source: Source) -> NativeStatic:
-    # Norms are folded in float32; products keep the model's dtype.
+    # Norms are folded into matrices in float32; matrix products keep the model's dtype.
     folded = torch.float32 if model.dtype in HALF else model.dtype
     return NativeStatic(native_model(source, Arithmetic(folded, model.dtype, PublicLinear)), model.context)
 
@@ -103,9 +103,9 @@ def _read(model: "LanguageModel", source: Source) -> NativeStatic:
 def visibility(
     start: Int[Tensor, ""], seen: Bool[Tensor, "N M"] | None, slots: int, dtype: torch.dtype
 ) -> Float[Tensor, "N S"]:
-    """Attention bias of N rows: all slots before `start` are visible, and of the M slots from there on those in `seen`.
+    """Attention bias of N rows: slots before `start` are visible, and those of the next M slots that `seen` marks.
 
-    Slot 0 is always visible: it holds text, and a padded row without any visible slot would compute NaN.
+    Slot 0 is always visible, since a padded row without visible slots would compute NaN; slot 0 holds text.
     """
     columns = torch.arange(slots, device=start.device)
     visible = ((columns < start) | (columns == 0))[None]

@@ -70,7 +70,7 @@ def test_nodes_of_a_tree_see_their_own_paths(model: tuple[LanguageModel, Callabl
 def test_a_path_that_is_longer_than_the_window_is_refused(tiny_models: TinyModels) -> None:
     streaming = tiny_models.loaded(tiny_models.pair("neox"), "float32").pair.target.streaming(SINKS, WINDOW)
     rows = WINDOW + 1
-    with pytest.raises(ValueError, match="21 rows follow each other in a window of 20"):
+    with pytest.raises(ValueError, match="21 rows on a path exceed the window of 20"):
         streaming.forward(streaming.new_cache(rows), [1] * rows, range(rows), np.tri(rows, dtype=np.bool_))
 
 

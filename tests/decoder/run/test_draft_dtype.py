@@ -84,5 +84,5 @@ def test_an_unknown_one_is_refused(tiny_models: TinyModels) -> None:
 
 
 def test_one_that_leaves_no_room_to_be_exact_is_refused(tiny_models: TinyModels) -> None:
-    with pytest.raises(ConfigError, match="--exact adds up in float64"):
+    with pytest.raises(ConfigError, match="--exact sums in float64"):
         mixed(tiny_models.pair("neox"), draft_dtype="float64", exact=True)

@@ -141,8 +141,8 @@ def test_without_a_folder_for_temporary_files_it_is_one_line(arguments: list[str
     asked = ["sh", "-c", limited, PROGRAM, *arguments]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    why = "cannot import what decoding needs: no folder for temporary files can be written"
-    assert (done.returncode, done.stdout) == (3, f"dynatui: {why}; let TMPDIR name one that can\n")
+    why = "cannot import what decoding needs: no folder for temporary files is writable"
+    assert (done.returncode, done.stdout) == (3, f"dynatui: {why}; set TMPDIR to a writable folder\n")
 
 
 INTERRUPTED = """

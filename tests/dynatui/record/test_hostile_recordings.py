@@ -127,7 +127,7 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "a number as text": ([encode(RUN), line(ROUND, round="0")], "Expected `int`"),
     # its tree
     "no root": ([encode(RUN), line(ROUND, tokens=[], parents=[], logprobs=[], pieces=[])], "the root included"),
-    "lists of different lengths": ([encode(RUN), line(ROUND, tokens=[1])], "one entry a node"),
+    "lists of different lengths": ([encode(RUN), line(ROUND, tokens=[1])], "one entry per node"),
     "a parent of itself": ([encode(RUN), line(ROUND, parents=[-1, 1, 0, 1, 1, 3])], "an earlier node"),
     "a parent that is not there": ([encode(RUN), line(ROUND, parents=[-1, 99, 0, 1, 1, 3])], "an earlier node"),
     "two roots": ([encode(RUN), line(ROUND, parents=[-1, -1, 0, 1, 1, 3])], "an earlier node"),

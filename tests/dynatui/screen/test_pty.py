@@ -358,7 +358,7 @@ def test_no_folder_for_temporary_files_is_a_panel(start: Start, tmp_path: Path) 
     broken.parent.mkdir()
     broken.write_text("raise FileNotFoundError(2, 'No usable temporary directory found in []')")
     terminal = start("-m", "dynatui", PYTHONPATH=f"{broken.parent}:{ROOT}", size=(200, 24))
-    assert "let TMPDIR name one that can" in terminal.wait_for("R tries again")
+    assert "set TMPDIR to a writable folder" in terminal.wait_for("R tries again")
     terminal.send("q")
     assert terminal.end() == 3
 
