@@ -11,7 +11,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 CONTEXT_TOKENS = 8
 CHARACTER_BYTES = 4
-"""Most bytes of a character, and so most tokens that can wait for its end."""
+"""Most bytes of a character in UTF-8, and so the most tokens that can belong to one incomplete character."""
 TOKEN_CHARACTERS = 32
 """Upper bound of the average length of a text's tokens, in characters; single tokens may be longer."""
 
@@ -22,14 +22,14 @@ def without_surrogates(text: str) -> str:
 
 
 def as_chat(tokenizer: TextTokenizer, prompt: str) -> str:
-    """The prompt as a user's message in the tokenizer's chat template; raises ConfigError where that fails."""
+    """The prompt as a user's message in the tokenizer's chat template; raises ConfigError if the template fails."""
     remedy = "leave --chat out, or choose models that were tuned for chat"
     if not tokenizer.chat_template:
         raise ConfigError(f"--chat was asked for, but the tokenizer has no chat template; {remedy}", "chat")
     message = {"role": "user", "content": without_surrogates(prompt)}
     try:
         text = cast("Any", tokenizer).apply_chat_template([message], tokenize=False, add_generation_prompt=True)
-    except Exception as error:  # a template is foreign code and may fail in any way
+    except Exception as error:  # a template is code of the checkpoint and may raise any error
         why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         fault = f"the tokenizer's chat template does not take a prompt ({why}); {remedy}"
         raise ConfigError(fault, "chat") from error
