@@ -20,9 +20,9 @@ from decoder.sampling.settings import Sampling, Schedule
 SHARPNESS = 2.0
 """Factor on the draft's logits plus noise; their softmax then estimates the probability of each token's choice.
 
-Log loss of this estimate, uncalibrated, for the first token of each round on the embedded pair, at temperatures .3, .6,
-.8, 1: .51, .50, .53, .59. With 1 / temperature as the factor: .52, .55, .66, .73; with the draft's own probabilities:
-1.1, 1.5, 1.9, 2.1.
+Log loss of this estimate, uncalibrated, for the first token on the embedded pair, at temperatures .3, .6, .8, 1: .51,
+.50, .53, .59. With 1 / temperature as the factor: .52, .55, .66, .73; with the draft's own probabilities: 1.1, 1.5,
+1.9, 2.1.
 """
 TRUNCATION_PENALTY = 96.0
 """Penalty on the draft's logits of truncated tokens: they rank after all kept tokens, but stay possible.

@@ -105,7 +105,7 @@ class DeviceState:
         self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:].view(OWN + 1, -1)
         shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]
         self.share_of: Int[Tensor, T] = torch.tensor(shares, device=device)
-        """Table of depth acceptances, as integers, by (level of the tree's deepest node, number of committed tokens)."""
+        """Table of depth acceptances, as integers, by (level of the deepest node, number of committed tokens)."""
         self.certain: Float[Tensor, ""] = torch.zeros((), dtype=torch.float64, device=device)
         self.impossible: Float[Tensor, ""] = torch.full_like(self.certain, -torch.inf)
         """Log-probability of an impossible node: minus infinity."""
