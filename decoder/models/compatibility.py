@@ -48,7 +48,7 @@ SIBLINGS = 32
 of positions, which shows in half precision too; an error of one position could pass for rounding."""
 TEXT, FIRST, SECOND, THIRD = (1, 2, 3), 4, 5, 6
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD)
-"""Tokens of the probe: a text, and the paths of its tree."""
+"""Tokens of the probe: a text, and the paths of the tree that follows it."""
 PASSED = 2
 """Size, in tokens, that replaces each size of a configuration: smaller than the probe's shortest text, so that every
 text of the probe exceeds it."""

@@ -1,7 +1,8 @@
 """Checkpoints of the fast families, read without transformers: config.json, generation_config.json and safetensors.
 
-Only checkpoints whose every field and every weight is known are read here. For all others, and for missing ones, these
-functions return None, and `decoder.models.hf_checkpoints` reads the checkpoint or reports the fault.
+Fast families have native implementations (GPT-NeoX, Llama, Mistral, Qwen2). A checkpoint is read here only if every
+field and every weight is known; if not, or if it is missing, these functions return None, and
+`decoder.models.hf_checkpoints` reads the checkpoint or reports the fault.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""config.json of models of the fast families, if every field in it is known.
+"""config.json of the fast families (GPT-NeoX, Llama, Mistral, Qwen2), read only if every field in it is known.
 
-Every field must be known by name, with a value whose meaning to transformers is certain; any other configuration is
+Every field must have a known name, and a value whose meaning to transformers is certain; any other configuration is
 left to `decoder.models.hf_checkpoints`. Knows no files.
 """
 
@@ -23,7 +23,7 @@ Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A JSON object with these fields and no others; fields without a default are required."""
+    """Base class of JSON objects whose fields are all known: others are refused, those without a default required."""
 
 
 class Rope(Known, frozen=True):

@@ -74,7 +74,7 @@ class RunConfig:
         require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each once")
         require(
             drawing in names or drafting is None or not drawn.draws,
-            f"drafting {drawn.drafting} draws trees, which no method of {', '.join(names)} does; give {drawing} "
+            f"drafting {drawn.drafting} samples trees, and no method of {', '.join(names)} does; give {drawing} "
             "among --methods, or --drafting tree",
         )
         require(max_new_tokens >= 1, f"max_new_tokens is {max_new_tokens}; give 1 or more")

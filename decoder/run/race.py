@@ -42,7 +42,7 @@ from decoder.version import VERSION
 _ON_HOST = 1
 """Most tokens that a method may have chosen and not yet reported in an event, if the host drives its rounds."""
 _ON_DEVICE = MOST_NODES + 1
-"""As `_ON_HOST`, on a device, where the next round is queued before the results of the last one are known."""
+"""Most tokens that may be chosen and not yet reported if rounds run on a device, which has the next round queued."""
 
 Resamplings = dict[tuple[int, KnobName], Turn]
 """Changes of temperature and top-p by the user, by (first position at which the change is in force, knob)."""

@@ -1,7 +1,8 @@
 """transformers' own assisted generation as one more method: its blocking loop, one burst at a time.
 
-`generate` runs in a thread of its own, which waits inside the streamer until the engine's thread requests the next
-burst; the two never run at the same time. Rounds within a burst are invisible, so an outcome has few fields.
+`generate` runs in a separate thread, which waits inside the streamer until the engine's thread requests the next burst;
+the two threads never run at the same time. The rounds within a burst cannot be observed, so most fields of an outcome
+are None.
 """
 
 import copy
@@ -69,7 +70,7 @@ class _Bursts(BaseStreamer, StoppingCriteria):
 
 
 def as_wide_as(draft: LanguageModel, width: int) -> Any:
-    """The draft's module, resized to `width` logits: transformers takes models of unequal widths for two tokenizers.
+    """The draft's module, resized to `width` logits, since transformers treats unequal widths as two tokenizers.
 
     Token ids of added rows are suppressed during generation; token ids of dropped rows do not exist in the target.
     """

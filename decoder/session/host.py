@@ -1,8 +1,8 @@
 """The decoding loop of one method on one text, driven by the host: draft, verify, commit.
 
-Knows no text, no events and no other method. Node 0 of a tree is the last committed token, whose keys and values the
-target lacks: one pass over node 0 and the tree verifies the tree and gives the next distribution, so that no row is
-computed twice.
+Knows token ids only, and neither events nor other methods. Node 0 of a tree is the last committed token, whose keys and
+values the target does not have yet: one pass over node 0 and the tree verifies the tree and gives the distribution of
+the next token, so that no row is computed twice.
 """
 
 from abc import ABC, abstractmethod

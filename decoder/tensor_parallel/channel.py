@@ -20,7 +20,7 @@ from decoder.tensor_parallel.ranks import Ranks
 
 _SOURCE_LINE = re.compile(r"^\[\S+:\d+\] ")
 ENDLESS = timedelta(days=3650)
-"""Timeout of all process groups: a paused leader sends nothing, and a lost leader is noticed by its connection."""
+"""Timeout of all process groups: a paused leader sends nothing; a lost one is noticed by its closed connection."""
 _CLOSED_WITHIN_S = 1.0
 
 

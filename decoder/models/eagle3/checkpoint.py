@@ -55,7 +55,7 @@ def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.d
 
 
 def sizes_of(name: str, config: Any) -> TargetSizes:
-    """Sizes of a target that is not loaded yet, from its configuration."""
+    """Vocabulary size, width and number of layers of a target that is not loaded yet, from its configuration."""
     text = config if isinstance(config, Architecture) else config.get_text_config()
     return TargetSizes(name, text.vocab_size, text.hidden_size, text.num_hidden_layers)
 
@@ -96,10 +96,10 @@ def _tensors(name: str, shown: str, shape: HeadShape) -> dict[str, Tensor]:
         tensors[key] = tensor
     if lacking := [key for key in wanted if key not in tensors]:
         key = lacking[0]
-        raise ModelError(f"{shown} lacks {key}, which has shape {_written(wanted[key])}; {AGAIN}")
+        raise ModelError(f"{shown} lacks {key} of shape {_written(wanted[key])}; {AGAIN}")
     if EMBEDDING not in tensors and shape.layer.hidden_size != shape.target_width:
         raise ModelError(
-            f"{shown} lacks {EMBEDDING}, which has shape {_written(known[EMBEDDING])}: the target's rows have width "
+            f"{shown} lacks {EMBEDDING} of shape {_written(known[EMBEDDING])}, in whose place the target's has width "
             f"{shape.target_width}; {AGAIN}"
         )
     return tensors
@@ -113,7 +113,7 @@ def _check(shown: str, key: str, tensor: Tensor, size: tuple[int, ...] | None) -
             f"configuration has; {AGAIN}"
         )
     if tensor.is_floating_point() == (key in NUMBERS):
-        raise ModelError(f"{key} of {shown} has dtype {tensor.dtype}, which is not read; {AGAIN}")
+        raise ModelError(f"{key} of {shown} has dtype {tensor.dtype}, which is not supported; {AGAIN}")
     if tuple(tensor.shape) != size:
         raise ModelError(
             f"{key} of {shown} has shape {_written(tensor.shape)}, where its configuration says {_written(size)}; "

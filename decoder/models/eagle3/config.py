@@ -88,8 +88,7 @@ def head_shape(name: str) -> HeadShape | None:
         layer = fields.transformer_layer_config or msgspec.json.decode(content, type=Layer)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(
-            f"the configuration of {shown} is not that of an EAGLE-3 head as it is read here: {first_line(error)}; "
-            f"{REMEDY}"
+            f"the configuration of {shown} is not that of a supported EAGLE-3 head: {first_line(error)}; {REMEDY}"
         ) from error
     return _shape(shown, fields, layer)
 
@@ -106,7 +105,7 @@ def _is_head(content: bytes) -> bool:
 def _shape(name: str, fields: Fields, layer: Layer) -> HeadShape:
     nested = fields.eagle_config or Nested()
     if not nested.use_aux_hidden_state:
-        raise ModelError(f"{name} reads the last layer of its target alone, as EAGLE heads before the third; {REMEDY}")
+        raise ModelError(f"{name} reads only the last layer of its target, as heads before EAGLE-3 do; {REMEDY}")
     # As in vLLM, `norm_before_residual` is true by default in the nested layout, and false in the flat one.
     by_default = fields.speculators_model_type is not None
     return HeadShape(

@@ -31,7 +31,7 @@ Compile = Callable[[Pass], Pass]
 MOST_COMPILED = 256
 """Most compiled sizes of all models together; torch.compile's default, 8, is too low for a process with many pairs."""
 LENGTHS: dict[int, Literal["default", "fail_on_recompile"]] = {100: "default", 400: "fail_on_recompile"}
-"""Text lengths of the example passes, with torch.compile's stance; the second length must not recompile."""
+"""Text lengths of the example passes that are compiled; for the second one, a recompilation is an error."""
 TEXT = 100
 """Text length of the timed passes, in tokens."""
 REPEATS = 30
@@ -43,7 +43,7 @@ Report = Callable[[str], None]
 
 
 def by_torch(function: Pass) -> Pass:
-    """See `torch.compile`."""
+    """Compiles a pass by `torch.compile` as a whole, with the sizes of the example inputs unless marked dynamic."""
     return torch.compile(function, fullgraph=True, dynamic=False)
 
 

@@ -47,7 +47,7 @@ class DeviceRule:
         self.history: History[Float[Tensor, ""]] = History(*self.vector[growing:-1].unbind())
         self.n_max: Float[Tensor, ""] = self.vector[-1]
         self.breadths: Float[Tensor, 3] = self._growth[GROWTH.index("narrow") :][:3]
-        """`narrow`, `middle` and `wide`."""
+        """The rule's numbers of children `narrow`, `middle` and `wide`."""
 
     def turn(self, rule: TreeRule) -> None:
         """Copies all numbers of a rule to the device."""
@@ -79,7 +79,7 @@ XP = _OnDevice()
 
 
 class DeviceState:
-    """The state of one text."""
+    """State of one text's rounds, in device tensors."""
 
     def __init__(self, device: torch.device, capacity: int) -> None:
         def whole(*shape: int) -> Tensor:
@@ -95,7 +95,7 @@ class DeviceState:
         self.shares: Int[Tensor, W] = whole(WINDOW)
         """Depth acceptances of the latest rounds with a draft, as integers; see `SHARE_BITS`."""
         self.rounds: Int[Tensor, ""] = whole()
-        """Number of rounds with a draft."""
+        """Number of rounds with a draft so far."""
         self.report: Float[Tensor, R] = torch.zeros(REPORT, dtype=torch.float64, device=device)
         numbers = self.report.view(torch.int64)
         self.committed: Int[Tensor, ""] = numbers[0]
@@ -113,7 +113,7 @@ class DeviceState:
         self._steps: Int[Tensor, S] = torch.arange(-BEFORE, capacity, device=device)
 
     def steps(self, first: int, last: int) -> Int[Tensor, "M"]:
-        """The integers from `first`, which may be negative, to `last`, exclusive."""
+        """Tensor of the integers from `first`, which may be negative, to `last`, exclusive."""
         return self._steps[first + BEFORE : last + BEFORE]
 
     def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:

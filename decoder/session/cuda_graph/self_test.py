@@ -142,7 +142,7 @@ def _differing(
     for reference in right:
         knobs = KnobState(rules) if rules else None
         without_draft = functools.partial(HostSession, pair, proposer=None, verifier=GreedyVerifier())
-        # Texts begin with the costs of greedy rounds; sampled rounds take longer.
+        # The shared costs are those of greedy rounds; sampled rounds take longer, and get separate costs.
         costs = graph_slots.costs if reference.sampling.greedy else PlanCosts()
         sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.budget.by_cost else None
         opened = pair, graph_slots, reference.prompt, TOKENS, knobs, without_draft, sizes

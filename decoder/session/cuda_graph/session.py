@@ -1,8 +1,8 @@
 """A session whose rounds run on the device; the host waits for it once a round.
 
 While the device verifies one tree, the next work is already queued: the draft of the next tree, or the next
-verification. A knob that the user turns makes it draft again. Where rules outgrow fixed shapes, a session of the host
-decodes the rest.
+verification. If the user turns a knob, the tree is drafted again. If the rules outgrow the fixed shapes, a session of
+the host decodes the rest.
 """
 
 from collections.abc import Callable, Sequence

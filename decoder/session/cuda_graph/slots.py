@@ -106,7 +106,7 @@ class GraphSlot:
         )
 
     def capture_ahead(self, length: int) -> bool:
-        """Captures one graph, if any, that this text will lack at `length` tokens; returns whether there was one."""
+        """Captures one CUDA graph, if any is missing, for this text at `length` tokens; returns whether one was."""
         before = len(self._captured)
         for size in list(self._in_use):
             if isinstance(size, Shape):

@@ -1,4 +1,4 @@
-"""A sampled tree as verifiers read it: each node's token and its draws, in order, with duplicates."""
+"""A sampled tree in the form that lossless verifiers use: each node's token and draws, in order, with duplicates."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,10 +1,10 @@
 """khisti: a tournament selects one draw, which is then accepted or refused as in naive, by the winner's distribution.
 
-By the two-step theorem of Khisti et al. 2025 (importance sampling, then single-draft speculative sampling); the paper,
-algorithms 5, 10 and 15. Every rule of a match is lossless if the winner's distribution r is exact; the rule affects
-only the acceptance rate. One sweep over the tokens, in ascending order of p - q1 q2, replaces the linear program: each
-token wins against later tokens as often as it needs to reach p, and loses otherwise. (In descending order the gap to
-the upper bound was six times as large on toy pairs.)
+By the two-step theorem of Khisti et al. 2025 (importance sampling, then single-draft speculative sampling); Thomas et
+al. 2026, algorithms 5, 10 and 15. Every rule of a match is lossless if the winner's distribution r is exact; the rule
+affects only the acceptance rate. One sweep over the tokens, in ascending order of p - q1 q2, replaces the linear
+program: each token wins against later tokens as often as it needs to reach p, and loses otherwise. (In descending order
+the gap to the upper bound was six times as large on toy pairs.)
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """naive: the first draw is accepted with probability min(1, p / q), else the token comes from the residual (p - q)+.
 
 On one path this is speculative sampling as first published (Leviathan et al. 2023, Chen et al. 2023). On a tree the
-token from the residual may be another drawn token, and the walk then continues from it ("NaiveTree"); the paper,
-algorithms 2, 7 and 12.
+token from the residual may be another drawn token, and the walk then continues from it ("NaiveTree"); Thomas et al.
+2026, algorithms 2, 7 and 12.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """spectr: draws in order are accepted with probability min(1, p / (rho q)), else the token comes from a residual.
 
 The division factor rho compensates for the k chances that a token has to be drawn. This is k-sequential selection of
-Sun et al. 2023 (SpecTr); the paper, algorithms 3, 8 and 13. k is the number of draws, duplicates included.
+Sun et al. 2023 (SpecTr); Thomas et al. 2026, algorithms 3, 8 and 13. k is the number of draws, duplicates included.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Verification from the root down: a solver chooses each next token, and the walk goes on while that was drafted.
 
 The walk is lossless on i.i.d. rollouts and delayed trees with any solver whose token has the target's distribution over
-draws that are independent given the draft's row (the paper, section 3.2).
+draws that are independent given the draft's row (Thomas et al. 2026, section 3.2).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,9 +29,9 @@ class Solver:
     """
 
     acceptance_rate: Callable[[Row, Row, int], float]
-    """Probability that the chosen token is a drawn one, over k i.i.d. draws (the paper, appendix C)."""
+    """Probability that the chosen token is a drawn one, over k i.i.d. draws (Thomas et al. 2026, appendix C)."""
     branching: Callable[[Row, Row, Sequence[int]], Mapping[int, float]]
-    """Probability of each distinct drawn token to be chosen, given the draws (the paper, appendix D)."""
+    """Probability of each distinct drawn token to be chosen, given the draws (Thomas et al. 2026, appendix D)."""
 
 
 def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:

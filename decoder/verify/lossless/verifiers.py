@@ -66,4 +66,4 @@ VERIFIERS = {
     "block": _bottom_up(block.stops, partial(batched_bottom_up.verify, batched_bottom_up.block_stops)),
     "traversal": _bottom_up(traversal.stops, partial(batched_bottom_up.verify, batched_bottom_up.traversal_stops)),
 }
-"""Verifiers in the paper's order: those that read more of the tree come last."""
+"""Verifiers by name, in the order of Thomas et al. 2026: verifiers that use more of the tree come later."""

@@ -335,7 +335,7 @@ def test_a_head_is_told_as_what_it_is(tmp_path: Path, on_a_gpu: list[dict[str, s
     assert "problem" not in text
     assert "tokenizer" not in text
     on_host = replace(given, exact=True)
-    assert "decoded by: host, an EAGLE-3 draft has no graphs" in said(found("rounds", models=on_host))
+    assert "decoded by: host, an EAGLE-3 draft has no CUDA graphs" in said(found("rounds", models=on_host))
     assert not on_a_gpu
 
 

@@ -35,7 +35,7 @@ class PlannedSolver:
 
     plan: Callable[[DrawnTree, Float[Tensor, "N V"], Float[Tensor, "N V"]], NodePlans]
     select: Callable[[Sequence[Sequence[float]], int, RandomGenerator], int | None]
-    """(acceptance probabilities, number of draws, random generator) -> index of the accepted draw at a node, or None."""
+    """(a node's acceptance probabilities, number of draws, random generator) -> index of the accepted draw, or None."""
 
 
 def in_draw_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
