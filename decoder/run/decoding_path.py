@@ -21,7 +21,7 @@ from decoder.system.device import has_graphs, has_room
 GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"
 HOST: Literal["host"] = "host"
-EXACT = "passes of --exact are not captured as CUDA graphs"
+EXACT = "--exact runs passes that are not captured as CUDA graphs"
 LOOKED_UP = "lookups are made on the host"
 NATIVE, MODULE, HEAD = "native CPU kernels", "Hugging Face module", "EAGLE-3 head"
 UNCAPTURED_HEAD = "an EAGLE-3 draft has no CUDA graphs"
