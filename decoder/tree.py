@@ -1,7 +1,7 @@
 """The draft tree as parallel arrays, and its common queries.
 
-Knows no text and no devices. Node 0 is the root; nodes are numbered level by level, parents in order,
-siblings by falling draft probability (in a sampled tree, in draw order), so a parent always comes before its children.
+Knows no text and no devices. Node 0 is the root. Nodes are numbered level by level, in the order of their parents;
+siblings by descending draft probability (in a sampled tree, in draw order). So a parent precedes its children.
 """
 
 import math
@@ -17,49 +17,49 @@ if TYPE_CHECKING:
 
 
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
-"""Origin of a node: the text, the draft model, or a lookup in the text's past; as in events."""
+"""Origin of a node: root (the text's last token), the draft model, or suffix lookup."""
 
 
 @dataclass
 class Draws:
-    """The draws after one node."""
+    """Tokens that were sampled after one node of a tree."""
 
     row: "Tensor"
-    """Distribution of the draws over the vocabulary, shape (V,), on the draft's device."""
+    """Distribution from which the tokens were drawn, shape (V,), on the draft's device."""
     children: list[int] = field(default_factory=list)
-    """Nodes in draw order, one entry for each draw."""
+    """Child node of each draw, in draw order; a token that was drawn twice has one node."""
 
 
 @dataclass
 class TokenTree:
-    """Parallel arrays with one entry a node."""
+    """A draft tree as parallel arrays with one entry for each node."""
 
     tokens: list[int]
     parents: list[int] = field(default_factory=lambda: [-1])
     """Index of each node's parent; -1 for the root."""
     logprobs: list[float] = field(default_factory=lambda: [0.0])
-    """log q(token | path to its parent)."""
+    """Draft log-probability of each node's token, given the path to its parent."""
     depths: list[int] = field(default_factory=lambda: [0])
     path_logprobs: list[float] = field(default_factory=lambda: [0.0])
     """Sum of `logprobs` from the root to the node."""
     draft_logprobs: list[float] | None = None
-    """The draft's own log-probabilities, where `logprobs` are conditioned on the noise of coupled sampling."""
+    """The draft's own log-probabilities, if `logprobs` include the noise of coupled sampling; else None."""
     draws: dict[int, Draws] | None = None
-    """Draws by parent node, in a sampled tree; None in a deterministic one."""
+    """Draws of a sampled tree, by parent node; None for a deterministic tree."""
     origins: list[Origin] | None = None
-    """Origin of each node, in a tree of several origins; None where all but the root have one origin."""
+    """Origin of each node; None if all nodes but the root have the same origin."""
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def add(self, parent: int, token: int, logprob: float) -> int:
-        """Appends a child and returns its index."""
+        """Appends a child of a node; returns the child's index."""
         return self.grow(parent, [token], [logprob])[0]
 
     def grow(
         self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], draft_logprobs: Sequence[float] = ()
     ) -> range:
-        """Appends children and returns their indices; without `draft_logprobs` they are the same as `logprobs`."""
+        """Appends children of a node; returns their indices. `draft_logprobs` are by default equal to `logprobs`."""
         first, count, above = len(self.tokens), len(tokens), self.path_logprobs[parent]
         self.tokens += tokens
         self.parents += [parent] * count
@@ -73,16 +73,16 @@ class TokenTree:
         return range(first, first + count)
 
     def draw(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], row: "Tensor") -> list[int]:
-        """Appends the draws after a node and records them; a token that was drawn before keeps its node.
+        """Records draws after a node, and appends a child for each new token; a token drawn before keeps its node.
 
         Args:
-            parent: The node; later draws may follow, from the same row.
+            parent: The node after which the tokens were drawn; later calls may add draws from the same row.
             tokens: Drawn tokens, in draw order.
             logprobs: Log-probabilities of the tokens in `row`.
             row: See `Draws`.
 
         Returns:
-            The node of each draw.
+            The child node of each draw.
         """
         self.draws = self.draws or {}
         drawn = self.draws.setdefault(parent, Draws(row))
@@ -94,7 +94,7 @@ class TokenTree:
         return [node_of[token] for token in tokens]
 
     def path_probability(self, node: int) -> float:
-        """p(node): product of draft probabilities from the root."""
+        """Product of the draft probabilities from the root to a node."""
         return math.exp(self.path_logprobs[node])
 
     def ancestors(self, node: int) -> list[int]:
@@ -106,8 +106,8 @@ class TokenTree:
         return nodes
 
     def visible(self) -> NDArray[np.bool_]:
-        """Attention mask of the tree: each node sees itself and its ancestors. Shape (N, N), a row for each query."""
-        # A bytearray, as in `visibility`.
+        """Attention mask of the tree, shape (N, N): row i has the nodes that node i sees, its ancestors and itself."""
+        # A bytearray is faster here than numpy's indexing, as in `visibility`.
         count = len(self)
         seen = bytearray(count * count)
         seen[0] = True
@@ -118,18 +118,18 @@ class TokenTree:
         return np.frombuffer(seen, dtype=np.bool_).reshape(count, count)
 
     def most_probable(self, nodes: int) -> list[int]:
-        """The root and the `nodes` most probable drafted nodes, in their order.
+        """The root and the `nodes` drafted nodes with the highest path probabilities, in ascending order.
 
-        A path is never more probable than its prefix, and ties keep their order, so no node stays without its parent.
+        A path is never more probable than its prefix, and the sort is stable, so each kept node's parent is kept too.
         """
         drafted = sorted(range(1, len(self)), key=lambda node: -self.path_logprobs[node])
         return sorted([0, *drafted[:nodes]])
 
     def subtree(self, kept: Sequence[int]) -> "TokenTree":
-        """These nodes alone, renumbered in their order; every parent must be among them.
+        """The tree of these nodes alone, renumbered in their order; each node's parent must be among them.
 
         Raises:
-            ValueError: A drawn node is not among them, which would bias the verifier.
+            ValueError: A sampled tree would lose a drawn node, which would bias the verifier.
         """
         renumbered = {old: new for new, old in enumerate(kept)}
         return TokenTree(
@@ -146,7 +146,7 @@ class TokenTree:
     def _renumbered_draws(self, renumbered: dict[int, int]) -> dict[int, Draws]:
         drawn = self.draws or {}
         if not renumbered.keys() >= {child for draws in drawn.values() for child in draws.children}:
-            raise ValueError("a token that was drawn stays in the tree")
+            raise ValueError("a token that was drawn must stay in the tree")
         return {
             renumbered[node]: Draws(draws.row, [renumbered[child] for child in draws.children])
             for node, draws in drawn.items()
@@ -154,8 +154,8 @@ class TokenTree:
 
 
 def visibility(seen: Sequence[Sequence[int]], width: int) -> NDArray[np.bool_]:
-    """Visibility mask, shape (N, width): row i attends to the places `seen[i]`."""
-    # A bytearray: setting a few places singly is faster than numpy's indexing.
+    """Attention mask, shape (N, width): row i attends to the columns `seen[i]`."""
+    # A bytearray: setting a few single entries is faster than by numpy's indexing.
     visible = bytearray(len(seen) * width)
     for row, places in enumerate(seen):
         for place in places:
@@ -164,7 +164,7 @@ def visibility(seen: Sequence[Sequence[int]], width: int) -> NDArray[np.bool_]:
 
 
 def depths(parents: Sequence[int]) -> list[int]:
-    """Depth of each node; the root's is 0."""
+    """Depth of each node of a tree; the root's is 0."""
     levels = [0] * len(parents)
     for node in range(1, len(parents)):
         levels[node] = levels[parents[node]] + 1
@@ -172,12 +172,12 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence[Origin]) -> tuple[list[int], int]:
-    """Accepted nodes and number of levels that growth rules drafted: without the nodes that lookups added.
+    """Accepted nodes, and number of drafted levels, without counting nodes that suffix lookup added.
 
     Args:
-        accepted: Accepted nodes.
+        accepted: Accepted nodes of a tree.
         depths: Depths of all nodes.
-        origins: Origins of all nodes; empty where all but the root have the same.
+        origins: Origins of all nodes; empty if all nodes but the root have the same origin.
     """
     looked_up = {node for node, origin in enumerate(origins) if origin == "lookup"}
     levels = max((depth for node, depth in enumerate(depths) if node not in looked_up), default=0)
@@ -185,5 +185,5 @@ def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence
 
 
 def share_of_depth(accepted: Sequence[int], levels: int) -> float:
-    """Depth acceptance: accepted depth over the `levels` drafted levels of a tree, in [0, 1]; 0 without any level."""
+    """Depth acceptance: number of accepted nodes / number of drafted levels of a tree; 0 for a tree without levels."""
     return len(accepted) / levels if levels else 0.0

@@ -1,7 +1,7 @@
-"""Growth rule of draft trees, and the step by which history moves it, shared by host, device and replay.
+"""Growth rule of draft trees, and the history rule, by which past rounds adjust the growth rule's parameters.
 
 The same code works on plain numbers (the host), numpy arrays (replays of recordings) and tensors inside a CUDA graph.
-A chain and a fixed tree are special cases of the rule. Knows no methods and no models. Sources: DynaTree paper,
+Chains and fixed trees are special cases of the growth rule. Knows no methods and no models. Sources: DynaTree paper,
 sections 3.2 (breadth), 3.3 (depth), 3.4 (history).
 """
 
@@ -15,20 +15,20 @@ from decoder.knobs import KNOB_GAP, TunableParameters
 
 N = TypeVar("N")
 MOST_NODES = 64
-"""Most drafted nodes of a tree whose size is decided by costs."""
+"""Most drafted nodes of a tree whose size costs decide (`Budget.by_cost`)."""
 
 
 class Arrays(Protocol):
-    """Elementwise operations of an array library: numpy and torch have them, `PLAIN` has them for Python's numbers."""
+    """Elementwise operations that the rules need; numpy has them, and `PLAIN` has them for Python's numbers."""
 
     def where(self, condition: Any, yes: Any, no: Any, /) -> Any:
-        """`yes` where the condition holds, else `no`."""
+        """Elementwise `yes` where the condition is true, else `no`."""
 
     def maximum(self, one: Any, other: Any, /) -> Any:
-        """The elementwise larger of two."""
+        """Elementwise maximum of two arguments."""
 
     def minimum(self, one: Any, other: Any, /) -> Any:
-        """The elementwise smaller of two."""
+        """Elementwise minimum of two arguments."""
 
 
 class _Plain:
@@ -47,7 +47,7 @@ PLAIN: Arrays = _Plain()
 
 @dataclass(frozen=True)
 class Growth(Generic[N]):
-    """Growth rule: the nodes that get children, and their numbers of children.
+    """Growth rule of a tree: which nodes get children, and how many.
 
     A node of depth d and path probability p gets children iff d < deepest, p >= stop, and d < floor(d0 + 0.5) or
     p >= deep.
@@ -57,11 +57,11 @@ class Growth(Generic[N]):
     stop: N
     deep: N
     d0: N
-    """Base depth, real-valued; history moves it."""
+    """Base depth, a real number; the history rule adjusts it."""
     tau_h: N
-    """Confidence from which a node gets `narrow` children; history moves it."""
+    """Draft confidence from which on a node gets `narrow` children; the history rule adjusts it."""
     tau_l: N
-    """Confidence under which a node gets `wide` children."""
+    """Draft confidence below which a node gets `wide` children."""
     narrow: N
     middle: N
     wide: N
@@ -69,31 +69,31 @@ class Growth(Generic[N]):
 
 @dataclass(frozen=True)
 class History(Generic[N]):
-    """Parameters of history: the steps by which past rounds move `d0` and `tau_h`."""
+    """Parameters of the history rule, by which past rounds adjust `d0` and `tau_h`."""
 
     enabled: N
-    """1 where history moves them, 0 where it is off."""
+    """1 if the history rule is on, 0 if it is off."""
     window: N
-    """Number of rounds in the mean depth acceptance."""
+    """Number of latest rounds whose mean depth acceptance is used."""
     target: N
-    """Depth acceptance that history steers towards."""
+    """Target depth acceptance: `d0` and `tau_h` are adjusted by the difference of the mean from it."""
     eta_d: N
-    """Step of `d0` per unit of excess depth acceptance."""
+    """Step of `d0` per unit of mean depth acceptance above the target."""
     eta_h: N
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Node budget of a tree, the selection of nodes within it, and whether lookups draft too."""
+    """Node budget of a tree, the selection of nodes within the budget, and whether suffix lookup drafts too."""
 
     n_max: int
     """Most drafted nodes of a tree."""
     best: bool = False
-    """Whether the most probable nodes stay, and not the first in breadth-first order."""
+    """Whether a tree keeps its most probable nodes within the budget, and not the first in breadth-first order."""
     by_cost: bool = False
-    """Whether costs decide, within this rule, how many nodes a round drafts."""
+    """Whether expected costs decide, within the rule's limits, how many nodes a round drafts."""
     lookup: bool = False
-    """Whether the text's own past drafts too, where that pays."""
+    """Whether suffix lookup in the text so far drafts too, in rounds in which that is worth its time."""
 
 
 NO_HISTORY = History[float](enabled=0, window=1, target=0, eta_d=0, eta_h=0)
@@ -101,7 +101,7 @@ NO_HISTORY = History[float](enabled=0, window=1, target=0, eta_d=0, eta_h=0)
 
 @dataclass(frozen=True)
 class TreeRule:
-    """Rule of a method's trees: growth, budget and history."""
+    """Complete rule of a method's trees: growth, node budget and history."""
 
     growth: Growth[float]
     budget: Budget
@@ -109,7 +109,7 @@ class TreeRule:
 
 
 def fixed_growth(deepest: int, stop: float, width: int) -> Growth[float]:
-    """Growth in which nodes above depth `deepest` with path probability >= `stop` get `width` children each."""
+    """Growth rule by which nodes of depth < `deepest` with path probability >= `stop` get `width` children each."""
     return Growth(
         deepest=deepest, stop=stop, deep=0, d0=deepest, tau_h=1, tau_l=0, narrow=width, middle=width, wide=width
     )
@@ -125,7 +125,7 @@ class Rules(TunableParameters, ABC):
 
     @abstractmethod
     def limit(self, depth: int, probability: float) -> Limit:
-        """The parameter that refused children to a leaf of this depth and path probability."""
+        """The parameter because of which a leaf of this depth and path probability got no children."""
 
 
 def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
@@ -134,14 +134,14 @@ def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
 
 
 def least_probability(growth: Growth[Any], depth: Any, xp: Arrays = PLAIN) -> Any:
-    """Least path probability of nodes with children, by depth: greater for deep ones, infinite where none has any."""
+    """Least path probability of nodes with children at a depth; infinite from depth `deepest` on."""
     # For integer depths and d0 >= 1, depth + 0.5 <= d0 is the same as depth < floor(d0 + 0.5).
     anywhere = xp.where(depth + 0.5 <= growth.d0, growth.stop, xp.maximum(growth.stop, growth.deep))
     return xp.where(depth < growth.deepest, anywhere, math.inf)
 
 
 def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
-    """Number of children of a node, by the draft's confidence, its largest next-token probability: few where high."""
+    """Number of children of a node, by the draft's confidence, which is its largest next-token probability."""
     unsure = xp.where(confidence < growth.tau_l, growth.wide, growth.middle)
     return xp.where(confidence >= growth.tau_h, growth.narrow, unsure)
 
@@ -149,7 +149,7 @@ def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
 def adapted(
     growth: Growth[Any], history: History[Any], mean_depth_acceptance: Any, xp: Arrays = PLAIN
 ) -> tuple[Any, Any]:
-    """History's step: (d0, tau_h) after a round, by the mean depth acceptance of a full window."""
+    """New (d0, tau_h) by the history rule after a round, from the mean depth acceptance over a full window."""
     excess = mean_depth_acceptance - history.target
     d0 = xp.minimum(xp.maximum(growth.d0 + history.eta_d * excess, 1.0), growth.deepest - 1)
     tau_h = xp.minimum(xp.maximum(growth.tau_h - history.eta_h * excess, growth.tau_l + KNOB_GAP), 1.0)

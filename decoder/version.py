@@ -1,3 +1,3 @@
-"""The version of the package, which recordings name."""
+"""Version of the package, which is written into recordings."""
 
 VERSION = "0.1.0"

@@ -1,1 +1,1 @@
-"""Checkpoints, tokenizers and pairs: what is loaded, and whether it fits."""
+"""Checkpoints, tokenizers and target-draft pairs: loading, and checks that target and draft fit each other."""

@@ -1,7 +1,7 @@
 """Models in a folder or on the Hugging Face hub: configuration, weights and tokenizer.
 
-Models of the fast families are read without transformers, whose import takes longer than torch's; all others with it.
-Knows nothing of pairs.
+Models of the fast families, which have native implementations, are read without transformers, whose import takes longer
+than torch's; transformers reads all other models. Knows nothing of pairs.
 """
 
 import functools
@@ -24,17 +24,17 @@ EMBEDDED_DRAFT = EMBEDDED / "books-1m"
 
 
 def display_name(name: str) -> str:
-    """A hub id as it is, a folder by its last part."""
+    """Name of a model for display: a hub id unchanged, or the last part of a folder's path."""
     return Path(name).name if Path(name).exists() else name
 
 
 def looks_like_a_path(name: str) -> bool:
-    """Whether a name can only be meant as a folder: hub ids have at most one slash, inside."""
+    """Whether a model's name can only be a folder's path: hub ids have at most one slash, after the owner."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 
 
 def load_config(name: str) -> Any:
-    """The configuration of a hub id or folder, an `Architecture` or one of transformers; raises ModelError."""
+    """The configuration in a hub id or folder: an `Architecture`, or transformers' class; raises ModelError."""
     if looks_like_a_path(name) and not Path(name).is_dir():
         raise ModelError(
             f"there is no folder {shortened(name)}; give an existing folder or a hub id such as owner/model"
@@ -43,11 +43,11 @@ def load_config(name: str) -> Any:
 
 
 def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell = lambda _: None) -> LanguageModel:
-    """The model of a hub id or folder, in its fastest form on the device; `tell` is called with the progress.
+    """Loads the model of a hub id or folder, in its fastest form on the device; `tell` is called with the progress.
 
     Raises:
-        ModelError: It cannot be found, downloaded or read.
-        DeviceError: It does not fit in the device's memory.
+        ModelError: The model cannot be found, downloaded or read.
+        DeviceError: The model does not fit in the device's memory.
     """
 
     def load(place: torch.device) -> Any:
@@ -69,7 +69,7 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell =
 
 
 def known_traits(name: str, device: torch.device, dtype: torch.dtype, tell: Tell) -> Traits | None:
-    """Traits of a checkpoint that is read without transformers; None where any part of it is unknown."""
+    """Traits of a checkpoint, read without transformers; None if the checkpoint has any unknown part."""
     arch = known_architecture(name)
     if arch is None:
         return None
@@ -96,7 +96,7 @@ def load_tokenizer(name: str) -> TextTokenizer:
 
 
 def _run_on_device(model: LanguageModel) -> None:
-    """Runs the model by the form for CUDA graphs; by its module where there is no room to read that form."""
+    """Runs the model in the form for CUDA graphs, or by its module if memory is too small to load that form."""
     from decoder.forward.static.static_forward import static_in_place  # noqa: PLC0415 - not for a run on a CPU
 
     static_in_place(model)
@@ -105,4 +105,4 @@ def _run_on_device(model: LanguageModel) -> None:
 
 
 _hf = functools.partial(imported, "decoder.models.hf_checkpoints")
-"""The module that reads checkpoints of all other families."""
+"""Imports `hf_checkpoints`, which reads checkpoints of all families that are not known here."""

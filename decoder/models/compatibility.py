@@ -1,8 +1,8 @@
-"""Refuses models that the engine cannot decode exactly, each with one sentence, before any text depends on them.
+"""Refuses models that the engine cannot decode exactly, with an error of one sentence, before any text is decoded.
 
-Most faults show in a configuration or in two tokenizers. The rest is tried: a few tokens are computed as a tree and as
-plain text, so that attention which ignores a tree mask is noticed here and not later. Behaviour beyond some size of the
-configuration, a window for example, is tried with that size made small.
+Most incompatibilities show in the configuration or in the two tokenizers. A probe finds all others: it computes a few
+tokens as a tree and as plain text, and compares the logits, which differ if attention ignores the tree mask. Behaviour
+beyond some size of the configuration, an attention window for example, is probed with that size made small.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,12 +25,12 @@ LIMITED = {
     "sliding_attention": ("sliding_window", "a sliding window"),
     "chunked_attention": ("attention_chunk_size", "chunks"),
 }
-"""Fields of configurations that limit attention to a part of the text, each with its name in messages."""
+"""Configuration fields that limit attention to a part of the text, with their names in messages, by layer type."""
 CHOSEN = "keep_window_size"
-"""Field for the number of tokens that attention selects by their values; short texts do not show its effect."""
+"""Configuration field: number of tokens that sparse attention selects; in shorter texts it selects all of them."""
 
 SAMPLE = "The quick brown fox, naïve as ever, jumped over 12 lazy dogs.\n\tdef f(x): return x"
-"""Text that tokenizers of one vocabulary may still cut differently."""
+"""Text that two tokenizers with equal vocabularies may still split into different tokens."""
 LARGEST = {
     "num_hidden_layers": 1024,
     "num_attention_heads": 4096,
@@ -42,13 +42,13 @@ LARGEST = {
     "max_position_embeddings": 2**31,
 }
 """Upper bound of each size in a configuration: several times that of the largest models."""
-NO_TEXT = "it reads no text that is given as tokens alone"
+NO_TEXT = "it does not run on token ids alone"
 SIBLINGS = 32
-"""Siblings in the probe's tree. A model that uses row numbers in place of positions is off by this number, which shows
-in half precision too; an error of one would pass for rounding."""
+"""Number of siblings in the probe's tree. A model that uses row numbers in place of positions is wrong by this number
+of positions, which shows in half precision too; an error of one position could pass for rounding."""
 TEXT, FIRST, SECOND, THIRD = (1, 2, 3), 4, 5, 6
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD)
-"""Tokens of the probe: a text, and the paths of its tree."""
+"""Tokens of the probe: a text, and the paths of the tree that follows it."""
 PASSED = 2
 """Size, in tokens, that replaces each size of a configuration: smaller than the probe's shortest text, so that every
 text of the probe exceeds it."""
@@ -81,7 +81,7 @@ def check_architecture(name: str, config: Any) -> None:
 
 
 def _windows(config: Any) -> Iterator[tuple[str, int]]:
-    """Limits of some layer's attention: name in messages, and number of tokens."""
+    """Attention limits of all layers that have one: the limit's name in messages, and its number of tokens."""
     layers = getattr(config, "layer_types", None)
     for kind, (field, what) in LIMITED.items():
         if kind in (layers or ()):
@@ -94,15 +94,15 @@ def _windows(config: Any) -> Iterator[tuple[str, int]]:
 
 
 def by_layers(config: Any, field: str) -> list[Any]:
-    """Values of a field for each layer; a single value where all layers share it."""
+    """Values of a configuration field for each layer; a single value where all layers share it."""
     try:
         return [getattr(config, field, None)]
-    except RuntimeError:  # raised by transformers where layers differ
+    except RuntimeError:  # transformers raises it where the layers have different values
         return [getattr(layer, field, None) for layer in config.per_layer_config]
 
 
 def _check_sizes(name: str, config: Any) -> None:
-    """Refuses implausible sizes, before their allocation takes hours or exceeds every memory."""
+    """Refuses implausible sizes in a configuration, whose allocation would take hours or exceed any memory."""
     for key, most in LARGEST.items():
         for size in by_layers(config, key):
             if size is not None and not (isinstance(size, int) and 1 <= size <= most):
@@ -113,7 +113,7 @@ def _check_sizes(name: str, config: Any) -> None:
 
 
 def common_tokenizer(target: str, draft: str | None = None) -> TextTokenizer:
-    """The tokenizer of both models, or of a target alone; raises PairError where the two differ."""
+    """The tokenizer that both models share, or a single target's; raises PairError if their tokenizers differ."""
     first = load_tokenizer(target)
     if draft is None:
         return first
@@ -125,14 +125,14 @@ def common_tokenizer(target: str, draft: str | None = None) -> TextTokenizer:
 
 @torch.inference_mode()
 def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
-    """Compares logits of a small tree with those of its paths as plain text; then tries both at their largest sizes.
+    """Compares a small tree's logits with the logits of its paths as plain text, also beyond the configured sizes.
 
     Args:
-        model: The model on trial.
-        plain: The same weights in another form, which computes plain text where no module is loaded; None: `model`.
+        model: The model under test.
+        plain: The same weights in another form, which computes the plain text if no module is loaded; None: `model`.
 
     Raises:
-        PairError: This model cannot be verified as a tree; the sentence says why.
+        PairError: This model cannot compute a draft tree; the message says why.
         DeviceError: The device's memory is full.
     """
     text = _text(model, plain)
@@ -143,7 +143,7 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _tree(model: LanguageModel) -> Tensor:
-    """Logits after a text and each of its continuations, read as a tree; shape (4, V)."""
+    """Logits after the probe's text and after each of its continuations, all read as one tree; shape (4, V)."""
     tokens = [TEXT[-1], *[FIRST] * (SIBLINGS - 1), SECOND, THIRD]
     positions = [2, *[3] * SIBLINGS, 4]
     visible = np.eye(len(tokens), dtype=np.bool_)
@@ -158,12 +158,12 @@ def _tree(model: LanguageModel) -> Tensor:
 
 
 def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
-    """Logits after a text and each of its continuations, read as plain text, shape (4, V); see `probe`."""
+    """Logits after the probe's text and after each of its continuations, read as plain text; shape (4, V)."""
     return _text_of_form(plain or model) if model.hf.loaded is None else _text_of_module(model)
 
 
 def _text_of_form(model: LanguageModel) -> Tensor:
-    """Plain text by the model's forward form; each path has a cache of its own."""
+    """`_text` by the model's forward form; each path is read into a separate cache."""
 
     def after(tokens: Sequence[int]) -> Tensor:
         return model.read(model.new_cache(len(tokens)), tokens).float()
@@ -172,7 +172,7 @@ def _text_of_form(model: LanguageModel) -> Tensor:
 
 
 def _text_of_module(model: LanguageModel) -> Tensor:
-    """Plain text by the Hugging Face module itself, without mask and positions; only the first text has a cache."""
+    """`_text` by the Hugging Face module, called without mask and positions, and with a cache for one text alone."""
 
     def as_text() -> Tensor:
         return torch.stack([_by_module(model, [*TEXT, *path]) for path in PATHS])
@@ -183,14 +183,15 @@ def _text_of_module(model: LanguageModel) -> Tensor:
         return _by_module(model, TEXT, use_cache=True, **{hf.cache_argument(model.hf.module): kept})
 
     text = _tried(model, as_text, NO_TEXT)
-    kept = _tried(model, as_kept_text, "it keeps something else than keys and values of one shape for all layers")
+    kept = _tried(model, as_kept_text, "its cache is not keys and values of one shape for all layers")
     return torch.stack([kept, *text])
 
 
 def _check_beyond_sizes(model: LanguageModel) -> None:
-    """Tries a tree beyond each size of a module's configuration, one at a time, with the size reduced to `PASSED`.
+    """Probes a tree that exceeds each size in a module's configuration, one size at a time, reduced to `PASSED`.
 
-    So a few tokens exceed a window of any size. Sizes from the context length on are never exceeded.
+    A few tokens then exceed an attention window of any size. Sizes of at least the context length are skipped, since
+    no text exceeds them.
     """
     if model.runs_without_module:
         return  # All sizes of a native model's configuration are known.
@@ -205,7 +206,7 @@ def _check_beyond_sizes(model: LanguageModel) -> None:
 
 
 def _check_beyond(model: LanguageModel) -> None:
-    """Refuses a model that computes plain text correctly, but not a tree."""
+    """Refuses a model with a reduced size if it computes plain text correctly, but not a tree."""
     try:
         text = _text(model)
     except PairError:
@@ -215,7 +216,7 @@ def _check_beyond(model: LanguageModel) -> None:
 
 
 def _check_ends(model: LanguageModel) -> None:
-    """Tries the last positions of a module's context, and room for a tree after the longest text."""
+    """Runs a module at the last positions of its context, and checks its room for a tree after the longest text."""
 
     def at_the_end() -> Tensor:
         last = [max(0, model.context - 2), model.context - 1]
@@ -223,17 +224,17 @@ def _check_ends(model: LanguageModel) -> None:
 
     _tried(model, at_the_end, f"it has fewer positions than the {model.context} that its configuration names")
     if not model.has_room(1 + MOST):
-        raise _no_tree(model, f"it has no room for one beside a text of {model.context} tokens")
+        raise _no_tree(model, f"it has no room for a tree after a text of {model.context} tokens")
 
 
 def _by_module(model: LanguageModel, tokens: Sequence[int], **given: Any) -> Tensor:
-    """Logits after the last of these tokens, by the Hugging Face module itself; shape (V)."""
+    """Logits after the last of these tokens, by the Hugging Face module itself; shape (V,)."""
     logits: Tensor = model.hf.module(input_ids=torch.tensor([tokens], device=model.device), **given).logits
     return logits[0, -1].float()
 
 
 def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> Tensor:
-    """Result of an attempt; where it fails, raises PairError with `fault`, a sentence on the model's deficiency."""
+    """Result of an attempt to run the model; if it fails, raises PairError with `fault`, what the model cannot do."""
     try:
         # Copied to the host: a device reports errors only when the host waits for it.
         return attempt().cpu()

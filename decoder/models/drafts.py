@@ -1,4 +1,4 @@
-"""Kind of a named draft before models are loaded: a whole model, an EAGLE-3 head, or lookups.
+"""Kind of a draft by its name, before models are loaded: a whole model, an EAGLE-3 head, or suffix lookup.
 
 Reads no weights.
 """
@@ -10,16 +10,16 @@ from decoder.models.names import LOOKUP, require_model
 
 
 def is_model_free(draft: str | None) -> bool:
-    """Whether a named draft is no whole model: lookups or an EAGLE-3 head; None names the embedded model.
+    """Whether the named draft is suffix lookup or an EAGLE-3 head, not a whole model; None is the embedded model.
 
     Raises:
-        ModelError: It is a head with an invalid configuration.
+        ModelError: The draft is an EAGLE-3 head with an invalid configuration.
     """
     return draft == LOOKUP or (draft is not None and head_shape(draft) is not None)
 
 
 def require_whole_draft(user: str, target: str | None, draft: str | None) -> None:
-    """Raises ConfigError where `user`, which needs a whole draft model, has none; see `require_model`."""
+    """Raises ConfigError unless the draft is a whole model, which `user`, an option or method, needs."""
     require_model(user, target, draft)
     if draft is not None and is_model_free(draft):
         raise ConfigError(

@@ -24,7 +24,7 @@ from decoder.models.load_progress import Share, Tell
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
-"""Errors of loaders that found a file with unexpected contents."""
+"""Errors that transformers' loaders raise on a file with unexpected contents."""
 
 
 def load_config(name: str) -> Any:
@@ -40,13 +40,13 @@ def writes_text(config: Any) -> bool:
 def load_module(
     name: str, dtype: torch.dtype, device: torch.device, tell: Tell = lambda _: None, ranks: int = 1
 ) -> Any:
-    """The module of a hub id or folder in evaluation mode; `tell` is called with the share of weights read so far.
+    """Loads the module of a hub id or folder for evaluation; `tell` is called with the share of weights read so far.
 
-    With several ranks, this rank's shard; all ranks load at the same time.
+    With several ranks, this rank's shard is loaded; all ranks load at the same time.
 
     Raises:
-        ModelError: It has no weights in safetensors, or weights that differ from its configuration.
-        DeviceError: It does not fit in the device's memory.
+        ModelError: The model has no weights in safetensors, or weights that do not fit its configuration.
+        DeviceError: The module does not fit in the device's memory.
     """
     with _counting(tell):
         module, info = _from_hub(
@@ -58,7 +58,7 @@ def load_module(
                 use_safetensors=True,
                 trust_remote_code=False,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # else the error refers to a report that is not shown
+                ignore_mismatched_sizes=True,  # reported below: transformers' own error does not name them
                 **(_spread(ranks) if ranks > 1 else {}),
             ),
         )
@@ -66,7 +66,7 @@ def load_module(
     further = _of_further_layers(info["unexpected_keys"], module.state_dict())
     for keys, fault in (
         (info["missing_keys"], "the checkpoint lacks {} weights"),
-        (mismatched, "{} weights have not the size that the configuration says"),
+        (mismatched, "{} weights differ in shape from the configuration"),
         (further, "the checkpoint has weights of more layers than the configuration says"),
     ):
         if keys:
@@ -87,7 +87,7 @@ def _spread(ranks: int) -> dict[str, Any]:
 
 
 def skeleton(name: str, dtype: torch.dtype) -> Any:
-    """A model's module without weights."""
+    """The module of a model, without its weights."""
     return hf.skeleton(load_config(name), dtype)
 
 
@@ -100,18 +100,18 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Names of weights that differ from the model's only in the number of the layer."""
+    """Names of unexpected weights that differ from names of the model's weights only in the layer number."""
     forms = {_NUMBER.sub("#", name) for name in known}
     return [name for name in unexpected if _NUMBER.sub("#", name) in forms]
 
 
 def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
-    """Runs a loader without its terminal output; raises ModelError with one line where it fails."""
+    """Runs a loader of transformers without terminal output; if it fails, raises ModelError with a one-line message."""
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:
         return load()
-    except Exception as error:  # each family checks its fields in its own way, and some only by failing
+    except Exception as error:  # each model family checks its configuration differently, and may raise any error
         kind = "a value of a wrong kind: " if isinstance(error, _OF_A_WRONG_KIND) else ""
         raise ModelError(
             f"cannot load the {part} of {shortened(name)}: {kind}{first_line(error)}; give a hub id, or a folder with "
@@ -135,7 +135,7 @@ def _counting(tell: Tell) -> Iterator[None]:
 
 
 def _shares(items: Any, tell: Tell) -> Iterator[Any]:
-    """The items; calls `tell` now and then with the share yielded so far."""
+    """Yields the items; calls `tell` from time to time with the share of items yielded so far."""
     share = Share(len(items), tell)
     for number, item in enumerate(items):
         share.reached(number)

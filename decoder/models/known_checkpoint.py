@@ -1,7 +1,8 @@
 """Checkpoints of the fast families, read without transformers: config.json, generation_config.json and safetensors.
 
-Only checkpoints whose every field and every weight is known are read here. For all others, and for missing ones, these
-functions return None, and `decoder.models.hf_checkpoints` reads the checkpoint or reports the fault.
+Fast families have native implementations (GPT-NeoX, Llama, Mistral, Qwen2). A checkpoint is read here only if every
+field and every weight is known; if not, or if it is missing, these functions return None, and
+`decoder.models.hf_checkpoints` reads the checkpoint or reports the fault.
 """
 
 import re
@@ -23,11 +24,11 @@ UNUSED = re.compile(r"(rotary_emb\.inv_freq|attention\.(masked_)?bias)$")
 """Names of buffers that older checkpoints contain besides the weights."""
 OLD_HEAD = {"gpt_neox": "embed_out.weight"}
 FILES = {"F64", "F32", "F16", "BF16"}
-"""Dtypes of weights in files."""
+"""Supported dtypes of weights, by their names in safetensors files."""
 
 
 class Generation(Known, frozen=True):
-    """generation_config.json; only the first field is used."""
+    """Known fields of generation_config.json; only the first one is used."""
 
     eos_token_id: Token | list[Token] | None = None
     bos_token_id: Token | None = None
@@ -42,31 +43,31 @@ class Generation(Known, frozen=True):
     use_cache: bool = True
     transformers_version: str = ""
     from_model_config: bool = msgspec.field(default=False, name="_from_model_config")
-    # Unsupported if set: extra outputs.
+    # A checkpoint with one of these flags set is not read here: they request extra outputs.
     output_attentions: bool = False
     output_hidden_states: bool = False
 
 
 class Ends(msgspec.Struct, frozen=True):
-    """End-of-text tokens, as a checkpoint names them."""
+    """End-of-text tokens, in the form in which a checkpoint lists them."""
 
     eos_token_id: Any = None
 
 
 class Index(msgspec.Struct, frozen=True):
-    """File of each weight."""
+    """model.safetensors.index.json: the file name of each weight."""
 
     weight_map: dict[str, str]
 
 
 def known_architecture(name: str) -> Architecture | None:
     """The architecture of a hub id or folder; None where any part of its configuration is unknown."""
-    # With an adapter, the weights alone are not the model.
+    # A checkpoint with an adapter (LoRA, for example) has weights beyond the architecture's.
     return None if _file(name, "adapter_config.json") else architecture(content_of(name, "config.json") or b"")
 
 
 def known_ends(name: str) -> Ends | None:
-    """End-of-text tokens of generation_config.json, or of config.json where that is missing; None where unknown."""
+    """End-of-text tokens in generation_config.json, or if it is missing in config.json; None if a field is unknown."""
     content = content_of(name, "generation_config.json")
     if content is None:
         return Ends(decoded(content_of(name, "config.json") or b"", Ends).eos_token_id)
@@ -76,7 +77,7 @@ def known_ends(name: str) -> Ends | None:
 
 
 class Weights(Mapping[str, Tensor]):
-    """Weights by name, each read on access; `places` maps a name to its file and its name there."""
+    """Weights by name, each read on access; `places` maps a weight's name to its file and its name in that file."""
 
     def __init__(
         self, places: Mapping[str, tuple[Path, str]], dtype: torch.dtype, device: torch.device, tell: Tell
@@ -104,7 +105,7 @@ class Weights(Mapping[str, Tensor]):
 def known_weights(
     name: str, arch: Architecture, dtype: torch.dtype, device: torch.device, tell: Tell
 ) -> Weights | None:
-    """The weights of a hub id or folder; None unless names and shapes are exactly those of its configuration."""
+    """The weights in a hub id or folder; None unless names and shapes are exactly the architecture's."""
     wanted = shapes(arch)
     try:
         stored = [(own, (path, there)) for path in weight_files(name) for own, there in _names(path, arch, wanted)]
@@ -113,17 +114,17 @@ def known_weights(
     places = dict(stored)
     if len(places) != len(stored) or places.keys() != wanted.keys():
         return None
-    # A head without weights of its own is tied to the embedding.
+    # If the output head has no weights in the file, it shares those of the embedding.
     shared = {HEAD: places[f"{FAMILIES[arch.model_type].embedding}.weight"]}
     return Weights({**shared, **places}, dtype, device, tell)
 
 
 class _UnknownError(Exception):
-    """A checkpoint has an unknown part."""
+    """Raised for a checkpoint with an unknown part, which transformers then reads."""
 
 
 def _names(path: Path, arch: Architecture, wanted: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
-    """Weights of a file, all of which must be wanted: pairs of name and name in the file."""
+    """(architecture's name, name in the file) of each weight in a file; raises `_UnknownError` for an unknown one."""
     with safe_open(path, "pt") as file:
         if (file.metadata() or {}).get("format") != "pt":
             raise _UnknownError
@@ -135,7 +136,7 @@ def _names(path: Path, arch: Architecture, wanted: Mapping[str, tuple[int, ...]]
 
 
 def weight_files(name: str) -> list[Path]:
-    """The files of weights, one or several; an empty list where some are missing."""
+    """The safetensors files of a checkpoint, one or several; an empty list if any is missing."""
     if single := _file(name, "model.safetensors"):
         return [single]
     index: Index | None = decoded(content_of(name, "model.safetensors.index.json") or b"", Index)
@@ -146,20 +147,20 @@ def weight_files(name: str) -> list[Path]:
 
 
 def content_of(name: str, part: str) -> bytes | None:
-    """Contents of a file; None where there is none."""
+    """Contents of the file `part` of a hub id or folder; None if there is no such file."""
     path = _file(name, part)
     return path.read_bytes() if path else None
 
 
 def _file(name: str, part: str) -> Path | None:
-    """A file of a folder or hub id, downloaded unless it is in the cache; None where there is none."""
+    """Path of the file `part` of a hub id or folder, downloaded unless cached; None if there is no such file."""
     if Path(name).is_dir():
         path = Path(name, part)
         return path if path.is_file() else None
     from huggingface_hub import hf_hub_download  # noqa: PLC0415 - a folder needs no hub
     from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - as above
 
-    disable_progress_bars()  # they would be drawn over a screen
+    disable_progress_bars()  # progress bars would overwrite the terminal app's screen
     try:
         return Path(hf_hub_download(name, part))
     except Exception:  # noqa: BLE001 - names, networks and servers fail in many ways; transformers tells them apart

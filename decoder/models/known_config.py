@@ -1,6 +1,6 @@
-"""Configurations of the fast families, config.json, in which every field is known.
+"""config.json of the fast families (GPT-NeoX, Llama, Mistral, Qwen2), read only if every field in it is known.
 
-Every field must be known by name, with a value whose meaning to transformers is certain; any other configuration is
+Every field must have a known name, and a value whose meaning to transformers is certain; any other configuration is
 left to `decoder.models.hf_checkpoints`. Knows no files.
 """
 
@@ -23,11 +23,11 @@ Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A JSON object with these fields and no others; fields without a default are required."""
+    """Base class of JSON objects whose fields are all known: others are refused, those without a default required."""
 
 
 class Rope(Known, frozen=True):
-    """Rotary positions."""
+    """Settings of rotary positions, in `rope_parameters` or `rope_scaling`."""
 
     rope_type: str | None = None
     type: str | None = None
@@ -41,7 +41,7 @@ class Rope(Known, frozen=True):
 
 
 class Model(Known, frozen=True, kw_only=True, tag_field="model_type"):
-    """Fields of all families, with transformers' defaults."""
+    """Fields of config.json that all families have, with transformers' defaults."""
 
     vocab_size: Count
     hidden_size: Count
@@ -61,13 +61,13 @@ class Model(Known, frozen=True, kw_only=True, tag_field="model_type"):
     eos_token_id: Token | list[Token] | None = None
     pad_token_id: Token | None = None
     architectures: list[str] | None = None
-    # These do not change the forward pass.
+    # Fields that do not change the forward pass.
     attention_dropout: Share = 0.0
     initializer_range: Share = 0.0
     use_cache: bool = True
     transformers_version: str = ""
     name_or_path: str = msgspec.field(default="", name="_name_or_path")
-    # Unsupported values of these would change it; flags must be off.
+    # Fields that would change the forward pass with any value but these; all flags must be false (`OFF`).
     output_attentions: bool = False
     output_hidden_states: bool = False
     is_encoder_decoder: bool = False
@@ -79,7 +79,7 @@ class Model(Known, frozen=True, kw_only=True, tag_field="model_type"):
 
 
 class NeoX(Model, frozen=True, kw_only=True, tag="gpt_neox"):
-    """GPT-NeoX."""
+    """config.json of GPT-NeoX models."""
 
     layer_norm_eps: Number
     attention_bias: bool = True
@@ -91,7 +91,7 @@ class NeoX(Model, frozen=True, kw_only=True, tag="gpt_neox"):
 
 
 class Llama(Model, frozen=True, kw_only=True, tag="llama"):
-    """Llama."""
+    """config.json of Llama models."""
 
     rms_norm_eps: Number
     rope_theta: Number | None = None
@@ -103,7 +103,7 @@ class Llama(Model, frozen=True, kw_only=True, tag="llama"):
 
 
 class Mistral(Model, frozen=True, kw_only=True, tag="mistral"):
-    """Mistral; without a field for its window, it has one."""
+    """config.json of Mistral models; `sliding_window` must be null, since by default there is a window."""
 
     rms_norm_eps: Number
     rope_theta: Number | None = None
@@ -113,7 +113,7 @@ class Mistral(Model, frozen=True, kw_only=True, tag="mistral"):
 
 
 class Qwen2(Model, frozen=True, kw_only=True, tag="qwen2"):
-    """Qwen2."""
+    """config.json of Qwen2 models."""
 
     rms_norm_eps: Number
     rope_theta: Number | None = None
@@ -130,7 +130,7 @@ THETA, PARTIAL = 10000.0, 0.25
 
 
 def decoded(content: bytes, kind: Any) -> Any:
-    """Contents of a JSON file as an object of this type; None where they do not fit it."""
+    """Contents of a JSON file as an object of the type `kind`; None if they are not of this type."""
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -138,7 +138,7 @@ def decoded(content: bytes, kind: Any) -> Any:
 
 
 def architecture(content: bytes) -> Architecture | None:
-    """Architecture in a config.json; None where any part of it is unknown."""
+    """The architecture that a config.json describes; None if any part of it is unknown."""
     config: Any = decoded(content, NeoX | Llama | Mistral | Qwen2)
     if config is None or any(getattr(config, name, False) for name in OFF) or not _fits(config):
         return None
@@ -159,7 +159,7 @@ def _kind(config: Any) -> str:
 
 
 def _fits(config: Any) -> bool:
-    """Whether the fields fit each other."""
+    """Whether the fields of a configuration are consistent with each other."""
     heads, name = config.num_attention_heads, FAMILIES[_kind(config)].name
     layers = getattr(config, "layer_types", None) or ()
     return (
@@ -172,7 +172,7 @@ def _fits(config: Any) -> bool:
 
 
 def rotary(config: Any) -> Mapping[str, Any] | None:
-    """Rotary positions as transformers keeps them, however they are written; None where they are not understood."""
+    """Settings of rotary positions under transformers' present names, from old or new names; None if unknown."""
     theta = getattr(config, "rotary_emb_base", None) or getattr(config, "rope_theta", None)
     share = getattr(config, "rotary_pct", None)
     if config.rope_parameters and (config.rope_scaling or theta or share):

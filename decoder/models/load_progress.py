@@ -1,4 +1,4 @@
-"""Progress of loading a model: downloaded bytes, weights read."""
+"""Progress of loading a model: number of downloaded bytes, and share of weights read."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ Tell = Callable[[str], None]
 
 @contextmanager
 def downloading(name: str, tell: Tell) -> Iterator[None]:
-    """Calls `tell` with the downloaded bytes, while a model is downloaded."""
+    """Calls `tell` with the number of downloaded bytes while a model is downloaded."""
     folders, done = _downloads(name), threading.Event()
     if not folders:
         yield
@@ -42,7 +42,7 @@ class Share:
 
 
 def _watch(folders: Iterable[Path], first: int, tell: Tell, done: threading.Event) -> None:
-    """Reports the bytes downloaded since there were `first` bytes, while their number grows."""
+    """Reports how many bytes the folders hold beyond the `first` ones, each time that this number has grown."""
     before = first
     while not done.wait(_EVERY_S):
         now = _bytes(folders)
@@ -52,7 +52,7 @@ def _watch(folders: Iterable[Path], first: int, tell: Tell, done: threading.Even
 
 
 def _downloads(name: str) -> tuple[Path, ...]:
-    """Folders with complete and partial downloads of a model; none for a local folder."""
+    """Cache folders with complete and partial downloads of a model; none for a model in a local folder."""
     if Path(name).is_dir():
         return ()
     from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - a folder needs no hub
@@ -62,7 +62,7 @@ def _downloads(name: str) -> tuple[Path, ...]:
 
 
 def _bytes(folders: Iterable[Path]) -> int:
-    """Bytes of all files in some folders; 0 for files that are removed meanwhile."""
+    """Total size in bytes of all files in these folders, without files that are removed meanwhile."""
     total = 0
     for file in (file for folder in folders for file in folder.glob("*")):
         try:

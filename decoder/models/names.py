@@ -1,13 +1,13 @@
-"""Names of drafts that are no models, and checks of named models; for command lines, which are read without torch."""
+"""The draft name for suffix lookup, and checks of named target and draft; needs no torch, for command lines."""
 
 from decoder.errors import ConfigError, require
 
 LOOKUP = "lookup"
-"""Name in place of a draft model: lookups in the text's own past draft (`decoder.draft.lookup`)."""
+"""Name that is given in place of a draft model for drafting by suffix lookup (`decoder.draft.lookup`)."""
 
 
 def require_both(target: str | None, draft: str | None) -> None:
-    """Raises ConfigError where one model of a pair is named without the other."""
+    """Raises ConfigError if a target is named without a draft, or a draft model without a target."""
     require(
         target is None or draft is not None,
         "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past",
@@ -21,7 +21,7 @@ def require_both(target: str | None, draft: str | None) -> None:
 
 
 def require_model(user: str, target: str | None, draft: str | None) -> None:
-    """The same check; also raises ConfigError where `user` needs a draft model and none is named."""
+    """As `require_both`; also raises ConfigError for suffix lookup, since `user` (an option) needs a draft model."""
     require_both(target, draft)
     if draft == LOOKUP:
         raise ConfigError(f"{user} needs a draft model, which --draft lookup is not; name a model by --draft", "draft")

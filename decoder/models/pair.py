@@ -1,4 +1,4 @@
-"""A target model, and a draft model with the same tokenizer, if any. `decoder.engine` keeps their measured costs."""
+"""A target model and its draft. Their measured costs are kept by `decoder.engine`."""
 
 from dataclasses import dataclass, replace
 
@@ -14,33 +14,33 @@ from decoder.models.tokenizer import TextTokenizer
 
 @dataclass(frozen=True)
 class Pair:
-    """A target model, and a draft: a model with the same tokenizer, an EAGLE-3 head, or lookups."""
+    """A target model and its draft: a model with the same tokenizer, an EAGLE-3 head, or suffix lookup."""
 
     target: LanguageModel
     draft: LanguageModel | None
-    """Draft model; None: `head` drafts, or where that is None too, lookups in the text's own past."""
+    """Draft model; None if an EAGLE-3 head drafts, or suffix lookup (then `head` is None too)."""
     tokenizer: TextTokenizer
     vocabulary: int
-    """Size of the common vocabulary: the smaller width of the logits."""
+    """Size of the vocabulary that both models share: the smaller width of their logits."""
     eos: frozenset[int]
     context: int
-    """Context length of the pair, in tokens: the shorter one of the models."""
+    """Context length of the pair, in tokens: the shorter one of the models' context lengths."""
     head: Head | None = None
-    """EAGLE-3 head, in place of a draft model."""
+    """EAGLE-3 head that drafts in place of a draft model; None if there is none."""
 
     def known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
-        """Logits over the common vocabulary."""
+        """These logits, cut to the vocabulary that both models share."""
         return logits if logits.shape[1] == self.vocabulary else logits[:, : self.vocabulary]
 
     def observed(self) -> "Pair":
-        """The same pair with hidden rows, where its models can show them."""
+        """The same pair, whose models also record their hidden states if they can."""
         return replace(self, target=self.target.observed(), draft=self.draft and self.draft.observed())
 
     def streaming(self, sinks: int, window: int) -> "Pair":
-        """The same pair, in which each token sees the `sinks` first tokens of a text and the `window` latest ones.
+        """The same pair with streaming attention: to the `sinks` first and the `window` latest tokens of a text.
 
         Raises:
-            PairError: The positions of one are not rotary.
+            PairError: One of the models does not use rotary positions.
         """
         target, draft = self.target.streaming(sinks, window), self.draft and self.draft.streaming(sinks, window)
         return replace(self, target=target, draft=draft)
@@ -55,11 +55,11 @@ class Pair:
         """The draft model, for callers that need one.
 
         Raises:
-            ConfigError: The pair has none.
+            ConfigError: The pair has no draft model.
         """
         if self.draft is None:
             raise ConfigError(
-                f"this needs a whole model as draft, and {self.target.name} is drafted for by {self.draft_name}; "
+                f"this needs a whole model as draft, and the draft of {self.target.name} is {self.draft_name}; "
                 "name a model by --draft"
             )
         return self.draft
@@ -87,5 +87,5 @@ class Pair:
 
     @property
     def draft_dtype(self) -> str:
-        """Dtype of the draft; without one, of the target."""
+        """Dtype of the draft model or head; the target's if suffix lookup drafts."""
         return str((self.draft or self.head or self.target).dtype).removeprefix("torch.")

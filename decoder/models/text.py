@@ -11,7 +11,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 CONTEXT_TOKENS = 8
 CHARACTER_BYTES = 4
-"""Most bytes of a character, and so most tokens that can wait for its end."""
+"""Most bytes of a character in UTF-8, and so the most tokens that can belong to one incomplete character."""
 TOKEN_CHARACTERS = 32
 """Upper bound of the average length of a text's tokens, in characters; single tokens may be longer."""
 
@@ -22,14 +22,14 @@ def without_surrogates(text: str) -> str:
 
 
 def as_chat(tokenizer: TextTokenizer, prompt: str) -> str:
-    """The prompt as a user's message in the tokenizer's chat template; raises ConfigError where that fails."""
+    """The prompt as a user's message in the tokenizer's chat template; raises ConfigError if the template fails."""
     remedy = "leave --chat out, or choose models that were tuned for chat"
     if not tokenizer.chat_template:
         raise ConfigError(f"--chat was asked for, but the tokenizer has no chat template; {remedy}", "chat")
     message = {"role": "user", "content": without_surrogates(prompt)}
     try:
         text = cast("Any", tokenizer).apply_chat_template([message], tokenize=False, add_generation_prompt=True)
-    except Exception as error:  # a template is foreign code and may fail in any way
+    except Exception as error:  # a template is code of the checkpoint and may raise any error
         why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         fault = f"the tokenizer's chat template does not take a prompt ({why}); {remedy}"
         raise ConfigError(fault, "chat") from error
@@ -44,7 +44,7 @@ def encode_prompt(
     Raises:
         PromptError: The prompt has no tokens, or leaves no room for `max_new_tokens` within `context` tokens.
     """
-    if len(prompt) > TOKEN_CHARACTERS * context:  # tokenizing it would take minutes
+    if len(prompt) > TOKEN_CHARACTERS * context:  # to tokenize a text of this length would take minutes
         raise PromptError(
             f"the prompt has {len(prompt)} characters, far more than the models' context of {context} tokens can hold; "
             "shorten it"
@@ -63,15 +63,15 @@ def encode_prompt(
 
 
 def require_known(tokenizer: TextTokenizer, ids: Sequence[int], vocabulary: int) -> None:
-    """Raises PromptError where a prompt has a token outside the common vocabulary.
+    """Raises PromptError if a prompt has a token outside the vocabulary that both models share.
 
     A tokenizer may have tokens that were added after a model was trained.
     """
     if unknown := [token for token in ids if token >= vocabulary]:
         text = decoded(tokenizer, unknown[:1], special=True)
         raise PromptError(
-            f"the prompt has {quoted(text)}, token {unknown[0]} of the tokenizer, and the models know {vocabulary}; "
-            "leave it out, or choose other models"
+            f"the prompt has {quoted(text)}, token {unknown[0]} of the tokenizer, and the models know only "
+            f"{vocabulary} tokens; leave it out, or choose other models"
         )
 
 
@@ -99,7 +99,7 @@ def encode_prompts(
 def decoded(tokenizer: TextTokenizer, ids: list[int], *, special: bool = False) -> str:
     """The text of these tokens, without any clean-up; `special` writes special tokens out."""
     text = tokenizer.decode(ids, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
-    assert isinstance(text, str), "one list of ids is one text"  # noqa: S101 - the library's type is wider
+    assert isinstance(text, str), "a single list of ids has a single text"  # noqa: S101 - the library's type is wider
     return text
 
 
@@ -113,7 +113,7 @@ class TextStream:
         self._waiting: list[int] = []
 
     def push(self, tokens: Sequence[int]) -> str:
-        """The text that these tokens add."""
+        """Adds tokens to the stream; returns the text that they complete."""
         self._waiting.extend(tokens)
         for torn in range(min(CHARACTER_BYTES, len(self._waiting) + 1)):
             complete = len(self._waiting) - torn
@@ -123,7 +123,7 @@ class TextStream:
         return self.finish()
 
     def finish(self) -> str:
-        """Text of the waiting tokens: an incomplete character."""
+        """Returns the text of all waiting tokens, even if they end in an incomplete character."""
         return self._release(self._added(len(self._waiting)), len(self._waiting))
 
     def _added(self, count: int) -> str:
@@ -137,7 +137,7 @@ class TextStream:
 
 
 class Pieces:
-    """Text of single tokens as inside a text; cached, because trees repeat their tokens."""
+    """Text of single tokens as they appear inside a longer text; cached, since trees repeat their tokens."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer

@@ -1,4 +1,4 @@
-"""Interface of tokenizers, and tokenizers that are read without transformers, where every field is known.
+"""Interface of tokenizers, and a tokenizer that is read without transformers if every field in its files is known.
 
 Tokenizers with a chat template, or with files that transformers may treat differently, are read by
 `decoder.models.hf_checkpoints`.
@@ -17,18 +17,18 @@ from decoder.models.known_config import Known, Number, decoded
 
 
 class TextTokenizer(Protocol):
-    """Interface of a tokenizer in the engine; the library's own types are wider."""
+    """Interface of a tokenizer: the part of transformers' interface that the engine uses."""
 
     chat_template: Any
 
     def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = True) -> Any:
-        """The text's ids, as `input_ids`."""
+        """Tokenizes a text; the result has the token ids as `input_ids`."""
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False, **settings: Any) -> Any:  # noqa: FBT001, FBT002 - as transformers has it
-        """The text of these ids."""
+        """The text of these token ids."""
 
     def get_vocab(self) -> dict[str, int]:
-        """All tokens and their ids."""
+        """All tokens of the vocabulary and their ids."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Encoded:
 
 
 class PlainTokenizer:
-    """The tokenizer of a tokenizer.json, without any further settings."""
+    """A tokenizer that a tokenizer.json describes completely."""
 
     chat_template: Any = None
 
@@ -47,26 +47,26 @@ class PlainTokenizer:
         self._inner = inner
 
     def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = True) -> Encoded:
-        """The text's ids."""
+        """Tokenizes a text; returns its token ids."""
         del verbose
         (encoded,) = self._inner.encode_batch([text], add_special_tokens=add_special_tokens)
         return Encoded(encoded.ids)
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = False, **_settings: Any) -> str:  # noqa: FBT001, FBT002 - as transformers has it
-        """The text of these ids; spaces stay as they are."""
+        """The text of these token ids, without any clean-up of spaces."""
         return self._inner.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
     def get_vocab(self) -> dict[str, int]:
-        """All tokens and their ids."""
+        """All tokens of the vocabulary and their ids."""
         return self._inner.get_vocab(with_added_tokens=True)
 
 
 FAMILIES = frozenset({"gpt_neox", "llama"})
-"""Model types whose tokenizers transformers reads from tokenizer.json alone, with the class named below."""
+"""Model types whose tokenizers transformers reads from tokenizer.json alone, by its class TokenizersBackend."""
 
 
 class Settings(Known, frozen=True):
-    """tokenizer_config.json."""
+    """Known fields of tokenizer_config.json."""
 
     tokenizer_class: Literal["TokenizersBackend"]
     backend: Literal["tokenizers"] = "tokenizers"
@@ -88,15 +88,15 @@ OTHERS = (
     "tokenizer.model",
     "tekken.json",
 )
-"""Files with further settings of a tokenizer; a folder with any of them is left to transformers."""
+"""Files with further settings of a tokenizer; transformers reads the tokenizer of a folder with any of them."""
 PARTS = attrgetter("content", "special", "normalized", "single_word", "lstrip", "rstrip")
-"""Fields that distinguish one `AddedToken` from another; the library compares only their contents."""
+"""Fields by which two `AddedToken` are compared here; the tokenizers library compares only `content`."""
 MOST_WORDS = 100_000
-"""Largest vocabulary read here; transformers repairs faults of some models with larger ones."""
+"""Largest vocabulary read here; transformers corrects the tokenizers of some models with larger vocabularies."""
 
 
 def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:
-    """The tokenizer of a folder; None where any part of it is unknown."""
+    """The tokenizer in a folder; None if any part of its files is unknown."""
     paths = folder / "tokenizer_config.json", folder / "tokenizer.json"
     if (
         model_type not in FAMILIES
@@ -118,6 +118,6 @@ def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:
 
 
 def _special(settings: Settings) -> set[Any]:
-    """Special tokens of the settings, as transformers would add them where they are missing."""
+    """Special tokens in the settings, with the fields with which transformers would add them if missing."""
     named = {settings.bos_token, settings.eos_token, settings.unk_token, settings.pad_token} - {None}
     return {PARTS(AddedToken(str(token), special=True, normalized=False)) for token in named}

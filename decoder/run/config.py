@@ -1,6 +1,6 @@
 """Configuration of a run: methods, length, seed, and the parameters of every method.
 
-The parameter classes, with their checks and defaults, stand in `decoder.methods`; no single method is known here.
+The parameter classes, with their checks and defaults, are in `decoder.methods`; no single method is known here.
 """
 
 from collections.abc import Mapping
@@ -20,20 +20,18 @@ R = TypeVar("R", bound=TunableParameters)
 
 @dataclass(frozen=True, init=False)
 class RunConfig:
-    """Methods, length, seed and parameters of the run of one prompt."""
+    """Methods, length limit, seed and parameters for decoding one prompt."""
 
     methods: tuple[str, ...]
-    """Names from `decoder.methods.METHODS`, without repetition. The first is watched until another is chosen."""
+    """Names from `decoder.methods.METHODS`, each once. The user watches the first one until choosing another."""
     max_new_tokens: int
     """Most tokens that each method appends to the prompt."""
     seed: int
-    """Seed of the sampling noise: one seed gives one text, by every method."""
+    """Seed of the sampling noise; with the same seed all methods write the same text."""
     chat: bool
-    """Whether the prompt is one message of a user, wrapped in the tokenizer's chat template."""
+    """Whether the prompt is wrapped as a user's message in the tokenizer's chat template."""
     parameters: Mapping[RulesName, TunableParameters] = field(hash=False)
-    """Parameter sets by name: those of all methods that have one, which others may obey too; and `SAMPLING`, which all
-    obey.
-    """
+    """Parameter sets by name: one for each method with parameters of its own, and `SAMPLING`, which all methods use."""
 
     def __init__(
         self,
@@ -50,14 +48,14 @@ class RunConfig:
         parameters: Mapping[RulesName, TunableParameters] | None = None,
         **own: TunableParameters,
     ) -> None:
-        """Usual methods and parameters where none are given; parameter sets as keywords too: `linear=Linear(3)`.
+        """Creates a configuration with defaults for all that is not given; `linear=Linear(3)` gives a parameter set.
 
-        With a temperature above 0, and `top_k` and `top_p` besides, tokens are sampled, for all methods alike.
-        `verifier` and `drafting` are those of `VerifierRules`; with a drafting that draws trees, the method that draws
-        them races too.
+        All methods sample tokens if the temperature is above 0, truncated by `top_k` and `top_p`. `verifier` and
+        `drafting` are those of `VerifierRules`; with a drafting that samples trees, the method for sampled trees is
+        added to the default methods.
 
         Raises:
-            ConfigError: A value is out of its bounds, or no method has such parameters.
+            ConfigError: A value is out of bounds, or no method has a parameter set with a given name.
         """
         sets: dict[RulesName, TunableParameters] = {SAMPLING: Sampling(temperature, top_k, top_p)}
         sets |= {name: method.own for name, method in METHODS.items() if method.own is not None}
@@ -76,7 +74,7 @@ class RunConfig:
         require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each once")
         require(
             drawing in names or drafting is None or not drawn.draws,
-            f"drafting {drawn.drafting} draws trees, which no method of {', '.join(names)} does; give {drawing} "
+            f"drafting {drawn.drafting} samples trees, and no method of {', '.join(names)} does; give {drawing} "
             "among --methods, or --drafting tree",
         )
         require(max_new_tokens >= 1, f"max_new_tokens is {max_new_tokens}; give 1 or more")
@@ -85,7 +83,7 @@ class RunConfig:
 
     @property
     def sampling(self) -> Sampling:
-        """Temperature and truncation that tokens are sampled with."""
+        """Sampling settings: temperature, top-k and top-p."""
         return self.of(Sampling)
 
     @property
@@ -95,16 +93,16 @@ class RunConfig:
 
     @property
     def drafting(self) -> str:
-        """How trees are drafted for that verifier: a value of `Drafting`."""
+        """How draft trees are grown or sampled: a value of `Drafting`."""
         return _verifier_rules(self.parameters)[1].drafting
 
     @property
     def draft_knows_noise(self) -> bool:
-        """Whether deterministic trees are drafted under the noise that the target's tokens are sampled with."""
+        """Whether deterministic trees are drafted with the noise with which the target's tokens are sampled."""
         return self.drafting != Drafting.TREE or self.verifier == COUPLED
 
     def rules(self, name: RulesName) -> TunableParameters:
-        """The parameter set of that name.
+        """The parameter set with this name.
 
         Raises:
             ConfigError: No parameter set has that name.
@@ -113,25 +111,25 @@ class RunConfig:
         return self.parameters[name]
 
     def of(self, kind: type[R]) -> R:
-        """The first parameter set of a class: `config.of(DynaTree).n_max`."""
+        """The first parameter set of the class `kind`, for example `config.of(DynaTree)`."""
         return next(rules for rules in self.parameters.values() if type(rules) is kind)
 
     def turned(self, name: KnobName, value: float, of: RulesName) -> "RunConfig":
-        """This run with one knob of one parameter set turned within its bounds.
+        """This configuration with one knob of the parameter set `of` set to a value, clamped to the knob's bounds.
 
         Raises:
-            ConfigError: There is no such knob, or `value` is NaN.
+            ConfigError: The parameter set has no such knob, or `value` is NaN.
         """
         return self.with_rules(of, self.rules(of).turned(name, value))
 
     def with_rules(self, name: RulesName, rules: TunableParameters) -> "RunConfig":
-        """This run with another parameter set under a name."""
+        """This configuration with the parameter set `name` replaced."""
         parameters = {**self.parameters, name: rules}
         return RunConfig(self.methods, self.max_new_tokens, self.seed, chat=self.chat, parameters=parameters)
 
 
 def _verifier_rules(sets: Mapping[RulesName, TunableParameters]) -> tuple[RulesName, VerifierRules]:
-    """The parameter set that holds verifier and drafting, and its name."""
+    """Name and value of the parameter set that contains the verifier and the drafting."""
     return next((name, rules) for name, rules in sets.items() if isinstance(rules, VerifierRules))
 
 

@@ -1,8 +1,8 @@
-"""Path by which a pair's rounds are decoded, and its reason: for headers, reports and recordings.
+"""Decoding path of a pair's rounds (CUDA graphs or the host), and why it is used: for headers, reports, recordings.
 
-Decides nothing: `decoder.run.loading` finds the path, and `decoder.methods` follows it. A single method may still use
-another: where its rules outgrow the shapes of a device's graphs, where it sees only a part of the text (streaming,
-which the host drives), or where transformers decodes by itself.
+Only describes the path: `decoder.run.loading` chooses it, and `decoder.methods` applies it. A single method may use
+another path: if its trees may exceed the fixed shapes of the CUDA graphs, if its attention sees only a part of the text
+(streaming, which the host drives), or if transformers decodes by itself.
 """
 
 from collections.abc import Mapping
@@ -21,24 +21,24 @@ from decoder.system.device import has_graphs, has_room
 GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"
 HOST: Literal["host"] = "host"
-EXACT = "--exact has its own passes, which are not captured"
+EXACT = "--exact runs passes that are not captured as CUDA graphs"
 LOOKED_UP = "lookups are made on the host"
 NATIVE, MODULE, HEAD = "native CPU kernels", "Hugging Face module", "EAGLE-3 head"
-UNCAPTURED_HEAD = "an EAGLE-3 draft has no graphs"
+UNCAPTURED_HEAD = "an EAGLE-3 draft has no CUDA graphs"
 
 
 @dataclass(frozen=True)
 class DecodingPath:
-    """Path of a pair's rounds, and its reason."""
+    """Decoding path of a pair's rounds, and why it is used."""
 
     name: Literal["cuda graphs", "static module", "host"]
-    """Graphs over native models; graphs over at least one Hugging Face module; rounds that the host drives."""
+    """CUDA graphs over native models, CUDA graphs over at least one Hugging Face module, or rounds by the host."""
     reason: str
-    """Reason why no faster path is possible; for the fastest, the forward forms of the models."""
+    """Why no faster path is possible; for the fastest path, the forward forms of the models."""
 
 
 def decoding_path(engine: Engine) -> DecodingPath:
-    """The path by which this pair's rounds are decoded."""
+    """Decoding path of the rounds of this engine's pair."""
     pair = engine.pair
     models = pair.models
     if pair.target.ranks or not has_graphs(pair.target.device):
@@ -75,9 +75,9 @@ def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
 def expected_path(
     configs: Mapping[str, Any], device: torch.device, *, exact: bool, dtype: torch.dtype | None = None
 ) -> DecodingPath:
-    """Path of models with these configurations, by role, before their weights are loaded.
+    """Decoding path to expect before weights are loaded, from the models' configurations by role.
 
-    Without a dtype, the dtype of the configurations.
+    Where `dtype` is None, the dtype in each configuration counts.
     """
     archs = {role: _architecture(config) for role, config in configs.items()}
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
@@ -98,7 +98,7 @@ def expected_path(
 
 
 def _architecture(config: Any) -> Architecture | str:
-    """A model of a fast family, or the name of its class in transformers."""
+    """Architecture of a model of a fast family; for any other model, the name of its class in transformers."""
     if isinstance(config, Architecture):
         return config
     architecture: Architecture | str = imported("decoder.forward.hf").architecture_of(config)

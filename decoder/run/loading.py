@@ -1,4 +1,4 @@
-"""Loads a pair of models and makes it ready to decode: checks, number of threads, batch-invariant or compiled passes,
+"""Loads a pair of models and prepares it for decoding: checks, number of threads, batch-invariant or compiled passes,
 self-test of rounds.
 
 Imports all decoding code, because it tests it; no decoding code may import this module.
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 
 Report = Callable[[str], None]
 SPREAD_HEAD = (
-    "an EAGLE-3 head reads what enters some layers of the target, which --tensor-parallel does not hand out; give a "
+    "an EAGLE-3 head reads the inputs of some target layers, which are not available with --tensor-parallel; give a "
     "draft model or --draft lookup, or leave out --tensor-parallel"
 )
 TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
-"""Parameters of the rounds in the self-test on a device; None: rounds without a draft."""
+"""Parameters of the rounds in the self-test on an accelerator; None stands for rounds without a draft."""
 
 
 def load_pair(
@@ -72,19 +72,19 @@ def load_pair(
     report: Report = lambda _: None,
     progress: Report = lambda _: None,
 ) -> Engine:
-    """Loads two models from hub ids or local folders, ready to decode; with neither, the embedded pair.
+    """Loads two models from hub ids or local folders, ready to decode; with neither named, the embedded pair.
 
-    For a target alone, lookups in the text's own past draft.
+    If only a target is named, suffix lookup drafts.
 
     Args:
         target: Hub id or folder.
-        draft: Hub id or folder, of a model or of an EAGLE-3 head for the target; or lookup, which without a target is
-            for the embedded one.
+        draft: Hub id or folder of a draft model, or of an EAGLE-3 head for the target; or "lookup" for suffix lookup,
+            which without a named target drafts for the embedded one.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
         draft_dtype: Dtype of the draft; auto: the target's. The target still decides every token.
-        exact: Whether every method must write the text of `ar` bit for bit, in half precision too; slower.
-        compiled: Whether torch.compile is tried on the passes of both models, and used where it is faster; for CUDA.
+        exact: Whether every method must write exactly the text of `ar`, in half precision too; slower.
+        compiled: Whether torch.compile is tried on the passes of both models, and used where it is faster; CUDA only.
         tensor_parallel: Number of processes that share the target, including this one, which leads them; see
             `docs/tensor-parallel.md`.
         run: Run whose passes are compiled; None: `RunConfig()`.
@@ -97,14 +97,14 @@ def load_pair(
             unknown, `exact` is set with float64, nothing can be compiled, or the target does not run over processes.
         DeviceError: The device does not exist, or its memory is full.
         ModelError: A model cannot be loaded.
-        PairError: The two do not fit each other, or the engine cannot decode with one of them.
+        PairError: Target and draft do not fit each other, or the engine cannot decode with one of them.
     """
     names = _named(target, draft)
     shape = head_shape(names["draft"]) if "draft" in names else None
     if shape or "draft" not in names:
         require_model_free(run.methods if run else ())
         require(
-            not compiled, "--compile is for rounds on the device, which only two models have; leave it out", "compile"
+            not compiled, "--compile is for rounds on the device, which need a draft model; leave it out", "compile"
         )
         takes_dtype = shape or draft_dtype == "auto"
         require(bool(takes_dtype), "--draft-dtype has no effect without a draft model; leave it out")
@@ -145,7 +145,7 @@ def load_pair(
 
 
 def _check_configs(names: Mapping[str, str], configs: Mapping[str, Any], shape: HeadShape | None) -> None:
-    """Raises PairError where the engine cannot decode with a model, or a head is for another target."""
+    """Raises PairError if the engine cannot decode with a model, or if an EAGLE-3 head is for another target."""
     for role, config in configs.items():
         with about(role):
             check_config(display_name(names[role]), config)
@@ -154,14 +154,14 @@ def _check_configs(names: Mapping[str, str], configs: Mapping[str, Any], shape: 
 
 
 def _head_for(target: LanguageModel, name: str, shape: HeadShape, dtype: torch.dtype) -> Head:
-    """Loads an EAGLE-3 head, after setting a forward form of the target that can write layer states."""
+    """Loads an EAGLE-3 head, and chooses a forward form of the target that outputs the layer states it reads."""
     if target.device.type != "cpu":
         target.run_by_module()
     return load_head(name, shape, target, dtype)
 
 
 def _named(target: str | None, draft: str | None) -> dict[str, str]:
-    """Names of the models to load, by role; no draft where lookups draft."""
+    """Names of the models to load, by role; without a draft if suffix lookup drafts."""
     if target is None and draft is None:
         return {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
     require_both(target, draft or LOOKUP)
@@ -170,7 +170,7 @@ def _named(target: str | None, draft: str | None) -> dict[str, str]:
 
 
 def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "auto", report: Report) -> Engine:
-    """An engine with the loaded target of another engine and a new draft; both engines stay usable.
+    """A second engine with the loaded target of `engine` and a new draft; both engines stay usable.
 
     Args:
         engine: The other engine, which is not exact.
@@ -194,7 +194,7 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
 
 
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
-    """Engine of a pair, with its number of threads chosen; batch-invariant, or self-tested on its accelerator."""
+    """Engine of a pair, with a chosen number of threads; batch-invariant if `exact`, else self-tested on CUDA."""
     slots = None
     if pair.draft and has_graphs(pair.target.device) and not pair.target.ranks:
         from decoder.session.cuda_graph.slots import GraphSlots
@@ -210,7 +210,7 @@ def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: N
 
 
 def try_rounds(engine: Engine, report: Report) -> None:
-    """Tests rounds on the pair's accelerator, where it has CUDA graphs; records the reason where they fail."""
+    """Tests rounds in CUDA graphs, if the pair's device has them; if the test fails, records why."""
     slots = engine.slots
     if slots is None or slots.refused:
         return
@@ -228,7 +228,7 @@ def try_rounds(engine: Engine, report: Report) -> None:
 def compile_rounds(
     engine: Engine, report: Report, listed: "Passes | None" = None, run: RunConfig | None = None
 ) -> None:
-    """Compiles the passes of rounds on the device, by default those of `run`, where that is faster."""
+    """Compiles the passes of rounds on the device where that is faster; by default, passes of the run's methods."""
     if engine.slots is None or engine.slots.refused:
         return
     from decoder.session.cuda_graph.compiled import compile_pair
@@ -237,14 +237,14 @@ def compile_rounds(
 
 
 def passes_of(run: RunConfig) -> "Passes":
-    """Passes of rounds of all methods of a run."""
+    """Sizes of the forward passes in rounds of all methods of a run."""
     from decoder.session.cuda_graph.static_shapes import passes
 
     return passes(tree_rule(run.parameters.get(name)) for name in run.methods)
 
 
 def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokenizer: TextTokenizer) -> Pair:
-    """Pair of a target and its draft, if any, after the tree probe of both models."""
+    """Pair of a target and its draft, if any; first tests by `probe` that both models can compute trees."""
     own, head = (None, draft) if isinstance(draft, Head) else (draft, None)
     models = [target, own] if own else [target]
     for model in models:
@@ -265,7 +265,7 @@ def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokeniz
 
 
 def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
-    """Processes of a tensor-parallel target, after checks of the run; None for a single process."""
+    """Rank of this process for a tensor-parallel target, after checks of the run; None for a single process."""
     require(
         count >= 1, f"tensor_parallel is {count}, which is no number of processes; give 1 or more", "tensor_parallel"
     )
@@ -278,7 +278,7 @@ def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks 
 
 
 def _ends(target: LanguageModel) -> list[int]:
-    """End-of-text tokens of a model; empty where it names none."""
+    """End-of-text tokens in a model's configuration; empty if there are none."""
     named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(isinstance(token, int) for token in ids):

@@ -40,12 +40,12 @@ from decoder.tree_rules import MOST_NODES, Rules
 from decoder.version import VERSION
 
 _ON_HOST = 1
-"""Tokens beyond its events that a method may have chosen, where the host drives its rounds."""
+"""Most tokens that a method may have chosen and not yet reported in an event, if the host drives its rounds."""
 _ON_DEVICE = MOST_NODES + 1
-"""Tokens beyond its events that may be queued on a device, whose next round is queued before the last is known."""
+"""Most tokens that may be chosen and not yet reported if rounds run on a device, which has the next round queued."""
 
 Resamplings = dict[tuple[int, KnobName], Turn]
-"""Turns of temperature and top-p, by the first position at which each is in force."""
+"""Changes of temperature and top-p by the user, by (first position at which the change is in force, knob)."""
 
 
 @dataclass
@@ -56,17 +56,17 @@ class Lane:
     session: Session
     stream: TextStream
     longest: int
-    """Most tokens of its text, prompt included."""
+    """Most tokens that the method appends to the prompt."""
     decode_s: float = 0.0
     stalled_s: float = 0.0
-    """Part of the decode time that was lost by stalling, in seconds."""
+    """Part of the decode time that was lost to stalls, in seconds."""
     usual_s: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
-    """Durations of its latest rounds that did not stall, in seconds."""
+    """Durations of the method's latest rounds without a stall, in seconds."""
     rounds: int = 0
     generated: int = 0
     ended: bool = False
     resamplings: int = 0
-    """Number of turns of temperature and top-p that events have reported."""
+    """Number of changes of temperature and top-p that events of this method have reported."""
 
     @property
     def name(self) -> str:
@@ -83,9 +83,9 @@ class Lane:
         return outcome
 
     def resampled(self, turns: Resamplings, position: int) -> list[Turn]:
-        """Unreported turns of temperature and top-p that are in force for its next token, at `position`.
+        """Changes of temperature and top-p in force for the next token, at `position`, and not reported yet.
 
-        None for hf: transformers keeps the settings from the beginning.
+        Always empty for hf, since transformers keeps the settings that it started with.
         """
         if self.method.by_module:
             return []
@@ -95,9 +95,9 @@ class Lane:
         return in_force
 
     def told(self, turns: Iterable[Turn]) -> Iterator[Knob]:
-        """Events of turns that are in force from its next round on."""
+        """Events that report knob changes in force from the method's next round on."""
         for turn in turns:
-            assert turn.old is not None, "a turn in force has replaced a value"  # noqa: S101 - a programmer's mistake
+            assert turn.old is not None, "the old value of a knob change in force is known"  # noqa: S101 - a programmer's mistake
             yield Knob(
                 method=self.name,
                 round=self.rounds,
@@ -116,13 +116,13 @@ def decode(
 
     Args:
         engine: A pair from `load_pair`.
-        prompt: Plain text; a user's message where `config.chat` is set.
+        prompt: Plain text, or a user's message if `config.chat` is set.
         config: Methods and their parameters.
         steering: Lets another thread turn knobs, pause, step, slow down and stop the run.
 
     Raises:
         PromptError: The prompt is empty, does not fit, or has a token outside the common vocabulary.
-        ConfigError: A method's name is unknown, it needs a draft model and the pair has none, or the tokenizer has no
+        ConfigError: A method is unknown or needs a draft model that the pair does not have, or the tokenizer has no
             chat template for `config.chat`.
         DeviceError: The device's memory is full.
     """
@@ -238,14 +238,14 @@ def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunCo
 
 
 def _of(rules: RulesName | None, turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    """Turns of the user that may concern a parameter set."""
+    """Knob changes by the user that may concern the parameter set `rules`."""
     return tuple(turn for turn in turns if turn.of in (None, rules))
 
 
 def _resample(schedule: Schedule, resamplings: Resamplings, turns: Sequence[Turn], position: int) -> None:
-    """Schedules turns of temperature and top-p from a position on that no method has reached.
+    """Schedules changes of temperature and top-p from a position on that no method has reached.
 
-    Several turns of one knob at one position count as one turn, and as none where they restore the value before.
+    Several changes of one knob at one position count as one change, and as none if they restore the earlier value.
     """
     sampling, in_force = applied(schedule.latest, _of(SAMPLING, turns))
     for turn in in_force:
@@ -264,7 +264,7 @@ def _begun(
     lanes: list[Lane],
     steering: Steering,
 ) -> Iterator[Start]:
-    """Opens the methods that are due; each stays the first of `unopened` until it has read the prompt."""
+    """Opens the methods that are due; a method is removed from `unopened` once it has read the prompt."""
     while unopened and _opens_next(lanes, steering):
         session = unopened[0].open(engine, prompt_ids, config)
         stream = TextStream(engine.pair.tokenizer, prompt_ids)
@@ -274,26 +274,26 @@ def _begun(
 
 
 def _opens_next(lanes: Sequence[Lane], steering: Steering) -> bool:
-    """Whether the next method opens: once each open one has decoded a round, so that the first rounds come soon.
+    """Whether to open the next method: after each open method's first round, so that rounds are soon on the screen.
 
-    At once where the user steps a method that has not begun.
+    If the user steps through a method that is not open yet, the next one opens at once.
     """
     stepped = steering.watched and steering.watched not in [lane.name for lane in lanes] and steering.paused
     return bool(stepped) or all(lane.rounds or lane.ended for lane in lanes)
 
 
 def _watched(steering: Steering, lanes: Sequence[Lane]) -> Lane:
-    """Lane that the user watches: the first until another is chosen."""
+    """Lane of the method that the user watches: the first lane until the user chooses another."""
     return next((lane for lane in lanes if lane.name == steering.watched), lanes[0])
 
 
 def _prepare(lanes: Sequence[Lane]) -> bool:
-    """Lets one session do work in advance; returns whether there was any."""
+    """Lets one session do a part of its work in advance; returns whether any session had such work."""
     return any(lane.session.prepare() for lane in lanes if not lane.ended and isinstance(lane.session, Prepares))
 
 
 def _holding(steering: Steering, lane: Lane, lanes: Sequence[Lane], pieces: Pieces, started: float) -> AtStage:
-    """Callback that pauses a lane at the stages of its rounds while the user watches it and steps."""
+    """Callback that pauses a lane at each stage of a round while the user steps through the watched method."""
 
     def at_stage(name: StageName, outcome: Outcome) -> float:
         if lane is not _watched(steering, lanes) or not takes_step(steering):
@@ -342,16 +342,16 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
 
 
 def _drawn(tree: TokenTree) -> list[int]:
-    """Number of draws of each node of a drawn tree; 1 for the root."""
+    """How often each node of a sampled tree was drawn; 1 for the root. Empty for a deterministic tree."""
     counts = Counter(child for draws in (tree.draws or {}).values() for child in draws.children)
     return [1, *(counts[node] for node in range(1, len(tree)))] if tree.draws else []
 
 
 def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
-    """Rule that refused children to the most probable leaf of a tree.
+    """The limit that gave the most probable leaf of a tree no children.
 
-    Where several did, the one without whose change no other knob lets this leaf grow. `room` is the most levels within
-    the context.
+    If several limits did, the one that must be raised before a change of any other has an effect on this leaf. `room`
+    is the number of levels that fit in the context.
     """
     parents = set(tree.parents)
     leaf = max((node for node in range(len(tree)) if node not in parents), key=tree.path_logprobs.__getitem__)
@@ -364,7 +364,7 @@ def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
 
 
 def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event]:
-    """Events after a round: history's steps, and the lane's end."""
+    """Events after a round: knob changes by the history rule, and the end of the method's text."""
     lane.decode_s += outcome.round_s
     lane.stalled_s += outcome.stalled_s
     lane.rounds += 1
@@ -376,7 +376,7 @@ def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event
 
 
 def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figures]:
-    """Final figures; where a text differs from ar's, with the gap of the two tokens in float32 and near tie or not."""
+    """Final figures; for a text that differs from ar's, with the first difference's logit gap and near-tie flag."""
     final, judge = race.figures(), Judge(engine.pair.target, engine.gumbel_noise())
     for name, figures in final.items():
         index = figures.first_difference

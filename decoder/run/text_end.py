@@ -1,4 +1,4 @@
-"""Last rounds of a text, cut at its end: tree, accepted path and committed tokens alike.
+"""Cuts the last round of a text at the end of the text: its tree, accepted path and committed tokens.
 
 The engine drafts as if a text never ended, so that no round depends on `max_new_tokens`. Uncut, the last round would
 count drafted and accepted tokens beyond the end of the text. Pure; knows neither models nor sessions.
@@ -21,11 +21,11 @@ _BY_NODE = ("tokens", "logprobs", "draft_logprobs", "pieces", "drawn", "origins"
 def within(event: Round, left: int) -> Round:
     """The round without nodes and tokens beyond the end of its text.
 
-    The last committed token of a round is the target's own. So one accepted node less than committed tokens remains,
-    and the tree keeps at most one level less than tokens left.
+    The last committed token of a round is chosen by the target, not drafted. So a round with n committed tokens keeps
+    n - 1 accepted nodes, and its tree keeps at most `left` - 1 levels.
 
     Args:
-        event: A verified round, or one in progress.
+        event: A round, complete or in progress.
         left: Tokens until the length limit, before this round; 1 or more.
     """
     return event if event.draft_forwards is None else _to_end_of_text(_to_length(event, left))
@@ -52,7 +52,7 @@ def _to_length(event: Round, left: int) -> Round:
 
 
 def _of_nodes(statistics: Verification, kept: Sequence[int], levels: int) -> Verification:
-    """Statistics of the kept nodes only: all nodes of the first `levels` levels below the root."""
+    """Statistics of the nodes `kept` only, which are all nodes of the first `levels` levels below the root."""
     if not statistics.reach:
         return statistics
     reach = [statistics.reach[node] for node in kept]
@@ -60,7 +60,7 @@ def _of_nodes(statistics: Verification, kept: Sequence[int], levels: int) -> Ver
 
 
 def _to_end_of_text(event: Round) -> Round:
-    """The round without accepted nodes from end-of-text on, and without `predicted_tokens`, which no longer applies."""
+    """The round without accepted nodes from the end-of-text token on; `predicted_tokens`, then wrong, becomes None."""
     accepted = event.accepted[: len(event.committed) - 1]
     if not event.committed or accepted == event.accepted:
         return event
@@ -71,7 +71,7 @@ def _to_end_of_text(event: Round) -> Round:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Counts over a method's rounds that enter its figures."""
+    """Sums over rounds of one method, from which its figures are computed."""
 
     drafted: int = 0
     accepted: int = 0
@@ -83,7 +83,7 @@ class _Counts:
         return cls(drafted_nodes(event), len(event.accepted), share_of_depth(event.accepted, levels))
 
     def plus(self, more: "_Counts", less: "_Counts") -> "_Counts":
-        """These counts plus `more` minus `less`."""
+        """The sums plus those of `more`, minus those of `less`."""
         return _Counts(
             self.drafted + more.drafted - less.drafted,
             self.accepted + more.accepted - less.accepted,
@@ -92,17 +92,17 @@ class _Counts:
 
 
 class TextEnds:
-    """Cuts the rounds of one recording, in their order, at the end of their texts, and corrects its figures.
+    """Cuts the rounds of one recording, event by event, at the end of their texts, and corrects the final figures.
 
-    Recordings of schema 2 and earlier include nodes and tokens beyond the end. Rounds that are already cut stay as they
-    are.
+    Recordings of schema 2 and earlier include nodes and tokens beyond the end. Rounds that are already cut do not
+    change.
     """
 
     def __init__(self) -> None:
         self._longest = 0
-        """Most new tokens of a text in the present run."""
+        """Limit of new tokens per text in the run that is being read."""
         self._beyond: dict[str, _Counts] = {}
-        """Counts beyond the end of the text, by method."""
+        """Sums over the nodes and tokens that were cut, by method."""
 
     def event(self, event: Event) -> Event:
         """The event without nodes and tokens beyond the end of its text."""

@@ -1,1 +1,1 @@
-"""Sampling: temperature, truncation, and noise that is a function of seed and position alone."""
+"""Sampling: temperature, truncation, and Gumbel noise that is a function of seed, position and token alone."""

@@ -1,4 +1,4 @@
-"""The draft's estimate of the target's choice when sampling: with the target's noise, or without it."""
+"""The draft's estimate of the token that the target will sample: with the target's Gumbel noise, or without it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,20 +13,20 @@ from decoder.sampling.settings import Schedule
 
 
 class DraftProbabilities(Protocol):
-    """Probabilities that trees grow by; `GumbelNoise` gives them to a draft that knows the target's noise."""
+    """Probabilities by which draft trees grow; `GumbelNoise` implements them for drafts with the target's noise."""
 
     @property
     def noisy(self) -> bool:
-        """Whether the probabilities differ from the draft's own because the target's noise is in them."""
+        """Whether the probabilities include the target's noise, and so differ from the draft's own."""
 
     def greedy_from(self, position: int) -> bool:
         """Whether decoding is greedy from a position on, which leaves the draft's logits unchanged."""
 
     def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits of the estimated probabilities, by the draft's logits for the tokens at `positions`."""
+        """Logits of the estimated probabilities, from the draft's logits for the tokens at `positions`."""
 
     def noise_from(self, position: int) -> TokenNoise | None:
-        """Noise from a position on; None where decoding is greedy or the draft does not know the noise."""
+        """Noise function for a position and later ones; None if decoding is greedy or the draft has no noise."""
 
 
 class OwnProbabilities:

@@ -1,8 +1,8 @@
 """Coupled sampling of one text: the Gumbel-max trick with noise that target and draft share.
 
-The token at a position has the largest logit plus temperature times Gumbel noise, so it is a draw from the target's
-distribution. It depends on the text and the seed alone, not on the drafted tree. A draft with the same noise guesses it
-as well as it guesses greedy choices.
+The target chooses the token with the largest logit plus temperature times Gumbel noise, which is a sample from its
+distribution. The choice depends on the text and the seed alone, not on the drafted tree. A draft with the same noise
+predicts it as well as it predicts greedy choices.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,20 +18,21 @@ from decoder.sampling.noise import TokenNoise, gumbel, gumbel_on_device, signed
 from decoder.sampling.settings import Sampling, Schedule
 
 SHARPNESS = 2.0
-"""Factor of perturbed draft logits, whose softmax then estimates the probability that the target chooses a token.
+"""Factor on the draft's logits plus noise; their softmax then estimates the probability of each token's choice.
 
-Log loss of the first token on the embedded pair, uncalibrated, at temperatures of .3, .6, .8, 1: .51, .50, .53, .59.
-With the scores over the temperature instead: .52, .55, .66, .73; with the draft's own probability: 1.1, 1.5, 1.9, 2.1.
+Log loss of this estimate, uncalibrated, for the first token on the embedded pair, at temperatures .3, .6, .8, 1: .51,
+.50, .53, .59. With 1 / temperature as the factor: .52, .55, .66, .73; with the draft's own probabilities: 1.1, 1.5,
+1.9, 2.1.
 """
 TRUNCATION_PENALTY = 96.0
-"""Subtracted from the draft's logits of truncated tokens, which rank them behind all others yet leave them possible.
+"""Penalty on the draft's logits of truncated tokens: they rank after all kept tokens, but stay possible.
 
-Truncated tokens are less probable than kept ones, and two numbers of the noise never differ by more than 41.
+Truncated tokens are less probable than kept ones, and two values of the noise never differ by more than 41.
 """
 KEPT = 128
-"""Positions whose noise is cached."""
+"""Number of positions whose noise is cached."""
 MADE_AT_ONCE, MOST_NUMBERS = 16, 1 << 16
-"""Most positions, and most numbers, whose noise is computed together; a large vocabulary allows fewer positions."""
+"""Most positions and most random numbers of one computation of noise; a large vocabulary allows fewer positions."""
 
 
 class GumbelNoise:
@@ -56,15 +57,15 @@ class GumbelNoise:
         return self._schedule.at(position)
 
     def known(self, logits: Float[Tensor, "*N W"]) -> Float[Tensor, "*N V"]:
-        """Logits of the token ids that both models know, on the noise's device; other ids have no noise."""
+        """Logits of the token ids that both models know, moved to the noise's device; other ids have no noise."""
         return logits[..., : self._vocabulary].to(self._device)
 
     def scores(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits with the noise of these positions; the largest that truncation keeps is the target's choice."""
+        """Logits plus the noise of these positions; the target chooses the largest that truncation keeps."""
         return logits.float() + self._noise(positions)
 
     def choices(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> list[int]:
-        """The token at each position, by the target's logits for it."""
+        """The token that the target chooses at each position, from its logits for that position."""
         rows = logits.float()
         if self._device.type == "cpu":
             return [self._choice(row, position) for row, position in zip(rows, positions, strict=True)]
@@ -76,7 +77,7 @@ class GumbelNoise:
         return scores.argmax(-1).tolist()
 
     def chooser(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Callable[[int], int]:
-        """A function from a row to the token after it; on a CPU it computes a row when called, since few rows are."""
+        """A function from a row to its chosen token; on a CPU computed when called, since few rows are needed."""
         if self._device.type != "cpu":
             return self.choices(logits, positions).__getitem__
         rows = logits.float()
@@ -91,7 +92,7 @@ class GumbelNoise:
         return int(scores.argmax())
 
     def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits of the probability that the target chooses a token, by the draft's logits at these positions."""
+        """Logits of the probabilities that the target chooses each token, from the draft's logits."""
         settings = [self._schedule.at(position) for position in positions]
         scores = self.scores(logits, positions)
         if not any(sampling.truncates or sampling.greedy for sampling in settings):
@@ -108,7 +109,7 @@ class GumbelNoise:
         return None if self.greedy_from(position) else self.noise_of
 
     def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:
-        """Noise added to each token's log-probability; 0 where the choice is greedy."""
+        """Noise that is added to each token's log-probability; 0 if the choice is greedy."""
         sampling = self._schedule.at(position)
         if sampling.greedy:
             return [0.0] * len(tokens)
@@ -129,7 +130,7 @@ class GumbelNoise:
         return self._rows[position][1]
 
     def _make(self, position: int) -> None:
-        """Computes the noise of a position and those after it, together in a third of the time."""
+        """Computes the noise of a position and of the next ones; per position, that takes a third of the time."""
         if len(self._rows) > KEPT:
             self._rows = {place: row for place, row in self._rows.items() if place >= position - KEPT // 2}
         places = range(position, position + max(1, min(MADE_AT_ONCE, MOST_NUMBERS // self._vocabulary)))
@@ -147,7 +148,7 @@ class GumbelNoise:
 def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"]:
     """Mask of the tokens that truncation keeps: temperature first, then top-k, then top-p of the top-k.
 
-    Among equally probable tokens the lower ids are kept; the most probable token always is.
+    Of equally probable tokens, those with lower ids are kept. The most probable token is always kept.
     """
     if logits.device.type == "cpu":
         rows = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
@@ -156,7 +157,7 @@ def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Te
 
 
 def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
-    """`truncation_mask` of one row by a threshold: sorting values without their order takes a sixth of the time."""
+    """`truncation_mask` of one row, by a threshold: a sort takes a sixth of the time of an argsort."""
     ranked = np.sort(logits)[::-1]
     weights = np.exp((ranked - ranked[0]).astype(np.float64) / sampling.temperature)
     if sampling.top_k:
@@ -175,7 +176,7 @@ def truncation_masks(
     ranks: float | Float[Tensor, "N 1"],
     share: float | Float[Tensor, "N 1"],
 ) -> Bool[Tensor, "N V"]:
-    """Mask of the tokens that truncation keeps, with settings by row; capturable. See `truncation_mask`."""
+    """`truncation_mask` with settings for each row, by operations that a CUDA graph can capture."""
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
     rank = torch.arange(logits.shape[-1], device=logits.device)
     in_top_k = rank < ranks
@@ -186,7 +187,7 @@ def truncation_masks(
 
 
 def _best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], sampling: Sampling) -> int:
-    """Kept token with the largest score; tests tokens by falling score, which is faster than a mask of all."""
+    """Kept token with the largest score; tests tokens in descending order of score, faster than a mask of all."""
     weights = np.exp((logits - logits.max()).astype(np.float64) / sampling.temperature)
     whole = weights.sum() if not sampling.top_k else np.sort(weights)[-sampling.top_k :].sum()
     while True:

@@ -1,8 +1,8 @@
 """Gumbel noise as a function of (seed, position in the text, token) alone: a counter-based random generator.
 
-The noise of a position is the same in every process and whatever other rows are computed with it. Integers and uniform
-numbers are equal bit for bit in numpy and torch, on every device; logarithms are the library's.
-Mixing is SplitMix64's (Steele, Lea, Flood 2014), once for the seed, once for the position, once for the token.
+The noise of a position is the same in every process, independent of the rows that are computed with it. Integers and
+uniform numbers are equal bit for bit in numpy and torch, on every device; logarithms are each library's own. The mixing
+function of SplitMix64 (Steele, Lea, Flood 2014) is applied once to the seed, once to the position, once to the token.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = TypeVar("Integers", NDArray[np.int64], Tensor)
-"""int64 of numpy or torch, both of which wrap on overflow."""
+"""An int64 array of numpy or tensor of torch; both libraries wrap on overflow."""
 TokenNoise: TypeAlias = Callable[[int, Sequence[int]], Sequence[float]]
 """(position, tokens) -> noise that coupled sampling adds to the log-probability of each token at the position."""
 BITS = 52
-"""Bits of a uniform random number. With one bit more, the largest number, half a step below 1, would round to 1."""
+"""Number of bits of a uniform random number. With one bit more, the largest number would round to 1 in float64."""
 
 
 def signed(number: int) -> int:
@@ -36,14 +36,14 @@ _LAST, _UNUSED = np.uint64(31), np.uint64(64 - BITS)
 
 
 def mix(counters: Integers) -> Integers:
-    """SplitMix64's mix: each bit of a result depends on all bits of its counter."""
+    """SplitMix64's mixing function: each bit of a result depends on all bits of its counter."""
     bits = (counters ^ _shifted(counters, 30)) * FIRST
     bits = (bits ^ _shifted(bits, 27)) * SECOND
     return bits ^ _shifted(bits, 31)
 
 
 def streams(seed: Integers, positions: Integers) -> Integers:
-    """Start of each position's stream of random bits, shape (N,), from a seed (1,) and positions from 0 (N,)."""
+    """First counter of each position's random bits, shape (N,); seed of shape (1,), positions from 0 of shape (N,)."""
     return mix(mix(seed + GOLDEN) + (positions + 1) * GOLDEN)
 
 
@@ -51,11 +51,11 @@ def random_bits(starts: Integers, tokens: Integers) -> Integers:
     """`BITS` random bits for each pair of position and token.
 
     Args:
-        starts: `streams`, shape (N,).
-        tokens: Ids, shape (V,).
+        starts: First counters from `streams`, shape (N,).
+        tokens: Token ids, shape (V,).
 
     Returns:
-        Shape (N, V), from 0 to 2 ** BITS - 1.
+        Integers from 0 to 2 ** BITS - 1, shape (N, V).
     """
     return _shifted(mix(starts[:, None] + (tokens + 1) * GOLDEN), 64 - BITS)
 
@@ -77,7 +77,7 @@ def gumbel(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.f
 
 
 def bits_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.uint64]:
-    """`random_bits` of tokens 0 to V - 1 on the host, in place, which halves the time that each new token costs."""
+    """`random_bits` of tokens 0 to V - 1 on the host; in-place operations halve the time per position."""
     start = _mix(seed + GOLDEN)
     starts = [_mix(start + (position + 1) * GOLDEN) for position in positions]
     bits = np.array(starts, dtype=np.uint64)[:, None] + _steps(vocabulary)
@@ -106,10 +106,10 @@ def _steps(vocabulary: int) -> NDArray[np.uint64]:
 def gumbel_on_device(
     seed: Int[Tensor, "1"], positions: Int[Tensor, "N"], tokens: Int[Tensor, "V"]
 ) -> Float[Tensor, "N V"]:
-    """Gumbel noise on the device of its arguments, without a synchronisation; shape (N, V)."""
+    """Gumbel noise on the device of the arguments, without a host-device synchronisation; shape (N, V)."""
     return gumbel_of(streams(seed, positions), tokens)
 
 
 def gumbel_of(starts: Int[Tensor, "N"], tokens: Int[Tensor, "V"]) -> Float[Tensor, "N V"]:
-    """Gumbel noise of known `streams`, which halves the operations of a CUDA graph; shape (N, V)."""
+    """Gumbel noise from precomputed `streams`, which halves the number of operations in a CUDA graph; shape (N, V)."""
     return -((random_bits(starts, tokens).to(torch.float64) + 0.5) * 2.0**-BITS).log().neg().log()

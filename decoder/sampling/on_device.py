@@ -1,6 +1,6 @@
-"""Noise and sampling settings of one text in tensors that CUDA graphs read: new ones need no new capture.
+"""Noise and sampling settings of one text, in tensors that CUDA graphs read: new settings need no new capture.
 
-Computes as `decoder.sampling.gumbel_noise` does, in tensors of fixed shape. Knows no models and no trees.
+Computes the same as `decoder.sampling.gumbel_noise`, in tensors of fixed shape. Knows no models and no trees.
 """
 
 import torch
@@ -13,22 +13,22 @@ from decoder.sampling.settings import Schedule
 
 
 class DeviceSampling:
-    """A seed, and sampling settings by position, in device tensors of fixed address."""
+    """A text's seed, and its sampling settings by position, in device tensors with fixed addresses."""
 
     def __init__(self, device: torch.device, capacity: int) -> None:
         """Allocates tensors for `capacity` positions."""
         self._positions = torch.arange(capacity, device=device)
         self._streams: Int[Tensor, S] = torch.zeros_like(self._positions)
-        """Noise streams of the seed, by position."""
+        """First counter of each position's random bits, from `streams`."""
         self._temperature: Float[Tensor, S] = torch.zeros(capacity, device=device)
         self._ranks: Float[Tensor, S] = torch.zeros(capacity, device=device)
         self._share: Float[Tensor, S] = torch.zeros(capacity, dtype=torch.float64, device=device)
         self._whole: Bool[Tensor, S] = torch.ones(capacity, dtype=torch.bool, device=device)
-        """Whether every token may be chosen."""
+        """Whether no token is truncated, by position."""
         self._sharpness: Float[Tensor, S] = torch.ones(capacity, device=device)
 
     def follow(self, seed: int, schedule: Schedule, position: int) -> None:
-        """Writes a seed and the settings in force from a position on, without a synchronisation."""
+        """Writes a seed, and the settings for a position and all later ones, without a host-device synchronisation."""
         number = torch.full((1,), signed(seed), device=self._positions.device)
         self._streams.copy_(streams(number, self._positions))
         for start, sampling in schedule.in_force(position):
@@ -45,7 +45,7 @@ class DeviceSampling:
         return noise * self._temperature.index_select(0, positions)[:, None]
 
     def sharpness(self, positions: Int[Tensor, "D"]) -> Float[Tensor, "D"]:
-        """Factor from perturbed scores to logits of probabilities; 1 where decoding is greedy."""
+        """Factor on logits plus noise, as `SHARPNESS`, at each position; 1 where decoding is greedy."""
         return self._sharpness.index_select(0, positions)
 
     def truncation_mask(self, logits: Float[Tensor, "N V"], positions: Int[Tensor, "N"]) -> Bool[Tensor, "N V"]:

@@ -1,4 +1,4 @@
-"""Sampling distributions: softmax over the temperature, truncated and renormalised, one setting a row."""
+"""Sampling distributions: softmax of logits / temperature, truncated and renormalised, with settings for each row."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ from decoder.sampling.gumbel_noise import truncation_mask
 from decoder.sampling.settings import Sampling
 
 LEAST_TEMPERATURE = 1e-3
-"""Least temperature by which logits can be divided in float32; lower ones are greedy, as 0."""
+"""Least temperature by which logits are divided in float32; with a lower temperature, decoding is greedy."""
 
 
 def probabilities(logits: Float[Tensor, "N V"], settings: Sequence[Sampling]) -> Float[Tensor, "N V"]:
-    """Sampling distributions of logits under settings, in float32.
+    """Sampling distributions of rows of logits under their sampling settings, in float32.
 
     Args:
-        logits: The target's or the draft's, over the token ids that both know.
-        settings: Settings of the token after each row.
+        logits: The target's or the draft's logits, over the token ids that both models know.
+        settings: Sampling settings of the token after each row.
     """
     if len(set(settings)) > 1:
         parts = zip(logits.split(1), settings, strict=True)

@@ -1,4 +1,4 @@
-"""Sampling settings: temperature, top-k, top-p, and the positions from which they hold. Knows no models."""
+"""Sampling settings: temperature, top-k, top-p, and the positions from which they apply. Knows no models."""
 
 import math
 from bisect import bisect_right
@@ -10,22 +10,22 @@ from decoder.errors import require
 from decoder.knobs import KnobInfo, TunableParameters
 
 SAMPLING = "sampling"
-"""The parameter set that all methods share, beside their own."""
+"""Name of the parameter set that all methods share."""
 HIGHEST_TEMPERATURE = 2.0
 LEAST_TOP_P = 0.05
-"""Lower end of the knob `top_p`; the option may be smaller."""
+"""Lower bound of the knob `top_p`; option --top-p accepts smaller values."""
 
 
 @dataclass(frozen=True)
 class Sampling(TunableParameters):
-    """Sampling distribution: softmax of the target's logits over the temperature, truncated, renormalised."""
+    """Sampling settings. Tokens are sampled from softmax(logits / temperature), truncated and renormalised."""
 
     temperature: float = 0.0
-    """0 is greedy: the most probable token."""
+    """Sampling temperature; 0 is greedy decoding, which chooses the most probable token."""
     top_k: int = 0
-    """Number of most probable tokens that are kept; 0 keeps all."""
+    """Number of most probable tokens that are kept; 0 keeps all tokens."""
     top_p: float = 1.0
-    """Share of the top-k's probability that the nucleus holds; 1 keeps all."""
+    """Nucleus size: share of the top-k's total probability that the kept tokens reach; 1 keeps all tokens."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("temperature", "T", "sampling temperature; 0: greedy", "real",
@@ -54,12 +54,12 @@ class Sampling(TunableParameters):
 
     @property
     def ranks(self) -> float:
-        """Most tokens that top-k keeps; infinite where it keeps all."""
+        """Number of tokens that top-k keeps; infinite if it keeps all."""
         return self.top_k or math.inf
 
     @property
     def share(self) -> float:
-        """Share of the top-k's probability that top-p keeps; infinite where it keeps all."""
+        """Share of the top-k's total probability that top-p keeps; infinite if it keeps all."""
         return self.top_p if self.top_p < 1 else math.inf
 
 
@@ -75,11 +75,11 @@ class Schedule:
         self._starts = [0]
         self._settings = [sampling or Sampling()]
         self.turns = 0
-        """Number of changes so far, by which a copy of the settings is recognised as outdated."""
+        """Number of changes so far; a copy of the settings with a smaller number is outdated."""
 
     @property
     def latest(self) -> Sampling:
-        """Settings of the last change."""
+        """Settings since the last change."""
         return self._settings[-1]
 
     def greedy_from(self, position: int) -> bool:
@@ -91,7 +91,7 @@ class Schedule:
         return any(sampling.truncates for _, sampling in self.in_force(position))
 
     def in_force(self, position: int) -> Iterator[tuple[int, Sampling]]:
-        """Pairs of start position and settings, in order, that are in force from a position on."""
+        """(start position, settings) for all settings that apply to this position or a later one, in order."""
         begun = bisect_right(self._starts, position) - 1
         return zip(self._starts[begun:], self._settings[begun:], strict=True)
 
@@ -100,7 +100,7 @@ class Schedule:
         return self._settings[bisect_right(self._starts, position) - 1]
 
     def turn(self, position: int, sampling: Sampling) -> None:
-        """Changes the settings from a position on, which is not before the position of any earlier change."""
+        """Changes the settings from a position on; no earlier change may have a later position."""
         self.turns += 1
         if self._starts[-1] == position:
             self._settings[-1] = sampling

@@ -1,1 +1,1 @@
-"""Sessions: one method decoding one text, a round at a time."""
+"""Sessions: a session decodes one text by one method, round by round."""

@@ -1,7 +1,8 @@
-"""The paper's Algorithm 1 as printed, for the rows that reproduce the paper: two target passes a round.
+"""Algorithm 1 of the DynaTree paper as printed, to reproduce the paper's tables: two target passes a round.
 
-The root is a drafted token, not the target's, so a wrong root wastes the tree; and the accepted text is forwarded once
-more to rebuild the cache. Unlike the published code, positions and branches are correct.
+The tree's root is a drafted token, not the target's, so if the root is wrong the whole tree is rejected; and the
+accepted text is forwarded a second time to rebuild the cache. Unlike in the published code, positions and branches are
+correct.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from decoder.verify.coupled import CoupledVerifier
 
 
 class Algorithm1Session(HostRounds):
-    """Algorithm 1: draft a root and its tree, verify, roll back, rebuild."""
+    """Session of Algorithm 1: draft a root and its tree, verify, roll the cache back, rebuild it."""
 
     root_depth = 1
 
@@ -42,10 +43,10 @@ class Algorithm1Session(HostRounds):
         self.drafter = ModelDrafter(DraftPasses(pair.draft_model, pair.vocabulary, self._longest), probabilities)
         self._reserve()
         self._next_choice = -1
-        """The target's own token after the text."""
+        """The token that the target chooses after the text; the drafted root is accepted if it is the same."""
 
     def _read(self) -> None:
-        # Including the last token, since each round reads its committed tokens itself.
+        # The prompt's last token too is read here: each round reads the tokens that it commits.
         if self.text[:-1]:
             self._pair.target.read(self.target_cache, self.text[:-1])
             self.drafter.read(self.text[:-1])
@@ -57,7 +58,7 @@ class Algorithm1Session(HostRounds):
         self.drafter.reserve(rows)
 
     def _rule(self) -> TreeRule:
-        # The root is a drafted node here and counts as one node of the budget.
+        # In Algorithm 1 the root is a drafted node, and counts as one node of the budget.
         rule = self._parameters.rule
         return replace(rule, budget=Budget(rule.budget.n_max - 1))
 

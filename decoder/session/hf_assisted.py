@@ -1,7 +1,8 @@
 """transformers' own assisted generation as one more method: its blocking loop, one burst at a time.
 
-`generate` runs in a thread of its own, which waits inside the streamer until the engine's thread requests the next
-burst; the two never run at the same time. Rounds within a burst are invisible, so an outcome has few fields.
+`generate` runs in a separate thread, which waits inside the streamer until the engine's thread requests the next burst;
+the two threads never run at the same time. The rounds within a burst cannot be observed, so most fields of an outcome
+are None.
 """
 
 import copy
@@ -27,7 +28,7 @@ CLOSE_TIMEOUT_S = 2.0
 
 
 class _Bursts(BaseStreamer, StoppingCriteria):
-    """Passes bursts from generate's thread to the engine's, one by one, and stops generate."""
+    """Passes bursts of tokens from generate's thread to the engine's thread, one by one, and stops generate."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -50,12 +51,12 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         """Called by generate when its text is finished; ignored, since the end of the thread shows it."""
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
-        """Whether each sequence is finished: all are once the session closes."""
+        """Stopping criterion of generate: True for every sequence once the session is closed."""
         del scores
         return torch.full((input_ids.shape[0],), self.stopping, dtype=torch.bool, device=input_ids.device)
 
     def next(self) -> list[int] | None:
-        """Lets generate run until its next burst, and returns it; None at its end.
+        """Lets generate run until its next burst, and returns the burst's tokens; None when generate has ended.
 
         Raises:
             BaseException: The error that ended generate.
@@ -69,9 +70,9 @@ class _Bursts(BaseStreamer, StoppingCriteria):
 
 
 def as_wide_as(draft: LanguageModel, width: int) -> Any:
-    """The draft's module with `width` logits: transformers treats another width as another tokenizer.
+    """The draft's module, resized to `width` logits, since transformers treats unequal widths as two tokenizers.
 
-    Added rows are suppressed during generation; dropped rows are no tokens of the target.
+    Token ids of added rows are suppressed during generation; token ids of dropped rows do not exist in the target.
     """
     if draft.width == width:
         return draft.hf.module
@@ -81,7 +82,7 @@ def as_wide_as(draft: LanguageModel, width: int) -> Any:
 
 
 def drawn_by(sampling: Sampling, seed: int) -> dict[str, Any]:
-    """Sampling arguments of generate; seeds torch's generator where it samples."""
+    """Sampling arguments for transformers' generate; if it samples, also seeds torch's random generator."""
     if sampling.greedy:
         return {"do_sample": False}
     torch.manual_seed(seed)
@@ -89,7 +90,7 @@ def drawn_by(sampling: Sampling, seed: int) -> dict[str, Any]:
 
 
 class AssistedSession:
-    """Assisted generation with transformers' default settings, and with its own random numbers where it samples."""
+    """Assisted generation with transformers' default settings; when sampling, with torch's random numbers."""
 
     def __init__(
         self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling, seed: int
@@ -106,14 +107,14 @@ class AssistedSession:
         self._thread = threading.Thread(target=self._generate, name="hf-assisted", daemon=True)
 
     def prefill(self) -> float:
-        """Starts generate and waits for its first burst, which contains the prompt's time."""
+        """Starts generate and waits for its first burst; the returned duration includes reading the prompt."""
         start = self._stopwatch.now()
         self._thread.start()
         self._first = self._bursts.next()
         return self._stopwatch.now() - start
 
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Decodes the next burst; knobs and stages do not apply."""
+        """Decodes the next burst; ignores knob changes, and does not pause between stages."""
         del turns, at_stage
         start = self._stopwatch.now()
         burst, self._first, round_s = self._first, None, 0.0
@@ -130,7 +131,7 @@ class AssistedSession:
         )
 
     def close(self) -> None:
-        """Ends generate within one burst."""
+        """Stops generate at the end of its current burst."""
         self._bursts.stopping = True
         self._bursts.asked.release()
         if self._thread.is_alive():
@@ -160,7 +161,7 @@ class AssistedSession:
                 streamer=self._bursts,
                 stopping_criteria=StoppingCriteriaList([self._bursts]),
             )
-        except ValueError as error:  # raised by transformers where it refuses a model
+        except ValueError as error:  # transformers raises it for models that it does not support
             raise ModelError(
                 f"hf does not run with {pair.target_name} and {pair.draft_name}: {first_line(error)}; "
                 "leave hf out of --methods",

@@ -1,8 +1,8 @@
 """The decoding loop of one method on one text, driven by the host: draft, verify, commit.
 
-Knows no text, no events and no other method. Node 0 of a tree is the last committed token, whose keys and values the
-target lacks: one pass over node 0 and the tree verifies the tree and gives the next distribution, so that no row is
-computed twice.
+Knows token ids only, and neither events nor other methods. Node 0 of a tree is the last committed token, whose keys and
+values the target does not have yet: one pass over node 0 and the tree verifies the tree and gives the distribution of
+the next token, so that no row is computed twice.
 """
 
 from abc import ABC, abstractmethod
@@ -35,9 +35,10 @@ from decoder.verify.verifier import Verifier
 def with_drafter(
     pair: Pair, longest: int, probabilities: DraftProbabilities, sizes: TreeSizeController | None
 ) -> tuple[Pair, Proposer]:
-    """Proposer for a text of at most `longest` tokens, and the pair, whose target writes layer states for a head.
+    """Proposer for a text of at most `longest` tokens, and the pair, whose target records states for an EAGLE-3 head.
 
-    Trees grow by `probabilities`, up to the number of nodes that `sizes` chooses; None: up to the limit of the rules.
+    Trees grow by `probabilities`, up to the number of nodes that `sizes` chooses; if it is None, up to the limit of the
+    rules.
     """
     passes: Passes | None = None
     if head := pair.head:
@@ -51,16 +52,16 @@ def with_drafter(
 
 
 class HostRounds(ABC):
-    """Loop of a session that the host drives; each method defines its stages."""
+    """Decoding loop of a session that the host drives; subclasses define the stages of a round."""
 
     root_depth = 0
-    """1 where the root is a drafted node, else 0."""
+    """Number of drafted tokens up to the tree's root: 1 if the root is drafted, 0 if it is the last committed token."""
     proposer: Proposer | None = None
 
     def __init__(
         self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None, verifier: Verifier
     ) -> None:
-        """Takes a text; without knobs no tree is drafted."""
+        """Prepares to decode a prompt; if `knobs` is None, no tree is drafted."""
         self.text = list(prompt_ids)
         self._pair = pair
         self._knobs = knobs
@@ -79,7 +80,7 @@ class HostRounds(ABC):
 
     @torch.inference_mode()
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Draft, verify, commit."""
+        """Decodes one round: drafts, verifies, commits."""
         clock = self._stopwatch
         start = clock.now()
         turned = self._knobs.apply(turns) if self._knobs else []
@@ -121,11 +122,11 @@ class HostRounds(ABC):
         return outcome
 
     def close(self) -> None:  # noqa: B027 - no method has anything to end
-        """Does nothing: no work is in progress between rounds."""
+        """Does nothing, since no work is in progress between rounds."""
 
     @property
     def _room(self) -> int:
-        """Most levels below the root within the context."""
+        """Number of levels below the root that still fit in the context."""
         return self._pair.context - self.root_depth - len(self.text)
 
     @property
@@ -144,7 +145,7 @@ class HostRounds(ABC):
 
     @abstractmethod
     def _reserve(self) -> None:
-        """Reserves cache rows for the text and a tree of the rules in force."""
+        """Reserves cache rows for the text and for a tree under the rules in force."""
 
     @abstractmethod
     def _propose(self) -> Proposal:
@@ -152,7 +153,7 @@ class HostRounds(ABC):
 
     @abstractmethod
     def _accept(self, tree: TokenTree, path: list[int], bonus: int) -> tuple[list[int], list[int]]:
-        """Accepted nodes and new tokens, from the verifier's path and bonus token."""
+        """Accepted nodes and tokens to commit, from the verifier's path and bonus token."""
 
     @abstractmethod
     def _commit(self, outcome: Outcome) -> None:
@@ -176,14 +177,14 @@ class HostSession(HostRounds):
         self._reserve()
 
     def _read(self) -> None:
-        # Without the last token, which is the first root.
+        # The last token is not read here: it is the root of the first tree.
         if self.text[:-1]:
             self._pair.target.read(self.target_cache, self.text[:-1])
             if self.proposer:
                 self.proposer.read(self.text[:-1])
 
     def _reserve(self) -> None:
-        # The draft grows its own cache where it tries more nodes.
+        # If the draft model tries more nodes than the tree keeps, it enlarges its own cache.
         rows = self._longest + 1 + (self._knobs.rule.budget.n_max if self._knobs else 0)
         self.target_cache.reserve(rows)
         if self.proposer:
@@ -202,7 +203,7 @@ class HostSession(HostRounds):
 
     def _commit(self, outcome: Outcome) -> None:
         path = [0, *outcome.accepted][: len(outcome.committed)]
-        # The last committed token has no keys and values yet; the root's were computed in this round.
+        # Rows of the root and of accepted nodes are kept; the last committed token has no keys and values yet.
         first = self.target_cache.length
         self.target_cache.keep([first + node for node in path])
         if self.proposer:

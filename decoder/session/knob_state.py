@@ -1,4 +1,4 @@
-"""One method's knobs during a run: the user's turns and history's steps, in force from the next round.
+"""One method's knobs during a run, changed by the user or by the history rule from the next round on.
 
 Knows neither models nor trees.
 """
@@ -14,21 +14,21 @@ from decoder.session.steering import Turn
 from decoder.tree_rules import Rules, TreeRule, adapted, used_depth
 
 NOTED_STEP = 0.01
-"""Change of tau_h by history from which an event reports it."""
+"""Least change of tau_h by the history rule that an event reports."""
 
 R = TypeVar("R", bound=TunableParameters)
 
 
 @runtime_checkable
 class MovedByHistory(Protocol):
-    """Parameters whose d0 and tau_h history moves."""
+    """Interface of parameters whose d0 and tau_h are adjusted by the history rule."""
 
     def moved(self, d0: float, tau_h: float) -> Any:
-        """These parameters with other values of d0 and tau_h."""
+        """A copy of these parameters with other values of d0 and tau_h."""
 
 
 def applied(rules: R, turns: Iterable[Turn]) -> tuple[R, list[Turn]]:
-    """Rules after the turns that concern their knobs, and these turns with the values in force."""
+    """Rules after the knob changes that concern them; and these changes, with values clamped to the knobs' bounds."""
     in_force = []
     for turn in turns:
         if rules.has(turn.name):
@@ -39,7 +39,7 @@ def applied(rules: R, turns: Iterable[Turn]) -> tuple[R, list[Turn]]:
 
 
 class KnobState:
-    """Rules in force, moved by the user's turns and by history."""
+    """Parameters in force, as changed by the user and by the history rule."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -47,35 +47,35 @@ class KnobState:
         self._turns_seen = 0
         self._depth_acceptances: list[float] = []
         self._noted: dict[KnobName, float] = {}
-        """Last reported values of the knobs that history moves."""
+        """Last reported values of the knobs that the history rule adjusts; empty for rules without history."""
         if isinstance(rules, MovedByHistory):
             growth = rules.rule().growth
             self._noted = {"d0": growth.d0, "tau_h": growth.tau_h}
 
     @property
     def rule(self) -> TreeRule:
-        """Growth rule under the values in force."""
+        """Tree rule with the values in force."""
         if self._rule[0] is not self.rules:
             self._rule = self.rules, self.rules.rule()
         return self._rule[1]
 
     @property
     def adaptive(self) -> Knobs | None:
-        """Exact values in force of an adaptive tree; None for other rules."""
+        """Exact values in force of the knobs of an adaptive tree; None for other rules."""
         growth = self.rule.growth
         return Knobs(growth.tau_h, growth.tau_l, growth.d0) if self._noted else None
 
     def apply(self, turns: tuple[Turn, ...]) -> list[Turn]:
-        """Applies new turns of the user that concern knobs of these rules, before a round; returns those in force."""
+        """Before a round, applies the user's new knob changes that concern these rules; returns the applied changes."""
         self.rules, in_force = applied(self.rules, turns[self._turns_seen :])
         self._turns_seen = len(turns)
         self._noted |= {turn.name: turn.value for turn in in_force if turn.name in self._noted}
         return in_force
 
     def learn(self, depth_acceptance: float) -> list[Turn]:
-        """Moves the knobs of an adaptive tree after a round with a draft; returns the turns that events report.
+        """After a round with a draft, adjusts an adaptive tree's knobs; returns the changes that events report.
 
-        A round without a draft has no depth acceptance.
+        Not for rounds without a draft, which have no depth acceptance.
         """
         if not isinstance(self.rules, MovedByHistory):
             return []

@@ -20,7 +20,7 @@ def _nothing() -> None:
 
 @dataclass
 class Outcome:
-    """Outcome of one round so far; fields are None where not computed yet, or unknown to the method."""
+    """Outcome of one round so far; a field is None if it is not computed yet, or unknown to the method."""
 
     tree: TokenTree
     accepted: list[int] = field(default_factory=list)
@@ -33,31 +33,31 @@ class Outcome:
     draft_forwards: int | None = None
     knobs: Knobs | None = None
     rules: Rules | None = None
-    """Rules that the tree was drafted under; None for a method without a tree."""
+    """Rules under which the tree was drafted; None for a method without a tree."""
     room: int = 0
-    """Most levels of the tree within the context."""
+    """Number of tree levels that fit in the context."""
     turned_before: list[Turn] = field(default_factory=list)
     turned_after: list[Turn] = field(default_factory=list)
     finished: Reason | None = None
     stalled_s: float = 0.0
-    """See `Round`; set by the caller of the round."""
+    """Seconds lost to stalls; set by the caller of `Session.step`."""
     shape: DelayedTree | None = None
-    """Shape of a drawn tree; None for a deterministic one."""
+    """Shape of a sampled tree; None for a deterministic one."""
     statistics: Callable[[], Verification | None] = _nothing
-    """Statistics of a sampled round; computed on demand, before the next round."""
+    """Computes statistics of a sampled round, on demand; call it before the next round."""
 
 
 AtStage = Callable[[Literal["drafted", "verified"], Outcome], float]
-"""Called within a round with the stage and the outcome so far; returns the seconds for which it paused the round."""
+"""Callback within a round: (stage, outcome so far) -> seconds for which the callback paused the round."""
 
 
 def go_on(_stage: str, _outcome: Outcome) -> float:
-    """Does not pause the round."""
+    """Default `AtStage` callback, which does not pause the round."""
     return 0.0
 
 
 class Session(Protocol):
-    """Decoding of one text by one method."""
+    """Interface of a session, which decodes one text by one method."""
 
     @property
     def text(self) -> Sequence[int]:
@@ -67,7 +67,7 @@ class Session(Protocol):
         """Reads the prompt; returns its duration in seconds."""
 
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Decodes one round under the user's turns so far."""
+        """Decodes one round; `turns` are all knob changes by the user so far."""
 
     def close(self) -> None:
         """Ends the session before its text is finished."""
@@ -78,13 +78,14 @@ class Prepares(Protocol):
     """A session that can do work in advance."""
 
     def prepare(self) -> bool:
-        """Does a part of that work, between two rounds; returns whether there was any."""
+        """Between two rounds, does a part of the work in advance; returns whether there was such work."""
 
 
 def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> list[Turn]:
-    """Moves knobs by history after a round; `root_depth` is the number of drafted levels that its tree does not show.
+    """Applies the history rule to the knobs after a round; returns the knob changes that events report.
 
-    In a tree of several origins, only nodes of the draft model count: rules drafted them.
+    `root_depth` is 1 if the root is drafted too, else 0. Nodes from suffix lookup do not count, since the knobs do not
+    affect them.
     """
     accepted, levels = ruled_part(outcome.accepted, outcome.tree.depths, outcome.tree.origins or ())
     levels += root_depth
@@ -92,14 +93,14 @@ def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> li
 
 
 class TokenLimit:
-    """End of a text: an end-of-text token or the length limit."""
+    """Cuts tokens at the end of a text, which is an end-of-text token or the length limit."""
 
     def __init__(self, eos: frozenset[int], max_new_tokens: int) -> None:
         self._eos = eos
         self._left = max_new_tokens
 
     def cut(self, tokens: Sequence[int]) -> tuple[list[int], Reason | None]:
-        """The tokens up to the end of the text, and the reason of that end; None where the text continues."""
+        """The tokens up to the end of the text, and the reason for the end; None if the text does not end in them."""
         kept = list(tokens[: self._left])
         end = next((index for index, token in enumerate(kept) if token in self._eos), None)
         if end is not None:

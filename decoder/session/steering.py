@@ -1,8 +1,8 @@
 """Steering of a run while it decodes: knobs, pause, single steps, speed and stop, shared by two threads.
 
 The screen's thread writes; the engine's thread reads at the start of a round and at each point where it may pause.
-`stage` is written by the engine and read by the screen. Each attribute has one writer and one value, so no lock is
-needed: a wait polls them each 20 ms. Knows no models.
+`stage` is written by the engine and read by the screen. Each attribute is a single value with a single writer, so no
+lock is needed: a waiting thread polls every 20 ms. Knows no models.
 """
 
 import math
@@ -17,28 +17,28 @@ from decoder.knobs import KnobName, RulesName
 
 StageName = Literal["drafted", "verified", "committed"]
 Idle = Callable[[], bool]
-"""Work for idle time during a wait; returns whether there was any."""
+"""Callback for work in idle time; returns whether there was any work."""
 NAP_S = 0.02
 SLEEP_S = 0.08
-"""Shortest sleep, in seconds: cold caches slow the round after a sleep, by more than a shorter sleep would last."""
+"""Shortest sleep, in seconds; cold caches make the round after a sleep slower, by more than a shorter sleep's time."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A knob's new value, by the user or by history."""
+    """Change of a knob's value, by the user or by the history rule."""
 
     name: KnobName
     value: float
-    """The user's value; in force, the nearest value within the knob's bounds."""
+    """The new value. A value from the user is clamped to the knob's bounds when it is applied."""
     of: RulesName | None = None
-    """Parameter set of the knob; None: every set with a knob of this name."""
+    """Parameter set of the knob; None stands for every parameter set with a knob of this name."""
     number: int = 0
-    """Serial number of the user's turn in its run, from 1; 0 for a turn by history."""
+    """Serial number of a change by the user in its run, from 1; 0 for a change by the history rule."""
     old: float | None = None
-    """The value before; None until the turn is in force."""
+    """The knob's value before the change; None until the change is applied."""
 
     def __post_init__(self) -> None:
-        require(not math.isnan(self.value), f"{self.name} cannot be turned to what is no number; give a number")
+        require(not math.isnan(self.value), f"{self.name} cannot be turned to a value that is no number; give a number")
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,18 @@ class Stage:
 
     name: StageName
     event: Round
-    """The round so far. drafted: the tree; verified: accepted nodes and committed tokens too; committed: all fields, as
-    in the event of the round."""
+    """The round so far. At stage "drafted" it has the tree; at "verified", accepted nodes and committed tokens too; at
+    "committed", all fields, as in the event of the round."""
 
 
 class Pause:
-    """One pause, from the user's pause until the run continues freely."""
+    """One pause of the run, from the user's command to pause until the command to continue."""
 
     def __init__(self) -> None:
         self.asked = 0
-        """Number of stages that the user has permitted; written by the screen's thread."""
+        """Number of stages through which the user has stepped; written by the screen's thread."""
         self.taken = 0
-        """Number of permitted stages that the engine has entered; written by the engine's thread."""
+        """Number of these stages that the engine has entered; written by the engine's thread."""
 
     @property
     def permits(self) -> bool:
@@ -67,19 +67,19 @@ class Pause:
 
 
 class Steering:
-    """State shared by the screen's thread and the engine's; see the module."""
+    """State shared by the screen's thread and the engine's thread; see the module's docstring."""
 
     def __init__(self, *, speed: float = 1.0) -> None:
         self.turns: tuple[Turn, ...] = ()
-        """All turns so far in this run, oldest first; each method with that knob applies each turn once."""
+        """All knob changes by the user in this run, oldest first; each method with the knob applies a change once."""
         self.speed = speed
-        """Speed as a share of the machine's: 1 is full speed; at 1/2 the engine sleeps as long as it decodes."""
+        """Speed as a share of full speed, 1; at 1/2 the engine sleeps as long as it decodes."""
         self.watched: str | None = None
-        """The method that is stepped stage by stage; None: the first of the run."""
+        """Name of the method through which the user steps stage by stage; None stands for the run's first method."""
         self.stopped = False
-        """True ends the run after the round in progress."""
+        """Whether the run is to end after the round in progress."""
         self.pause: Pause | None = None
-        """The present pause, or None; a new object for each pause, so that permits of an earlier one do not count."""
+        """The present pause, or None; a new object for each pause, so that steps of an earlier pause do not count."""
         self.stage: Stage | None = None
         """Stage at which the watched method is paused within a round; None while it runs, and between rounds."""
 
@@ -94,17 +94,17 @@ class Steering:
             self.pause = Pause() if paused else None
 
     def step(self) -> None:
-        """Permits one more stage of the watched method while paused; after its end, one round of another method."""
+        """While paused, lets the watched method run one more stage; if its text has ended, another method one round."""
         if self.pause:
             self.pause.asked += 1
 
     def turn(self, name: KnobName, value: float, of: RulesName | None = None) -> Turn:
         """Sets a knob to a new value from the next round on, in one parameter set or in all that have the knob.
 
-        The `Knob` events of this turn carry its number.
+        The `Knob` events for this change carry its serial number.
 
         Raises:
-            ConfigError: `value` is no number.
+            ConfigError: `value` is NaN.
         """
         turn = Turn(name, value, of, len(self.turns) + 1)
         self.turns = (*self.turns, turn)
@@ -112,7 +112,7 @@ class Steering:
 
 
 def takes_step(steering: Steering) -> bool:
-    """Takes one permitted step of a paused run, if any; returns whether the run must pause at this stage."""
+    """Uses up one of the user's steps, if any is left; returns whether the run must now pause at this stage."""
     pause = steering.pause
     if pause is None:
         return False
@@ -122,7 +122,7 @@ def takes_step(steering: Steering) -> bool:
 
 
 def hold(steering: Steering, stage: Stage | None = None, idle: Idle = lambda: False) -> None:
-    """Waits while the run is paused and no step is permitted; does `idle` work meanwhile."""
+    """Waits while the run is paused and the user does not step; does `idle` work meanwhile."""
     pause = steering.pause
     if pause is None:
         return
@@ -138,8 +138,8 @@ def hold(steering: Steering, stage: Stage | None = None, idle: Idle = lambda: Fa
 class SlowMotion:
     """Slows a run to the chosen speed by sleeping after every few rounds.
 
-    The round after a sleep takes several times as long as other rounds, since threads sleep and caches are cold. So it
-    sleeps seldom, though often enough for a smooth picture.
+    The round after a sleep takes several times as long as other rounds, since threads sleep and caches are cold. So
+    sleeps are rare, yet frequent enough for a smooth display.
     """
 
     def __init__(self, steering: Steering) -> None:
@@ -148,9 +148,9 @@ class SlowMotion:
         """Decode time since the last sleep, in seconds."""
 
     def after(self, decoded_s: float, idle: Idle = lambda: False) -> None:
-        """Sleeps, where due, after `decoded_s` seconds of decoding, until the speed changes or a pause begins.
+        """Sleeps if enough sleep is due after `decoded_s` more seconds of decoding, until it is done or a pause begins.
 
-        Does `idle` work in place of sleeping.
+        Does `idle` work, if there is any, in place of sleeping.
         """
         steering = self._steering
         self._decoded_s += decoded_s

@@ -1,4 +1,4 @@
-"""Imports that wait until they are needed: transformers takes longer than torch, and most runs do without it."""
+"""Deferred imports: importing transformers takes longer than importing torch, and most runs do not need it."""
 
 from importlib import import_module
 from types import ModuleType
@@ -7,10 +7,10 @@ from decoder.errors import not_importable
 
 
 def imported(name: str) -> ModuleType:
-    """A module of this package that imports transformers.
+    """Imports a module of this package that itself imports transformers.
 
     Raises:
-        ModelError: It cannot be imported.
+        ModelError: The module cannot be imported.
     """
     try:
         return import_module(name)

@@ -1,4 +1,4 @@
-"""Devices: choice, time, memory and CUDA graphs; no other module uses torch.cuda."""
+"""Devices: choosing one, its clock, memory and CUDA graphs; no other module uses torch.cuda."""
 
 import gc
 import os
@@ -20,14 +20,14 @@ from decoder.errors import ConfigError, DeviceError, quoted, shortened
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WARM_UPS = 2
-"""Runs before a capture, in which libraries choose kernels and allocate their workspace."""
+"""Number of warm-up runs before a capture, in which libraries choose kernels and allocate their workspace."""
 NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 CUDNN_RANK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
-"""Environment variable of torch for the priority of cuDNN's attention."""
+"""Environment variable that sets the priority of cuDNN's attention in torch."""
 
 
 def choose_device(name: str) -> torch.device:
-    """The device that `auto`, `cpu`, `cuda` or `cuda:N` means here.
+    """The device that `auto`, `cpu`, `cuda` or `cuda:N` names on this machine.
 
     Raises:
         ConfigError: The name is none of these.
@@ -56,12 +56,12 @@ def choose_device(name: str) -> torch.device:
 def choose_dtype(
     name: str, device: torch.device, checkpoint: torch.dtype | None, bfloat16_pays: Callable[[], bool] = lambda: True
 ) -> torch.dtype:
-    """The dtype that `name` means: `auto` is the checkpoint's on CUDA, bfloat16 on a CPU that computes in it.
+    """The dtype that `name` means; `auto` is the checkpoint's dtype on CUDA, and bfloat16 or float32 on a CPU.
 
-    `bfloat16_pays` tells whether bfloat16 is faster than float32, on a CPU that computes in it.
+    `bfloat16_pays` measures whether bfloat16 is the faster one, on a CPU with bfloat16 instructions.
 
     Raises:
-        ConfigError: No dtype of this name.
+        ConfigError: There is no dtype of this name.
     """
     if name != "auto":
         if name not in DTYPES:
@@ -73,10 +73,10 @@ def choose_dtype(
 
 
 def choose_draft_dtype(name: str, target: torch.dtype) -> torch.dtype:
-    """The dtype that `name` means for a draft: `auto` is the target's.
+    """The dtype that `name` means for a draft; `auto` is the target's dtype.
 
     Raises:
-        ConfigError: No dtype of this name.
+        ConfigError: There is no dtype of this name.
     """
     if name == "auto":
         return target
@@ -86,10 +86,10 @@ def choose_draft_dtype(name: str, target: torch.dtype) -> torch.dtype:
 
 
 def require_compilable(device: torch.device, *, exact: bool) -> None:
-    """Refuses exact passes, and devices without CUDA graphs: their rounds have no passes of fixed shape.
+    """Refuses --compile with exact passes or on a device without CUDA graphs: only passes in CUDA graphs are compiled.
 
     Raises:
-        ConfigError: Nothing can be compiled.
+        ConfigError: No pass can be compiled.
     """
     if exact:
         raise ConfigError(
@@ -122,17 +122,17 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
 
 @contextmanager
 def without_gradients() -> Iterator[None]:
-    """Mode without gradients and without inference tensors.
+    """Runs code without gradients, but not in torch's inference mode.
 
     Torch before 2.11 keeps the random-number tensors of the first capture: if that was in inference mode, every later
-    capture outside of it fails (pytorch #166792). So all work that a graph may capture runs in this mode.
+    capture outside of inference mode fails (pytorch #166792). So no work that a graph may capture runs in it.
     """
     with torch.inference_mode(mode=False), torch.no_grad():
         yield
 
 
 def cpu_computes_bf16() -> bool:
-    """Whether this CPU multiplies bfloat16 in hardware; False where unknown."""
+    """Whether this CPU has instructions for bfloat16 products; False if that is unknown."""
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.exists():
         return False
@@ -148,22 +148,22 @@ class Stopwatch:
         self._left_out_s = 0.0
 
     def leave_out(self, seconds: float) -> None:
-        """Leaves the last `seconds` out of the time."""
+        """Excludes the last `seconds` from the measured time."""
         self._left_out_s += seconds
 
     def now(self) -> float:
-        """Seconds, from an arbitrary start."""
+        """Time in seconds, from an arbitrary start."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         return time.perf_counter() - self._left_out_s
 
 
 class Mark:
-    """A mark in the device's stream, and the time when the device reaches it."""
+    """A mark in the device's stream, which records the time at which the device reaches it (a CUDA event)."""
 
     def __init__(self, device: torch.device) -> None:
         self.host_s = time.perf_counter()
-        """Time at which the mark was queued; on a CPU, also the time at which it was reached."""
+        """Time at which the mark was queued, in seconds; on a CPU it is reached at the same time."""
         self.event: Any = None
         if device.type == "cuda":
             self.event = torch.cuda.Event(enable_timing=True)
@@ -175,7 +175,7 @@ class Mark:
             self.event.synchronize()
 
     def seconds_since(self, earlier: "Mark") -> float:
-        """Seconds between two marks, both of which the device has reached."""
+        """Seconds between an earlier mark and this one; the device must have reached both."""
         if self.event is None:
             return self.host_s - earlier.host_s
         milliseconds: float = earlier.event.elapsed_time(self.event)
@@ -183,32 +183,32 @@ class Mark:
 
 
 class Mailbox:
-    """Buffer for numbers from the device to the host: sent without waiting, received with one wait."""
+    """Buffer for numbers that are copied from the device to the host: sent without waiting, received with one wait."""
 
     def __init__(self, device: torch.device, size: int) -> None:
         self._device = device
         self._host = torch.zeros(size, dtype=torch.float64, pin_memory=device.type == "cuda")
 
     def send(self, numbers: Float[Tensor, "R"]) -> Mark:
-        """Queues a copy of these numbers after the work so far; returns the mark of their arrival."""
+        """Queues a copy of these numbers after all queued work; returns a mark at the end of the copy."""
         self._host.copy_(numbers, non_blocking=True)
         return Mark(self._device)
 
     def receive(self, arrival: Mark) -> NDArray[np.float64]:
-        """Waits for the numbers, which are valid until the next are sent."""
+        """Waits for the numbers; the returned array is valid until the next `send`."""
         arrival.wait()
         numbers: NDArray[np.float64] = self._host.numpy()
         return numbers
 
 
 class Graphs:
-    """Captures work on fixed addresses as CUDA graphs; on devices without graphs, plain calls repeat the work."""
+    """Captures work on tensors with fixed addresses as CUDA graphs; on other devices, plain calls repeat the work."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream: Any = None
         self._pool: Any = None
-        """Memory pool of all graphs, which never run at the same time and keep no results in it."""
+        """Memory pool that all graphs share: they never run at the same time, and keep no results in it."""
 
     def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
         """A function that repeats `work`, on tensors with fixed addresses; the work must read no number back.
@@ -217,7 +217,7 @@ class Graphs:
         """
         if self._device.type != "cuda":
             return work
-        # A failed capture would leave its stream as this thread's current one: the outer context restores it.
+        # A failed capture would leave its stream as this thread's current one; this context restores the former one.
         stream = torch.cuda.stream(torch.cuda.current_stream(self._device))
         with without_gradients(), torch.cuda.device(self._device), stream:
             if self._stream is None:
@@ -229,7 +229,7 @@ class Graphs:
                     undo()
             torch.cuda.current_stream().wait_stream(self._stream)
             graph = torch.cuda.CUDAGraph()
-            # Other threads, of a screen or a meter, may use the device meanwhile.
+            # Other threads, such as the screen's, may use the device during the capture.
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
                 work()
         replay: Callable[[], None] = graph.replay
@@ -242,12 +242,12 @@ def device_count() -> int:
 
 
 def has_graphs(device: torch.device) -> bool:
-    """Whether a device has graphs, which repeat work without the host."""
+    """Whether a device has CUDA graphs, which repeat work without the host."""
     return device.type == "cuda"
 
 
 def has_room(device: torch.device, needed_bytes: int) -> bool:
-    """Whether an accelerator has `needed_bytes` free, including torch's unused cache; always True for a CPU."""
+    """Whether an accelerator has `needed_bytes` of free memory, after freeing torch's cache; True for a CPU."""
     if device.type != "cuda":
         return True
     torch.cuda.empty_cache()
@@ -255,7 +255,7 @@ def has_room(device: torch.device, needed_bytes: int) -> bool:
 
 
 def memory_is_full(error: Exception) -> bool:
-    """Whether this error means that memory is full; on a CPU, torch has no error class for it."""
+    """Whether this error means that memory is full; torch has no error class for that on a CPU."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
@@ -273,7 +273,7 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def release_memory(device: torch.device) -> None:
-    """Frees unused memory and starts a new peak."""
+    """Frees unused memory, and restarts the measurement of peak memory."""
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
@@ -281,6 +281,6 @@ def release_memory(device: torch.device) -> None:
 
 
 def restart_peak(device: torch.device) -> None:
-    """Starts a new peak on CUDA, from the memory in use now."""
+    """On CUDA, restarts the measurement of peak memory from the memory in use now."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

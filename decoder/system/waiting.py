@@ -1,7 +1,7 @@
-"""Time that this process has waited for a processor, because of other work on the machine or a stop.
+"""Time in which this process waited for a processor, because of other work on the machine or because it was stopped.
 
-Linux counts the waiting time of each thread; on other systems it is unknown. A stop of the whole process shows on every
-system, by the processor time that it has used. Knows neither rounds nor models.
+Linux counts the waiting time of each thread; on other systems that time is unknown. A stop of the whole process is
+measured on every system, as elapsed time without processor time. Knows neither rounds nor models.
 """
 
 import os
@@ -10,28 +10,28 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 APART_S = 0.01
-"""Least time between two readings, in seconds, so that they take some thousandths of the time. Waits of a shorter
-period of work may count to the next one."""
+"""Least time between two readings, in seconds, so that readings take only some thousandths of the time. The waiting
+time in a shorter period of work may count for the next period."""
 _LONGEST = 64
-"""Most bytes of a thread's three numbers."""
+"""Most bytes of a thread's schedstat file, which has three numbers."""
 _UNTOLD = (OSError, ValueError, IndexError)
-"""Errors of reading the numbers where a thread has ended, or the system has another format."""
+"""Errors when reading a schedstat file whose thread has ended, or which has another format."""
 
 
 class ThreadWaits:
-    """Waiting times of the threads that exist when it is made; their files stay open, a reading takes 1 us each."""
+    """Waiting times of this process's present threads; their files stay open, since a reading then takes 1 us each."""
 
     def __init__(self) -> None:
         self._waited_ns: dict[int, int] = {}
-        """Waiting time of each thread at the last reading, in nanoseconds, by its file."""
+        """Waiting time of each thread at the last reading, in nanoseconds, by the file descriptor of the thread."""
         for path in Path("/proc/self/task").glob("*/schedstat"):
-            with suppress(OSError):  # the thread has ended since
+            with suppress(OSError):  # the thread has ended in the meantime
                 self._waited_ns[os.open(path, os.O_RDONLY | os.O_CLOEXEC)] = 0
         self.known = bool(self._waited_ns)
         """Whether the system reports waiting times."""
 
     def look(self) -> float:
-        """Waiting time of all threads together so far, in seconds; of ended threads, as of the reading before."""
+        """Total waiting time of all threads so far, in seconds; an ended thread counts with its last reading."""
         for file in self._waited_ns:
             with suppress(*_UNTOLD):
                 self._waited_ns[file] = _waited_ns(file)
@@ -48,11 +48,11 @@ class ProcessorWaits:
 
     def __init__(self) -> None:
         self._threads: ThreadWaits | None = None
-        """Waits of the threads that exist when the first period begins."""
+        """Waiting times of the threads that exist at the start of the first period."""
         self._waited_s = self._looked_s = self._used_s = 0.0
 
     def begin(self) -> None:
-        """Begins a period."""
+        """Begins a period of work."""
         if self._threads is None:
             self._threads = ThreadWaits()
         self._look(self._threads)
@@ -65,12 +65,12 @@ class ProcessorWaits:
         return max(0.0, min(took_s, max(stood_s, waited_s)))
 
     def close(self) -> None:
-        """Ends all measuring."""
+        """Ends the measurement."""
         if self._threads:
             self._threads.close()
 
     def _look(self, threads: ThreadWaits) -> float:
-        """Waiting time of threads since the last reading, in seconds; 0 within `APART_S` of that reading."""
+        """Waiting time of all threads since the last reading, in seconds; 0 within `APART_S` after that reading."""
         now = time.perf_counter()
         if now - self._looked_s < APART_S:
             return 0.0
@@ -79,18 +79,18 @@ class ProcessorWaits:
 
 
 def waited_s() -> float | None:
-    """Time that threads of this process have waited for a processor, in seconds; None where unknown."""
+    """Time that the threads of this process have waited for a processor, in seconds; None if unknown."""
     with closing(ThreadWaits()) as threads:
         return threads.look() if threads.known else None
 
 
 def waited_here_s() -> float:
-    """Time that this thread has waited for a processor, in seconds; 0 where unknown."""
+    """Time that the calling thread has waited for a processor, in seconds; 0 if unknown."""
     with suppress(*_UNTOLD), Path("/proc/thread-self/schedstat").open("rb", buffering=0) as file:
         return _waited_ns(file.fileno()) / 1e9
     return 0.0
 
 
 def _waited_ns(file: int) -> int:
-    """Waiting time: the second of three numbers; see Documentation/scheduler/sched-stats.rst of the kernel."""
+    """Waiting time of a thread, in nanoseconds: the second number in schedstat (see the kernel's sched-stats.rst)."""
     return int(os.pread(file, _LONGEST, 0).split()[1])

@@ -1,4 +1,4 @@
-"""Atomic writes: files that are complete or absent, however the program ends. Knows nothing of their contents."""
+"""Atomic writes: a file is never left incomplete, however the program ends. Knows nothing of the contents."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -7,10 +7,10 @@ from decoder.errors import ConfigError, shortened
 
 
 def made_folder(path: Path) -> Path:
-    """Makes a folder and its parents where they are missing.
+    """Makes a folder and its parents unless they exist.
 
     Raises:
-        ConfigError: It cannot be made.
+        ConfigError: The folder cannot be made.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -20,10 +20,10 @@ def made_folder(path: Path) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replaces a file atomically: a killed program leaves the earlier contents.
+    """Writes or replaces a file atomically: if the program is killed meanwhile, the earlier contents remain.
 
     Raises:
-        ConfigError: It cannot be written.
+        ConfigError: The file cannot be written.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:

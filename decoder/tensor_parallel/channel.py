@@ -1,7 +1,7 @@
 """Communication between the ranks of one target by torch.distributed, initialised once for the whole process.
 
-Messages use CPU memory on every device, and process groups of their own without a timeout, since a user may pause.
-Does not know the content of messages.
+Messages use CPU memory, whatever the model's device, and separate process groups without a timeout, since the user may
+pause a run. Does not know the content of messages.
 """
 
 import os
@@ -20,15 +20,15 @@ from decoder.tensor_parallel.ranks import Ranks
 
 _SOURCE_LINE = re.compile(r"^\[\S+:\d+\] ")
 ENDLESS = timedelta(days=3650)
-"""Timeout of all groups: a paused leader sends nothing, and a lost one is noticed by its closed connection."""
+"""Timeout of all process groups: a paused leader sends nothing; a lost one is noticed by its closed connection."""
 _CLOSED_WITHIN_S = 1.0
 
 
 class Channel:
-    """Messages from the leader to all ranks, numbers from all ranks to all, and the signal of the leader's end."""
+    """Communication of the ranks: the leader's messages to all, numbers from all to all, the leader's end signal."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
-        """Waits until all ranks have joined.
+        """Connects this rank to the others; waits until all ranks have joined.
 
         Raises:
             DeviceError: The ranks cannot connect to each other.
@@ -59,7 +59,7 @@ class Channel:
         return join_frame(frame, self._received(rest_length(frame)))
 
     def gather(self, number: int) -> list[int]:
-        """The numbers of all ranks, by rank; called by all ranks."""
+        """One number from each rank, by rank; called by all ranks, each with its own number."""
         numbers = [torch.zeros(1, dtype=torch.int64) for _ in range(self._ranks.count)]
         dist.all_gather(numbers, torch.tensor([number]), group=self._words)
         return [int(each) for each in numbers]
@@ -67,11 +67,11 @@ class Channel:
     def release(self) -> None:
         """Ends the followers, also in the middle of a pass, and closes the channel; called by the leader alone.
 
-        Torch's threads free tensors shortly after sending them, which needs a running Python: without it the process
-        aborts. So the threads are ended here, except one that waits for a rank.
+        Torch's threads free tensors shortly after sending them; if Python has shut down by then, the process aborts. So
+        the threads are ended here, unless one of them waits for a rank.
         """
         for rank in range(1, self._ranks.count):
-            with suppress(RuntimeError):  # the follower may have ended
+            with suppress(RuntimeError):  # the follower may have ended already
                 dist.send(torch.ones(1), rank, group=self._ends)
         groups = [self._words, self._ends]
         del self._words, self._ends
@@ -85,7 +85,7 @@ class Channel:
         closing.join(_CLOSED_WITHIN_S)
 
     def watch_leader(self, ended: Callable[[bool], object]) -> None:
-        """Starts a thread that calls `ended` at the leader's end: with True after `release`, False if it is lost."""
+        """Starts a thread that calls `ended` when the leader ends: with True after `release`, False if it is lost."""
 
         def wait() -> None:
             try:
@@ -106,7 +106,7 @@ class Channel:
 
 
 def reason(error: BaseException) -> str:
-    """First sentence of torch's error about a connection, without its source position."""
+    """First sentence of torch's error about a connection, without torch's source line number."""
     return _SOURCE_LINE.sub("", first_line(error)).partition(". ")[0]
 
 

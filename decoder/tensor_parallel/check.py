@@ -1,4 +1,4 @@
-"""Checks of a tensor-parallel target before anything is loaded; each refusal is one sentence."""
+"""Checks before a tensor-parallel target is loaded; each raises an error with a message of one sentence."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -70,15 +70,15 @@ def require_plan(name: str, config: Any, count: int) -> None:
 
 
 def require_devices(kind: str, ranks: Ranks) -> None:
-    """Refuses more processes on this machine than devices of a kind; a CPU is shared by all.
+    """Refuses more processes on this machine than it has CUDA devices; on a CPU, refuses visible accelerators.
 
-    transformers places a tensor-parallel target on the accelerators that torch sees, whatever the kind.
+    transformers places a tensor-parallel target on the accelerators that torch sees, even if a CPU was chosen.
     """
     if kind == "cpu":
         require(
             not torch.accelerator.is_available(),
-            "--device cpu beside --tensor-parallel, and transformers would take the devices that torch sees; set "
-            "CUDA_VISIBLE_DEVICES to nothing",
+            "--device cpu has no effect with --tensor-parallel, since transformers uses the devices that torch sees; "
+            "set CUDA_VISIBLE_DEVICES to nothing",
         )
         return
     present = device_count()

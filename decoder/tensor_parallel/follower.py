@@ -1,6 +1,6 @@
 """A follower rank: loads its part of the target, and replays the leader's passes until the leader ends.
 
-It decides nothing and writes nothing. The end or loss of the leader ends it, also in the middle of a pass.
+A follower decides nothing and writes nothing. The end or loss of the leader ends it, also in the middle of a pass.
 """
 
 from typing import NoReturn
@@ -19,11 +19,11 @@ from decoder.tensor_parallel.target import devices_of, part_of, rank_device
 
 
 def serve(ranks: Ranks, target: str, device: str) -> NoReturn:
-    """Replays passes until the leader ends or is lost, which ends this process at once.
+    """Loads this rank's part of the target and replays the leader's passes; the leader's end or loss ends the process.
 
     Args:
         ranks: Rank of this process.
-        target: Hub id or folder, the same as the leader's.
+        target: Hub id or folder of the target, the same as the leader's.
         device: auto, cpu or cuda.
 
     Raises:
@@ -35,7 +35,7 @@ def serve(ranks: Ranks, target: str, device: str) -> NoReturn:
     channel.watch_leader(lambda released: leave(0 if released else LOST))
     devices_of(channel, place)
     begin = decode(channel.receive())
-    assert isinstance(begin, Begin), "the leader begins with the dtype"  # noqa: S101 - a programmer's mistake
+    assert isinstance(begin, Begin), "the leader's first message is Begin"  # noqa: S101 - a programmer's mistake
     module = part_of(ranks, target, place, list(DTYPES.values())[begin.dtype])
     replay(channel, imported("decoder.forward.hf").ModuleForward(module), place)
 
@@ -53,9 +53,9 @@ def replay(channel: Channel, own: Forward, device: torch.device) -> NoReturn:
 
 
 def replay_pass(caches: dict[int, KvCache], own: Forward, message: Pass) -> None:
-    """Runs one pass on the cache that it names; `caches` are copies of the leader's, by number."""
+    """Runs one pass on this rank's copy of the leader's cache; `caches` are these copies, by the cache's number."""
     for number in message.gone:
-        caches.pop(number, None)  # a cache without any pass was never created here
+        caches.pop(number, None)  # a cache that the leader has not used was never created here
     if message.cache not in caches:
         caches[message.cache] = own.new_cache(message.capacity)
     cache = caches[message.cache]

@@ -1,6 +1,6 @@
 """The leader's `Forward`: sends each pass to the followers, then runs this rank's part of it.
 
-To the engine it is a single model. Knows nothing of drafts and texts.
+The engine uses it like a model in a single process. Knows nothing of drafts and texts.
 """
 
 import itertools
@@ -39,7 +39,7 @@ class Leader:
         self._channel = channel
         self._numbers = itertools.count()
         self._gone: deque[int] = deque()
-        """Numbers of caches that were garbage collected since the last pass."""
+        """Numbers of the caches that were garbage-collected since the last pass."""
         self._fault: LostRankError | None = None
 
     def new_cache(self, capacity: int) -> KvCache:
@@ -84,7 +84,7 @@ class Leader:
         return self._together(ask)
 
     def _together(self, work: Callable[[], Result]) -> Result:
-        """Runs work of all ranks; refuses it after an earlier failure."""
+        """Runs work in which all ranks take part; after a failure, raises the same error for all later work."""
         if self._fault:
             raise self._fault
         try:
@@ -98,7 +98,7 @@ class Leader:
     def _send(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> None:
-        assert isinstance(cache, LeaderCache), "a cache is used by the one that made it"  # noqa: S101 - a programmer's mistake
+        assert isinstance(cache, LeaderCache), "the cache was made by this leader"  # noqa: S101 - a programmer's mistake
         gone = [self._gone.popleft() for _ in range(len(self._gone))]
         message = Pass(
             cache.number,

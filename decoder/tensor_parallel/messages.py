@@ -1,7 +1,7 @@
 """Messages of the leader to its followers, as 64-bit integers, since pickling would take longer than a small pass.
 
-A pass carries the complete state of its cache before it, so that operations on a cache need no messages of their own
-and none can be forgotten. Knows neither processes nor models.
+The message of a pass includes the complete state of its cache before the pass, so that operations on a cache need no
+separate messages. Knows neither processes nor models.
 """
 
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 Words: TypeAlias = NDArray[np.int64]
 FRAME = 512
-"""Words of the first tensor of every message; most passes need no second one."""
+"""Number of words in the first tensor of every message; most messages need no second tensor."""
 _WORD_BYTES = 8
 _HEAD = 8
-"""Numbers at the start of an encoded pass, its kind included."""
+"""Number of words in the header of an encoded pass, its kind included."""
 
 
 @dataclass(frozen=True)
 class Begin:
-    """Command to load the target."""
+    """Command to load the target in a dtype."""
 
     dtype: int
     """Index into `decoder.system.device.DTYPES`."""
@@ -29,27 +29,27 @@ class Begin:
 
 @dataclass(frozen=True)
 class Peak:
-    """Request for the peak memory use of every rank."""
+    """Request to every rank for its peak memory use."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One forward pass, and the state of its cache before it."""
+    """Command to run one forward pass, with the state of its cache before the pass."""
 
     cache: int
     """Number of the cache; a new number means an empty cache."""
     capacity: int
-    """Rows that the cache has room for."""
+    """Number of rows for which the cache has room."""
     used: int
-    """Rows in use before the pass, which appends its own."""
+    """Number of rows in use before the pass, which appends further rows."""
     moved: Sequence[tuple[int, int]]
-    """Moved rows: (row now, row after the previous pass)."""
+    """Moved rows as pairs (row now, row after the previous pass)."""
     gone: Sequence[int]
     """Numbers of caches to delete."""
     tokens: Sequence[int]
     positions: Sequence[int]
     visible: NDArray[np.bool_]
-    """Shape (N, M); see `LanguageModel.forward`."""
+    """Attention mask, shape (N, M); see `LanguageModel.forward`."""
 
 
 Message: TypeAlias = Begin | Peak | Pass
@@ -57,7 +57,7 @@ _BEGIN, _PEAK, _PASS = range(3)
 
 
 def encode(message: Message) -> Words:
-    """Encodes a message as words."""
+    """Encodes a message as 64-bit words."""
     match message:
         case Begin(dtype):
             return np.array([_BEGIN, dtype])
@@ -72,14 +72,14 @@ def encode(message: Message) -> Words:
 
 
 def decode(words: Words) -> Message:
-    """Decodes a message; raises ValueError for words that are no message."""
+    """Decodes a message from 64-bit words; raises ValueError for an unknown kind of message."""
     kind, *rest = words.tolist()
     if kind == _BEGIN:
         return Begin(rest[0])
     if kind == _PEAK:
         return Peak()
     if kind != _PASS:
-        raise ValueError(f"a message of kind {kind}, which there is not")
+        raise ValueError(f"unknown kind of message: {kind}")
     cache, capacity, used, moves, gone, rows, columns = rest[: _HEAD - 1]
     numbers = iter(rest[_HEAD - 1 :])
     return Pass(
@@ -95,7 +95,7 @@ def decode(words: Words) -> Message:
 
 
 def split_frame(words: Words) -> tuple[Words, Words]:
-    """Splits a message into the frame, which begins with the number of words, and the words that did not fit."""
+    """Splits a message into a frame of fixed size, which begins with the message's length, and the remaining words."""
     frame = np.zeros(FRAME, dtype=np.int64)
     first = words[: FRAME - 1]
     frame[0] = len(words)
@@ -104,12 +104,12 @@ def split_frame(words: Words) -> tuple[Words, Words]:
 
 
 def rest_length(frame: Words) -> int:
-    """Number of words that follow a frame."""
+    """Number of the message's words that did not fit in this frame."""
     return max(0, int(frame[0]) - (FRAME - 1))
 
 
 def join_frame(frame: Words, rest: Words) -> Words:
-    """Joins a frame and the words that followed it to a message."""
+    """Joins a frame and the remaining words into a message."""
     return np.concatenate([frame[1 : 1 + int(frame[0])], rest])
 
 

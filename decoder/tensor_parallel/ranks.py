@@ -1,4 +1,4 @@
-"""Rank of this process in the tensor-parallel group, by torchrun's environment variables. Imports no torch."""
+"""Rank of this process in the tensor-parallel group, from torchrun's environment variables. Imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from decoder.errors import ConfigError, LostRankError, quoted
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-"""Variables that torchrun sets for each process; torch reads the address and port itself."""
+"""Environment variables that torchrun sets for each process; those for address and port are read by torch itself."""
 
 LIFELINE = "TENSOR_PARALLEL_LIFELINE"
-"""Variable with the file descriptor of a pipe that closes when the launcher of the ranks ends; may be unset."""
+"""Environment variable: descriptor of a pipe that is closed when the program that started the ranks ends; optional."""
 LOST = LostRankError.exit_code
-"""Exit code of a rank that has lost another one: a follower without its leader, or a leader without a follower."""
+"""Exit code of a rank that has lost another rank: of a follower without its leader, or a leader without a follower."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class Ranks:
     """Rank of a process in the tensor-parallel group of a target."""
 
     rank: int
-    """Number of the process; 0 is the leader."""
+    """Rank of the process in the group; 0 is the leader."""
     count: int
     """Number of ranks on all machines."""
     local: int
-    """Number of the process on this machine, which is also the number of its device."""
+    """Rank of the process among those on this machine, which is also the index of its device."""
     local_count: int
     """Number of ranks on this machine."""
 
@@ -39,12 +39,12 @@ class Ranks:
 
 
 def in_group(environment: Mapping[str, str]) -> bool:
-    """Whether the environment has torchrun's variables, so that the process is one of several."""
+    """Whether the environment has torchrun's variables, which means that the process is one of several."""
     return all(name in environment for name in VARIABLES)
 
 
 def group_rank(environment: Mapping[str, str]) -> Ranks:
-    """Rank of this process by torchrun's variables; raises ConfigError for values that are no numbers."""
+    """Rank of this process from torchrun's variables; raises ConfigError for a value that is no number."""
     return Ranks(*(_number(name, environment[name]) for name in VARIABLES))
 
 
@@ -52,11 +52,11 @@ def ranks_of(count: int, environment: Mapping[str, str]) -> Ranks:
     """Rank of this process in a group of `count` processes.
 
     Raises:
-        ConfigError: The variables are missing, or hold another number of processes.
+        ConfigError: torchrun's variables are missing, or WORLD_SIZE is not `count`.
     """
     if not in_group(environment):
         raise ConfigError(
-            f"tensor_parallel is {count}, and nobody has started so many processes; start the program by torchrun "
+            f"tensor_parallel is {count}, but only one process was started; start the program by torchrun "
             f"--nproc-per-node {count}, or by dynatui --tensor-parallel {count}"
         )
     ranks = group_rank(environment)

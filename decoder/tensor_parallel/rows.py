@@ -1,7 +1,7 @@
-"""Synchronisation of a KV cache whose heads are divided among the ranks: record of moved rows, and their replay.
+"""Synchronisation of a KV cache whose heads are divided among the ranks: moved rows are recorded and replayed.
 
-Followers do not see operations on a cache between two passes, only its state when the next pass begins. Knows neither
-processes nor models.
+Followers do not see operations on the leader's cache between two passes, only its state when the next pass begins.
+Knows neither processes nor models.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class LeaderCache(KvCache):
         super().__init__(store)
         self.number = number
         self._origins: dict[int, int] = {}
-        """Source row, as of the previous pass, of each row that was overwritten."""
+        """For each row that was overwritten since the previous pass: the row that had its contents after that pass."""
 
     def place(self, first: int, rows: Sequence[int]) -> None:
         """See `KvCache`."""
@@ -28,14 +28,14 @@ class LeaderCache(KvCache):
         super().place(first, rows)
 
     def take_moves(self) -> list[tuple[int, int]]:
-        """Moved rows as (row now, row after the previous pass); clears the record."""
+        """Moved rows as pairs (row now, row after the previous pass); clears the record."""
         moves = [(row, origin) for row, origin in self._origins.items() if row < self.used and row != origin]
         self._origins = {}
         return moves
 
 
 def follow(cache: KvCache, capacity: int, used: int, moved: Sequence[tuple[int, int]]) -> None:
-    """Updates a follower's cache, left by the previous pass, to the leader's state before the next pass."""
+    """Brings a follower's cache from its state after the previous pass to the leader's state before the next one."""
     cache.reserve(capacity)
     if moved:
         rows, origins = (torch.tensor(numbers, device=cache.store.device) for numbers in zip(*moved, strict=True))

@@ -1,4 +1,4 @@
-"""Loading of a tensor-parallel target: each rank's part, divided by transformers' plan for the model's family."""
+"""Loads a tensor-parallel target: each rank loads a part, by transformers' tensor-parallel plan for the family."""
 
 import atexit
 from dataclasses import replace
@@ -20,19 +20,19 @@ from decoder.tensor_parallel.messages import Begin, encode
 from decoder.tensor_parallel.ranks import Ranks
 
 ON_CPU = -1
-"""Device number that stands for a CPU."""
+"""Device number that means a CPU."""
 
 
 def rank_device(ranks: Ranks, name: str) -> torch.device:
     """Device of this rank for `auto`, `cpu` or `cuda`.
 
     Raises:
-        ConfigError: The name is another one, or this machine has fewer devices than ranks.
+        ConfigError: The name is none of these, or this machine has fewer devices than ranks.
         DeviceError: There is no such device.
     """
     if name.startswith("cuda:"):
         raise ConfigError(
-            f"--device {name} is one, and --tensor-parallel takes one for each process; give --device cuda",
+            f"--device {name} is a single device, and --tensor-parallel needs one for each process; give --device cuda",
             "device",
         )
     kind = choose_device(name).type
@@ -41,24 +41,24 @@ def rank_device(ranks: Ranks, name: str) -> torch.device:
 
 
 def devices_of(channel: Channel, own: torch.device) -> list[str]:
-    """Devices of all ranks, by rank; called by all ranks."""
+    """Names of all ranks' devices, by rank; called by all ranks."""
     numbers = channel.gather(ON_CPU if own.index is None else own.index)
     return [own.type if number == ON_CPU else f"{own.type}:{number}" for number in numbers]
 
 
 def part_of(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, tell: Tell = lambda _: None) -> Any:
-    """Loads this rank's module, whose logits are the whole target's if all ranks run the pass.
+    """Loads this rank's part of the target's module; a pass that all ranks run gives the whole target's logits.
 
     Raises:
         ModelError: The target cannot be loaded.
-        DeviceError: The part does not fit in the device's memory.
+        DeviceError: This part does not fit in the device's memory.
     """
     set_up(device, dtype)
     return imported("decoder.models.hf_checkpoints").load_module(name, dtype, device, tell, ranks=ranks.count)
 
 
 def load_over(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, tell: Tell) -> LanguageModel:
-    """Loads the target on all ranks and returns the leader's model; followers end with this process.
+    """Called by the leader: loads the target on all ranks and returns its model; followers end with this process.
 
     Raises:
         ConfigError: transformers cannot divide the target among this number of ranks.
@@ -74,7 +74,7 @@ def load_over(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype,
     with downloading(name, tell):
         module = part_of(ranks, name, device, dtype, tell)
     leader = Leader(hf.ModuleForward(module), channel, devices)
-    # A rank holds parts of the weights: nothing may be made of them but passes.
+    # Without a source: other forward forms need all weights, and a rank has only a part of them.
     traits = replace(hf.traits_of(module), source=None)
     model = LanguageModel(display_name(name), traits, HfModule(traits))
     model.run_by(leader)

@@ -1,7 +1,7 @@
 """Coupled verification: a drafted token is accepted if the target, with the noise of its position, chooses it too.
 
-At temperature 0 there is no noise: this is greedy verification. Above 0, over all seeds, the text has the target's
-distribution whatever was drafted, since no choice depends on a draft. Siblings differ, so one path at most is accepted.
+At temperature 0 there is no noise, and this is greedy verification. Above 0, the text over all seeds has the target's
+distribution for any draft, since no choice depends on a draft. Siblings differ, so at most one path is accepted.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from decoder.verify.verifier import DeviceVerifier, Probabilities
 
 @dataclass(frozen=True)
 class CoupledVerifier:
-    """A `Verifier` of one text."""
+    """`Verifier` of one text by coupled sampling; greedy at temperature 0."""
 
     noise: GumbelNoise
 
@@ -47,10 +47,10 @@ class CoupledVerifier:
 
 @dataclass(frozen=True)
 class CoupledDeviceVerifier:
-    """A `DeviceVerifier` whose graphs read seed and settings from device tensors."""
+    """`DeviceVerifier` by coupled sampling, whose graphs read seed and sampling settings from device tensors."""
 
     truncates: bool
-    """Whether top-k or top-p may exclude tokens, for which the graph sorts each row's logits."""
+    """Whether top-k or top-p may exclude tokens; if so, the graph sorts each row's logits."""
 
     def choose(
         self,
@@ -59,7 +59,7 @@ class CoupledDeviceVerifier:
         positions: Int[Tensor, "D"],
         levels: Int[Tensor, "N"],
     ) -> Int[Tensor, "N"]:
-        """See `DeviceVerifier`; in float32, as `GumbelNoise.choices`."""
+        """See `DeviceVerifier`; computes in float32, as `GumbelNoise.choices` does."""
         rows, depths = logits.float(), (levels - 1).clamp(min=0)
         scores = rows + sampling.noise(positions, rows.shape[1]).index_select(0, depths)
         if self.truncates:
@@ -82,7 +82,7 @@ class CoupledDeviceVerifier:
 
 
 def device_verifier(schedule: Schedule, position: int) -> DeviceVerifier:
-    """The cheapest verifier within CUDA graphs for the settings in force from a position on."""
+    """The cheapest `DeviceVerifier` for the sampling settings of a position and all later ones."""
     if schedule.greedy_from(position):
         return GreedyVerifier()
     return CoupledDeviceVerifier(truncates=schedule.truncates_from(position))

@@ -15,7 +15,7 @@ from decoder.tree import TokenTree
 
 @dataclass(frozen=True)
 class GreedyVerifier:
-    """A `Verifier` and `DeviceVerifier` that chooses the most probable token; among equals, the lowest id."""
+    """`Verifier` and `DeviceVerifier` that choose the most probable token; of equally probable ones, the lowest id."""
 
     def choose(
         self,
@@ -32,7 +32,7 @@ class GreedyVerifier:
         """See `DeviceVerifier`."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
-        """See `Verifier`; in float32, as in transformers' generate."""
+        """See `Verifier`; computes in float32, as transformers' generate does."""
         del first
         scores = logits.float()
         # numpy's argmax costs a tenth of torch's on a CPU.
@@ -46,7 +46,7 @@ class GreedyVerifier:
 
 
 def accept(tree: TokenTree, choice: Callable[[int], int]) -> tuple[list[int], int]:
-    """Accepted nodes below the root, in path order, and the bonus token; `choice` is the target's token at a node."""
+    """Accepted nodes below the root, in path order, and the bonus token; `choice` gives the target's next token."""
     children: dict[tuple[int, int], int] = {
         (parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))
     }

@@ -1,4 +1,4 @@
-"""Independent sampling: the draft draws its tree and a lossless verifier draws its decisions, from separate generators.
+"""Independent sampling: draft and lossless verifier draw random numbers from two separate generators.
 
 The text has the target's distribution. Knows no methods; the verifier in force is looked up each round.
 """
@@ -22,19 +22,19 @@ from decoder.verify.statistics import token_statistics
 
 
 def ignore_round(_target_probs: Float[Tensor, "N V"], _node: int) -> None:
-    """The default observer, which does nothing."""
+    """Default for `IndependentVerifier.observe`, which does nothing."""
 
 
 @dataclass(frozen=True)
 class IndependentVerifier:
-    """A `Verifier` of one text whose trees are sampled from the draft."""
+    """`Verifier` of one text whose trees are sampled from the draft, by a lossless verifier."""
 
     verifier: Callable[[], str]
-    """Returns the name of the verifier in force, which must be lossless with the trees of the round."""
+    """Returns the name of the verifier in force, which must be lossless for the round's kind of tree."""
     schedule: Schedule
     generator: RandomGenerator
     observe: Callable[[Float[Tensor, "N V"], int], None] = ignore_round
-    """Called each round with the target's probabilities after all nodes, and with the last accepted node."""
+    """Callback of each round, with the target's probabilities after all nodes and the last accepted node."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """See `Verifier`.
@@ -51,7 +51,7 @@ class IndependentVerifier:
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
     ) -> Verification | None:
-        """See `Verifier`; large trees or vocabularies give statistics of the committed tokens alone."""
+        """See `Verifier`; for large trees or vocabularies, only statistics of the committed tokens."""
         if self.schedule.greedy_from(first):
             return None
         target_probs = self._target_probs(tree, logits, first)

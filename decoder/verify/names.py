@@ -1,8 +1,8 @@
-"""Names of verifiers and draftings, and the lossless combinations; all other combinations are refused.
+"""Names of verifiers and of kinds of drafting, and the lossless combinations; all other combinations are refused.
 
-Over a deterministic tree every verifier but coupled sampling and nss is biased, by up to .7 in total variation (found
-by exact enumeration), since the others judge a token by the probability of drawing it. Knows no verifier's code, so
-that command lines are read without torch.
+On a deterministic tree every verifier except coupled sampling and nss is biased, by up to .7 in total variation (found
+by exact enumeration), since they accept a token by its probability of being drawn. Imports no verifier, so that command
+lines are read without torch.
 """
 
 from enum import StrEnum
@@ -10,38 +10,38 @@ from enum import StrEnum
 from decoder.errors import quoted, require
 
 COUPLED = "coupled"
-"""Coupled sampling: Gumbel noise that all methods share; every other verifier draws random numbers of its own."""
+"""Verifier by coupled sampling, with Gumbel noise that all methods share; all other verifiers draw random numbers."""
 VERIFIER_NAMES = ("nss", "naive", "naive_tree", "spectr", "specinfer", "khisti", "block", "traversal")
 """Names of the verifiers in `decoder.verify.lossless`."""
 
 
 class Drafting(StrEnum):
-    """How a round's tree is drafted."""
+    """Kinds of drafting: how a round's tree is drafted."""
 
     TREE = "tree"
-    """Deterministic: each node's children are the most probable tokens."""
+    """Deterministic tree, in which each node's children are the most probable tokens."""
     IID = "iid"
     """Independent rollouts from the root."""
     DELAYED = "delayed"
     """One sampled path, then independent rollouts from its end."""
     SELECTOR = "selector"
-    """Delayed, with a shape that a trained selector chooses each round before the first draw."""
+    """As `DELAYED`, with a shape that a trained selector chooses in each round before the first draw."""
 
 
 def lossless_with(name: str, drafting: Drafting, paths: int = 1) -> bool:
-    """Whether a verifier keeps the target's distribution with this drafting and number of drafted paths."""
+    """Whether texts have the target's distribution with this verifier, kind of drafting and number of rollouts."""
     if drafting is Drafting.TREE:
         return name in (COUPLED, "nss")
     return name != COUPLED and (paths == 1 or name != "block")
 
 
 def require_lossless(name: str, drafting: str, paths: int = 1) -> None:
-    """Refuses a verifier that is biased, or does not work, with a drafting at a temperature above 0.
+    """Refuses a verifier that, with this kind of drafting, is biased or does not work at a temperature above 0.
 
     Args:
         name: Name of a verifier.
         drafting: Value of a `Drafting`.
-        paths: Most rollouts, K.
+        paths: Largest number of rollouts, K.
 
     Raises:
         ConfigError: The combination is refused, or a name is unknown.
@@ -60,8 +60,8 @@ def require_lossless(name: str, drafting: str, paths: int = 1) -> None:
     )
     require(
         fits or name != COUPLED,
-        f"verifier coupled takes no trees that are drawn, and drafting {drafting} draws; choose --verifier traversal "
-        "or another one, or --drafting tree",
+        f"verifier coupled does not work on sampled trees, and drafting {drafting} samples them; choose --verifier "
+        "traversal or another one, or --drafting tree",
     )
     require(
         fits,

@@ -1,7 +1,7 @@
-"""Statistics of a sampled round, by which users check a decoder while it runs. They influence nothing.
+"""Statistics of a sampled round, by which users check a running decoder. They do not affect decoding.
 
-Both sums over committed tokens have mean 0 in any lossless decoder, whatever its text (a martingale). A sum far from 0
-therefore shows a faulty decoder; a sum near 0 proves nothing.
+The sums of surprise and of top-1 hits over committed tokens, both relative to expectation, have mean 0 in any lossless
+decoder, for any text (a martingale). So a sum far from 0 shows a faulty decoder; a sum near 0 proves nothing.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from torch import Tensor
 from decoder.events import Verification
 
 _LEAST = 1e-30
-"""Least probability in logarithms, since the surprise of an impossible token would be infinite."""
+"""Least probability of which a logarithm is taken, since the surprise of an impossible token would be infinite."""
 
 
 def token_statistics(target_probs: Float[Tensor, "D V"], tokens: Sequence[int]) -> Verification:
-    """Statistics of committed tokens, given the target's distribution at the position of each."""
+    """Statistics of committed tokens, from the target's distribution at each token's position."""
     rows = target_probs.double().cpu().numpy()
     logs = np.log(np.maximum(rows, _LEAST))
     entropies = -(rows * logs).sum(-1)

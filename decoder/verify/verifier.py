@@ -1,4 +1,4 @@
-"""Protocols of verifiers: which drafted tokens stay, by the target's logits after each node of a tree."""
+"""Protocols of verifiers, which decide from the target's logits after each node of a tree which nodes are accepted."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
@@ -11,30 +11,30 @@ from decoder.sampling.on_device import DeviceSampling
 from decoder.tree import TokenTree
 
 Probabilities: TypeAlias = Callable[[Float[Tensor, "W V"], int], Float[Tensor, "W V"]]
-"""(the draft's logits after nodes of one depth, the depth) -> logits of the estimated target's choice."""
+"""(draft's logits after nodes of one depth, depth) -> logits of the estimated probabilities of the target's choice."""
 
 
 class Verifier(Protocol):
-    """A verification rule on the host; greedy is one."""
+    """Interface of a verification rule on the host, for example greedy verification."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
-        """The accepted nodes below the root, in path order, and the token after them.
+        """Accepted nodes below the root, in path order, and the token after the last of them.
 
-        The root is the text's last token. `logits` are the target's after each node, over the token ids that both
-        models know. `first` is the position, from 0, of the token after the root.
+        The root is the text's last token. `logits` are the target's logits after each node, over the token ids that
+        both models know. `first` is the position, from 0, of the token after the root.
         """
 
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
     ) -> Verification | None:
-        """Statistics of a verified round; None where none of its tokens was sampled.
+        """Statistics of a verified round; None if no token of the round was sampled.
 
-        `committed` are those tokens of the accepted path, and the one after it, that became text.
+        `committed` are the tokens that the round appended to the text: from the accepted path and one more.
         """
 
 
 class DeviceVerifier(Protocol):
-    """A verification rule within a CUDA graph. Equal rules hash alike and share captured graphs."""
+    """Interface of a verification rule within CUDA graphs. Equal rules have equal hashes and share captured graphs."""
 
     def choose(
         self,
@@ -43,13 +43,13 @@ class DeviceVerifier(Protocol):
         positions: Int[Tensor, "D"],
         levels: Int[Tensor, "N"],
     ) -> Int[Tensor, "N"]:
-        """The target's token after each row, on the logits' device; a CUDA graph can capture it.
+        """The token that the target chooses after each row, by operations that a CUDA graph can capture.
 
-        `positions[d]` is the position of the token after a node of depth d. `levels` are 1 + depth, and 0 for padding
-        rows, whose token is undefined.
+        `positions[d]` is the position of the token after a node of depth d. `levels` are depth + 1 for nodes, and 0 for
+        padding rows, whose token is undefined.
         """
 
     def probabilities(
         self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int
     ) -> Probabilities | None:
-        """Function from the draft's logits to those of the target's choice; None where they are the draft's own."""
+        """Function that estimates the target's choice from the draft's logits; None if these are used unchanged."""

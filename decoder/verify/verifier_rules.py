@@ -12,18 +12,18 @@ USUAL_VERIFIER = "traversal"
 
 @dataclass(frozen=True)
 class VerifierRules(Rules, ABC):
-    """Parameters of drawn trees, with the verifier and the drafting that hold for all methods of a run."""
+    """Parameters of sampled trees, and the verifier and kind of drafting, which apply to all methods of a run."""
 
     verifier: str = COUPLED
     drafting: str = Drafting.TREE
 
     @property
     def draws(self) -> bool:
-        """Whether trees are drawn."""
+        """Whether trees are sampled from the draft, and not deterministic."""
         return self.drafting != Drafting.TREE
 
     def drawn(self) -> Self:
-        """The same, with the usual verifier and drafting where no tree is drawn."""
+        """These parameters; with default verifier and drafting for sampled trees if the trees are deterministic."""
         if self.draws:
             return self
         verifier = USUAL_VERIFIER if self.verifier == COUPLED else self.verifier

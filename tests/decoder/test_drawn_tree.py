@@ -154,7 +154,7 @@ def test_draws_are_renumbered_with_their_nodes() -> None:
 
 @pytest.mark.parametrize("kept", [[0, 2, 3], [0, 1]])
 def test_a_token_that_was_drawn_cannot_be_dropped(kept: list[int]) -> None:
-    with pytest.raises(ValueError, match="stays in the tree"):
+    with pytest.raises(ValueError, match="must stay in the tree"):
         drawn_beside_grown().subtree(kept)
 
 

@@ -23,19 +23,19 @@ from decoder.models.checkpoints import display_name
 from decoder.models.known_checkpoint import weight_files
 
 UNUSED = re.compile(r"(^verifier_(norm|lm_head)\.weight|rotary_emb\.inv_freq)$")
-"""Names of training leftovers beside the weights."""
+"""Names of tensors in published files that the head does not use."""
 EMBEDDING = "embed_tokens.weight"
 NUMBERS = "d2t", "t2d"
-"""Weights of integers; all others hold real numbers."""
+"""Names of the tensors of integers; all other tensors hold real numbers."""
 AGAIN = "download it again, or choose another --draft"
 
 
 def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.dtype) -> Head:
-    """The head of a hub id or folder, on the device of its target.
+    """Loads the EAGLE-3 head of a hub id or folder onto the device of its target.
 
     Raises:
-        ModelError: Its weights cannot be read, or differ from its configuration.
-        PairError: It was made for another target.
+        ModelError: The head's weights cannot be read, or do not fit its configuration.
+        PairError: The head was made for another target.
     """
     shown = display_name(name)
     sizes = TargetSizes(target.name, target.width, target.embedding.shape[1], target.layers)
@@ -55,13 +55,13 @@ def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.d
 
 
 def sizes_of(name: str, config: Any) -> TargetSizes:
-    """Sizes of a target that is not loaded yet, from its configuration."""
+    """Vocabulary size, width and number of layers of a target that is not loaded yet, from its configuration."""
     text = config if isinstance(config, Architecture) else config.get_text_config()
     return TargetSizes(name, text.vocab_size, text.hidden_size, text.num_hidden_layers)
 
 
 def fitting_layers(shown: str, shape: HeadShape, target: TargetSizes) -> tuple[int, ...]:
-    """Layers of the target whose inputs the head reads; raises PairError where the two do not fit."""
+    """Layers of the target whose inputs the head reads; raises PairError if head and target do not fit each other."""
     if shape.layer.vocab_size != target.vocabulary:
         raise PairError(
             f"{shown} was made for a target of {shape.layer.vocab_size} tokens, and {target.name} has "
@@ -75,14 +75,14 @@ def fitting_layers(shown: str, shape: HeadShape, target: TargetSizes) -> tuple[i
     layers = shape.target_layers or usual_layers(target.layers)
     if not all(low < high for low, high in zip((-1, *layers), (*layers, target.layers), strict=True)):
         raise PairError(
-            f"{shown} reads what enters the layers {', '.join(map(str, layers))}, and {target.name} has "
-            f"{target.layers}, counted from 0; choose the head that was made for this target"
+            f"{shown} reads the inputs of layers {', '.join(map(str, layers))}, counted from 0, and {target.name} has "
+            f"{target.layers} layers; choose the head that was made for this target"
         )
     return layers
 
 
 def _tensors(name: str, shown: str, shape: HeadShape) -> dict[str, Tensor]:
-    """All weights of a head, by the names of `shapes`."""
+    """All weights of a head, by name; `shapes` lists the names."""
     wanted = shapes(shape)
     known, tensors = {**optional_shapes(shape), **wanted}, dict[str, Tensor]()
     files = weight_files(name)
@@ -96,10 +96,10 @@ def _tensors(name: str, shown: str, shape: HeadShape) -> dict[str, Tensor]:
         tensors[key] = tensor
     if lacking := [key for key in wanted if key not in tensors]:
         key = lacking[0]
-        raise ModelError(f"{shown} lacks {key}, which has shape {_written(wanted[key])}; {AGAIN}")
+        raise ModelError(f"{shown} lacks {key} of shape {_written(wanted[key])}; {AGAIN}")
     if EMBEDDING not in tensors and shape.layer.hidden_size != shape.target_width:
         raise ModelError(
-            f"{shown} lacks {EMBEDDING}, which has shape {_written(known[EMBEDDING])}: the target's rows have width "
+            f"{shown} lacks {EMBEDDING} of shape {_written(known[EMBEDDING])}, in whose place the target's has width "
             f"{shape.target_width}; {AGAIN}"
         )
     return tensors
@@ -113,7 +113,7 @@ def _check(shown: str, key: str, tensor: Tensor, size: tuple[int, ...] | None) -
             f"configuration has; {AGAIN}"
         )
     if tensor.is_floating_point() == (key in NUMBERS):
-        raise ModelError(f"{key} of {shown} has dtype {tensor.dtype}, which is not read; {AGAIN}")
+        raise ModelError(f"{key} of {shown} has dtype {tensor.dtype}, which is not supported; {AGAIN}")
     if tuple(tensor.shape) != size:
         raise ModelError(
             f"{key} of {shown} has shape {_written(tensor.shape)}, where its configuration says {_written(size)}; "
@@ -122,7 +122,7 @@ def _check(shown: str, key: str, tensor: Tensor, size: tuple[int, ...] | None) -
 
 
 def _read(path: Path, shown: str) -> Iterator[tuple[str, Tensor]]:
-    """Used weights of a file, by their names without a library's prefix."""
+    """Weights in a file that the head uses, as (name without the saving library's prefix, tensor)."""
     try:
         with safe_open(path, "pt") as file:
             for there in file.keys():  # noqa: SIM118 - it is no mapping
@@ -135,13 +135,13 @@ def _read(path: Path, shown: str) -> Iterator[tuple[str, Tensor]]:
 
 
 def _tokens(shown: str, shape: HeadShape, tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """The target's id of each token of the head, from the differences in `d2t`; shape (D,)."""
+    """The target's token id for each of the head's token ids, from the differences in `d2t`; shape (D,)."""
     if (offsets := tensors.get("d2t")) is None:
         return None
     words = shape.layer.vocab_size
     tokens = offsets.long() + torch.arange(len(offsets))
     if len(tokens.unique()) < len(tokens) or not ((tokens >= 0) & (tokens < words)).all():
-        raise ModelError(f"d2t of {shown} does not name {len(tokens)} different tokens below {words}; {AGAIN}")
+        raise ModelError(f"d2t of {shown} does not name {len(tokens)} different token ids below {words}; {AGAIN}")
     return tokens
 
 

@@ -1,8 +1,8 @@
 """config.json of EAGLE-3 heads, in both published layouts, as a `HeadShape`.
 
-Flat, as the authors and SGLang write it: the layer's fields beside the head's. Nested, as the speculators library
-writes it: the layer's within `transformer_layer_config`. Fields without effect here are ignored, among them `auto_map`
-and the code that it names. Knows no weights.
+The flat layout, of the authors and SGLang, has the fields of the layer and of the head in one object. The nested
+layout, of the speculators library, has the fields of the layer within `transformer_layer_config`. Fields without effect
+here are ignored, among them `auto_map` and the code that it names. Knows no weights.
 """
 
 from dataclasses import replace
@@ -31,7 +31,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """The head's one layer, with transformers' defaults."""
+    """Configuration fields of the head's single decoder layer, with transformers' defaults."""
 
     vocab_size: Count
     hidden_size: Count
@@ -60,7 +60,7 @@ class Nested(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of the head."""
+    """Configuration fields of the head, apart from its decoder layer."""
 
     speculators_model_type: str | None = None
     transformer_layer_config: Layer | None = None
@@ -75,10 +75,10 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def head_shape(name: str) -> HeadShape | None:
-    """Configuration of the head in a hub id or folder; None where it is no head.
+    """Configuration of the EAGLE-3 head in a hub id or folder; None if the checkpoint is not an EAGLE-3 head.
 
     Raises:
-        ModelError: Its configuration is invalid.
+        ModelError: The head's configuration is invalid.
     """
     content, shown = content_of(name, "config.json"), display_name(name)
     if content is None or not _is_head(content):
@@ -88,8 +88,7 @@ def head_shape(name: str) -> HeadShape | None:
         layer = fields.transformer_layer_config or msgspec.json.decode(content, type=Layer)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(
-            f"the configuration of {shown} is not that of an EAGLE-3 head as it is read here: {first_line(error)}; "
-            f"{REMEDY}"
+            f"the configuration of {shown} is not that of a supported EAGLE-3 head: {first_line(error)}; {REMEDY}"
         ) from error
     return _shape(shown, fields, layer)
 
@@ -106,8 +105,8 @@ def _is_head(content: bytes) -> bool:
 def _shape(name: str, fields: Fields, layer: Layer) -> HeadShape:
     nested = fields.eagle_config or Nested()
     if not nested.use_aux_hidden_state:
-        raise ModelError(f"{name} reads the last layer of its target alone, as EAGLE heads before the third; {REMEDY}")
-    # Default of the nested layout, as in vLLM; that of the flat layout is the opposite.
+        raise ModelError(f"{name} reads only the last layer of its target, as heads before EAGLE-3 do; {REMEDY}")
+    # As in vLLM, `norm_before_residual` is true by default in the nested layout, and false in the flat one.
     by_default = fields.speculators_model_type is not None
     return HeadShape(
         layer=_architecture(name, layer),
@@ -126,7 +125,7 @@ def _architecture(name: str, layer: Layer) -> Architecture:
     rope = rotary(layer)
     if rope is None:
         given = layer.rope_parameters or layer.rope_scaling
-        raise ModelError(f"{name} has rotary positions that are not computed here: {quoted(given)}; {REMEDY}")
+        raise ModelError(f"{name} has rotary positions of an unsupported kind: {quoted(given)}; {REMEDY}")
     qwen3: dict[str, Any] = {"head_dim": layer.head_dim or QWEN3_HEAD} if layer.model_type == "qwen3" else {}
     arch = replace(Architecture.of(layer), rope_parameters=rope, dtype=None, **qwen3)
     if arch.num_attention_heads % arch.num_key_value_heads or arch.head_dim % 2:
@@ -139,13 +138,13 @@ def _architecture(name: str, layer: Layer) -> Architecture:
 
 
 def _target_layers(name: str, fields: Fields, nested: Nested) -> tuple[int, ...] | None:
-    """Layers whose inputs the head reads; `eagle_config` names them by the layer before, whose output that is."""
+    """Target layers whose inputs the head reads; `eagle_config` lists the layers before them instead."""
     layers = fields.eagle_aux_hidden_state_layer_ids
     if not layers:
         layers = [layer + 1 for layer in nested.eagle_aux_hidden_state_layer_ids or ()]
     if any(low >= high for low, high in pairwise(layers)):
         raise ModelError(
             f"the configuration of {name} says that eagle_aux_hidden_state_layer_ids is {quoted(layers)}, which must "
-            "rise; download it again"
+            "be in ascending order; download it again"
         )
     return tuple(layers) or None

@@ -1,7 +1,7 @@
-"""Check whether work can be captured as a graph, by running it once before any capture.
+"""Check whether work can be captured as a CUDA graph, by running it once before any capture.
 
-A failed capture corrupts torch's bookkeeping of the device's memory; a capture that never begins does no harm. Detects
-operations for which the host waits: numbers read back, sizes that depend on data, copies from and to the host.
+A failed capture corrupts the state of torch's memory allocator, so it must not begin. The check detects operations for
+which the host waits: numbers read back, sizes that depend on data, copies from and to the host.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,21 +16,21 @@ from decoder.system.device import without_gradients
 
 BY_DATA = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 CHOSEN = torch.ops.aten.index.Tensor
-"""Indexing, whose output size depends on data only with a mask."""
+"""Operator for indexing by tensors; the size of its output depends on data only if an index is a mask."""
 COPIES = frozenset({torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default})  # noqa: SLF001 - its name
 FROM_THE_HOST = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
-"""Operators after a copy from the host; the copy itself cannot be observed."""
+"""Operators that torch runs after a constant's copy from the host; that copy itself is not dispatched."""
 
 
 class NotCapturableError(RuntimeError):
-    """The work cannot be captured as a graph."""
+    """Raised for work that cannot be captured as a CUDA graph."""
 
 
 def refuse_waits(work: Callable[[], object], device: torch.device) -> None:
-    """Runs the work once.
+    """Runs the work once, and raises an error if it cannot be captured.
 
     Raises:
-        NotCapturableError: The host waits for the device within the work.
+        NotCapturableError: The work makes the host wait for the device.
     """
     with without_gradients(), _Watch(device):
         work()

@@ -1,9 +1,9 @@
-"""Passes of the usual sizes compiled by torch.compile, used where they are faster on this device.
+"""Forward passes of the usual sizes compiled by torch.compile, used where they are faster on this device.
 
-The number of rows is fixed; the numbers of slots, in all and read, are not, so that a growing text compiles nothing
-again. Sizes that were not compiled in advance are computed by plain calls: no round waits for a compiler. The compiler
-captures no graphs of its own, which would not allow writes to the store. Where compiling fails, or is not faster, the
-plain passes stay.
+A compiled pass has a fixed number of rows, and dynamic numbers of cache slots (the store's, and those that attention
+reads), so that a growing text needs no recompilation. Sizes that were not compiled in advance run uncompiled: no round
+waits for a compiler. The compiler captures no CUDA graphs of its own, which would not allow writes to the KV store. If
+compilation fails, or the compiled passes are not faster, the plain passes are used.
 """
 
 import warnings
@@ -29,21 +29,21 @@ from decoder.tree_rules import Rules
 Pass = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 Compile = Callable[[Pass], Pass]
 MOST_COMPILED = 256
-"""Most compiled sizes of all models together: a process may load many pairs, and the compiler's default is 8."""
+"""Most compiled sizes of all models together; torch.compile's default, 8, is too low for a process with many pairs."""
 LENGTHS: dict[int, Literal["default", "fail_on_recompile"]] = {100: "default", 400: "fail_on_recompile"}
-"""Text lengths of the compiled example passes; the second, with another range of slots, must not compile again."""
+"""Text lengths of the example passes that are compiled; for the second one, a recompilation is an error."""
 TEXT = 100
 """Text length of the timed passes, in tokens."""
 REPEATS = 30
 PAYS = 0.97
-"""Largest time of a compiled form, as a share of the plain time: less gain is not worth two forms of a model."""
+"""Largest time of a compiled form, as a share of the plain form's, with which it is used."""
 ROUNDING = 32.0
-"""Largest error of a compiled form, in rounding units of the dtype at the largest logit."""
+"""Largest allowed error of a compiled form's logits, in units of the dtype's epsilon times the largest logit."""
 Report = Callable[[str], None]
 
 
 def by_torch(function: Pass) -> Pass:
-    """See `torch.compile`."""
+    """Compiles a pass by `torch.compile` as a whole, with the sizes of the example inputs unless marked dynamic."""
     return torch.compile(function, fullgraph=True, dynamic=False)
 
 
@@ -75,12 +75,12 @@ class Compiled:
         """See `StaticForward`."""
         if len(tokens) not in self._sizes:
             return self.plain.computed(store, tokens, rotation, slots, bias)
-        # Where the compiler would compile again, the round uses a plain call in place of waiting.
+        # If the pass would be recompiled, it runs uncompiled instead, so that the round does not wait.
         with torch.compiler.set_stance("eager_on_recompile"):
             return self._pass(store, tokens, rotation, slots, bias)
 
     def compile(self, sizes: Collection[int]) -> None:
-        """Compiles passes of these numbers of rows."""
+        """Compiles passes with these numbers of rows."""
         from torch import _dynamo as dynamo  # noqa: PLC0415 - takes a second, for those who compile
 
         limits: dict[str, Any] = dict.fromkeys(("recompile_limit", "accumulated_recompile_limit"), MOST_COMPILED)
@@ -115,12 +115,12 @@ class Found:
 
     @property
     def right(self) -> bool:
-        """Whether the error is within `ROUNDING`."""
+        """Whether the logits' error is within `ROUNDING`."""
         return self.difference <= self.allowed
 
     @property
     def pays(self) -> bool:
-        """Whether the compiled form is correct and faster by enough."""
+        """Whether the compiled form is correct, and faster by enough to be used (`PAYS`)."""
         return self.right and self.share < PAYS
 
     def __str__(self) -> str:
@@ -137,10 +137,11 @@ def compile_pair(
     passes: Passes,
     compile_pass: Compile = by_torch,
 ) -> None:
-    """Compiles the passes of the draft, then those of the target; the pair's slots use the faster forms.
+    """Compiles the passes of the draft, then those of the target; the pair's slots then use the faster forms.
 
-    Of each model's passes, the smallest and the largest are tried, and the others compiled where that pays. Where
-    rounds of the compiled forms write another text than the host's, both plain forms stay.
+    Of each model's passes, the smallest and the largest are compiled and timed first, and all others only if the
+    compiled form is faster. If rounds with the compiled forms write a text that differs from the host's, both models
+    keep their plain forms.
     """
     before = {model: graph_slots.forward(model) for model in (pair.draft_model, pair.target)}
     _compile("draft", pair.draft_model, graph_slots, passes.draft, report, compile_pass)
@@ -188,7 +189,7 @@ def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
 
 
 def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots) -> Found:
-    """Time and error of a form relative to the plain one in passes of these sizes."""
+    """Time and error of a compiled form relative to the plain one, in passes of these sizes."""
     both = [_Passes(each, sizes) for each in (plain, form)]
     device = both[0].logits[0].device
     seconds: tuple[list[float], list[float]] = [], []

@@ -1,7 +1,7 @@
-"""State that changes from round to round, in device tensors with fixed addresses.
+"""State of one text's rounds, in device tensors with fixed addresses.
 
-It serves one text at a time. Draft and verification read and write it; the host reads it through the report, whose
-numbers have 64 bits each: integers, and the bits of float64 numbers.
+Draft and verification read and write the state. The host reads it through the report, an array of 64-bit numbers: some
+are integers, some float64.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,18 +19,18 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, History, TreeRule
 
 TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN = range(6)
-"""Lines of `DeviceState.nodes`. LEVEL: 1 for the root, 0 for no node. ROW: index of the node's row in the draft,
-undefined for a node without children. LOGPROB, OWN: the bits of a float64; OWN is the draft's own log-probability where
-LOGPROB is one under noise, and undefined elsewhere."""
+"""Indices of the lines of `DeviceState.nodes`, whose columns are nodes. LEVEL: 1 for the root, 0 for a column without a
+node. ROW: index of the node's row in the draft, undefined for a node without children. LOGPROB, OWN: the bits of a
+float64. OWN: the draft's own log-probability, defined only if LOGPROB includes the noise of sampling."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
-"""Length of a verification's outcome: number of tokens; for each depth, the path's node and the token after it."""
+"""Size of a verification's outcome: the number of tokens and, for each depth, the path's node and the next token."""
 REPORT = OUTCOME + (OWN + 1) * MOST_NODES
 SHARE_BITS = 57
-"""Fractional bits of a depth acceptance: shares of at most 32 levels are multiples of 2^-57, and up to 63 of them add
-up in 64 bits without rounding."""
+"""Number of fractional bits of a depth acceptance (accepted levels / drafted levels) stored as an integer: shares of at
+most 32 levels are multiples of 2^-57, and the sum of up to 63 of them fits in 64 bits without rounding."""
 LEVELS = DEEPEST + 2
 BEFORE = FIRST_ROWS[-1]
-"""Most tokens at the end of a text that one draft reads."""
+"""Most tokens at the end of a text that the draft model reads in one pass."""
 LEAST = torch.finfo(torch.float64).min
 GROWTH, HISTORY = ([field.name for field in fields(part)] for part in (Growth, History))
 
@@ -47,7 +47,7 @@ class DeviceRule:
         self.history: History[Float[Tensor, ""]] = History(*self.vector[growing:-1].unbind())
         self.n_max: Float[Tensor, ""] = self.vector[-1]
         self.breadths: Float[Tensor, 3] = self._growth[GROWTH.index("narrow") :][:3]
-        """`narrow`, `middle` and `wide`."""
+        """The rule's numbers of children `narrow`, `middle` and `wide`."""
 
     def turn(self, rule: TreeRule) -> None:
         """Copies all numbers of a rule to the device."""
@@ -55,9 +55,9 @@ class DeviceRule:
         self.vector.copy_(torch.tensor(numbers, dtype=torch.float64))
 
     def logarithmic(self) -> Growth[Tensor]:
-        """The growth rule with logarithms of its probabilities, which are only compared.
+        """The growth rule with the logarithms of its probabilities, which are thresholds.
 
-        They are finite, so that minus infinity, for impossible nodes, is less than all of them.
+        The logarithms are finite, so that minus infinity, for impossible nodes, is below every threshold.
         """
         logs = dict(zip(GROWTH, self._growth.log().clamp(min=LEAST)[:, None].unbind(), strict=True))
         return replace(self.growth, **{name: logs[name] for name in ("stop", "deep", "tau_h", "tau_l")})
@@ -75,11 +75,11 @@ class _OnDevice:
 
 
 XP = _OnDevice()
-"""Elementwise operations for `tree_rules` on tensors, with plain constants."""
+"""Elementwise operations for `tree_rules` on tensors, whose other operand may be a Python number."""
 
 
 class DeviceState:
-    """The state of one text."""
+    """State of one text's rounds, in device tensors."""
 
     def __init__(self, device: torch.device, capacity: int) -> None:
         def whole(*shape: int) -> Tensor:
@@ -89,23 +89,23 @@ class DeviceState:
         self.sampling = DeviceSampling(device, capacity)
         """Sampling settings by position in the text; rounds do not change them."""
         self.length: Int[Tensor, ""] = whole()
-        """Number of tokens of the text; all but the last have keys and values in the target."""
+        """Number of tokens of the text; all but the last have keys and values in the target's store."""
         self.text: Int[Tensor, S] = whole(capacity)
         """Tokens of the text, followed by those of the tree without its root."""
         self.shares: Int[Tensor, W] = whole(WINDOW)
-        """Depth acceptances of the last rounds with a draft, as integers; see `SHARE_BITS`."""
+        """Depth acceptances of the latest rounds with a draft, as integers; see `SHARE_BITS`."""
         self.rounds: Int[Tensor, ""] = whole()
-        """Number of rounds with a draft."""
+        """Number of rounds with a draft so far."""
         self.report: Float[Tensor, R] = torch.zeros(REPORT, dtype=torch.float64, device=device)
         numbers = self.report.view(torch.int64)
         self.committed: Int[Tensor, ""] = numbers[0]
         """Number of tokens committed by the last verification."""
         self.outcome: Int[Tensor, "2 D"] = numbers[1:OUTCOME].view(2, -1)
-        """For each depth from the root on: the node of the accepted path, and the token after it."""
+        """For each depth, from the root's on: the accepted path's node at this depth, and the token after that node."""
         self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:].view(OWN + 1, -1)
         shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]
         self.share_of: Int[Tensor, T] = torch.tensor(shares, device=device)
-        """Depth acceptance by the level of the deepest node and the number of committed tokens."""
+        """Table of depth acceptances, as integers, by (level of the deepest node, number of committed tokens)."""
         self.certain: Float[Tensor, ""] = torch.zeros((), dtype=torch.float64, device=device)
         self.impossible: Float[Tensor, ""] = torch.full_like(self.certain, -torch.inf)
         """Log-probability of an impossible node: minus infinity."""
@@ -113,11 +113,11 @@ class DeviceState:
         self._steps: Int[Tensor, S] = torch.arange(-BEFORE, capacity, device=device)
 
     def steps(self, first: int, last: int) -> Int[Tensor, "M"]:
-        """The integers from `first`, which may be negative, to `last`, exclusive."""
+        """Tensor of the integers from `first`, which may be negative, to `last`, exclusive."""
         return self._steps[first + BEFORE : last + BEFORE]
 
     def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
-        """Begins a new text under a rule."""
+        """Begins a new text, whose draft trees grow by this rule."""
         for tensor in self._all():
             tensor.zero_()
         self.text[: len(text)].copy_(torch.tensor(text))
@@ -127,7 +127,7 @@ class DeviceState:
             self.rule.turn(rule)
 
     def saved(self) -> Callable[[], None]:
-        """A function that restores the present state."""
+        """Saves the present state; returns a function that restores it."""
         pairs = [(tensor, tensor.clone()) for tensor in self._all()]
 
         def restore() -> None:
@@ -146,14 +146,14 @@ def _share(level: int, tokens: int) -> int:
 
 
 def verified(report: NDArray[np.float64]) -> tuple[list[int], int]:
-    """Accepted nodes below the root and the token after them, from the first part of a report."""
+    """Accepted nodes below the root, and the token after the last of them, from the first part of a report."""
     count, *path_and_tokens = report[:OUTCOME].view(np.int64).tolist()
     path, tokens = path_and_tokens[: DEEPEST + 1], path_and_tokens[DEEPEST + 1 :]
     return path[1:count], tokens[count - 1]
 
 
 def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
-    """Tree below this root that is verified next, from the second part of a report."""
+    """Draft tree with this root token that is verified next, from the second part of a report."""
     lines = _lines(report)
     nodes = lines.view(np.int64)
     count = int(np.count_nonzero(nodes[LEVEL]))
@@ -166,7 +166,7 @@ def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
 
 
 def drafted_under_noise(report: NDArray[np.float64], root: int) -> TokenTree:
-    """The same tree with the draft's own log-probabilities, where tokens are sampled."""
+    """As `drafted`, with the draft's own log-probabilities too, for rounds whose tokens are sampled."""
     tree = drafted(report, root)
     if len(tree) > 1:
         tree.draft_logprobs = [0.0, *_lines(report)[OWN, 1 : len(tree)].tolist()]

@@ -1,8 +1,9 @@
-"""A whole draft as one function of device tensors: all levels, and the tree packed for its verification.
+"""Drafting of a whole tree as one function of device tensors: all levels, and the tree packed for its verification.
 
-Rules are masks: rows without children are computed and ignored. The tree is that of `decoder.draft.model_drafter`,
-except for the order of equally probable nodes. Probabilities are logarithms here, minus infinity for candidates outside
-the tree. Row r, the root being row 0, lies in the draft's slot `length` - 1 + r until the next draft.
+Growth rules are masks: rows of nodes without children are computed and ignored. The tree is the same as that of
+`decoder.draft.model_drafter`, except for the order of equally probable nodes. Probabilities are logarithms here, minus
+infinity for candidates outside the tree. The draft model's keys and values of row r, where the root is row 0, are in
+its cache slot `length` - 1 + r until the next draft.
 """
 
 from dataclasses import dataclass, replace
@@ -20,16 +21,16 @@ from decoder.verify.verifier import DeviceVerifier
 PLACES = MOST_NODES - 1
 """Most drafted nodes of a tree."""
 WHOLE, PART = 8000, 400
-"""Row lengths up to which CUDA's top-k is one kernel and not 22: of a whole row, and of each part of many rows."""
+"""Row lengths below which CUDA's top-k is one kernel and not 22: of an undivided row, and of each part of a row."""
 
 
 class Side:
-    """One model's part of a slot."""
+    """One model's part of a `GraphSlot`: its static forward form and its store of keys and values."""
 
     def __init__(
         self, forward: StaticForward, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int
     ) -> None:
-        """Takes a store whose last slots are free for rows outside the text."""
+        """Uses this store, whose last cache slots must be free for rows outside the text."""
         self.forward = forward
         self.store = store
         self.vocabulary = vocabulary
@@ -44,25 +45,26 @@ class Side:
         return self.rotated_logits(tokens, self.rotation(places.clamp(0, self.context - 1)), slots, bias)
 
     def rotation(self, places: Int[Tensor, "N"]) -> Tensor:
-        """Rotations of these positions of the text, an argument of `rotated_logits`."""
+        """Rotary embeddings of these positions of the text, an argument of `rotated_logits`."""
         return self.forward.rotation(self.store, places)
 
     def rotated_logits(
         self, tokens: Int[Tensor, "N"], rotation: Tensor, slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
-        """Logits as by `logits`, with rotations computed in advance."""
+        """The same as `logits`, with the rotary embeddings computed in advance."""
         return self.forward.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
 
     def bias(self, visible: Bool[Tensor, "N M"]) -> Float[Tensor, "N M"]:
-        """Bias of attention scores: 0 where visible, the least number of the dtype elsewhere."""
+        """Bias on attention scores: 0 where a slot is visible, the dtype's least number elsewhere."""
         return torch.where(visible, *self._biases)
 
 
 class Layout:
-    """Places of rows and candidates in drafts of one shape: constant device tensors, made before any capture.
+    """Index tables of rows and candidate nodes in drafts of one shape: constant device tensors, made before capture.
 
-    Rows are nodes that may get children, the root first, level after level. Each row has the same number of candidates,
-    in the order of the rows; padding rows without a level follow, so that candidates outnumber the nodes of any tree.
+    Rows are the nodes that may get children, the root first, level after level. Each row has the same number of
+    candidates for its children, which are in the order of the rows. Padding rows without a level follow, so that there
+    are more candidates than nodes in any tree.
     """
 
     def __init__(self, shape: Shape, vocabulary: int, device: torch.device) -> None:
@@ -71,10 +73,10 @@ class Layout:
 
         self.first, self.best, self.deepest = shape.first, shape.best, shape.deepest
         self.children = min(shape.widest, vocabulary)
-        """Number of candidates of a row."""
+        """Number of candidates of each row."""
         self.even = shape.even or self.children == 1
         self.parts = parts(vocabulary, self.children)
-        """Number of parts of the vocabulary; its best tokens are among the best of each part."""
+        """Number of parts of the vocabulary for top-k: the best tokens are among the best ones of each part."""
         self.part_starts: Int[Tensor, "P 1"] = whole([*range(0, vocabulary, vocabulary // self.parts)])[:, None]
         self.widths = [1]
         for width in shape.widths[1:]:
@@ -87,7 +89,7 @@ class Layout:
         """Level of each row's children, as in `DeviceState.nodes`."""
         above = [self.candidates(max(0, depth - 1)).start for depth in depths]
         self.offsets: Int[Tensor, R] = whole(above + [0] * padding)
-        """First candidate of each row's level."""
+        """Index of the first candidate at each row's level."""
         self.places: Int[Tensor, P] = whole([*range(self.first), *(self.first - 1 + depth for depth in depths[1:])])
         """Positions of the rows of all passes, relative to the first row."""
         self.nowhere: Int[Tensor, Q] = whole([-1] * padding)
@@ -95,18 +97,18 @@ class Layout:
         self.every_depth: Float[Tensor, D] = torch.arange(self.deepest, dtype=torch.float64, device=device)
         rows = whole([row for width in self.widths for row in range(width)] + [0] * padding)
         self.lines: Int[Tensor, "3 C"] = torch.stack((rows * 0, rows * 0, rows)).repeat_interleave(self.children, 1)
-        """Initial lines of candidates: token, path log-probability as the bits of a float64, index of its row in the
-        level."""
+        """Initial values of the candidates' lines: token, path log-probability as the bits of a float64, and index of
+        the candidate's row in its level."""
         self.no_candidate: Int[Tensor, ""] = whole([self.lines.shape[1] - 1])[0]
 
     def candidates(self, depth: int) -> slice:
-        """Indices of the candidates whose parents have this depth."""
+        """Range of the candidates whose parents have this depth."""
         first = sum(self.widths[:depth]) * self.children
         return slice(first, first + self.widths[depth] * self.children)
 
 
 def parts(vocabulary: int, best: int) -> int:
-    """Number of equal parts of a vocabulary for a faster top-k; 1 where parts are not faster."""
+    """Number of equal parts into which a vocabulary is divided for a faster top-k; 1 if that is not faster."""
     if vocabulary < WHOLE:
         return 1
     sizes = (size for size in range(PART - 1, best - 1, -1) if vocabulary % size == 0)
@@ -116,32 +118,32 @@ def parts(vocabulary: int, best: int) -> int:
 @dataclass(frozen=True)
 class _Rule:
     thresholds: Float[Tensor, "D"]
-    """Least path log-probability of nodes of depth 0, 1, 2, ... with children; it rises with depth, infinite where no
-    node may have children."""
+    """Least path log-probability of nodes with children, for depth 0, 1, 2, ...; it rises with the depth, and is
+    infinite for depths at which no node may have children."""
     breadths: Growth[Tensor] | None
-    """Numbers of children as a bias: for each rank, 0 or minus infinity; None where all nodes have the same number."""
+    """Numbers of children as biases, 0 or minus infinity for each rank; None if all nodes have the same number."""
 
 
 @dataclass(frozen=True)
 class _Grown:
     lines: Int[Tensor, "3 C"]
-    """Lines of candidates; see `Layout`."""
+    """Lines of the candidates; see `Layout.lines`."""
     logprobs: Float[Tensor, "C"]
     own: Float[Tensor, "C"] | None
-    """The draft's own log-probabilities, where `logprobs` are conditioned on noise."""
+    """The draft's own log-probabilities, if `logprobs` include the noise of sampling; else None."""
     paths: list[Float[Tensor, "W"]]
     """Path log-probabilities of the rows of each depth."""
     chosen: list[Int[Tensor, "W"]]
-    """Indices of the rows among the candidates of the depth above; -1 for the root."""
+    """Indices of each depth's rows among the candidates at that depth; -1 for the root."""
 
 
 def grow(side: Side, state: DeviceState, layout: Layout, slots: int, verifier: DeviceVerifier) -> None:
-    """Drafts a tree after the text by the probabilities of this verifier, and writes it to the device state."""
+    """Drafts a tree after the text by this verifier's estimated probabilities, and writes it to the device state."""
     first = layout.first
     around = state.length + state.steps(-first, max(layout.rows, PLACES))
     places = around.index_select(0, layout.places).clamp(0, side.context - 1)
     rotation, tokens = side.rotation(places), state.text.index_select(0, places[:first])
-    # Rows at positions before the text write to the last slots.
+    # Rows at positions before the start of the text write to the last cache slots, which no attention reads.
     own = around.remainder(side.store.shape[3])
     bias = side.bias(state.steps(0, slots) <= places[:first, None])
     rule = _rule(side, state, layout)
@@ -181,7 +183,7 @@ def _rule(side: Side, state: DeviceState, layout: Layout) -> _Rule:
 def best_tokens(
     logits: Float[Tensor, "W V"], layout: Layout, logprobs: Float[Tensor, "W B"], tokens: Int[Tensor, "W B"]
 ) -> None:
-    """Writes each row's most probable tokens and log-probabilities, equal ones in any order; softmax in float32."""
+    """Writes each row's most probable tokens and their log-probabilities; ties in any order, softmax in float32."""
     logarithms = logits.log_softmax(-1, torch.float32)
     count = layout.children
     if count == 1:
@@ -214,7 +216,7 @@ def _add_own(logits: Float[Tensor, "W V"], tokens: Int[Tensor, "C"], own: Float[
 def _growing(
     bits: Int[Tensor, "K"], state: DeviceState, layout: Layout, threshold: Float[Tensor, ""], depth: int
 ) -> Int[Tensor, "W"]:
-    """Candidates that become rows, in their order: all that get children, if the tree keeps them, and some others."""
+    """Candidates that become rows of the next level, in order: all nodes of the tree with children, and some others."""
     paths, width = bits.view(torch.float64), layout.widths[depth]
     if len(paths) == width:
         return state.steps(0, width)
@@ -224,12 +226,12 @@ def _growing(
 
 
 def _pack(state: DeviceState, layout: Layout, rule: _Rule, grown: _Grown, places: Int[Tensor, "N"]) -> None:
-    """Writes the remaining nodes to the device state, in their order, and their tokens after the text."""
-    # A node whose parent gets no children gets none: it is not more probable, and its threshold is not lower.
+    """Writes the tree's nodes to the device state, in their order, and their tokens after the text."""
+    # A node never passes the threshold if its parent does not: its path is not more probable, its threshold not lower.
     grows = torch.cat((*grown.paths, layout.no_paths)) >= rule.thresholds.index_select(0, layout.depths)
     paths = grown.lines[1].view(torch.float64).view(len(grows), -1)
     paths = torch.where(grows[:, None], paths, state.impossible).flatten()
-    # In breadth-first order, and so in the order of a stable sort, descendants of a cut node are cut too.
+    # Descendants follow their ancestors in breadth-first order, so the stable sort cuts a cut node's descendants too.
     ranked = (paths if layout.best else paths > state.impossible).sort(stable=True, descending=True)
     exist = ranked.values[:PLACES] > state.impossible if layout.best else ranked.values[:PLACES]
     kept = exist & (state.steps(0, PLACES) < state.rule.n_max)

@@ -1,6 +1,6 @@
 """Pending rounds of a session: work queued on the device, and results copied to the host.
 
-All work, times and waits of a round pass through here. Knows neither rules nor texts.
+Queues all work of a round, measures its times and counts the host's waits. Knows neither rules nor texts.
 """
 
 import time
@@ -16,42 +16,42 @@ from decoder.system.device import Mark
 
 
 class Clock:
-    """Clock of the host's time in a round, without pauses; reads no device clock."""
+    """Clock of a round on the host, without pauses; does not wait for the device."""
 
     def __init__(self) -> None:
         self._start_s = time.perf_counter()
 
     def leave_out(self, seconds: float) -> None:
-        """Leaves the last `seconds` out of the time."""
+        """Excludes the last `seconds` from the measured time."""
         self._start_s += seconds
 
     def seconds(self) -> float:
-        """Seconds so far."""
+        """Time since the clock was made, in seconds, without excluded times."""
         return time.perf_counter() - self._start_s
 
 
 @dataclass(frozen=True)
 class PendingRound:
-    """Work that is queued on the device."""
+    """Draft or verification that is queued on the device, between two marks in its stream."""
 
     begun: Mark
     done: Mark
 
     @property
     def seconds(self) -> float:
-        """Duration on the device, in seconds; known after a wait for this or later work."""
+        """Duration on the device, in seconds; may be read once the host has waited for this work or later work."""
         return self.done.seconds_since(self.begun)
 
 
 class PendingRounds:
-    """Pending rounds of one session, at most two at a time, and their report, which is being copied."""
+    """Queue of one session's drafts and verifications on the device, and the copy of their report to the host."""
 
     def __init__(self, slot: GraphSlot) -> None:
         self.waits = 0
         self._slot = slot
 
     def draft(self, shape: Shape, length: int, clock: Clock, most: int | None = None) -> PendingRound:
-        """Queues the draft of a tree after a text of at most `length` tokens; `most`: its nodes, None: by the rules."""
+        """Queues the draft of a tree after a text of at most `length` tokens; `most` limits its nodes if given."""
         if most is not None:
             self._slot.state.rule.n_max.fill_(most)
         return self._ask(lambda: self._slot.drafting(shape, length), clock)
@@ -61,16 +61,16 @@ class PendingRounds:
         return self._ask(lambda: self._slot.verification(bucket(nodes), length), clock)
 
     def report(self) -> Mark:
-        """Queues a copy of the report of all work so far; the next verification overwrites the report on the device."""
+        """Queues a copy of the report after all queued work; the next verification overwrites the device's report."""
         return self._slot.mailbox.send(self._slot.state.report)
 
     def wait(self, arrival: Mark) -> NDArray[np.float64]:
-        """Waits for a report and all work before it; the report is valid until the next one is queued."""
+        """Waits for a report and all work before it; the returned array is valid until the next copy is queued."""
         self.waits += 1
         return self._slot.mailbox.receive(arrival)
 
     def _ask(self, prepare: Callable[[], Callable[[], None]], clock: Clock) -> PendingRound:
-        # Captures happen once a pair, and do not count as decode time.
+        # A graph is captured once for a pair, so captures do not count as decode time.
         before_s = self._slot.capturing_s
         work = prepare()
         clock.leave_out(self._slot.capturing_s - before_s)

@@ -1,7 +1,7 @@
 """Self-test: rounds on this device must equal rounds driven by the host before any user's text depends on them.
 
-Drivers, kernels and versions of torch differ in the work that they can capture. Where a few short texts fail, or differ
-by more than near ties, the pair uses rounds from the host, and reports the reason.
+Drivers, kernels and versions of torch differ in the work that they can capture. If decoding a few short texts fails, or
+their tokens differ by more than near ties, the host drives the pair's rounds, and the reason is reported.
 """
 
 import functools
@@ -37,9 +37,9 @@ from decoder.verify.coupled import CoupledVerifier
 from decoder.verify.greedy import GreedyVerifier
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
-"""Prompts of the test; after a near tie the rest of a text proves nothing, and the next prompt is decoded."""
+"""Prompts of the test; a text is not compared beyond a near tie, where the next prompt is used."""
 SAMPLED = Sampling(temperature=1.0, top_k=50, top_p=0.95)
-"""Sampling settings of one more text for each rule, with every operation on logits that a graph may contain."""
+"""Sampling settings of the sampled texts: they need every operation on logits that a graph may contain."""
 SEED = 1
 TOKENS = 6
 FAR, FAR_IN_HALF = 1e-3, 0.1
@@ -48,23 +48,23 @@ FAR, FAR_IN_HALF = 1e-3, 0.1
 
 @dataclass(frozen=True)
 class Reference:
-    """The host's text after a prompt, and both models' logits for each of its tokens."""
+    """The text that rounds of the host write after a prompt, and both models' logits for each of its tokens."""
 
     prompt: Sequence[int]
     text: Sequence[int]
     target: Float[Tensor, "P V"]
-    """Target's logits after each token of prompt and text but the last."""
+    """The target's logits after each of `tokens`."""
     draft: Float[Tensor, "P V"]
     sampling: Sampling
-    """Sampling settings of its tokens."""
+    """Sampling settings of the text's tokens."""
 
     @property
     def tokens(self) -> Sequence[int]:
-        """Tokens of prompt and text but the last; the logits follow each of them."""
+        """Tokens of prompt and text, without the last token, after which there are no logits."""
         return [*self.prompt, *self.text[:-1]]
 
     def tie(self, text: Sequence[int], error: float) -> bool:
-        """Whether the first token that differs is a near tie, for logits that may be off by `error`."""
+        """Whether the first token that differs in another text is a near tie, if logits have errors up to `error`."""
         first, vocabulary = len(self.prompt), self.target.shape[1]
         noise = GumbelNoise(SEED, Schedule(self.sampling), vocabulary, self.target.device)
         for position, rivals in enumerate(zip(self.text, text, strict=False), first):
@@ -76,7 +76,7 @@ class Reference:
 def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None]) -> str | None:
     """Makes the static forms of both models for rounds on the device, and tests them.
 
-    Returns None where rounds run on the device; else the reason, with both models run by their modules.
+    Returns None if rounds can run on the device; else the reason, after switching both models to their modules.
     """
     try:
         right = references(pair)
@@ -99,7 +99,7 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
 
 @torch.inference_mode()
 def references(pair: Pair) -> list[Reference]:
-    """References from rounds of the host, with both models' present forward forms."""
+    """Reference texts and logits from rounds of the host, with both models' present forward forms."""
     return [_reference(pair, prompt, sampling) for sampling in (Sampling(), SAMPLED) for prompt in PROMPTS]
 
 
@@ -113,9 +113,9 @@ def _reference(pair: Pair, prompt: Sequence[int], sampling: Sampling) -> Referen
 def refusal(
     pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], right: Sequence[Reference] | None = None
 ) -> str | None:
-    """Reason why rounds cannot run on this pair's device; None where they can.
+    """Reason why rounds cannot run on this pair's device; None if they can.
 
-    None in `tried` stands for rounds without a draft. Without `right`, references are decoded first.
+    None in `tried` stands for rounds without a draft. If `right`, the references, is None, they are decoded first.
     """
     try:
         right = right or references(pair)
@@ -138,11 +138,11 @@ def refusal(
 def _differing(
     pair: Pair, graph_slots: GraphSlots, rules: Rules | None, right: Sequence[Reference], error: float
 ) -> str | None:
-    """Difference of rounds on the device from the references; None where they agree, except for near ties."""
+    """Message on tokens of device rounds that differ from a reference; None if they agree, except for near ties."""
     for reference in right:
         knobs = KnobState(rules) if rules else None
         without_draft = functools.partial(HostSession, pair, proposer=None, verifier=GreedyVerifier())
-        # Texts begin with the costs of greedy rounds; sampled rounds take longer.
+        # The shared costs are those of greedy rounds; sampled rounds take longer, and get separate costs.
         costs = graph_slots.costs if reference.sampling.greedy else PlanCosts()
         sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.budget.by_cost else None
         opened = pair, graph_slots, reference.prompt, TOKENS, knobs, without_draft, sizes
@@ -162,7 +162,7 @@ def _error(
     right: Sequence[Reference],
     wanted: Sequence[Float[Tensor, "P V"]],
 ) -> tuple[float, float]:
-    """Largest error of logits on the device, and the largest logit of the reference."""
+    """Largest error of the logits that the static form computes, and the largest logit in the references."""
     form = graph_slots.forward(model)
     errors = []
     for tokens in (reference.tokens for reference in right):

@@ -1,8 +1,8 @@
 """A session whose rounds run on the device; the host waits for it once a round.
 
 While the device verifies one tree, the next work is already queued: the draft of the next tree, or the next
-verification. A knob that the user turns makes it draft again. Where rules outgrow fixed shapes, a session of the host
-decodes the rest.
+verification. If the user turns a knob, the tree is drafted again. If the rules outgrow the fixed shapes, a session of
+the host decodes the rest.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,30 +27,31 @@ from decoder.tree import TokenTree
 from decoder.verify.coupled import device_verifier
 
 Open = Callable[[Sequence[int], int, KnobState | None], Session]
-"""(text, most new tokens, rules in force) -> a session that decodes the rest of the text."""
+"""(text, most new tokens, knobs) -> a session that decodes the rest of the text."""
 
 
 @dataclass(frozen=True)
 class _Draft:
     shape: Shape
     plan: Plan | None
-    """Size of the tree, where costs chose it for this round; else None."""
+    """Size of the tree, if it was chosen by costs for this round; else None."""
     read: Callable[[NDArray[np.float64], int], TokenTree]
     """(report, root) -> the drafted tree."""
 
     @property
     def most(self) -> int | None:
-        """Most nodes below the root, where costs chose them for this round; else None."""
+        """Most nodes below the root, if costs chose this number for the round; else None."""
         return self.plan.nodes - 1 if self.plan else None
 
 
 class GraphSession:
-    """Autoregressive, linear, fixed-tree and DynaTree decoding, as `HostSession` does it, on the device.
+    """Autoregressive, linear, fixed-tree and DynaTree decoding, as by `HostSession`, with rounds on the device.
 
-    A round's time includes the draft of its own tree, whenever that ran; its commit is part of the verification. The
-    session has a slot until the text ends. The rules must fit static shapes; `reopen` opens a session for the rest of a
-    text whose rules outgrow them. `sizes` chooses the size of each tree; without it the rules alone do. `sampling` has
-    the sampling settings by position; without it, decoding is greedy.
+    A round's time includes the draft of its tree, even if that ran during the previous round; the commit is part of the
+    verification. The session keeps a slot until the text ends. The rules must fit static shapes: if the user turns
+    knobs so that they no longer do, `reopen` opens a session of the host for the rest of the text. `sizes` chooses the
+    size of each tree; if it is None, the rules alone do. `sampling` has the sampling settings by position; if it is
+    None, decoding is greedy.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class GraphSession:
         self._sampling = sampling or Schedule()
         self._seed = seed
         self._followed: int | None = None
-        """Number of the schedule's turns that are on the device."""
+        """Number of changes of the sampling settings (`Schedule.turns`) when they were last copied to the device."""
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
         self._slot = graph_slots.take(pair, self._longest)
@@ -82,15 +83,15 @@ class GraphSession:
         self._pending = PendingRounds(self._slot)
         self._tree = TokenTree([self._text[-1]])
         self._draft: _Draft | None = None
-        """Draft of the present tree; None: the tree is its root alone."""
+        """Draft of the present tree; None if the tree is its root alone."""
         self._verification: PendingRound | None = None
-        """Verification of the tree, if it is already queued."""
+        """Verification of the present tree, if it is already queued; else None."""
         self._read = len(prompt_ids) - 1
-        """Number of the text's tokens that the draft has read."""
+        """Number of the text's tokens that the draft model has read."""
         self._told: tuple[Plan, list[int]] | None = None
-        """Size of the last tree and ranks of its accepted nodes; None once the acceptance model has learnt them."""
+        """Size of the last tree and ranks of its accepted nodes; None once the acceptance model is updated by them."""
         self._draft_s, self._draft_forwards = 0.0, 0
-        """Time and passes of drafts that no round was charged for yet."""
+        """Seconds and forward passes of drafts that are not counted in any round yet."""
         self._host_s = self._device_s = self._charged_s = 0.0
         self._instead: Session | None = None
 
@@ -106,7 +107,7 @@ class GraphSession:
 
     @without_gradients()
     def prefill(self) -> float:
-        """Reads the prompt without its last token, then drafts the first tree, whose time counts to the first round."""
+        """Reads the prompt without its last token, then drafts the first tree, which counts for the first round."""
         begun = self._slot.mark()
         self._slot.begin(self._text, self._knobs.rule if self._knobs else None)
         self._follow()
@@ -158,11 +159,11 @@ class GraphSession:
 
     @without_gradients()
     def prepare(self) -> bool:
-        """Captures one graph that the text will need when it grows; returns whether there was one."""
+        """Captures one CUDA graph that the growing text will need; returns whether such a graph was missing."""
         return self._has_slot and self._slot.capture_ahead(min(len(self._text) + AHEAD, self._longest))
 
     def close(self) -> None:
-        """Gives the slot back."""
+        """Releases the slot for another text."""
         if self._has_slot:
             self._slots.give_back(self._slot)
             self._has_slot = False
@@ -179,7 +180,7 @@ class GraphSession:
         self._slot.verifier = device_verifier(self._sampling, end)
 
     def _turn(self, clock: Clock) -> None:
-        """Copies turned knobs to the device; a tree that was drafted under the old ones is drafted again."""
+        """Copies the knobs' new values to the device; a tree that was drafted with the old values is drafted again."""
         if self._knobs:
             self._slot.state.rule.turn(self._knobs.rule)
         if self._draft:
@@ -188,7 +189,7 @@ class GraphSession:
                 self._draft_again(self._draft, clock)
 
     def _next_draft(self, lacking: int) -> _Draft | None:
-        """The next draft, if any, with a draft model that lacks at most `lacking` tokens besides the last."""
+        """The next draft, None for a round without one; at most `lacking` + 1 tokens are unread by the draft model."""
         if self._knobs is None:
             return None
         rule = self._knobs.rule
@@ -211,7 +212,7 @@ class GraphSession:
         self._draft_forwards += draft.shape.deepest
 
     def _launch(self, outcome: Outcome, clock: Clock) -> float:
-        """Verifies and commits the tree, queues the next work, waits once; returns the seconds of the next draft."""
+        """Verifies and commits the tree, queues the next work and waits once; returns the next draft's seconds."""
         tree, draft = outcome.tree, self._draft
         pending = self._verification or self._pending.verification(len(tree), len(self._text), clock)
         length = len(self._text) + max(tree.depths) + 1
@@ -222,7 +223,7 @@ class GraphSession:
             if not draft and length - self._read > FIRST_ROWS[-1]:
                 self._slot.catch_up(self._text, self._read)
             ahead = self._pending.draft(follows.shape, length, clock, follows.most)
-        # A draft does not overwrite the verification's report: one copy has both, before the next verification.
+        # The draft leaves the verification's part of the report intact, so one copy brings both to the host.
         arrival = self._pending.report()
         if goes_on and not follows:
             ahead = self._pending.verification(1, length, clock)
@@ -235,7 +236,7 @@ class GraphSession:
         )
         self._text.extend(outcome.committed)
         if draft:
-            # The last accepted node may be a leaf, which the draft never reads.
+            # The last accepted node may be a leaf, which the draft model has not read.
             self._read = len(self._text) - 2
             self._told = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
         if follows:
@@ -247,13 +248,13 @@ class GraphSession:
         return self._draft_s
 
     def _charge_draft(self, outcome: Outcome) -> None:
-        """Counts the cost of a draft in this round, also of a tree that is never verified."""
+        """Adds pending drafts' time and passes to this round, also for a tree that is never verified."""
         outcome.draft_s = (outcome.draft_s or 0.0) + self._draft_s
         outcome.draft_forwards = (outcome.draft_forwards or 0) + self._draft_forwards
         self._draft_s, self._draft_forwards = 0.0, 0
 
     def _charge(self, host_s: float, device_s: float) -> float:
-        """Duration of the round, in seconds: while verifications are queued ahead, the longer of host and device."""
+        """Duration of the round, in seconds; while verifications are queued ahead, by the slower of host and device."""
         self._host_s += host_s
         self._device_s += device_s
         before_s, self._charged_s = self._charged_s, max(self._host_s, self._device_s)
@@ -263,7 +264,7 @@ class GraphSession:
         return charged_s
 
     def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turn], at_stage: AtStage) -> Outcome:
-        """Continues in a session of the host, which reads the text again; knobs keep their values."""
+        """Decodes the round, and the rest of the text, in a session of the host, which first reads the text again."""
         self.close()
         self._instead = self._reopen(self._text, self._longest - len(self._text), self._knobs)
         read_s = self._instead.prefill()

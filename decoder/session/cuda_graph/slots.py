@@ -1,7 +1,7 @@
-"""Slots, each for one text at a time: caches and numbers at fixed addresses, and the graphs that use them.
+"""Slots for CUDA graphs, each for one text at a time: KV caches and state at fixed addresses, and the graphs over them.
 
-A session takes a slot and gives it back, so that graphs are captured once a pair and lane and not once a text. Several
-lanes at once need a slot each; weights are shared.
+A session takes a slot and releases it at the end of its text, so that graphs are captured once and not for each text.
+Methods that decode at the same time need a slot each; all slots share the models' weights.
 """
 
 import time
@@ -27,19 +27,19 @@ from decoder.verify.greedy import GreedyVerifier
 from decoder.verify.verifier import DeviceVerifier
 
 CHUNK = 512
-"""Tokens of a prompt in one pass."""
+"""Most tokens of a prompt in one forward pass."""
 BEYOND = 8
-"""Slots at the end of a store that no attention reads."""
+"""Number of cache slots at the end of a KV store that no attention reads."""
 AHEAD = 64
 """Growth of a text, in tokens, for which graphs are captured in advance, during idle time."""
 Work = Callable[[], None]
 
 
 class GraphSlot:
-    """Keys and values of two models, one device state, and the graphs captured over them.
+    """Keys and values of target and draft, one device state, and the CUDA graphs captured over them.
 
-    Without `graphs` all work runs by plain calls. `capturable` has the kinds of work in which the host never waits; all
-    slots of these forward forms share it.
+    If `graphs` is None, all work runs by plain calls. `capturable` is the set of kinds of work that are known to be
+    capturable; all slots of the same two forward forms share it.
     """
 
     def __init__(self, target: Side, draft: Side, graphs: Graphs | None, capturable: set[Hashable]) -> None:
@@ -50,16 +50,16 @@ class GraphSlot:
         self.mailbox = Mailbox(device, REPORT)
         self.capturing_s = 0.0
         self.verifier: DeviceVerifier = GreedyVerifier()
-        """Verifier of all work that is queued from now on; the draft grows by its probabilities."""
+        """Verifier of all work that is queued from now on; draft trees grow by its estimated probabilities."""
         self._graphs = graphs
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
         self._layouts: dict[Shape, Layout] = {}
         self._in_use: dict[Shape | int, None] = {}
-        """Shapes of drafts and rows of verifications that this text has used so far, in their order."""
+        """Shapes of drafts, and numbers of rows of verifications, that this text has used so far, by first use."""
 
     def mark(self) -> Mark:
-        """A mark at the present end of the device's queue."""
+        """A mark at the present end of the device's stream."""
         return Mark(self.target.store.device)
 
     def fits(self, models: tuple[StaticForward, StaticForward], longest: int, *, graphs: bool) -> bool:
@@ -78,7 +78,7 @@ class GraphSlot:
             _read_all(side, text[:-1])
 
     def catch_up(self, text: Sequence[int], start: int) -> None:
-        """Lets the draft model read the text from `start` on, where it lacks more tokens than a draft pass reads."""
+        """Lets the draft model read the text from `start` on, if more tokens are unread than a draft pass can read."""
         _read_all(self.draft, text, start)
 
     def drafting(self, shape: Shape, length: int) -> Work:
@@ -106,7 +106,7 @@ class GraphSlot:
         )
 
     def capture_ahead(self, length: int) -> bool:
-        """Captures one graph, if any, that this text will lack at `length` tokens; returns whether there was one."""
+        """Captures one CUDA graph, if any is missing, for this text at `length` tokens; returns whether one was."""
         before = len(self._captured)
         for size in list(self._in_use):
             if isinstance(size, Shape):
@@ -121,7 +121,7 @@ class GraphSlot:
         if self._graphs is None:
             return work
         if key not in self._captured:
-            # Work queued so far counts to the round, capturing does not.
+            # The wait for work that is already queued counts as decode time; the capture does not.
             self.mark().wait()
             started, device, undo = time.perf_counter(), self.target.store.device, self._undo()
             if kind not in self._capturable:
@@ -133,7 +133,7 @@ class GraphSlot:
         return self._captured[key]
 
     def _undo(self) -> Work:
-        """A function that restores the state before some work; verified rows are computed before they move."""
+        """A function that restores state and draft store after some work; the target's rows are computed again."""
         restore, store = self.state.saved(), self.draft.store
         places = (self.state.length + torch.arange(MOST_ROWS, device=store.device)).clamp(max=store.shape[3] - 1)
         rows = store.index_select(3, places)
@@ -146,10 +146,10 @@ class GraphSlot:
 
 
 def tried(work: Work, undo: Work, device: torch.device) -> None:
-    """Runs work once and undoes it.
+    """Runs the work once to check that it can be captured, and undoes it.
 
     Raises:
-        NotCapturableError: A graph cannot contain the work.
+        NotCapturableError: A CUDA graph cannot contain the work.
     """
     try:
         refuse_waits(work, device)
@@ -158,7 +158,7 @@ def tried(work: Work, undo: Work, device: torch.device) -> None:
 
 
 def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
-    """A graph of work in which the host does not wait; replayed once here, since the first replay uploads it."""
+    """Captures capturable work as a CUDA graph; replays it once, since the first replay uploads the graph."""
     replay = graphs.capture(work, undo)
     replay()
     undo()
@@ -166,13 +166,13 @@ def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
 
 
 def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-    """A store for keys and values, made without inference mode: compiled passes treat inference tensors differently."""
+    """A KV store made outside of inference mode, since compiled passes treat inference tensors differently."""
     with torch.inference_mode(mode=False):
         return forward.new_store(capacity)
 
 
 def read(side: Side, tokens: Sequence[int], first: int = 0) -> Float[Tensor, "N V"]:
-    """Logits of these tokens of a text, from position `first` on."""
+    """Reads these tokens of a text, the first of them at position `first`; returns their logits."""
     given = torch.tensor(tokens, device=side.store.device)
     places = torch.arange(first, first + len(given), device=given.device)
     return side.logits(given, places, places, causal_bias(side.store, len(given), first))
@@ -184,7 +184,7 @@ def _read_all(side: Side, text: Sequence[int], start: int = 0) -> None:
 
 
 def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Float[Tensor, "N M"]:
-    """Causal attention bias of `rows` tokens of a text from position `first` on."""
+    """Causal attention bias of `rows` tokens of a text, the first of them at position `first`."""
     seen = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
     return visibility(torch.tensor(first, device=store.device), seen, slots(first + rows), store.dtype)
 
@@ -194,16 +194,16 @@ class GraphSlots:
     """Free slots of a pair, and the state that all its slots share."""
 
     graphs: bool = True
-    """Whether new slots use graphs; False: they compute the same by plain calls."""
+    """Whether new slots use CUDA graphs; if False, they compute the same by plain calls."""
     refused: str | None = None
-    """Reason why the host drives rounds; None where they run on the device."""
+    """Reason why the host drives rounds; None if rounds run on the device."""
     ahead: tuple[object, Mark] | None = None
-    """Session with work queued ahead of its turn, and the mark at the end of that work."""
+    """Session that has queued work for its next round already, and the mark at the end of that work; else None."""
     costs: PlanCosts = field(default_factory=PlanCosts)
     _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
     _capturable: dict[tuple[StaticForward, ...], set[Hashable]] = field(default_factory=dict)
-    """Kinds of work in which the host never waits, by the forward forms of both models."""
+    """Kinds of work that are known to be capturable, by the forward forms of both models."""
     _captures: Graphs | None = None
 
     @without_gradients()
@@ -223,7 +223,7 @@ class GraphSlots:
         return GraphSlot(target, draft, graphs, self._capturable.setdefault(models, set()))
 
     def settle(self, mine: object) -> None:
-        """Waits for work that another session has queued ahead of its turn."""
+        """Waits for work that another session has already queued for its next round, so that it delays no timing."""
         if self.ahead and self.ahead[0] is not mine:
             self.ahead[1].wait()
             self.ahead = None
@@ -239,12 +239,12 @@ class GraphSlots:
         return self._forwards[model]
 
     def anew(self, model: LanguageModel) -> "GraphSlots":
-        """Slots of another pair with this model, in the same static form."""
+        """Slots for another pair with this model, which share its static form."""
         forms = {model: self._forwards[model]} if model in self._forwards else {}
         return GraphSlots(refused=self.refused, _forwards=forms)
 
     def form(self, model: LanguageModel) -> StaticForward | None:
-        """Static forward form of a model; None where none was made yet."""
+        """Static forward form of a model; None if it has not been made yet."""
         return self._forwards.get(model)
 
     def forget(self) -> None:
@@ -258,10 +258,10 @@ class GraphSlots:
         self._forwards[model] = forward
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """A function that repeats work which undoes itself, by a graph where slots use graphs.
+        """A function that repeats the work, as a CUDA graph if slots use graphs; the work must need no undoing.
 
         Raises:
-            NotCapturableError: A graph cannot contain the work.
+            NotCapturableError: A CUDA graph cannot contain the work.
         """
         if not self.graphs:
             return work

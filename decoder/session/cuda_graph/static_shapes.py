@@ -1,4 +1,4 @@
-"""Tensor sizes of a draft under a growth rule; all other parts of the rule are numbers that the device reads.
+"""Tensor sizes of drafts and verifications under a growth rule; the rule's other parts are values in device tensors.
 
 Pure; knows neither tensors nor models. The fixed width of a level is exact: the path probabilities of a level sum to at
 most 1, so at most 1 / stop of them reach `stop` and get children.
@@ -15,32 +15,33 @@ from decoder.tree_rules import TreeRule
 MOST_ROWS = 1024
 """Most rows of one draft."""
 BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 264)
-"""Numbers of rows of a verification; the last is for 256 nodes and their root."""
+"""Possible numbers of rows of a verification; the last one fits 256 drafted nodes and their root."""
 MOST_NODES = BUCKETS[-1]
 """Most nodes of a tree, its root included."""
 DEEPEST = 32
 WINDOW = 63
-"""Longest window of history, in rounds: the most shares that add up in 64 bits without rounding."""
+"""Largest window of the history rule, in rounds: the most depth acceptances whose sum in 64 bits needs no rounding."""
 SLACK = 1e-4
-"""Rounding error of path probabilities from float32: those of one level may sum to slightly more than 1."""
+"""Allowance for float32 rounding of path probabilities, by which the sum over a level may exceed 1."""
 FIRST_ROWS = (2, 16, 64, 256)
-"""Rows of the draft's first pass: the last tokens that it lacks, one or two, or more after rounds without a draft."""
+"""Possible numbers of rows of a draft's first pass, which reads the tokens that the draft model has not read yet: one
+or two, or more after rounds without a draft."""
 BEAM = 16
-"""Nodes of one level that get children where costs decide the size of each round's tree."""
+"""Number of nodes of a level that get children if costs decide the size of each round's tree."""
 MOST_USUAL = SIZES[-1]
-"""Most rows of a usual verification where rules leave the size of a tree open; larger ones are rare."""
+"""Most rows of a verification that is compiled in advance for rules with trees of varying size; more are rare."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a draft's tensors; all rules of one shape share one captured graph."""
+    """Sizes of a draft's tensors; all growth rules of the same shape share one captured graph."""
 
     widest: int
     """Most children of a node."""
     widths: tuple[int, ...]
-    """Most nodes of depth 0, 1, 2, ... that get children."""
+    """Largest number of nodes with children, at depth 0, 1, 2, ..."""
     best: bool
-    """Whether the most probable nodes stay, and not the first in breadth-first order."""
+    """Whether a tree keeps its most probable nodes within the budget, and not the first in breadth-first order."""
     first: int = FIRST_ROWS[0]
     even: bool = False
     """Whether all nodes with children have the same number of them."""
@@ -52,17 +53,17 @@ class Shape:
 
     @cached_property
     def rows(self) -> int:
-        """Number of rows: nodes that may get children."""
+        """Number of rows of the draft's passes: nodes below the root that may get children."""
         return sum(self.widths[1:])
 
 
 def shape(rule: TreeRule) -> Shape:
-    """Shape of a rule's drafts; turning a knob that does not change it costs nothing."""
+    """Shape of drafts under this rule; a knob change that keeps the shape needs no new capture."""
     return _shape(rule, int(rule.growth.deepest), 1 << (_growing(rule) - 1).bit_length(), best=rule.budget.best)
 
 
 def beam(rule: TreeRule, depth: int) -> Shape:
-    """Shape of a draft of `depth` levels whose most probable nodes stay."""
+    """Shape of a draft with `depth` levels that keeps its most probable nodes."""
     return _shape(rule, depth, BEAM, best=True)
 
 
@@ -74,13 +75,13 @@ def _shape(rule: TreeRule, depth: int, most: int, *, best: bool) -> Shape:
 
 
 def _growing(rule: TreeRule) -> int:
-    """Most nodes of one level that get children."""
+    """Largest number of nodes of one level that get children."""
     n_max, stop = rule.budget.n_max, rule.growth.stop
     return n_max if stop == 0 else min(n_max, math.floor((1 + SLACK) / stop))
 
 
 def most_nodes(rule: TreeRule) -> int:
-    """Nodes of a rule's largest tree, its root included."""
+    """Number of nodes of the largest tree under this rule, the root included."""
     width, nodes = 1, 0
     for _ in range(int(rule.growth.deepest)):
         nodes += width * int(rule.growth.wide)
@@ -89,7 +90,7 @@ def most_nodes(rule: TreeRule) -> int:
 
 
 def fits(rule: TreeRule | None) -> bool:
-    """Whether rounds of this rule fit tensors of fixed size; None stands for rounds without a draft."""
+    """Whether rounds under this rule fit tensors of fixed size; None stands for rounds without a draft."""
     if rule is None:
         return True
     if rule.growth.deepest > DEEPEST or rule.history.window > WINDOW:
@@ -98,22 +99,22 @@ def fits(rule: TreeRule | None) -> bool:
 
 
 def first_rows(lacking: int) -> int:
-    """Rows of the first pass of a draft that lacks `lacking` of the last tokens."""
+    """Number of rows of a draft's first pass if the draft model has not read the last `lacking` tokens."""
     return next(size for size in FIRST_ROWS if size >= lacking)
 
 
 def bucket(nodes: int) -> int:
-    """Rows of the verification of `nodes` nodes."""
+    """Number of rows of the verification of `nodes` nodes, from `BUCKETS`."""
     return next(size for size in BUCKETS if size >= nodes)
 
 
 def levels(nodes: int) -> int:
-    """Levels in the verification of `nodes` rows: the most that a tree of that size may have."""
+    """Number of levels in the verification of `nodes` rows: the most that a tree of that size can have."""
     return min(DEEPEST, nodes - 1)
 
 
 def slots(rows: int) -> int:
-    """Slots that attention reads where `rows` are in use: the next of 256, 384, 512, 768, 1024, ..."""
+    """Number of cache slots that attention reads if `rows` are in use: the next of 256, 384, 512, 768, 1024, ..."""
     size = 256
     while size < rows:
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
@@ -122,20 +123,20 @@ def slots(rows: int) -> int:
 
 @dataclass(frozen=True)
 class Passes:
-    """Numbers of rows of the forward passes in rounds, for each model, rising."""
+    """Numbers of rows of the forward passes in rounds, in ascending order, for each model."""
 
     draft: tuple[int, ...]
     target: tuple[int, ...]
 
 
 def passes(rules: Iterable[TreeRule | None]) -> Passes:
-    """Passes of rounds on the device under these rules; None stands for rounds without a draft."""
+    """Sizes of the passes in rounds on the device under these rules; None stands for rounds without a draft."""
     fitting = [each for each in rules if each is not None and fits(each)]
     return of_sizes(fitting, (rows for each in fitting for rows in _verified(each)))
 
 
 def of_sizes(rules: Iterable[TreeRule], verified: Iterable[int]) -> Passes:
-    """Passes of rounds without a draft, of drafts under these rules, and of verifications with `verified` rows."""
+    """Sizes of the passes of drafts under these rules, and of verifications with `verified` rows or a single one."""
     drafted = {rows for each in rules for size in _shapes(each) for rows in (size.first, *size.widths[1:])}
     return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))
 

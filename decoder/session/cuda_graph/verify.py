@@ -1,7 +1,8 @@
 """A whole verification as one function of device tensors: the target's pass, acceptance, commit.
 
-The tree's rows lie in the target's slots from the root's position on. After the commit, the rows of the accepted path
-follow the text without gaps, in both models, and the text is longer by that path and one more token.
+The target's keys and values of the tree's rows are in its cache slots from the root's position on. The commit moves the
+accepted path's keys and values in both models to follow the text without gaps, and appends the path's tokens and one
+more token to the text.
 """
 
 from collections.abc import Callable
@@ -16,15 +17,16 @@ from decoder.session.cuda_graph.draft import Side
 from decoder.tree_rules import adapted
 
 Choose = Callable[[Float[Tensor, "N V"], DeviceSampling, Int[Tensor, "D"], Int[Tensor, "N"]], Int[Tensor, "N"]]
-"""See `DeviceVerifier.choose`. A node is accepted if it is its parent's choice; siblings have different tokens."""
+"""See `DeviceVerifier.choose`. A node is accepted if its token is the target's choice after its parent; siblings have
+different tokens."""
 
 
 def verify(
     target: Side, draft: Side | None, state: DeviceState, nodes: int, deepest: int, slots: int, choose: Choose
 ) -> None:
-    """Verifies the state's tree in a pass of `nodes` rows over `slots` slots, and commits the accepted path.
+    """Verifies the state's tree in a pass of `nodes` rows over `slots` cache slots, and commits the accepted path.
 
-    The draft's keys and values move too, where there is a draft. No node is deeper than `deepest`.
+    The draft model's keys and values move too, if `draft` is given. No node may be deeper than `deepest`.
     """
     around = state.length + state.steps(-2, nodes)
     own, after = around[1:-1], around[2:]
@@ -35,22 +37,22 @@ def verify(
     logits = target.logits(tokens, around[0] + levels, own, bias)
     choices = choose(logits, state.sampling, after[: deepest + 1], levels)
     wrong = tokens != choices.index_select(0, parents)
-    # Accepted nodes are one path, with at most one node at each level from 1 on. All others are put at level 0.
+    # Accepted nodes form one path, with at most one node at each level from 1 on. All others are assigned level 0.
     accepted = torch.where((above & wrong)[:, 1:].any(-1), state.steps(0, 1), levels)
     torch.amax(accepted, 0, out=state.committed)
-    # Surplus places of the path keep the nodes of their own slots.
+    # Entries beyond the end of the path keep the node with their own number, so that their rows do not move.
     path = state.steps(-1, deepest + 1).scatter(0, accepted, state.steps(0, nodes))[1:]
     if deepest:
         _move(target, own[0] + path[1:], after[:deepest])
     if draft and deepest:
-        # A leaf has no row in the draft, but it is the last of its path, and the next draft reads the last two tokens.
+        # The draft model has no row of a leaf, but a leaf ends its path, and the next draft reads the last two tokens.
         _move(draft, state.length + state.nodes[ROW].index_select(0, path[1:]), after[:deepest])
         _learn(state, levels.amax())
     _commit(state, path, choices.index_select(0, path), after)
 
 
 def ancestors(parents: Int[Tensor, "N"], deepest: int, identity: Float[Tensor, "M M"]) -> Bool[Tensor, "N N"]:
-    """Mask of each node's ancestors and itself, a row for each node; the root is its own parent."""
+    """Mask of each node's ancestors and itself, with one row for each node; the root's parent is the root."""
     count, reach = len(parents), 1
     ways = identity[:count, :count].scatter(1, parents[:, None], 1.0)
     while reach < deepest:
@@ -62,7 +64,7 @@ def ancestors(parents: Int[Tensor, "N"], deepest: int, identity: Float[Tensor, "
 def tree_bias(
     side: Side, columns: Int[Tensor, "S"], own: Int[Tensor, "N"], above: Bool[Tensor, "N N"]
 ) -> Float[Tensor, "N S"]:
-    """Attention bias of a tree's rows: slots before the tree are visible, and within it each row and its ancestors."""
+    """Attention bias of a tree's rows: each sees all slots before the tree, and its ancestors and itself within it."""
     before = (columns < own[0]).expand(len(own), -1)
     return side.bias(before.index_copy(1, own, above))
 
@@ -72,14 +74,14 @@ def _move(side: Side, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> No
 
 
 def _commit(state: DeviceState, path: Int[Tensor, "D"], tokens: Int[Tensor, "D"], after: Int[Tensor, "N"]) -> None:
-    """Appends the tokens to the text; tokens after the end of the path are surplus and overwritten later."""
+    """Appends the tokens to the text; tokens beyond the path's end do not count, and are overwritten later."""
     state.text.index_copy_(0, after[: len(path)], tokens)
     state.length.add_(state.committed)
     torch.stack((path, tokens), out=state.outcome[:, : len(path)])
 
 
 def _learn(state: DeviceState, level: Int[Tensor, ""]) -> None:
-    """History's step after a tree whose deepest node has this level; bit for bit the host's numbers."""
+    """Applies the history rule after a tree whose deepest node has this level; bit-identical to the host's result."""
     growth, history = state.rule.growth, state.rule.history
     share = state.share_of.index_select(0, torch.add(state.committed, level, alpha=LEVELS)[None])
     state.shares.index_copy_(0, (state.rounds % history.window).long()[None], share)

@@ -1,4 +1,4 @@
-"""Upper bound alpha*(k) of the probability that a lossless solver's token is among k i.i.d. draws."""
+"""Upper bound alpha*(k) on acceptance: the probability that a lossless solver's token is among k i.i.d. draws."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from decoder.verify.lossless.rows import Row
 
 
 def acceptance_bound(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """Minimum of p(A) + 1 - q(A)^k over sets A of tokens; prefixes in the order of p / q suffice. Rows (V,)."""
+    """Minimum of p(A) + 1 - q(A)^k over token sets A, attained by the tokens with least p / q; rows (V,)."""
     unlikely = np.divide(target_probs, draft_probs, out=np.full_like(target_probs, np.inf), where=draft_probs > 0)
     order = np.argsort(unlikely, kind="stable")
     target_mass, draft_mass = np.cumsum(target_probs[order]), np.cumsum(draft_probs[order])

@@ -1,8 +1,8 @@
 """block: verification of one path as a whole, which accepts at least as many tokens as verification token by token.
 
-Sun et al. 2024, "Block verification accelerates speculative decoding". Nodes are accepted with probability h; the
-weights w of the paper's section 3.1 would be biased. P(at least i accepted | path) is then w_i, the most that a
-lossless rule of one path can reach.
+From Sun et al. 2024, "Block verification accelerates speculative decoding". Nodes are accepted with that paper's
+probability h; with the weights w of its section 3.1 the text would be biased. The probability that at least i tokens of
+the path are accepted is then w_i, the most that a lossless rule for one path can reach.
 """
 
 from itertools import pairwise

@@ -1,6 +1,6 @@
-"""Verification from the deepest nodes up: a list of stops, each with its probability and residual.
+"""Verification from the deepest nodes up: stops are tried in order, each with a probability and a residual.
 
-The probabilities depend on the tree alone, since a stop is reached only after all earlier ones were refused. So they,
+The probabilities depend on the tree alone, since a stop is tried only after all earlier stops were refused. So they,
 and the expected block efficiency, are known before any random number is drawn.
 """
 
@@ -13,23 +13,23 @@ from decoder.verify.lossless.random_generator import RandomGenerator
 
 @dataclass(frozen=True)
 class Stop:
-    """A node at which the accepted path may end."""
+    """A node at which the accepted path may end; it is accepted or refused as the path's end."""
 
     node: int
     probability: float
-    """Probability that the path ends here, given that it ended at none of the stops before."""
+    """Probability that the path ends at this node, given that all earlier stops were refused."""
     removed: float
-    """Weight of q in the distribution of the next token, (p - removed q)+ normalised; 0 leaves p."""
+    """Factor on q in the next token's distribution, which is (p - removed q)+ normalised; with factor 0 it is p."""
 
 
 def first(stops: Sequence[Stop], generator: RandomGenerator) -> Stop:
-    """The stop at which the path ends: the first to be accepted at random, or else the last, the root."""
+    """The stop at which the path ends: the first stop that is accepted at random, or else the root, the last stop."""
     *others, root = stops
     return next((stop for stop in others if stop.probability > 0 and generator.bernoulli(stop.probability)), root)
 
 
 def reach(tree: DrawnTree, stops: Sequence[Stop]) -> list[float]:
-    """Each node's probability of being accepted, given the tree, over the verifier's random numbers; 1 for the root."""
+    """Each node's acceptance probability, given the tree, over the verifier's random numbers; 1 for the root."""
     probabilities, left = [0.0] * len(tree), 1.0
     for stop in stops:
         probabilities[stop.node] += stop.probability * left

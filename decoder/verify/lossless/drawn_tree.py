@@ -1,4 +1,4 @@
-"""A sampled tree as verifiers read it: each node's token and its draws, in order, with duplicates."""
+"""A sampled tree in the form that lossless verifiers use: each node's token and draws, in order, with duplicates."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,24 +17,24 @@ class DrawnTree:
 
     tokens: tuple[int, ...]
     parents: tuple[int, ...]
-    """-1 for the root."""
+    """Index of each node's parent; -1 for the root."""
     children: tuple[tuple[int, ...], ...]
-    """Child nodes in draw order, each as often as it was drawn."""
+    """Child nodes of each node, in draw order; a child that was drawn several times is listed as often."""
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @cached_property
     def depths(self) -> list[int]:
-        """Drafted tokens from the root to each node."""
+        """Number of drafted tokens from the root to each node."""
         return depths(self.parents)
 
     def drawn(self, node: int) -> list[int]:
-        """The tokens drawn after a node, in draw order with multiplicity."""
+        """The tokens drawn after a node, in draw order, with duplicates."""
         return [self.tokens[child] for child in self.children[node]]
 
     def child(self, node: int, token: int) -> int | None:
-        """The child of a node that has a token; None where the token was not drafted."""
+        """The node's child with this token; None if the token was not drafted there."""
         return next((child for child in self.children[node] if self.tokens[child] == token), None)
 
     def slots(self, node: int) -> Iterator[tuple[int, int, bool]]:
@@ -43,7 +43,7 @@ class DrawnTree:
             yield index, child, child not in self.children[node][:index]
 
     def path(self, node: int) -> list[int]:
-        """The nodes from below the root to a node."""
+        """The nodes on the path to a node, without the root."""
         path = []
         while node:
             path.append(node)
@@ -51,22 +51,22 @@ class DrawnTree:
         return path[::-1]
 
     def first_path(self) -> "DrawnTree":
-        """The tree with only the first draw after each node, which leaves one path; nodes keep their numbers."""
+        """The tree with only the first draw after each node, which is a single path; nodes keep their numbers."""
         return replace(self, children=tuple(drawn[:1] for drawn in self.children))
 
     def chain(self) -> list[int]:
-        """All nodes in path order, the root first.
+        """All nodes of a tree that is a chain, in path order from the root on.
 
         Raises:
-            ValueError: A node has more than one draw.
+            ValueError: The tree is not a chain: a node has more than one draw.
         """
         if any(len(drawn) > 1 for drawn in self.children):
-            raise ValueError("the tree is no chain")
+            raise ValueError("the tree is not a chain")
         return list(range(len(self)))
 
 
 def drawn_tree(tree: TokenTree) -> DrawnTree:
-    """A drafted tree for its verifier; where a node has no recorded draws, each child counts as one draw, in order."""
+    """Converts a drafted tree for its verifier; if a node has no recorded draws, each child counts as one draw."""
     children: list[list[int]] = [[] for _ in tree.tokens]
     for node, parent in enumerate(tree.parents[1:], 1):
         children[parent].append(node)
@@ -76,7 +76,7 @@ def drawn_tree(tree: TokenTree) -> DrawnTree:
 
 
 def draft_rows(tree: TokenTree, like: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """The draft's rows that the draws came from, in shape, device and dtype as `like`; zeros after undrawn nodes."""
+    """The draft's rows from which tokens were drawn, with shape, device and dtype of `like`; zeros for other nodes."""
     rows = torch.zeros_like(like)
     for node, draws in (tree.draws or {}).items():
         rows[node] = draws.row

@@ -1,10 +1,10 @@
 """khisti: a tournament selects one draw, which is then accepted or refused as in naive, by the winner's distribution.
 
-After the two-step theorem of Khisti et al. 2025 (importance sampling, then single-draft speculative sampling); the
-paper, algorithms 5, 10 and 15. Lossless for every pairing whose winner's distribution r is exact: the rule of a match
-changes the acceptance alone. One sweep over the tokens, in ascending order of p - q1 q2, replaces the linear program:
-each token wins as often against later tokens as it needs to reach p, and loses otherwise. (In descending order the gap
-to the bound was six times as large on toy pairs.)
+By the two-step theorem of Khisti et al. 2025 (importance sampling, then single-draft speculative sampling); Thomas et
+al. 2026, algorithms 5, 10 and 15. Every rule of a match is lossless if the winner's distribution r is exact; the rule
+affects only the acceptance rate. One sweep over the tokens, in ascending order of p - q1 q2, replaces the linear
+program: each token wins against later tokens as often as it needs to reach p, and loses otherwise. (In descending order
+the gap to the upper bound was six times as large on toy pairs.)
 """
 
 from collections.abc import Callable, Sequence
@@ -26,29 +26,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Match:
-    """Win probabilities of two independent candidates, and the winner's distribution."""
+    """A match of two independent candidate tokens: win probabilities, and the winner's distribution."""
 
     law: Row
     """Distribution of the winner, shape (V,)."""
     place: Int[NDArray[np.int64], "V"]
-    """Index of each token in ascending order of p - q1 q2."""
+    """Rank of each token in ascending order of p - q1 q2."""
     share: Float[NDArray[np.float64], "V"]
-    """Probability that a token wins against any later one."""
+    """Probability with which a token wins against a token of higher rank."""
 
     def beats(self, one: int, other: int) -> float:
-        """The probability that the first of two different tokens wins."""
+        """The probability that token `one` wins against a different token `other`."""
         return float(self.share[one] if self.place[one] < self.place[other] else 1 - self.share[other])
 
 
 def match(target_probs: Row, one: Row, other: Row) -> Match:
-    """The match of candidates with distributions `one` and `other`: O(V log V), with a scan on the host; rows (V,)."""
+    """The match of candidates with distributions `one` and `other`; rows (V,). Takes O(V log V) on the host."""
     order = np.argsort(target_probs - one * other, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     law, share = np.zeros_like(target_probs), np.ones_like(target_probs)
     possible = order[(one + other)[order] > 0]
     later_one, later_other = _after(one[possible]), _after(other[possible])
-    left_one = left_other = 0.0  # probability of either candidate that earlier tokens lost to later ones
+    left_one = left_other = 0.0  # each candidate's probability mass that tokens of lower rank left to later ones
     for token, a, b, wanted, more_one, more_other in zip(
         possible.tolist(),
         one[possible].tolist(),
@@ -68,7 +68,7 @@ def match(target_probs: Row, one: Row, other: Row) -> Match:
 
 
 def _after(row: Row) -> Row:
-    """Sum of the entries after each index."""
+    """For each index, the sum of all later entries."""
     return np.concatenate([np.cumsum(row[:0:-1])[::-1], [0.0]]) if len(row) else row
 
 
@@ -98,12 +98,12 @@ def winner_law(target_probs: Row, draft_probs: Row, draws: int) -> Row:
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """See `Solver`; a lower bound, since the residual's token, which may be another drawn one, is left out."""
+    """See `Solver`; a lower bound, since a token from the residual may be another drawn one, which is not counted."""
     return float(np.minimum(target_probs, winner_law(target_probs, draft_probs, draws)).sum())
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
-    """See `Solver`; includes the residual's token, which may be any drawn one."""
+    """See `Solver`; counts tokens from the residual too, which may be drawn ones."""
     law, winners = tournament([(draft_probs, {token: 1.0}) for token in drawn], partial(_meet, target_probs))
     tokens = reduce(
         np.add, (probability * naive.token_law(target_probs, law, token) for token, probability in winners.items())
@@ -114,7 +114,7 @@ def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict
 def _meet(
     target_probs: Row, one: tuple[Row, dict[int, float]], other: tuple[Row, dict[int, float]]
 ) -> tuple[Row, dict[int, float]]:
-    """Distribution of the winner over all draws, and win probabilities of the given draws."""
+    """One match: the winner's distribution over random draws, and the win probability of each given draw."""
     pairing = match(target_probs, one[0], other[0])
     winners = dict.fromkeys([*one[1], *other[1]], 0.0)
     for first, first_probability in one[1].items():

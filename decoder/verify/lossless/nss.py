@@ -1,7 +1,7 @@
 """nss: the token is sampled from the target, and a drafted token is accepted if it is the same.
 
-It reads neither draws nor draft rows, so it alone is lossless on any tree, and on a deterministic one it is optimal.
-Naive speculative sampling of Miao et al. 2024 (SpecInfer); the paper, algorithms 1, 6 and 11.
+It uses neither the draws nor the draft's rows, so it alone is lossless on any tree; on deterministic trees it is
+optimal. Naive speculative sampling of Miao et al. 2024 (SpecInfer); Thomas et al. 2026, algorithms 1, 6 and 11.
 """
 
 from collections.abc import Sequence

@@ -13,17 +13,17 @@ class RandomGenerator(Protocol):
     """Source of independent random numbers."""
 
     def bernoulli(self, probability: float) -> bool:
-        """True with this probability, in [0, 1]; never at 0, always at 1."""
+        """True with this probability, in [0, 1]: never for 0, always for 1."""
 
     def choice(self, weights: Row) -> int:
-        """A random index with probability in proportion to its weight, never one of weight 0; weights (V,)."""
+        """A random index, with probability in proportion to its weight; never an index of weight 0. Weights (V,)."""
 
     def integers(self, count: int) -> int:
         """A uniform random integer from 0 to count - 1."""
 
 
 class PhiloxGenerator:
-    """Counter-based random numbers (Philox): one seed and one stream give one sequence on every machine.
+    """Counter-based random numbers (Philox): seed and stream number determine the sequence, equal on every machine.
 
     Drafting and verification need different streams: a verifier that shares random numbers with the draft is biased.
     """
@@ -39,7 +39,7 @@ class PhiloxGenerator:
             ModelError: The probability is NaN.
         """
         require_numbers(probability)
-        # "<", since "<=" would accept probability 0 when the uniform number is 0.
+        # "<" and not "<=", by which probability 0 would give True if the uniform number is 0.
         return self._generator.random() < probability
 
     def choice(self, weights: Row) -> int:
@@ -54,7 +54,7 @@ class PhiloxGenerator:
         if not len(until):
             raise ValueError("nothing to choose from: all weights are 0")
         require_numbers(until[-1])
-        # Among subnormal numbers the product can be rounded to the total itself, hence the minimum.
+        # The minimum is for subnormal weights, where rounding can make the product as large as the total.
         place = np.searchsorted(until, self._generator.random() * until[-1], side="right")
         return int(possible[min(place, len(possible) - 1)])
 

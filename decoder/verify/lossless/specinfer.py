@@ -1,7 +1,8 @@
-"""specinfer: draws are tried in random order, each against the residual after the draws refused so far.
+"""specinfer: draws are tried in random order, each against the residual that the refused draws have left.
 
-Multi-step speculative sampling of Miao et al. 2024; the paper, algorithms 4, 9 and 14. After i refusals the residual is
-(p - removed q)+ / S with scalars alone: removed grows by S, then S is the new sum.
+Multi-step speculative sampling of Miao et al. 2024; Thomas et al. 2026, algorithms 4, 9 and 14. After any number of
+refusals the residual is (p - removed q)+ / S, with two scalars: each refusal adds S to `removed`, and S becomes the new
+sum of (p - removed q)+.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ def refused(target_probs: Row, draft_probs: Row, removed: float, total: float) -
 
 
 def residuals(target_probs: Row, draft_probs: Row, draws: int) -> list[Row]:
-    """Residual distributions after 0 to `draws` refusals."""
+    """Residual distributions after 0, 1, ..., `draws` refusals."""
     rows, removed, total = [target_probs], 0.0, 1.0
     for _ in range(draws):
         removed, total, rest = refused(target_probs, draft_probs, removed, total)
@@ -43,7 +44,7 @@ def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
-    """See `Solver`; a recursion over the subsets of the draws, 2^k at most."""
+    """See `Solver`; recursive over the subsets of the draws, of which there are at most 2^k."""
     rests, distinct = residuals(target_probs, draft_probs, len(drawn)), sorted(set(drawn))
 
     @cache

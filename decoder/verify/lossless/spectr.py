@@ -1,7 +1,7 @@
 """spectr: draws in order are accepted with probability min(1, p / (rho q)), else the token comes from a residual.
 
-The division factor rho compensates for the k attempts to draw a token: k-sequential selection of Sun et al. 2023
-(SpecTr); the paper, algorithms 3, 8 and 13. k counts draws, duplicates included.
+The division factor rho compensates for the k chances that a token has to be drawn. This is k-sequential selection of
+Sun et al. 2023 (SpecTr); Thomas et al. 2026, algorithms 3, 8 and 13. k is the number of draws, duplicates included.
 """
 
 from collections.abc import Sequence
@@ -13,29 +13,29 @@ from decoder.verify.lossless.rows import Row, normalised, positive, ratio
 from decoder.verify.lossless.top_down import Solver
 
 STEPS = 40
-"""Halvings of the interval [1, k]; fewer would lower acceptance but keep losslessness."""
+"""Number of bisection steps on [1, k] for rho; fewer steps would lower the acceptance rate, but stay lossless."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """Acceptance rule of k draws from one pair of rows."""
+    """Acceptance rule for k draws, from one pair of rows."""
 
     factor: float
     """Division factor rho."""
     single: float
-    """beta: probability that one draw is accepted."""
+    """Probability that a single draw is accepted (beta)."""
     any: float
-    """Probability that one of the k draws is accepted."""
+    """Probability that any of the k draws is accepted."""
     residual: Row
     """Distribution of the token if no draw is accepted; shape (V,)."""
 
     def probability(self, target_prob: float, draft_prob: float) -> float:
-        """Probability of accepting a token with these probabilities in target and draft."""
+        """Probability of accepting a draw of a token, from the token's probabilities in target and draft."""
         return ratio(target_prob, self.factor * draft_prob)
 
 
 def divide(target_probs: Row, draft_probs: Row, draws: int) -> Division:
-    """Acceptance rule of `draws` draws."""
+    """Acceptance rule for `draws` draws, from the target's and the draft's row."""
     factor = division_factor(target_probs, draft_probs, draws)
     least = np.minimum(target_probs / factor, draft_probs)
     single = min(1.0, float(least.sum()))

@@ -1,4 +1,4 @@
-"""Expected and actual acceptance of a sampled tree, for display. It influences nothing."""
+"""Expected and actual acceptance of a sampled tree, for display only."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
 
 MOST_NUMBERS = 1 << 20
-"""Most numbers in a tree's rows for statistics of all nodes; with more they would take longer than the round."""
+"""Most numbers in a tree's rows (nodes times vocabulary) for statistics of all nodes; for more they take too long."""
 _SOLVERS = {"naive": SOLVERS["naive_tree"], **SOLVERS}
 
 

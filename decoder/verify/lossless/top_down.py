@@ -1,7 +1,7 @@
-"""Verification from the root down: a solver chooses the token after a node, and the walk descends while it was drafted.
+"""Verification from the root down: a solver chooses each next token, and the walk goes on while that was drafted.
 
 The walk is lossless on i.i.d. rollouts and delayed trees with any solver whose token has the target's distribution over
-draws that are independent given the draft's row (the paper, section 3.2).
+draws that are independent given the draft's row (Thomas et al. 2026, section 3.2).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,22 +15,23 @@ from decoder.verify.lossless.rows import Row, Rows
 Accepted: TypeAlias = tuple[list[int], int]
 """The accepted nodes below the root, in path order, and the token after them."""
 Solve: TypeAlias = Callable[[Row, Row, Sequence[int], RandomGenerator], int]
-"""(target row, draft row, drawn tokens, random generator) -> the token after a node, which over i.i.d. draws has the
-target's distribution.
+"""(target row, draft row, drawn tokens, random generator) -> the token chosen after a node.
+
+Over random i.i.d. draws, the token has the target's distribution.
 """
 
 
 @dataclass(frozen=True)
 class Solver:
-    """Closed forms of a rule that chooses the token after a node, given k draws there.
+    """Acceptance probabilities, in closed form, of a rule that chooses the token after a node with k draws.
 
     Arguments are the target's row (V,), the draft's row (V,), and the drawn tokens or their number k >= 1.
     """
 
     acceptance_rate: Callable[[Row, Row, int], float]
-    """Probability that the chosen token is a drawn one, over k i.i.d. draws (the paper, appendix C)."""
+    """Probability that the chosen token is a drawn one, over k i.i.d. draws (Thomas et al. 2026, appendix C)."""
     branching: Callable[[Row, Row, Sequence[int]], Mapping[int, float]]
-    """Probability of choosing each distinct drawn token, given the draws (the paper, appendix D)."""
+    """Probability of each distinct drawn token to be chosen, given the draws (Thomas et al. 2026, appendix D)."""
 
 
 def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
@@ -43,7 +44,7 @@ def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
 
 
 def reach(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
-    """Each node's probability of being accepted, given the tree, over the verifier's random numbers; rows (N, V)."""
+    """Each node's acceptance probability, given the tree, over the verifier's random numbers; rows (N, V)."""
     accepted = [1.0] + [0.0] * (len(tree) - 1)
     for node, drawn in enumerate(tree.children):
         if drawn:

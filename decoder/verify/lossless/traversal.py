@@ -1,9 +1,9 @@
 """traversal: verification of a whole tree from its leaves up, in post-order; on one path this is block verification.
 
-Weng et al. 2025, "Traversal Verification for Speculative Tree Decoding". Each draw is judged as a slot: where rollouts
-share a node, the first draw of its token owns the subtree. A later draw of the token changes its siblings' residual but
-gets probability 0 itself, since a refused token has no residual left. After refusals a node's residual is
-(p - removed q)+ / S, so two scalars are its whole state.
+From Weng et al. 2025, "Traversal Verification for Speculative Tree Decoding". Draws are tried one by one: if rollouts
+share a node, the first draw of its token owns the subtree. A later draw of the same token changes the residual of its
+siblings but gets probability 0 itself, since the residual of a refused token is 0. After refusals a node's residual is
+(p - removed q)+ / S, which is determined by these two scalars.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +16,10 @@ from decoder.verify.lossless.rows import Row, Rows, positive, ratio, share
 
 @dataclass(frozen=True)
 class NodeSplit:
-    """Division of a node's probability between its draws and itself."""
+    """Division of the probability of reaching a node between its draws and a stop at the node."""
 
     slots: Sequence[float]
-    """Probability passed to each draw, in draw order."""
+    """Probability that is passed to each draw, in draw order."""
     probability: float
     """Probability of stopping at the node once all draws are refused."""
     removed: float
@@ -36,7 +36,7 @@ def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
 
 
 def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> NodeSplit:
-    """Judges a node whose probability, above 0, is passed to its draws one by one; rows (V,)."""
+    """Divides a node's probability, which must be above 0: passes it to the draws, one by one; rows (V,)."""
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:
         left = max(0.0, target_probs[token] - removed * draft_probs[token])
@@ -50,7 +50,7 @@ def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probab
 
 
 def post_order(tree: DrawnTree, judge: Callable[[int, float], NodeSplit]) -> Iterator[Stop]:
-    """Stops of a tree; `judge` divides the probability of a node, given its number and that probability."""
+    """Stops of a tree in post-order; `judge` divides a node's probability: (node, probability) -> division."""
 
     def visit(node: int, probability: float) -> Iterator[Stop]:
         division = judge(node, probability)

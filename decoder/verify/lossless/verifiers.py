@@ -1,4 +1,4 @@
-"""Table of lossless verifiers by name. `decoder.verify.names` lists the draftings that each is lossless with."""
+"""Table of lossless verifiers by name. `decoder.verify.names` has the kinds of drafting with which each is lossless."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ Reach: TypeAlias = Callable[[DrawnTree, Rows, Rows], list[float]]
 
 @dataclass(frozen=True)
 class LosslessVerifier:
-    """A verifier, and the acceptance probabilities of its trees."""
+    """A lossless verifier: verification of a tree, and the acceptance probabilities of the tree's nodes."""
 
     on_device: VerifyOnDevice
-    """Verification on tensors, with one copy of the decisive numbers to the host; for large vocabularies."""
+    """Verifies a tree on tensors, with one copy of a few numbers to the host; for large vocabularies."""
     reach: Reach
-    """Each node's probability of being accepted, given the tree, over the verifier's random numbers; 1 for the root."""
+    """Each node's acceptance probability, given the tree, over the verifier's random numbers; 1 for the root."""
 
 
 def _top_down(solver: Solver, on_device: VerifyOnDevice) -> LosslessVerifier:
@@ -44,7 +44,7 @@ def _bottom_up(stops: Callable[[DrawnTree, Rows, Rows], list[Stop]], on_device: 
 
 
 def _first_path(whole: LosslessVerifier) -> LosslessVerifier:
-    """The verifier `whole`, applied to the first draw of each node alone."""
+    """A verifier that applies the verifier `whole` to the first draw after each node alone."""
 
     def reach(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
         return whole.reach(tree.first_path(), target_probs, draft_probs)
@@ -55,7 +55,7 @@ def _first_path(whole: LosslessVerifier) -> LosslessVerifier:
 _NAIVE_TREE = _top_down(NAIVE, partial(batched_top_down.verify, plans.NAIVE))
 
 SOLVERS = {"nss": NSS, "naive_tree": NAIVE, "spectr": SPECTR, "specinfer": SPECINFER, "khisti": khisti.KHISTI}
-"""Solvers of the top-down verifiers, for acceptance rates at a node."""
+"""Solvers of the top-down verifiers by name, for acceptance rates at a node."""
 VERIFIERS = {
     "nss": _top_down(NSS, partial(batched_top_down.verify, plans.NSS)),
     "naive": _first_path(_NAIVE_TREE),
@@ -66,4 +66,4 @@ VERIFIERS = {
     "block": _bottom_up(block.stops, partial(batched_bottom_up.verify, batched_bottom_up.block_stops)),
     "traversal": _bottom_up(traversal.stops, partial(batched_bottom_up.verify, batched_bottom_up.traversal_stops)),
 }
-"""Verifiers in the paper's order: those that read more of the tree come last."""
+"""Verifiers by name, in the order of Thomas et al. 2026: verifiers that use more of the tree come later."""

@@ -193,7 +193,7 @@ def test_a_model_that_keeps_no_plain_keys_and_values_is_refused() -> None:
         vocab_size=96, q_lora_rank=8, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=4, v_head_dim=8,
         first_k_dense_replace=1, max_position_embeddings=64, bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
-    fault = "it keeps something else than keys and values of one shape for all layers"
+    fault = "its cache is not keys and values of one shape for all layers"
     with pytest.raises(PairError, match=unfit(fault)):
         probe(of_module(tiny.build(config, seed=1)))
 
@@ -201,7 +201,7 @@ def test_a_model_that_keeps_no_plain_keys_and_values_is_refused() -> None:
 def test_a_model_that_reads_no_plain_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     model = deaf("gpt2", torch.float32, missed="nothing")
     monkeypatch.setattr(model.hf.module, "forward", lambda **given: given["pixels"])
-    with pytest.raises(PairError, match=r"gpt2 cannot .*: it reads no text that is given as tokens alone; choose"):
+    with pytest.raises(PairError, match=r"gpt2 cannot .*: it does not run on token ids alone; choose"):
         probe(model)
 
 
@@ -277,7 +277,7 @@ def test_a_model_whose_own_mask_ends_with_its_longest_text_is_refused(dtype: tor
         hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]], max_position_embeddings=64,
         vocab_size=96,
     )  # fmt: skip
-    with pytest.raises(PairError, match=unfit("it has no room for one beside a text of 64 tokens")):
+    with pytest.raises(PairError, match=unfit("it has no room for a tree after a text of 64 tokens")):
         probe(of_module(tiny.build(config, seed=1).to(dtype)))
 
 
@@ -287,5 +287,5 @@ def test_a_model_that_counts_kinds_of_tokens_as_far_as_its_longest_text_is_refus
         hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=32, vocab_size=96,
         max_position_embeddings=64, is_decoder=True, attention_type="original_full",
     )  # fmt: skip
-    with pytest.raises(PairError, match=unfit("it has no room for one beside a text of 64 tokens")):
+    with pytest.raises(PairError, match=unfit("it has no room for a tree after a text of 64 tokens")):
         probe(of_module(tiny.build(config, seed=1)))

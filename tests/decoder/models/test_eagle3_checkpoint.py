@@ -308,8 +308,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "num_hidden_layers": {"num_hidden_layers": 2},
     "hidden_act": {"hidden_act": "gelu"},
     "yarn": {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
-    "must rise": {"eagle_aux_hidden_state_layer_ids": [5, 2, 1]},
-    "which must rise": {"eagle_aux_hidden_state_layer_ids": [2, 2, 5]},
+    "must be in ascending order": {"eagle_aux_hidden_state_layer_ids": [5, 2, 1]},
+    "which must be in ascending order": {"eagle_aux_hidden_state_layer_ids": [2, 2, 5]},
     "last layer": {"eagle_config": {"use_aux_hidden_state": False}},
     "key-value heads": {"num_key_value_heads": 3},
 }

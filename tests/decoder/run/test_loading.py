@@ -162,8 +162,8 @@ def test_a_config_with_values_of_a_wrong_kind_is_refused(
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"vocab_size": 7}, "weights have not the size that the configuration says, "),
-        ({"intermediate_size": 1}, "weights have not the size that the configuration says, "),
+        ({"vocab_size": 7}, "weights differ in shape from the configuration, "),
+        ({"intermediate_size": 1}, "weights differ in shape from the configuration, "),
         ({"num_hidden_layers": 1}, "weights of more layers than the configuration says, "),
     ],
     ids=str,

@@ -125,7 +125,7 @@ def test_the_method_that_draws_has_a_verifier_of_its_own_where_none_is_named() -
     ("given", "message"),
     [
         ({"verifier": "traversal"}, "biased on deterministic trees"),
-        ({"drafting": "delayed"}, "verifier coupled takes no trees that are drawn"),
+        ({"drafting": "delayed"}, "verifier coupled does not work on sampled trees"),
         ({"verifier": "block", "drafting": "iid"}, "block takes one drafted path, not 2"),
         ({"verifier": "best"}, "there is none of that name"),
         ({"drafting": "wild", "verifier": "nss"}, "there is none of that name"),

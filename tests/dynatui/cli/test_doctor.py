@@ -335,7 +335,7 @@ def test_a_head_is_told_as_what_it_is(tmp_path: Path, on_a_gpu: list[dict[str, s
     assert "problem" not in text
     assert "tokenizer" not in text
     on_host = replace(given, exact=True)
-    assert "decoded by: host, an EAGLE-3 draft has no graphs" in said(found("rounds", models=on_host))
+    assert "decoded by: host, an EAGLE-3 draft has no CUDA graphs" in said(found("rounds", models=on_host))
     assert not on_a_gpu
 
 
@@ -365,7 +365,7 @@ def test_the_doctor_says_nothing_of_processes_that_nobody_asked_about() -> None:
     [
         ({"tensor_parallel": 4}, "books-16m has 6 attention heads, which 4 processes cannot share equally"),
         ({"tensor_parallel": 2, "models": Models(exact=True)}, "--exact computes by layers of the whole target"),
-        ({"tensor_parallel": 2, "models": Models(device="cuda:1")}, "--device cuda:1 is one"),
+        ({"tensor_parallel": 2, "models": Models(device="cuda:1")}, "--device cuda:1 is a single device"),
     ],
 )
 def test_what_keeps_a_target_from_being_spread_is_a_problem(changed: dict[str, object], why: str) -> None:

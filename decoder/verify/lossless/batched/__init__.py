@@ -1,4 +1,5 @@
-"""Verification for large vocabularies: arithmetic on whole rows is batched over nodes on a device, without randomness.
+"""Verification for large vocabularies: deterministic arithmetic on rows is batched over all nodes, on a device.
 
-The host then walks the tree and draws random numbers by a few numbers a node, which reach it in one copy.
+A few numbers for each node are then copied to the host at once; by them the host draws random numbers and walks the
+tree.
 """

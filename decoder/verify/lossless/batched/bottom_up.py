@@ -1,4 +1,4 @@
-"""Stops of block and traversal from rows on a device: scalars of all nodes there, then random numbers on the host."""
+"""Batched block and traversal verification: scalars of all nodes on a device, then random numbers on the host."""
 
 from collections.abc import Callable, Sequence
 
@@ -32,7 +32,7 @@ def verify(
     draft_probs: Float[Tensor, "N V"],
     generator: RandomGenerator,
 ) -> Accepted:
-    """Verifies a tree by its stops in order; the residual is computed for the stopping node alone.
+    """Verifies a tree by trying its stops in order; computes the residual only at the node of the accepted stop.
 
     Raises:
         ModelError: A probability is NaN.
@@ -44,7 +44,7 @@ def verify(
 
 
 def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> list[Stop]:
-    """See `decoder.verify.lossless.block`; weights come from a running maximum of sums of log p / q.
+    """As `decoder.verify.lossless.block.stops`, with weights from a running maximum of sums of log p / q.
 
     Raises:
         ModelError: A probability is NaN.
@@ -66,7 +66,7 @@ def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs
 def traversal_stops(
     tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]
 ) -> list[Stop]:
-    """See `decoder.verify.lossless.traversal`; computed level by level, reading each row once for each draw.
+    """As `decoder.verify.lossless.traversal.stops`, computed level by level; reads each row once for each draw.
 
     Raises:
         ModelError: A probability is NaN.
@@ -103,7 +103,7 @@ def _refused(
     counts: Int[Tensor, "n"],
     probability: Float[Tensor, "n"],
 ) -> tuple[Float[Tensor, "n K"], Float[Tensor, "n"], Float[Tensor, "n"]]:
-    """Per node: probabilities passed to the draws, probability left for stopping, and `removed` (see `Stop`)."""
+    """Of each node: probabilities passed to its draws, probability left for stopping, and `removed` (see `Stop`)."""
     over, under = target_probs.gather(1, drawn), draft_probs.gather(1, drawn)
     removed, total = torch.zeros_like(probability), torch.ones_like(probability)
     slots = torch.zeros_like(over)

@@ -13,16 +13,16 @@ from decoder.verify.lossless.rows import NEGLIGIBLE, require_numbers
 from decoder.verify.lossless.top_down import Accepted
 
 VerifyOnDevice: TypeAlias = Callable[[DrawnTree, Tensor, Tensor, RandomGenerator], Accepted]
-"""(tree, target rows, draft rows, random generator) -> accepted nodes and next token; rows are (N, V) on one device.
+"""(tree, target rows, draft rows, random generator) -> accepted nodes and next token.
 
-The draft's rows after leaves are zeros.
+Rows are probabilities, shape (N, V), on the same device. The draft's rows after leaves are zeros.
 """
 _SMALLEST = 1e-300
-"""Least waiting time: with 0, a token would win whatever its probability."""
+"""Least waiting time in `race`: a token with waiting time 0 would win, whatever its probability."""
 
 
 def normalised(weights: Float[Tensor, "N V"], fallback: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """Distributions in proportion to `weights`; rows of `fallback` where all weights of a row are 0."""
+    """Each row of `weights` normalised to sum 1; the row of `fallback` if all weights of a row are 0."""
     totals = weights.sum(-1, keepdim=True)
     return torch.where(totals > 0, weights / totals, fallback)
 
@@ -30,24 +30,24 @@ def normalised(weights: Float[Tensor, "N V"], fallback: Float[Tensor, "N V"]) ->
 def residual(
     target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"], removed: Float[Tensor, "N"]
 ) -> Float[Tensor, "N V"]:
-    """Distributions in proportion to (p - removed q)+; p where that is 0 everywhere."""
+    """Residual distributions: (p - removed q)+ normalised; p for rows in which that is 0 everywhere."""
     left = torch.addcmul(target_probs, removed[:, None], draft_probs, value=-1).clamp_min_(0)
     return normalised(left, target_probs)
 
 
 def ratio(over: Tensor, under: Tensor) -> Tensor:
-    """min(1, over / under), elementwise; where `under` is 0, 1 if `over` is positive and else 0."""
+    """Elementwise min(1, over / under); if `under` is 0, 1 for positive `over` and else 0."""
     return as_probability(torch.where(under > 0, over / under, (over > 0).to(over.dtype)))
 
 
 def share(part: Tensor, rest: Tensor) -> Tensor:
-    """The quotient part / (part + rest) in [0, 1], elementwise; 1 where both are 0."""
+    """Elementwise part / (part + rest), in [0, 1]; 1 if both are 0."""
     whole = part + rest
     return as_probability(torch.where(whole > 0, part / whole, 1.0))
 
 
 def as_probability(values: Tensor) -> Tensor:
-    """Values clamped to [0, 1], elementwise; negligible ones become 0."""
+    """Values clamped to [0, 1], elementwise; values below `NEGLIGIBLE` become 0."""
     return torch.where(values < NEGLIGIBLE, 0.0, values.clamp_max(1))
 
 
@@ -64,7 +64,7 @@ def draw_counts(tree: DrawnTree, device: torch.device) -> Int[Tensor, "N"]:
 
 
 def to_host(*tensors: Tensor) -> list[Any]:
-    """Small tensors as nested lists, by a single copy to the host.
+    """Copies small tensors to the host, all in one copy, as nested lists.
 
     Raises:
         ModelError: A number is NaN.
@@ -76,12 +76,12 @@ def to_host(*tensors: Tensor) -> list[Any]:
 
 
 def totals(target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Float[Tensor, "2"]:
-    """Sums of both models' probabilities, which are NaN if any probability is; copied to the host for that check."""
+    """Sums of both models' probabilities, for a check on the host: a sum is NaN if any probability is NaN."""
     return torch.stack([target_probs.sum(), draft_probs.sum()])
 
 
 def draw(rows: Float[Tensor, "R V"], generator: RandomGenerator) -> Int[Tensor, "R"]:
-    """Samples a token from each row: on a CPU with `generator`, elsewhere with device noise that it seeds."""
+    """Samples a token from each row: on a CPU by `generator`, elsewhere by the device's generator, seeded from it."""
     if rows.device.type == "cpu":
         return torch.tensor([generator.choice(row) for row in rows.double().numpy()], dtype=torch.long)
     noise = torch.Generator(rows.device).manual_seed(generator.integers(1 << 63))
@@ -91,7 +91,7 @@ def draw(rows: Float[Tensor, "R V"], generator: RandomGenerator) -> Int[Tensor, 
 def race(rows: Float[Tensor, "R V"], waits: Float[Tensor, "R V"]) -> Int[Tensor, "R"]:
     """Samples a token from each row as the first arrival of an exponential race.
 
-    `waits` are exponential with mean 1; a token arrives at its wait divided by its probability, and never with
-    probability 0. No sums are formed, so rounding cannot select a token of probability 0.
+    `waits` are exponential waiting times with mean 1. A token arrives at its waiting time divided by its probability,
+    so a token of probability 0 never arrives, even with rounding.
     """
     return (rows / waits.clamp_min(_SMALLEST)).argmax(-1)

@@ -1,6 +1,6 @@
 """Acceptance probabilities and residuals of a tree's nodes, computed for all nodes at once before any random draw.
 
-After nodes without draws the draft's row is zeros, and the residual is the target's row.
+For a node without draws the draft's row is zeros, and the residual is the target's row.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,37 +15,38 @@ from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 
 STEPS = 30
-"""Halvings of the interval [1, k]: enough for the precision of float32."""
+"""Number of bisection steps on [1, k] for the division factor: enough for the precision of float32."""
 
 
 @dataclass(frozen=True)
 class NodePlans:
-    """Acceptance probabilities and residual of every node of a tree."""
+    """Acceptance probabilities of the draws, and residual distribution, at every node of a tree."""
 
     probabilities: Float[Tensor, "N R K"]
-    """Probability that draw K is accepted after R refusals; one R for all where refusals do not matter."""
+    """Probability that a draw (axis K) is accepted after a number of refusals (axis R); R has size 1 if that number has
+    no effect."""
     residual: Float[Tensor, "N V"]
     """Distribution of the token after the node if no draw is accepted."""
 
 
 @dataclass(frozen=True)
 class PlannedSolver:
-    """A solver whose probabilities are computed for all nodes at once, and whose decisions are made node by node."""
+    """A solver whose probabilities are computed for all nodes at once, and whose random decisions node by node."""
 
     plan: Callable[[DrawnTree, Float[Tensor, "N V"], Float[Tensor, "N V"]], NodePlans]
     select: Callable[[Sequence[Sequence[float]], int, RandomGenerator], int | None]
-    """(a node's probabilities, number of its draws, random generator) -> index of the accepted draw, if any."""
+    """(a node's acceptance probabilities, number of draws, random generator) -> index of the accepted draw, or None."""
 
 
 def in_draw_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
-    """Index of the accepted draw, tried in draw order; None if all are refused."""
+    """Tries the draws in draw order; returns the index of the accepted one, None if all are refused."""
     return next(
         (place for place, probability in enumerate(probabilities[0][:draws]) if generator.bernoulli(probability)), None
     )
 
 
 def in_random_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
-    """Index of the accepted draw, tried in random order; None if all are refused."""
+    """Tries the draws in random order; returns the index of the accepted one, None if all are refused."""
     pool = list(range(draws))
     for after_refusals in probabilities[:draws]:
         place = pool.pop(generator.integers(len(pool)))
@@ -55,19 +56,19 @@ def in_random_order(probabilities: Sequence[Sequence[float]], draws: int, genera
 
 
 def plan_nss(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
-    """See `decoder.verify.lossless.nss`."""
+    """Plans of the solver in `decoder.verify.lossless.nss`."""
     return NodePlans(draft_probs.new_zeros(len(tree), 1, 0), target_probs)
 
 
 def plan_naive(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
-    """See `decoder.verify.lossless.naive`."""
+    """Plans of the solver in `decoder.verify.lossless.naive`."""
     first = drawn_tokens(tree, target_probs.device)[:, :1]
     probabilities = ratio(target_probs.gather(1, first), draft_probs.gather(1, first))
     return NodePlans(probabilities[:, None], residual(target_probs, draft_probs, target_probs.new_ones(len(tree))))
 
 
 def plan_spectr(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
-    """See `decoder.verify.lossless.spectr`."""
+    """Plans of the solver in `decoder.verify.lossless.spectr`."""
     drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
     factor = target_probs.new_ones(len(tree), 1)
     several = [node for node, children in enumerate(tree.children) if len(children) > 1]
@@ -99,13 +100,13 @@ def _any_of(single: Tensor, draws: Tensor) -> Tensor:
 
 
 def plan_specinfer(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
-    """See `decoder.verify.lossless.specinfer`."""
+    """Plans of the solver in `decoder.verify.lossless.specinfer`."""
     drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
     over, under = target_probs.gather(1, drawn), draft_probs.gather(1, drawn)
     removed, total = target_probs.new_zeros(len(tree), 1), target_probs.new_ones(len(tree), 1)
     probabilities = []
     for refusals in range(drawn.shape[1]):
-        # Where the residual is 0 everywhere, the draw is tried against the target itself.
+        # If the residual is 0 everywhere, the draw is tried against the target's distribution.
         left = torch.where(total > 0, (over - removed * under).clamp_min(0) / total, over)
         probabilities.append(ratio(left, under))
         removed = torch.where(refusals < counts[:, None], removed + total, removed)

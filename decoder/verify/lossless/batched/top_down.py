@@ -1,4 +1,4 @@
-"""Top-down verification of a tree on tensors: plans for all nodes at once, then a walk from the root on the host."""
+"""Top-down verification of a tree on tensors: plans all nodes at once on a device, then walks the tree on the host."""
 
 from collections.abc import Callable
 
@@ -19,13 +19,13 @@ def verify(
     draft_probs: Float[Tensor, "N V"],
     generator: RandomGenerator,
 ) -> Accepted:
-    """Verifies a tree with a planned solver.
+    """Verifies a tree with a solver that plans all nodes at once.
 
     Raises:
         ModelError: A probability is NaN.
     """
     plan = solver.plan(tree, target_probs, draft_probs)
-    if target_probs.device.type == "cpu":  # a draw costs more than a copy there: only visited nodes draw
+    if target_probs.device.type == "cpu":  # on a CPU a draw costs more than a copy: only visited nodes draw
         _, probabilities = to_host(totals(target_probs, draft_probs), plan.probabilities)
         return _walk(solver, tree, probabilities, lambda node: int(draw(plan.residual[[node]], generator)), generator)
     _, probabilities, tokens = to_host(
@@ -56,7 +56,7 @@ def verify_visited(
     draft_probs: Float[Tensor, "N V"],
     generator: RandomGenerator,
 ) -> Accepted:
-    """Verifies a tree with a solver on the host, in float64, which reads the rows of visited nodes alone.
+    """Verifies a tree with a solver on the host, in float64; copies only the rows of visited nodes to the host.
 
     Raises:
         ModelError: A probability is NaN.
@@ -74,7 +74,7 @@ def verify_visited(
 
 
 def on_first_path(whole: VerifyOnDevice) -> VerifyOnDevice:
-    """The verifier `whole`, applied to the first draw of each node alone."""
+    """A verifier that applies the verifier `whole` to the first draw after each node alone."""
 
     def verify(
         tree: DrawnTree,

@@ -84,7 +84,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             **BARE, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]],
             max_position_embeddings=CONTEXT,
         ),
-        f"target cannot run a draft tree: it has no room for one beside a text of {CONTEXT} tokens",
+        f"target cannot run a draft tree: it has no room for a tree after a text of {CONTEXT} tokens",
     ),
     "a mask by values": (
         lambda: DogeConfig(**LLAMA, keep_window_size=8),
