@@ -55,8 +55,9 @@ Results = Mapping[str, Result]
 
 
 def files_in(folder: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Contents of a folder's files that are kept, by name (of the output only beginning and end), and names of the
-    others.
+    """Contents of the files in a folder that are kept, by name, and the names of the other files.
+
+    Of the output only the beginning and the end are kept.
     """
     found: dict[str, bytes] = {}
     left_out: list[str] = []

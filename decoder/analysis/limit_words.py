@@ -51,10 +51,10 @@ WITHOUT_HOPE = Remedy(
 )
 WORDS: Mapping[Limit, Words] = {
     "agreement": Words(
-        why="the draft disagrees: of {levels:.1f} levels a round {right:.0%} hold",
+        why="the draft disagrees: {right:.0%} of {levels:.1f} levels a round are accepted",
         gone="if every guess held",
         line="the draft agrees in {right:.0%} of {levels:.2g} levels",
-        brief="{right:.0%} of {levels:.2g} levels hold",
+        brief="{right:.0%} of {levels:.2g} levels accepted",
         remedy=Remedy(
             "a draft that agrees more (dynatui tune --drafts ranks candidates), or smaller trees, which waste less",
             "a better draft or smaller trees",

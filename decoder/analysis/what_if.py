@@ -46,7 +46,7 @@ class Cell:
     """Result of one pair of values over all recorded rounds.
 
     Rounds that are not fully known count with their lower bound, so a mean is exact if every round is known, and else a
-    lower bound. Without them it would be biased, since the rounds with the most tokens are known least.
+    lower bound. Leaving them out would bias the mean, since rounds with many tokens are fully known least often.
     """
 
     rounds: int

@@ -30,13 +30,13 @@ ASSISTED: dict[str, dict[str, float]] = {
 }
 """Settings by name "drafted tokens/confidence below which drafting stops"; the first is transformers' default."""
 LOOKED_UP = (5, 10)
-"""Most copied tokens, after a match of one or two tokens."""
+"""Settings of prompt lookup: most tokens copied after a match of one or two tokens."""
 _HIDDEN = frozenset({"assistant_model", "prompt_lookup_num_tokens"})
-"""Arguments of generate under which draft forwards are hidden."""
+"""Arguments of generate with which the number of draft passes is unknown."""
 
 
 class _Bursts(BaseStreamer):
-    """Streamer that keeps each burst of tokens with its time."""
+    """Streamer that records each burst of tokens with its time."""
 
     def __init__(self) -> None:
         self.bursts: list[tuple[list[int], float]] = []

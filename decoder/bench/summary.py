@@ -128,7 +128,7 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
 
 
 def parts_of_methods(samples: Samples, seed: int) -> list[Comparison]:
-    """Speed of a method's usual setting, which has its name, over the same method without a part of it."""
+    """Speed of each method's default setting over the same method without one of its parts."""
     compared = []
     for name, group in samples.groups.items():
         if name != group and group in samples.groups and (ratio := samples.ratio(group, name, seed)):

@@ -1,6 +1,6 @@
 """Predicted speed of a selector on test roots, against the best fixed shape for each sampling setting.
 
-Both are computed from the same labels and times. The best fixed shape is that of the training roots.
+Both speeds are computed from the same labels and times. The best fixed shape is that of the training roots.
 """
 
 from collections import Counter

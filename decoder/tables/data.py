@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class Printed(msgspec.Struct, frozen=True, kw_only=True):
-    """A number of the paper."""
+    """Number printed in the paper, for comparison with a measured one."""
 
     value: float
     std: float | None = None
@@ -24,7 +24,7 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Cell: TypeAlias = Interval | Printed | str | float | None
-"""Measured value or ratio with its interval, number of the paper, text, plain number, or None for an empty cell."""
+"""Content of a cell: value with its interval, number of the paper, text, plain number, or None for an empty cell."""
 
 
 class Column(msgspec.Struct, frozen=True):

@@ -121,7 +121,7 @@ def cost_ratio(engine: Engine) -> float:
 
 
 def expected_speedup(agreement: float, ratio: float, chain: int) -> float:
-    """Expected speed of a chain over plain decoding, with independent guesses and no cost of further target rows.
+    """Expected speed of a chain over plain decoding, if guesses are independent and further target rows cost nothing.
 
     Mean tokens a round over its cost in target passes: (1 - a^(K+1)) / (1 - a) / (1 + K c), theorem 3.8 of Leviathan et
     al. 2023. Guesses of one text are not independent, so it is a guide and no bound.
@@ -200,7 +200,7 @@ def _draft(
 
 
 def _whole(samples: Samples, lane: str, prompts: Sequence[int]) -> Tally:
-    """Totals of a contender over prompts."""
+    """Totals of a contender over all its texts on these prompts."""
     return together(turn.tally for prompt in prompts for turn in samples.turns(lane, prompt))
 
 

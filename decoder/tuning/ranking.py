@@ -8,7 +8,7 @@ from decoder.analysis.bottleneck import Bottleneck
 from decoder.analysis.interval import Interval
 
 METHODS = ("linear", "auto")
-"""Methods that every draft is measured with: its best chain, and the automatic number of guesses."""
+"""Methods with which every draft is measured: its best chain, and auto, which chooses the number of guesses itself."""
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     cost_ratio: float
     """Time of a one-row draft pass over that of a one-row target pass."""
     chain: int
-    """Length of the chain with the highest expected speed; 0: none pays."""
+    """Length of the chain with the highest expected speed; 0 if no chain is faster than plain decoding."""
     expected: float
     """Expected speed of that chain over plain decoding, by `expected_speedup`."""
     measured: Mapping[str, Interval | None]

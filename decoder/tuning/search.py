@@ -19,7 +19,7 @@ from decoder.tuning.study import Study
 MOST_TEXTS = 16
 """Most texts of a race."""
 CHAIN_EVERY = 4
-"""Trials from one that goes to a method beside the first to the next."""
+"""Every how many trials one goes to another method than the first."""
 ASKS = 30
 """Consecutive suggestions of known settings after which a study counts as exhausted."""
 COMPARED_EVERY = 10
@@ -68,7 +68,7 @@ class Leader:
     setting: Setting
     trial: int = INITIAL
     worth: float = 0.0
-    """Logarithm of its speed over the shipped setting's; optimistic, since it won by it."""
+    """Logarithm of its speed over the shipped setting's; biased upwards, since the setting was selected by it."""
     over_plain: tuple[float, ...] = ()
     """Logarithms of its speed over ar's, one a passage."""
 
