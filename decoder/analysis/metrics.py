@@ -34,7 +34,7 @@ class Figure:
     label: str
     formula: str
     elsewhere: str = ""
-    """Names of the figure in other engines."""
+    """Names of the same figure in other engines."""
 
 
 FIGURES = (

@@ -91,7 +91,7 @@ def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
 
 @torch.inference_mode()
 def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, **settings: Any) -> Trial:
-    """Trial of generate with these settings on top of plain greedy search or sampling."""
+    """Trial of transformers' generate with these settings, greedy or sampled as `config` says."""
     pair = engine.pair
     unused = list(range(pair.vocabulary, max(model.width for model in pair.models.values())))
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)

@@ -1,6 +1,6 @@
 """Contenders of a benchmark: a name, and a function that decodes one text with a clock running.
 
-Own methods run through the sessions that screen and library use. Knows neither prompts nor statistics.
+Methods of this project run through the sessions of screen and library. Knows neither prompts nor statistics.
 """
 
 import time
@@ -23,7 +23,7 @@ from decoder.session.protocol import Outcome
 from decoder.system.device import Stopwatch
 
 PromptRead = Callable[[torch.device], None]
-"""Called with the device between prefill and first round, outside of all timed sections."""
+"""Callback between prefill and first round, outside all timed sections; receives the device."""
 BASELINE = "ar"
 """Name of plain decoding, the contender with which text and speed of all others are compared."""
 INEXACT = "not exact"
@@ -82,7 +82,7 @@ def sweep(
     config: RunConfig,
     settings: Mapping[str, Mapping[str, TunableParameters]],
 ) -> list[Contender]:
-    """Contenders of every method under each of its settings; ar comes first, named or not.
+    """Contenders of every method under each of its settings; ar comes first, even if it is not named.
 
     Args:
         methods: Names from the registry.

@@ -68,7 +68,7 @@ class Transaction:
     dialect: Dialect
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Rows of a query."""
+        """Rows that a query returns."""
         self.cursor.execute(self._written(statement), values)
         rows: list[tuple[Any, ...]] = self.cursor.fetchall()
         return rows
@@ -101,10 +101,10 @@ class Database:
     url: str
     """URL in SQLAlchemy's form."""
     file: Path | None
-    """File of SQLite; None for a server."""
+    """Path of the SQLite file; None for a server."""
 
     def make(self, tables: Sequence[str]) -> None:
-        """Creates the file and tables that are missing, by these statements.
+        """Creates a missing database file, and missing tables by these statements.
 
         Raises:
             DatabaseError: It cannot be reached or written, or is no database.
@@ -218,6 +218,6 @@ def _is_url(text: str) -> bool:
 
 
 def _connected_to_file(file: Path, mode: str) -> sqlite3.Connection:
-    """Connection to a file; only mode rwc creates it, so that a removed file does not come back empty."""
+    """Connection to an SQLite file; only mode rwc creates it, so that a removed file is not recreated empty."""
     uri = f"file:{quote(str(file.absolute()))}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)

@@ -59,7 +59,7 @@ class OnRounds:
     """Request of a measurement of rounds with given tree sizes after random texts of given lengths."""
 
     load: Callable[..., Engine]
-    """(passes=..., report=...) -> engine whose draft guesses at random."""
+    """Loader (passes=..., report=...) -> engine whose draft guesses at random."""
     sizes: tuple[Size, ...]
     contexts: tuple[int, ...]
     """Lengths of the texts in tokens; the later lengths are compared with the first."""

@@ -1,8 +1,8 @@
 """Runner of every benchmark: contenders decode the same prompts in turns, each turn yields a sample.
 
 A machine's speed drifts over minutes, so only turns taken side by side are compared: all contenders decode a prompt
-before the next prompt, in an order drawn anew each time, so that none always follows the same one. Uncounted warm-up
-turns come first. A turn that other processes disturbed is repeated.
+before the next prompt, in a new random order each time, so that none always follows the same other one. Uncounted
+warm-up turns come first. A turn that other processes disturbed is repeated.
 """
 
 import gc
@@ -26,16 +26,16 @@ from decoder.system.device import memory_is_full
 from decoder.system.waiting import waited_s
 
 DISTURBED = 0.03
-"""Share of a turn's time that threads may wait for a processor; beyond it, the turn is repeated."""
+"""Largest share of a turn's time that threads may wait for a processor; a turn above it is repeated."""
 ATTEMPTS = 3
-"""Most attempts at a turn that other processes disturb."""
+"""Largest number of attempts at a turn if other processes disturb it."""
 Tokens: TypeAlias = Sequence[int]
 """Token ids of a prompt or text."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One contender decodes one prompt."""
+    """Turn of a benchmark: one contender decodes one prompt once."""
 
     repeat: int
     prompt: int
@@ -96,7 +96,7 @@ class TurnPlan:
     attempts: int = ATTEMPTS
 
     def turns(self, done: Collection[tuple[int, int]] = ()) -> list[Turn]:
-        """Turns in their order, without those of measured (repeat, prompt) blocks."""
+        """Turns in their order, without those of (repeat, prompt) blocks that are already measured."""
         order = self.order(len(self.contenders), len(self.prompts), self.repeats, self.seed)
         return [turn for turn in order if (turn.repeat, turn.prompt) not in done]
 

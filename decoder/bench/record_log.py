@@ -40,7 +40,7 @@ R = TypeVar("R")
 
 
 class RecordLog(Generic[H, R]):
-    """Header and records; in a file, where a path is given."""
+    """Log with its header and records, kept in a file where a path is given, else in memory."""
 
     def __init__(
         self, path: Path | None, lines: "msgspec.json.Decoder[H | R]", first: type[H], schema: int, remedy: str
@@ -118,7 +118,7 @@ class RecordLog(Generic[H, R]):
         self._take(line)
 
     def _lines(self, schema: int) -> list[H | R]:
-        """Decoded lines; a damaged end, as after a loss of power, is cut off the file."""
+        """Decoded lines of the file; a damaged end, as after a power failure, is cut off the file."""
         if self._path is None:
             return []
         content = self._content(self._path)

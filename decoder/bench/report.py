@@ -107,7 +107,7 @@ class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
     arithmetic: Arithmetic
     rounds: list[Rounds]
     growth: list[Growth]
-    """Cost of longer texts over the first length's."""
+    """Growth of the cost of rounds with the length of the text, relative to the first length."""
     samples: list[Record]
 
 
@@ -166,7 +166,7 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] =
 
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
-    """Upper bound of speeds by memory bandwidth; None where several devices read weights and one was measured."""
+    """Data for the speed limit by memory bandwidth; None where several devices read weights but one was measured."""
     copied = setup.machine.copy_bytes_per_s
     if copied is None or pair.target.ranks:
         return None

@@ -14,7 +14,7 @@ from decoder.events import Figures
 from decoder.sampling.settings import Sampling
 
 Measure = Callable[[Figures], float | None]
-"""Figure of one text; None where unknown."""
+"""Function from all figures of one text to one of them; None where that is unknown."""
 
 
 class Samples:
@@ -23,7 +23,7 @@ class Samples:
     def __init__(
         self, samples: Iterable[Sample], contenders: Sequence[Contender], *, sampling: Sampling | None = None
     ) -> None:
-        """Groups samples by block; at a temperature above 0 foreign contenders write texts of their own."""
+        """Groups samples by block; at a temperature above 0, texts of foreign contenders are not compared with ar's."""
         self.groups: dict[str, str] = {contender.name: contender.group for contender in contenders}
         self.foreign = {contender.name for contender in contenders if contender.foreign}
         self.draws_alone = self.foreign if sampling and not sampling.greedy else frozenset[str]()

@@ -28,7 +28,7 @@ Cell: TypeAlias = Interval | Printed | str | float | None
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column."""
+    """Column of a table."""
 
     title: str
     kind: Literal["words", "number", "measured", "paper"] = "words"
@@ -43,10 +43,10 @@ Spec: TypeAlias = tuple[Column, Callable[[R], Cell]]
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """One table."""
+    """Table as data."""
 
     name: str = ""
-    """Name of its file, without a suffix."""
+    """Name of the table's file, without a suffix."""
     title: str = ""
     what: str = ""
     """Contents of the table, in a sentence."""

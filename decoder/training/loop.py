@@ -1,6 +1,6 @@
 """Training loop for one model and objective, with a budget of time and resumable checkpoints.
 
-Knows no files other than its checkpoint, and no purpose of the model.
+Knows no files other than its checkpoint, and not what the model is for.
 """
 
 import time

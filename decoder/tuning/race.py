@@ -23,16 +23,16 @@ class Decision(Enum):
     """State of a race."""
 
     GO_ON = auto()
-    """Undecided."""
+    """Undecided: the race continues."""
     HOPELESS = auto()
-    """Slower, already on few texts."""
+    """Clearly slower, even on few texts."""
     NOT_BETTER = auto()
     """Not faster beyond noise."""
     BETTER = auto()
 
 
 def ratio(logs: Sequence[float]) -> Interval | None:
-    """Geometric mean of ratios with Student's interval, from their logarithms; None where there is none."""
+    """Geometric mean of ratios with Student's interval, from their logarithms; None where there are no ratios."""
     if not logs:
         return None
     if len(logs) == 1:

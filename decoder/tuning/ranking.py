@@ -26,7 +26,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     measured: Mapping[str, Interval | None]
     """Measured speed over plain decoding, by method; None where the text differed on every prompt."""
     limits: Bottleneck | None
-    """Bottleneck of the faster method; None where rounds are too few."""
+    """Bottleneck of the faster method's speed; None where rounds are too few."""
     fastest: str
     """Name of the faster method."""
 
@@ -41,4 +41,4 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     max_new_tokens: int
     drafts: list[Draft]
     refused: dict[str, str]
-    """Reasons against unusable drafts, by name."""
+    """Reasons why drafts are unusable, by name of the draft."""
