@@ -178,7 +178,7 @@ class Worker:
 
     def _line(self) -> str:
         if not (line := self._answers.readline()):
-            raise SystemExit(f"a process that decodes ended with {self._process.wait()}")
+            raise SystemExit(f"a worker process ended with exit code {self._process.wait()}")
         return line
 
 

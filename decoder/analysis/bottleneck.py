@@ -191,11 +191,12 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
     if bottleneck.break_even is None or bottleneck.speedup is None:
         return (
             f"{method} commits {bottleneck.tokens_per_round:.2f} tokens a round of {1000 * bottleneck.round_s:.2f} ms; "
-            f"beside {FEWEST_ROUNDS} rounds of ar or more, it would show whether that is faster than plain decoding."
+            f"{FEWEST_ROUNDS} rounds of ar or more in the same run would show whether that is faster than plain "
+            "decoding."
         )
     cost = (
         f"a round commits {bottleneck.tokens_per_round:.2f} tokens and takes the time of {bottleneck.break_even:.2f} "
-        "plain ones"
+        "plain tokens"
     )
     if bottleneck.speedup >= FULL_SPEED:
         return f"{method} is {bottleneck.speedup:.2f} times as fast as plain decoding: {cost}."
@@ -233,7 +234,7 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
     """Sentence that warns that the texts repeat themselves."""
     distinct = Span(case.distinct_8grams for case in cases if case.distinct_8grams is not None)
     return (
-        f"Only {distinct:.0%} of the text's 8-grams are distinct: it repeats itself, which every draft guesses, so "
+        f"Only {distinct:.0%} of the text's 8-grams are distinct: it repeats itself, which is easy to draft, so "
         "another text would be slower."
     )
 

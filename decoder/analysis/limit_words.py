@@ -85,9 +85,9 @@ WORDS: Mapping[Limit, Words] = {
         line="{host:.0%} of a round are neither drafting nor verification",
         brief="{host:.0%} neither draft nor verify",
         remedy=Remedy(
-            "a faster path of rounds where there is one (see dynatui doctor), or larger models, beside which this "
+            "a faster decoding path if there is one (see dynatui doctor), or larger models, compared with which this "
             "time is small",
-            "a faster path of rounds or larger models",
+            "a faster decoding path or larger models",
             "faster path",
         ),
     ),
