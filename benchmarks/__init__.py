@@ -1,1 +1,1 @@
-"""What the program costs; each module is a program of its own."""
+"""Benchmarks of dynatui itself; each module is a program that is run on its own."""

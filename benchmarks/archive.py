@@ -1,6 +1,6 @@
-"""What is known of steps, all in one file, which is whole whatever ends the program, and from which others go on.
+"""Archive of step results: one file that stays intact if the program is killed, and from which a later run resumes.
 
-Knows neither what steps do nor how they are run.
+Does not know what a step measures or how it is run.
 """
 
 import gzip
@@ -20,42 +20,45 @@ from decoder.system.whole_files import write_whole
 NAME = "results.tar.gz"
 STATUS, OUTPUT = "status.json", "output.txt"
 BEGINNING_BYTES, END_BYTES = 50_000, 100_000
-"""Kept of what a step said."""
+"""Bytes kept of the beginning and the end of a step's output; the middle of a longer output is dropped."""
 FILES_BYTES = 600_000
-"""Kept of a step's other files, all together."""
+"""Most bytes kept of a step's other files together."""
 State = Literal["done", "failed", "timed out", "stopped"]
 
 
 @dataclass(frozen=True)
 class Status:
-    """How a step ended."""
+    """How a step ended, or that it was interrupted."""
 
     state: State
-    """stopped: it was begun, and nobody was there any more when it ended."""
+    """End of the step; "stopped": it began, but this program was killed before the step ended."""
     exit_code: int | None
-    """None: it was killed."""
+    """Exit code of the step; None: the step was killed or is "stopped"."""
     seconds: float
     began_at: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
     left_out: tuple[str, ...] = ()
-    """Its files for which there was no room."""
+    """Names of the step's files that are not kept, since they exceed `FILES_BYTES`."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a step."""
+    """Result of a step: its status and its files' contents by file name."""
 
     status: Status
     files: Mapping[str, bytes]
 
 
 Results = Mapping[str, Result]
-"""By the steps' names."""
+"""Results by step name."""
 
 
 def files_in(folder: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """What is kept of a step's folder, of what it said the beginning and the end; and what files are too large."""
+    """Contents of the files in a folder that are kept, by name, and the names of the other files.
+
+    Of the output only the beginning and the end are kept.
+    """
     found: dict[str, bytes] = {}
     left_out: list[str] = []
     room = FILES_BYTES
@@ -78,19 +81,19 @@ def _shortened(said: bytes) -> bytes:
 
 
 def keep(results: Results, folder: Path) -> None:
-    """Writes all results to one file, in place of the one that is there.
+    """Writes all results to the archive in this folder, replacing an earlier archive.
 
     Raises:
-        ConfigError: It cannot be written.
+        ConfigError: The archive cannot be written.
     """
     write_whole(folder / NAME, packed(results))
 
 
 def known(places: Iterable[Path]) -> dict[str, Result]:
-    """What files of results say, or all such files of a folder: of each step what was found out last.
+    """Latest result of each step, by step name, from archives and folders of archives.
 
     Raises:
-        ConfigError: There is no such place, or a file is not what it should be.
+        ConfigError: There is no such file or folder, or a file is no intact archive.
     """
     found: dict[str, Result] = {}
     for place in places:
@@ -102,7 +105,7 @@ def known(places: Iterable[Path]) -> dict[str, Result]:
 
 
 def _age(status: Status) -> tuple[str, bool]:
-    """What is greater, the later something was found out."""
+    """Sort key of a status, by age; of one start, the final status sorts after "stopped"."""
     return status.began_at, status.state != "stopped"
 
 
@@ -112,11 +115,11 @@ def _read(path: Path) -> dict[str, Result]:
     except FileNotFoundError:
         raise ConfigError(f"there is no {shortened(path)}; name the file of an earlier run, or its folder") from None
     except (OSError, EOFError, ValueError, TypeError, KeyError, tarfile.TarError, zlib.error):
-        raise ConfigError(f"{shortened(path)} is no whole file of results; leave it out, or remove it") from None
+        raise ConfigError(f"{shortened(path)} is a damaged archive of results; leave it out, or remove it") from None
 
 
 def packed(results: Results) -> bytes:
-    """Results as a compressed tar file of one folder a step."""
+    """Results as a gzip-compressed tar file with one folder for each step."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         for name, result in results.items():
@@ -129,9 +132,9 @@ def packed(results: Results) -> bytes:
 
 
 def unpacked(content: bytes) -> dict[str, Result]:
-    """The results in such a file."""
+    """Results read from such a tar file."""
     files = defaultdict[str, dict[str, bytes]](dict)
-    # The end of a compressed file says whether it is whole; tar alone would not miss it.
+    # gzip's checksum detects a truncated file; tarfile alone accepts one.
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(content)), mode="r:") as archive:
         for entry in archive:
             name, _, file = entry.name.partition("/")

@@ -1,9 +1,9 @@
-"""What the graphs of `auto` cost: how long each takes to capture, and how long a first text waits for its own.
+"""Cost of capturing the CUDA graphs of `auto`: time of each capture, and its share of the first text's time.
 
     python benchmarks/captures.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tokens 1900
 
-No time of a round holds captures, and nothing else is done meanwhile: a screen stands still. Decodes random tokens with
-random weights, as `dynatui bench speed --shapes` does, so `auto` has nothing to gain beside `ar`.
+Reported round times exclude captures, although the screen waits while a graph is captured. Random tokens are decoded
+with random weights, as by `dynatui bench speed --shapes`, so `auto` cannot be faster than `ar`.
 """
 
 import argparse
@@ -25,46 +25,47 @@ PROMPT = 64
 
 @dataclass(frozen=True)
 class Capture:
-    """One graph that was captured."""
+    """Capture of one CUDA graph."""
 
     kind: str
-    """draft or verification."""
+    """Kind of the captured pass: "draft" or "verification"."""
     size: int
-    """Levels of a draft, rows of a verification."""
+    """Size of the pass: levels of a draft, rows of a verification."""
     slots: int
-    """Keys and values that attention reads."""
+    """KV cache rows that attention reads."""
     seconds: float
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was measured."""
+    """Results of the measurement."""
 
     captures: list[Capture]
     reserved_bytes: int
-    """Of the device's memory, for all of these."""
+    """Device memory reserved by all captured graphs together, in bytes."""
     first_s: float
-    """What the first text of `auto` took after its prompt, captures included."""
+    """Decode time of the first text of `auto` without prefill, captures included."""
     first_captures_s: float
+    """Part of `first_s` that was spent in captures."""
     auto: list[float]
-    """Tokens a second of texts of `auto` after the first."""
+    """Speed of each later text of `auto`, in tokens per second."""
     ar: list[float]
-    """The same of `ar`, turn by turn with it."""
+    """Speed of each text of `ar`, in tokens per second; `auto` and `ar` take turns."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """A graph that may be asked for."""
+    """CUDA graph that `auto` may need."""
 
     kind: str
     size: int
     slots: int
     length: int
-    """Of a text that needs it."""
+    """Length of a text that needs this graph, in tokens."""
 
 
 def sizes(tokens: int) -> Iterator[Size]:
-    """What `auto` may ask for in a text of so many tokens, where the draft has read all but the last ones."""
+    """CUDA graphs that `auto` may need in a text of `tokens` tokens of which the draft has read all but the last."""
     from decoder.draft.tree_size.plan import DEPTHS, SIZES  # noqa: PLC0415
     from decoder.methods.auto import Auto  # noqa: PLC0415 - after the options are known to be right
     from decoder.session.cuda_graph.static_shapes import beam, slots  # noqa: PLC0415
@@ -77,7 +78,7 @@ def sizes(tokens: int) -> Iterator[Size]:
 
 
 def captured(engine: "Engine", tokens: int) -> list[Capture]:
-    """Captures all of them, in a slot of their own."""
+    """Captures every graph of `sizes(tokens)` in one new slot."""
     from decoder.methods.auto import Auto  # noqa: PLC0415
     from decoder.session.cuda_graph.static_shapes import beam  # noqa: PLC0415
     from decoder.system.device import without_gradients  # noqa: PLC0415
@@ -98,7 +99,7 @@ def captured(engine: "Engine", tokens: int) -> list[Capture]:
 
 
 def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], object]) -> Found:
-    """Captures everything once and tells of it, then decodes texts of so many tokens, the first with a new slot."""
+    """Captures all graphs and reports their times, then decodes texts of `tokens` tokens, the first in a new slot."""
     import torch  # noqa: PLC0415
 
     from decoder.bench.protocol import endless  # noqa: PLC0415
@@ -138,38 +139,38 @@ def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], o
 
 
 def by_kind(captures: Sequence[Capture], reserved_bytes: int) -> str:
-    """What captures took."""
+    """Table of capture times by kind of pass."""
     lines = [f"{'':<14} {'graphs':>6} {'s in all':>9} {'median ms':>10} {'longest ms':>11}"]
     for kind in dict.fromkeys(each.kind for each in captures):
         took = [each.seconds for each in captures if each.kind == kind]
         row = f"{kind:<14} {len(took):>6} {sum(took):>9.2f} {1000 * median(took):>10.1f} {1000 * max(took):>11.1f}"
         lines.append(row)
-    return "\n".join([*lines, f"memory reserved for them: {reserved_bytes / 1e9:.2f} GB"])
+    return "\n".join([*lines, f"device memory reserved for the graphs: {reserved_bytes / 1e9:.2f} GB"])
 
 
 def texts(found: Found) -> str:
-    """What texts took."""
+    """Sentence about the first text's time and the speeds of the later ones."""
     ratio = median(auto / plain for auto, plain in zip(found.auto, found.ar, strict=True))
     return (
-        f"the first text of auto: {found.first_s:.2f} s, of which {found.first_captures_s:.2f} s captured its graphs\n"
-        f"then auto {median(found.auto):.1f} tokens/s, ar {median(found.ar):.1f}: by turns {ratio:.3f} times as fast"
+        f"the first text of auto: {found.first_s:.2f} s, of which {found.first_captures_s:.2f} s for graph capture\n"
+        f"then auto {median(found.auto):.1f} tokens/s, ar {median(found.ar):.1f}, in turns: {ratio:.3f} times as fast"
     )
 
 
 def options() -> argparse.ArgumentParser:
-    """What may be asked for."""
+    """Parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--shapes", type=lambda text: tuple(text.split(":")), default=("pythia-2.8b", "pythia-70m"))
     parser.add_argument("--dtype", default="float16")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--tokens", type=int, default=1900, help=f"of each text, {PROMPT} of them its prompt")
+    parser.add_argument("--tokens", type=int, default=1900, help=f"tokens of each text, {PROMPT} of them the prompt")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints what was found; 1 where rounds do not run on the device."""
+    """Measures and prints the results; returns 1 where rounds are not CUDA graphs on the device."""
     wanted = options().parse_args(arguments)
     from decoder.bench.shapes import random_pair  # noqa: PLC0415
     from decoder.run.decoding_path import decoding_path  # noqa: PLC0415
@@ -180,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     about |= {"path": path.name, "path_reason": path.reason}
     _say(", ".join(f"{name} {value}" for name, value in about.items()))
     if engine.slots is None or engine.slots.refused:
-        _say("rounds are driven by the host here, and nothing is captured: is this a CUDA device?")
+        _say("no CUDA graphs are captured, since the host drives rounds here: is this a CUDA device?")
         return 1
     found = measured(engine, wanted.tokens, wanted.repeats, _say)
     _say(texts(found))

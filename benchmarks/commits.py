@@ -1,15 +1,16 @@
-"""What a change of the code has changed: this checkout beside another one, on the same prompts and recordings.
+"""Comparison of this checkout with another one: texts, figures, screen snapshots and speeds.
 
     git worktree add ../before COMMIT
     python benchmarks/commits.py same ../before
     python benchmarks/commits.py speed ../before --repeats 12
 
-`same` decodes the same prompts in both and compares every token of every method, and every figure that neither measures
-time nor follows from one (log-probabilities up to rounding); then what both show of the recordings of the tests, and
-the snapshots of the screen. `speed` holds the embedded pair in a process of each, lets them decode prompt by prompt and
-method by method in turn, so that both see the same machine, and tells the ratio of their tokens a second. Equal
-processes differ by several percent from start to start: a small difference needs many `--starts`. Both run in this
-environment. Ends with 1 where anything differs, or where the whole interval of a ratio lies outside the bar.
+`same` decodes the same prompts in both checkouts. It compares every token of every method, every figure that does not
+depend on time (log-probabilities up to rounding), the output of both for the tests' recordings, and the tests'
+snapshots of the screen. `speed` loads the embedded pair in one process of each checkout. The processes decode in turns,
+prompt by prompt and method by method, so that changes of the machine's load affect both alike, and the ratio of their
+tokens per second is printed. Two processes of the same code differ by several percent from start to start, so a small
+difference needs many `--starts`. Both use this Python environment. The exit code is 1 if anything differs, or if a
+ratio's whole confidence interval lies outside the tolerance.
 """
 
 import argparse
@@ -31,12 +32,12 @@ from decoder.bench.statistics import estimate
 HERE = Path(__file__).parents[1]
 METHODS = "dynatree,auto,ar,linear,fixed,alg1,hf"
 ADAPTS_TO_TIME = frozenset({"auto"})
-"""Methods whose trees follow measured times: only their texts can be compared."""
+"""Methods whose trees depend on measured times, so that only their texts can be compared."""
 TIMES = (
     *("t", "started_at", "speedup", "tokens_per_second", "peak_bytes", "version"),
     *("stalled_rounds", "left_out_rounds"),
 )
-"""Figures that differ from run to run; so do all whose names end in _s."""
+"""Names of figures that differ from run to run, besides all names that end in "_s"."""
 RUNS = (
     ("--dtype", "float32"),
     ("--dtype", "float32", "--preset", "paper"),
@@ -44,7 +45,7 @@ RUNS = (
     ("--dtype", "bfloat16", "--exact"),
 )
 ROUNDING = 0.1
-"""Of log-probabilities; in bfloat16 a logit of 16 is known to 1/16."""
+"""Largest accepted difference of log-probabilities; bfloat16 represents a logit of 16 to within 1/16."""
 BAR = 0.03
 MEASURED = ("dynatree", "auto", "ar", "linear")
 WORKER = """
@@ -60,7 +61,7 @@ for line in sys.stdin:
     *_, summary = decode(loaded, prompts[int(prompt)], config)
     print(summary.methods[method].tokens_per_second, flush=True)
 """
-"""Uses nothing but what every version of the library has."""
+"""Source of a worker process; it uses only functions that every version of the library has."""
 
 
 def said(checkout: Path, arguments: Sequence[str]) -> tuple[int, str, str]:
@@ -74,7 +75,7 @@ def said(checkout: Path, arguments: Sequence[str]) -> tuple[int, str, str]:
 
 
 def lasting(value: Any) -> Any:
-    """A decoded event without what differs from run to run."""
+    """Decoded event without the fields that differ from run to run."""
     if isinstance(value, dict):
         return {
             name: None if name in ADAPTS_TO_TIME else lasting(inner)
@@ -85,7 +86,10 @@ def lasting(value: Any) -> Any:
 
 
 def figures(recording: Path) -> dict[str, list[Any]]:
-    """What must be alike, by name: the events of each method, whose order between methods is the race's; its texts."""
+    """Values that must be equal in both checkouts, by name: events of each method and round, and texts.
+
+    Events are grouped by method, since the order of events of different methods depends on time.
+    """
     found: dict[str, list[Any]] = defaultdict(list)
     run = -1
     for line in recording.read_text(encoding="utf-8").splitlines():
@@ -101,12 +105,12 @@ def figures(recording: Path) -> dict[str, list[Any]]:
 
 
 def differences(mine: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The names under which two sets of figures are not alike."""
+    """Names of the values that differ between two recordings."""
     return [name for name in {**other, **mine} if not alike(mine.get(name), other.get(name))]
 
 
 def alike(one: Any, two: Any) -> bool:
-    """Equal, but for log-probabilities that another order of sums rounds otherwise."""
+    """Whether two values are equal; log-probabilities may differ by rounding."""
     match one, two:
         case list(), list():
             return len(one) == len(two) and all(map(alike, one, two))
@@ -118,7 +122,7 @@ def alike(one: Any, two: Any) -> bool:
 
 
 def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[str, int, list[str]]]:
-    """For each kind of run: how many figures were compared, and which differ."""
+    """Yields for each kind of run: its name, the number of compared values, and the names of those that differ."""
     for options in RUNS:
         recordings = []
         with tempfile.TemporaryDirectory() as folder:
@@ -133,7 +137,7 @@ def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[
 
 
 def replayed(other: Path) -> Iterator[tuple[str, int, list[str]]]:
-    """The same for what both say about each recording of the tests, to people and to programs."""
+    """Compares the output for each recording of the tests, as text and as JSON; yields as `decoded` does."""
     for trace in sorted((HERE / "tests" / "traces").glob("*.jsonl")):
         for form in ("--headless", "--json"):
             mine, theirs = (said(checkout, ["replay", str(trace), form]) for checkout in (HERE, other))
@@ -143,7 +147,7 @@ def replayed(other: Path) -> Iterator[tuple[str, int, list[str]]]:
 
 
 def snapshots(other: Path) -> tuple[str, int, list[str]]:
-    """The same for the pictures that the tests of the screen compare, by file name."""
+    """Compares the tests' screen snapshots: a name, the number of files, and the names of those that differ."""
     mine, theirs = (
         {file.name: file.read_bytes() for file in (checkout / "tests").rglob("*.svg")} for checkout in (HERE, other)
     )
@@ -151,7 +155,7 @@ def snapshots(other: Path) -> tuple[str, int, list[str]]:
 
 
 class Worker:
-    """A process that has a checkout's embedded pair in memory and decodes on demand."""
+    """Process that has a checkout's embedded pair loaded and decodes on request."""
 
     def __init__(self, checkout: Path, dtype: str, tokens: int) -> None:
         environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(checkout)}
@@ -163,7 +167,7 @@ class Worker:
         self.prompts = int(self._line())
 
     def tokens_per_second(self, method: str, prompt: int) -> float:
-        """Speed of one method on one prompt, prefill left out."""
+        """Speed of one method on one prompt, in tokens per second, without prefill."""
         self._asked.write(f"{method} {prompt}\n")
         self._asked.flush()
         return float(self._line())
@@ -174,14 +178,14 @@ class Worker:
 
     def _line(self) -> str:
         if not (line := self._answers.readline()):
-            raise SystemExit(f"a process that decodes ended with {self._process.wait()}")
+            raise SystemExit(f"a worker process ended with exit code {self._process.wait()}")
         return line
 
 
 def ratios(mine: Worker, other: Worker, repeats: int) -> dict[str, list[list[float]]]:
-    """Tokens a second of one over the other's: by method, one group a prompt with one ratio a repeat."""
+    """Ratios of this checkout's speed to the other's: by method, a group for each prompt, a ratio for each repeat."""
     found: dict[str, list[list[float]]] = {name: [[] for _ in range(mine.prompts)] for name in MEASURED}
-    # The first round warms both up.
+    # The first round is a warm-up of both processes.
     for repeat, prompt, method in product(range(repeats + 1), range(mine.prompts), MEASURED):
         order = (mine, other) if repeat % 2 else (other, mine)
         speeds = {worker: worker.tokens_per_second(method, prompt) for worker in order}
@@ -191,7 +195,7 @@ def ratios(mine: Worker, other: Worker, repeats: int) -> dict[str, list[list[flo
 
 
 def show_same(other: Path, prompts: Sequence[str], tokens: int) -> int:
-    """Prints what was compared; 1 where anything differs."""
+    """Prints the comparison of `same`; returns 1 where anything differs."""
     worst = 0
     for name, count, differ in (*replayed(other), snapshots(other), *decoded(other, prompts, tokens)):
         shown = ", ".join(differ[:8]) + (", ..." if len(differ) > 8 else "")
@@ -203,10 +207,11 @@ def show_same(other: Path, prompts: Sequence[str], tokens: int) -> int:
 
 
 def show_speed(other: Path, dtype: str, tokens: int, repeats: int, starts: int) -> int:
-    """Prints each method's ratio; 1 where its whole interval lies outside the bar."""
+    """Prints each method's ratio of speeds; returns 1 where a whole confidence interval lies outside the tolerance."""
     groups: dict[str, list[list[float]]] = {name: [] for name in MEASURED}
     for start in range(starts):
-        # Of two equal processes the one that starts first decodes a few percent slower here.
+        # Of two equal processes, the one started first decodes a few percent slower on this machine, so the order
+        # alternates.
         places = (HERE, other) if start % 2 == 0 else (other, HERE)
         workers = [Worker(place, dtype, tokens) for place in places][:: 1 if start % 2 == 0 else -1]
         for name, by_prompt in ratios(workers[0], workers[1], repeats).items():
@@ -223,7 +228,7 @@ def show_speed(other: Path, dtype: str, tokens: int, repeats: int, starts: int) 
 
 
 def main() -> int:
-    """Compares; 1 where the two checkouts differ."""
+    """Runs the comparison of the command line; returns 1 where the two checkouts differ."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
     same, speed = kinds.add_parser("same"), kinds.add_parser("speed")
@@ -232,7 +237,7 @@ def main() -> int:
         kind.add_argument("--tokens", type=int, default=96)
     speed.add_argument("--dtype", default="bfloat16")
     speed.add_argument("--repeats", type=int, default=12)
-    speed.add_argument("--starts", type=int, default=1, help="of both processes")
+    speed.add_argument("--starts", type=int, default=1, help="number of times that both processes are started")
     wanted, rest = parser.parse_known_args()
     other: Path = wanted.other.resolve()
     if not (other / "dynatui").is_dir():

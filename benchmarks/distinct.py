@@ -1,9 +1,9 @@
-"""How often the embedded target repeats itself when sampling: the share of distinct runs of 8 tokens in its texts.
+"""Repetition in sampled texts of the embedded target, as the share of distinct 8-grams of tokens.
 
     python benchmarks/distinct.py FILE ...
 
-goes on from the beginning of each file by plain decoding in float32, at several seeds. Speculation changes no text, so
-this holds for every method.
+continues the beginning of each file by plain decoding in float32, with several seeds. The result holds for every
+method, since speculative decoding follows the same distribution.
 """
 
 import argparse
@@ -22,7 +22,7 @@ ENOUGH = 0.95
 
 
 def distinct(engine: Engine, prompt: str, seed: int, temperature: float) -> float:
-    """The share of distinct ones among the runs of what follows a prompt."""
+    """Share of distinct 8-grams in a sampled continuation of a prompt."""
     events = decode(engine, prompt, RunConfig(("ar",), TOKENS, seed, temperature=temperature))
     summary = next(event for event in events if isinstance(event, Summary))
     share = summary.methods["ar"].distinct_8grams
@@ -30,11 +30,11 @@ def distinct(engine: Engine, prompt: str, seed: int, temperature: float) -> floa
 
 
 def main() -> int:
-    """Measures, seed by seed."""
+    """Measures every file with every seed and prints the shares; returns the exit code."""
     parser = argparse.ArgumentParser(description="How often the embedded target repeats itself.")
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a text; its beginning is the prompt")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="text file whose beginning is the prompt")
     parser.add_argument("--temperature", type=float, default=0.6, metavar="T")
-    parser.add_argument("--seeds", type=int, default=12, metavar="N", help="0 to N - 1")
+    parser.add_argument("--seeds", type=int, default=12, metavar="N", help="number of seeds: 0 to N - 1")
     given = parser.parse_args()
     engine, shares = load_pair(dtype="float32"), list[float]()
     prompts = [file.read_text(encoding="utf-8")[:CHARACTERS] for file in given.files]

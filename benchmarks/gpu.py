@@ -1,26 +1,26 @@
-"""All that is to be found out on a GPU: tests, speed, and where the time goes, step by step.
+"""Tests and measurements on a GPU, step by step: correctness, speed, and where the time goes.
 
     python benchmarks/gpu.py --output DIR
     python benchmarks/gpu.py --output DIR --list
 
-runs what is not done yet, each step in a process of its own and no longer than its limit, as far as that fits into
-`--minutes`, and writes all that is known to DIR/results.tar.gz after each step: how it ended, what it said, what it
-measured. The same command goes on where it was stopped. Steps that failed are tried again after all others. Ends with 0
-when all are done, with 1 while some are not, and with 2, having run nothing, where it says what is in the way. Needs
-torch with CUDA, transformers and a few small packages, but neither the screen's nor an installed dynatui.
+runs the steps that are not done yet, each in a process of its own with a time limit, as far as they fit into
+`--minutes`. After each step all results are written to DIR/results.tar.gz: status, output and files of each step. The
+same command resumes an interrupted run; failed steps are repeated after all others. The exit code is 0 when all steps
+are done, 1 while some are not, and 2 when it cannot begin, for a reason that it prints. Needs torch with CUDA,
+transformers and a few small packages, but neither the screen's packages nor an installed dynatui.
 
-On a machine that is lent for ten minutes at a time, and is bare each time:
+On a fresh machine that is lent for ten minutes at a time:
 
-1. Bring this checkout, and as wheels what such a machine lacks (`NEEDED`; the first line says what that is).
-2. Run `python benchmarks/gpu.py --output OUT`, OUT being the folder whose files come back.
-3. Keep OUT/results.tar.gz, bring it along, and run `python benchmarks/gpu.py --output OUT --earlier results.tar.gz`, on
-   the same machine or on another one, until that ends with 0.
+1. Copy this checkout to it, and wheels of the packages in `NEEDED` that it lacks; the first line of output names them.
+2. Run `python benchmarks/gpu.py --output OUT`, where OUT is a folder whose files are copied back.
+3. Keep OUT/results.tar.gz. Next time copy it to the machine too, the same or another one, and run
+   `python benchmarks/gpu.py --output OUT --earlier results.tar.gz`, until the exit code is 0.
 
-Each file holds all that the earlier ones held, so the last one is all there is to keep; `--earlier` takes several, or
-folders of them, too. No run takes longer than nine minutes, which leaves one for the start and the way back. One that
-is killed leaves the last whole file, nothing of it goes on, and in OUT/running stands what its last step had said.
-DIR never holds more than results.tar.gz, one hidden file beside it while that is written, and a step's two or three in
-DIR/running; results.tar.gz stays under 16 MiB.
+Each archive contains all earlier results, so only the last one has to be kept; `--earlier` also accepts several files
+or folders. By default a run takes at most nine minutes, which leaves one for start-up and copying. If a run is killed,
+the last complete archive remains, no process of the run survives, and OUT/running has the output of its last step. DIR
+contains nothing but results.tar.gz, a hidden file while that is written, and two or three files of the running step in
+DIR/running; results.tar.gz stays below 16 MiB.
 """
 
 import argparse
@@ -61,14 +61,17 @@ WAITS = "hidden or captured_while or waits"
 
 
 def _tests(name: str, about: str, limit_s: float, selected: str, *files: str) -> Step:
-    """Tests that need a GPU, without pytest's plugins: they need none, and a plugin's warning would be an error."""
+    """Step that runs the tests of these files that need a GPU and match `selected`.
+
+    pytest's plugins are not loaded: the tests need none, and the warnings of one would be errors.
+    """
     options = ("-m", "pytest", "-o", "addopts=", "-W", "ignore:Unknown config option", "-q", "-m", "gpu")
     command = (*options, "--maxfail=15", "--durations=10", "-k", selected, *files)
     return Step(name, about, command, limit_s, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
 
 
 def _rounds(shapes: str, dtype: str, context: str, trees: str, *others: str) -> tuple[str, ...]:
-    """Rounds of random weights, drawn on the device itself; one pair for all lengths and trees."""
+    """Command that measures rounds of a pair with random weights, drawn on the device, for all lengths and trees."""
     measured = ("--shapes", shapes, "--dtype", dtype, "--context", context, "--trees", trees, "--repeats", "3")
     return _bench(*measured, *others)
 
@@ -88,27 +91,40 @@ def _program(name: str, *options: str) -> tuple[str, ...]:
 
 
 STEPS = (
-    Step("machine", "what this is", ("-c", MACHINE), 60),
-    _tests("waits", "graphs wait nowhere", 120, WAITS, GRAPHS, SAMPLED_GRAPHS),
-    _tests("calls", "graphs compute what plain calls do", 240, "plain_calls", GRAPHS),
-    Step("shapes", "rounds as a text grows", _rounds(PYTHIA, "float16", "256,1024,1900", "1x2,4x16,8x64"), 260),
+    Step("machine", "versions and GPU of this machine", ("-c", MACHINE), 60),
+    _tests("waits", "tests: CUDA graphs never make the host wait", 120, WAITS, GRAPHS, SAMPLED_GRAPHS),
+    _tests("calls", "tests: CUDA graphs compute the same as direct calls", 240, "plain_calls", GRAPHS),
+    Step("shapes", "rounds by length of the text", _rounds(PYTHIA, "float16", "256,1024,1900", "1x2,4x16,8x64"), 260),
     Step("profile", "kernels, graph nodes and gaps of rounds of 8x64", _program("kernels", *SAMPLINGS), 160),
     Step("truncated", "rounds at temperature 1 with top-k and top-p", _rounds(*LARGEST, *TRUNCATED), 140),
-    Step("auto", "what its graphs take to capture, and its speed", _program("captures", "--tokens", "1900"), 240),
-    Step("cudnn", "rounds with cuDNN's attention first", _rounds(*LARGEST), 150, CUDNN),
-    Step("embedded-bf16", "the embedded pair: refused, and why?", _embedded("bfloat16"), 110),
-    Step("embedded-f32", "the same in float32", _embedded("float32"), 110),
-    Step("embedded-sampled", "and sampled", _embedded("float32", *TRUNCATED), 120),
+    Step("auto", "capture times of the graphs of auto, and its speed", _program("captures", "--tokens", "1900"), 240),
+    Step("cudnn", "rounds with cuDNN's attention preferred", _rounds(*LARGEST), 150, CUDNN),
+    Step("embedded-bf16", "the embedded pair in bfloat16", _embedded("bfloat16"), 110),
+    Step("embedded-f32", "the embedded pair in float32", _embedded("float32"), 110),
+    Step("embedded-sampled", "the embedded pair in float32, sampled", _embedded("float32", *TRUNCATED), 120),
     Step("llama", "rounds of Llama 8B", _rounds(LLAMA, "bfloat16", "256", "2x4,4x16"), 200),
-    _tests("rounds", "rounds are those of the host", 240, f"not ({WAITS} or plain_calls or compiled)", GRAPHS),
-    _tests("sampling", "so are sampled ones", 240, f"not ({WAITS})", SAMPLED_GRAPHS, *SAMPLING),
-    _tests("compiled", "compiled passes are captured, too", 200, "compiled", GRAPHS),
+    _tests(
+        "rounds",
+        "tests: rounds equal those driven by the host",
+        240,
+        f"not ({WAITS} or plain_calls or compiled)",
+        GRAPHS,
+    ),
+    _tests(
+        "sampling",
+        "tests: sampled rounds equal those driven by the host",
+        240,
+        f"not ({WAITS})",
+        SAMPLED_GRAPHS,
+        *SAMPLING,
+    ),
+    _tests("compiled", "tests: compiled passes are captured too", 200, "compiled", GRAPHS),
     Step("compile", "torch.compile on 8x64", _rounds(*LARGEST, "--compile"), 420),
 )
 
 
 def missing(needed: Sequence[str] = NEEDED) -> str:
-    """One line about packages that are not installed, and what to do; nothing where all are."""
+    """Line that names packages that are not installed and how to install them; empty where all are installed."""
     absent = " ".join(name for name in needed if importlib.util.find_spec(name) is None)
     if not absent:
         return ""
@@ -119,7 +135,7 @@ def missing(needed: Sequence[str] = NEEDED) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, steps: Sequence[Step] = STEPS) -> int:
-    """Runs, or lists; 0 when all that was asked for is done, 1 when not, 2 when it cannot begin."""
+    """Runs or lists the steps; returns 0 when all chosen steps are done, 1 when not, 2 when it cannot begin."""
     wanted = _options().parse_args(arguments)
     try:
         results = known([*wanted.earlier, *([wanted.output] if wanted.output.exists() else [])])
@@ -134,11 +150,15 @@ def main(arguments: Sequence[str] | None = None, steps: Sequence[Step] = STEPS) 
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--output", type=Path, required=True, help="folder for the file of results")
-    parser.add_argument("--earlier", type=Path, nargs="+", default=[], help="files of earlier runs, or their folders")
-    parser.add_argument("--list", action="store_true", help="show all steps and their state, and run none")
-    parser.add_argument("--only", metavar="NAME", action="append", help="run this step, whatever its state")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="end by then (default: %(default)g)")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the archive of results")
+    parser.add_argument(
+        "--earlier", type=Path, nargs="+", default=[], help="archives of earlier runs, or their folders"
+    )
+    parser.add_argument("--list", action="store_true", help="list all steps and their states without running any")
+    parser.add_argument("--only", metavar="NAME", action="append", help="run this step even if it is done")
+    parser.add_argument(
+        "--minutes", type=float, default=MINUTES, help="time for all steps of this run (default: %(default)g)"
+    )
     return parser
 
 
@@ -158,7 +178,7 @@ def _run(steps: Sequence[Step], results: Results, wanted: argparse.Namespace) ->
 
 
 def say(line: str) -> None:
-    """To whoever started this."""
+    """Prints a progress line at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

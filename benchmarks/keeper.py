@@ -1,12 +1,12 @@
-"""Runs a command for at most so long, and no longer than the program that asked for it.
+"""Runs a command with a time limit, and kills it when the process that started the keeper ends.
 
     python keeper.py SECONDS GRACE COMMAND ...
 
-The asker holds the other end of standard input. When that closes, which it does even where the asker is killed, the
-command is killed, and so is all that it has started, in whatever session. After SECONDS less GRACE the command is
-interrupted, so that it may tell what it knows, and after SECONDS it is killed. Standard output gets two lines: the
-command's process group as soon as it runs, and how it ended. What the command says goes to standard error. For Linux;
-needs nothing but Python, and is no part of any package.
+The starting process keeps the other end of standard input open. When that end closes, even because the starting process
+was killed, the keeper kills the command and all its descendants, in whatever session they are. GRACE seconds before
+SECONDS are over, the command is interrupted (SIGINT), so that it can still report its results; after SECONDS it is
+killed. The keeper prints two lines: the command's process group when it starts, and a JSON object when it ends. The
+command's own output goes to standard error. Linux only; needs nothing but Python, and belongs to no package.
 """
 
 import ctypes
@@ -23,13 +23,13 @@ from threading import Thread
 
 PR_SET_CHILD_SUBREAPER = 36
 PATIENCE_S = 5.0
-"""What is stuck in a driver cannot be killed, and is not waited for any longer."""
+"""Seconds after which the keeper gives up killing: a process that is blocked in a driver cannot be killed."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs the command and tells how it ended."""
+    """Runs the command and prints its process group and how it ended."""
     limit_s, grace_s = map(float, arguments[:2])
-    # Processes whose parent ends become this one's children, and so do those of other sessions.
+    # Become the reaper of orphaned descendants, also of those in other sessions.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     command = subprocess.Popen(  # noqa: S603 - the asker's own command
         arguments[2:], stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), process_group=0
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _tell(what: object) -> None:
-    with suppress(BrokenPipeError):  # the asker is gone, which another thread sees to
+    with suppress(BrokenPipeError):  # the starting process is gone; the thread kills the command
         os.write(1, f"{json.dumps(what)}\n".encode())
 
 
@@ -56,7 +56,7 @@ def _end_with_the_asker() -> None:
 
 
 def _waited(command: "subprocess.Popen[bytes]", limit_s: float, grace_s: float) -> tuple[int | None, bool]:
-    """The exit code, None where the command has to be killed, and whether it came before the interruption."""
+    """(exit code, None where the command does not end by itself; whether it ended before the interruption)."""
     with suppress(subprocess.TimeoutExpired):
         return command.wait(limit_s - grace_s), True
     os.killpg(command.pid, signal.SIGINT)
@@ -66,9 +66,9 @@ def _waited(command: "subprocess.Popen[bytes]", limit_s: float, grace_s: float) 
 
 
 def end_children() -> None:
-    """Kills all children, and theirs, which become this program's own as soon as their parents are dead."""
+    """Kills all descendants: those whose parent is dead become children of this process and are killed next."""
     until = time.monotonic() + PATIENCE_S
-    with suppress(ChildProcessError):  # the only sure sign that none is left: a list is old before it is complete
+    with suppress(ChildProcessError):  # only this error proves that none is left: a listing may miss new processes
         while time.monotonic() < until:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -83,8 +83,8 @@ def _children() -> list[int]:
 
 
 def _parent(place: Path) -> int | None:
-    """Of a process; its name, which may hold anything, stands in parentheses before that."""
-    with suppress(OSError):  # it has just ended
+    """Parent of a process; its field in /proc/PID/stat follows the name in parentheses, which may hold any text."""
+    with suppress(OSError):  # the process has just ended
         return int((place / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
     return None
 

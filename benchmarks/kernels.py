@@ -1,10 +1,10 @@
-"""Where a GPU's time goes in rounds of one size: kernels by name, nodes of graphs, and the gaps between replays.
+"""GPU time of rounds with one tree size: by kernel, by CUDA graph, and in gaps between graph replays.
 
     python benchmarks/kernels.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tree 8x64
 
-decodes random tokens with random weights, as `dynatui bench speed --shapes` does, and looks at a few warm rounds
-through torch's profiler, which makes them a little slower. `--sampling 0 1,50,.95` does so greedily and then at
-temperature 1 with top-k 50 and top-p .95, with one pair.
+decodes random tokens with random weights, as `dynatui bench speed --shapes` does, and records a few rounds after
+warm-up with torch's profiler, which slows them down a little. `--sampling 0 1,50,.95` measures greedy rounds and then
+rounds at temperature 1 with top-k 50 and top-p .95, with the same pair.
 """
 
 import argparse
@@ -31,18 +31,18 @@ WIDTH = 90
 
 @dataclass(frozen=True)
 class Kernel:
-    """One run of one kernel, or one copy."""
+    """One execution of a kernel or a copy on the device."""
 
     name: str
     start_us: float
     end_us: float
     launch: int
-    """What the host asked for: all nodes of a graph's replay have the same."""
+    """Identifier of the host's launch; all nodes of one graph replay share it."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What all runs of one kernel take of a round."""
+    """Time and number of all executions of one kernel, per round."""
 
     name: str
     runs: float
@@ -51,32 +51,32 @@ class Share:
 
 @dataclass(frozen=True)
 class Replays:
-    """What the host asked for as a whole, again and again: by its number of nodes."""
+    """Launches with the same number of nodes, normally replays of one CUDA graph."""
 
     nodes: int
     a_round: float
     span_us: float
-    """From its first node's start to its last one's end; medians, as are the others."""
+    """Time from the start of the first node to the end of the last one; median over launches, as is `busy_us`."""
     busy_us: float
-    """Of that, in which any node ran."""
+    """Time within the span in which at least one node ran."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What some rounds did on the device, a round."""
+    """Device activity of the profiled rounds; all figures but `rounds` and `longest_gap_us` are means per round."""
 
     rounds: int
     nodes: float
     busy_us: float
     gap_us: float
-    """Between one thing that the host asked for and the next."""
+    """Idle time between the end of one launch and the start of the next."""
     longest_gap_us: float
     replays: list[Replays]
     kernels: list[Share]
 
 
 def profile(kernels: Iterable[Kernel], rounds: int) -> Profile:
-    """Sums up what ran in so many rounds."""
+    """Profile of `rounds` rounds, computed from their kernels."""
     ordered = sorted(kernels, key=lambda kernel: (kernel.start_us, kernel.end_us))
     by_launch, by_name = defaultdict[int, list[Kernel]](list), defaultdict[str, list[Kernel]](list)
     for kernel in ordered:
@@ -120,7 +120,7 @@ def _total(nodes: Iterable[Kernel]) -> float:
 
 
 def _busy(ordered: Sequence[Kernel]) -> float:
-    """Time in which any of them ran; some run beside each other."""
+    """Time in which at least one kernel ran; kernels may run concurrently."""
     busy, until = 0.0, float("-inf")
     for kernel in ordered:
         busy += max(0.0, kernel.end_us - max(until, kernel.start_us))
@@ -129,10 +129,10 @@ def _busy(ordered: Sequence[Kernel]) -> float:
 
 
 def page(found: Profile) -> str:
-    """The profile as tables."""
+    """The profile as text: a summary line, launches by number of nodes, and kernels by time."""
     lines = [
         f"{found.rounds} rounds, each {found.nodes:.0f} nodes, {found.busy_us:.0f} us busy, "
-        f"{found.gap_us:.0f} us in gaps between what the host asked for (the longest {found.longest_gap_us:.0f} us)",
+        f"{found.gap_us:.0f} us in gaps between launches (the longest {found.longest_gap_us:.0f} us)",
         "",
         f"{'nodes':>7} {'a round':>8} {'span us':>9} {'busy us':>9} {'us/node':>8}",
     ]
@@ -147,7 +147,7 @@ def page(found: Profile) -> str:
 
 
 def seen(events: Iterable[Any]) -> list[Kernel]:
-    """The kernels and copies among a profiler's own events."""
+    """Kernels and copies among the profiler's events."""
     return [
         Kernel(
             event.name(),
@@ -161,7 +161,7 @@ def seen(events: Iterable[Any]) -> list[Kernel]:
 
 
 def measured(wanted: argparse.Namespace, sampling: Sampling, engine: "Engine") -> tuple[Profile, dict[str, str]]:
-    """The profile, and what was measured."""
+    """Profile of the rounds with one sampling setting, and names and values of the setting for the JSON file."""
     import torch  # noqa: PLC0415 - after the options are known to be right
 
     from decoder.bench.shapes import random_prompt  # noqa: PLC0415
@@ -193,13 +193,13 @@ def measured(wanted: argparse.Namespace, sampling: Sampling, engine: "Engine") -
 
 
 def _sampling(text: str) -> Sampling:
-    """A temperature, or temperature, top-k and top-p with commas between."""
+    """Sampling setting from text: TEMPERATURE, or TEMPERATURE,TOP_K,TOP_P."""
     temperature, top_k, top_p = text.split(",") if "," in text else (text, 0, 1)
     return Sampling(float(temperature), int(top_k), float(top_p))
 
 
 def options() -> argparse.ArgumentParser:
-    """What may be asked for."""
+    """Parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--shapes", type=lambda text: tuple(text.split(":")), default=("pythia-2.8b", "pythia-70m"))
     parser.add_argument("--dtype", default="float16")
@@ -208,12 +208,12 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--context", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--sampling", metavar="T[,K,P]", type=_sampling, nargs="+", default=[Sampling()])
-    parser.add_argument("--json", type=Path, help="a line for each sampling")
+    parser.add_argument("--json", type=Path, help="file for the results, one JSON line for each sampling setting")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the tables; 1 when the device ran no kernels."""
+    """Prints the tables; returns 1 when the device ran no kernels."""
     wanted = options().parse_args(arguments)
     from decoder.bench.shapes import random_pair  # noqa: PLC0415
 

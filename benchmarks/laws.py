@@ -1,12 +1,12 @@
-"""Whether sampled texts follow the law that they should, at length: the statistical evidence, case by case.
+"""Long statistical tests of whether sampled texts follow the target's distribution, case by case.
 
     python benchmarks/laws.py run --output DIR
     python benchmarks/laws.py report --output DIR
 
-`run` counts what is not counted yet and keeps the counts in DIR, one file a case, every few seconds; the same command
-goes on where it was stopped, within the case. `report` writes what they say as Markdown. Needs a checkout with its
-tests, and DYNATUI_DATA for the cases of the embedded pair. Both end with 0 when every case is as it should be, with 1
-when one is not, or not done.
+`run` samples and counts outcomes for all cases that are not complete. It writes the counts to DIR every few seconds,
+one file for each case, so the same command resumes even within a case. `report` prints the counts' verdicts as
+Markdown. Needs a checkout with its tests, and DYNATUI_DATA for the cases of the embedded pair. Both return exit code 0
+when every case is complete and passes, else 1.
 """
 
 import argparse
@@ -33,23 +33,23 @@ COMMAND = "python benchmarks/laws.py run --output DIR && python benchmarks/laws.
 
 
 class State(msgspec.Struct):
-    """What is known of a case."""
+    """Progress and counts of a case."""
 
     setting: str
-    """Counts of another one are not gone on with."""
+    """Setting of the case; counts made under another setting are discarded."""
     done: int = 0
-    """Units."""
+    """Units of the case, such as texts, that are counted."""
     seconds: float = 0.0
     counts: dict[str, float] = {}
 
 
 def file_of(group: Group, case: Case, output: Path) -> Path:
-    """Where a case's state is kept."""
+    """Path of the file that keeps a case's state."""
     return output / (re.sub(r"\W+", "-", f"{group.title} {case.name}".lower()).strip("-") + ".json")
 
 
 def state(group: Group, case: Case, output: Path) -> State:
-    """What is known of a case so far."""
+    """State of a case from its file; empty where there is none or the case has changed."""
     try:
         found = msgspec.json.decode(file_of(group, case, output).read_bytes(), type=State)
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def state(group: Group, case: Case, output: Path) -> State:
 
 
 def keep(group: Group, case: Case, output: Path, known: State) -> None:
-    """Writes a case's state, at once: its file is whole, or is the one before."""
+    """Writes a case's state atomically: a reader sees the new file or the previous one."""
     file = file_of(group, case, output)
     new = file.with_suffix(".new")
     new.write_bytes(msgspec.json.encode(known))
@@ -66,7 +66,7 @@ def keep(group: Group, case: Case, output: Path, known: State) -> None:
 
 
 def run(group: Group, case: Case, output: Path) -> State:
-    """Counts what is left of a case, block by block."""
+    """Counts the remaining units of a case, block by block."""
     known = state(group, case, output)
     while known.done < case.units:
         end = min(known.done + case.block, case.units)
@@ -80,7 +80,7 @@ def run(group: Group, case: Case, output: Path) -> State:
 
 
 def run_all(groups: Sequence[Group], output: Path, only: str, say: Callable[[str], object]) -> bool:
-    """Runs every case whose name contains a text; returns whether all of them are as they should be."""
+    """Runs every case whose name contains `only`; returns whether all of them pass."""
     output.mkdir(parents=True, exist_ok=True)
     right = True
     for group, case in _all(groups):
@@ -94,7 +94,7 @@ def run_all(groups: Sequence[Group], output: Path, only: str, say: Callable[[str
 
 
 def report(groups: Sequence[Group], output: Path) -> tuple[list[str], bool]:
-    """The lines of the report, and whether every case is done and as it should be."""
+    """Lines of the report, and whether every case is complete and passes."""
     shown = [list(table(group, output)) for group in groups]
     cases = [(case, state(group, case, output)) for group, case in _all(groups)]
     done = [(case, known) for case, known in cases if known.done == case.units]
@@ -116,7 +116,7 @@ def _all(groups: Sequence[Group]) -> list[tuple[Group, Case]]:
 
 
 def table(group: Group, output: Path) -> Iterator[str]:
-    """A group's cases, a line each."""
+    """Lines of a Markdown table with one row for each case of a group."""
     yield from ("", f"## {group.title}", "", group.about, "", _line(group.columns), _line(["---"] * len(group.columns)))
     for case in group.cases:
         known = state(group, case, output)
@@ -133,13 +133,20 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, groups: Sequence[Group] = GROUPS) -> int:
-    """Runs or reports; 0 when all is as it should be, 1 when not, 2 when it cannot begin."""
+    """Runs or reports; returns 0 when all cases pass, 1 when not, 2 when it cannot begin."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
-    for name, about in (("run", "count what is left"), ("report", "tell what the counts say")):
+    for name, about in (
+        ("run", "sample and count the remaining units"),
+        ("report", "print the verdicts on the counts"),
+    ):
         kind = kinds.add_parser(name, help=about)
-        kind.add_argument("--output", type=Path, required=True, help="folder of the counts, kept from start to start")
-    kinds.choices["run"].add_argument("--only", metavar="TEXT", default="", help="cases whose names contain this")
+        kind.add_argument(
+            "--output", type=Path, required=True, help="folder of the counts, from which a later run resumes"
+        )
+    kinds.choices["run"].add_argument(
+        "--only", metavar="TEXT", default="", help="run only cases whose names contain TEXT"
+    )
     wanted = parser.parse_args(arguments)
     if wanted.kind == "report":
         lines, right = report(groups, wanted.output)
@@ -155,7 +162,7 @@ def main(arguments: Sequence[str] | None = None, groups: Sequence[Group] = GROUP
 
 
 def say(line: str) -> None:
-    """To whoever started this."""
+    """Prints a progress line at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

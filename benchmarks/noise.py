@@ -1,10 +1,10 @@
-"""What the noise of coupled sampling costs: its share of each method's rounds, on the embedded pair in float32.
+"""Cost of the Gumbel noise of coupled sampling: its share of each method's round time, embedded pair in float32.
 
     python benchmarks/noise.py FILE ...
 
-decodes the beginning of each file with every method at temperature .6, and takes the time in which noise is made,
-looked up and added to the draft's logits. Ends with 1 when the share may be above the bar: when the upper end of a
-method's 95 % interval over files is.
+decodes the beginning of each file with every method at temperature .6, and measures the time in which noise is
+generated, looked up and added to the draft's logits. The exit code is 1 when the upper end of a method's 95 %
+confidence interval over files exceeds the limit.
 """
 
 import argparse
@@ -32,7 +32,7 @@ _TOKENS, _TEMPERATURE, _CHARACTERS = 128, 0.6, 600
 
 
 def share(engine: Engine, prompt: str, method: str) -> float:
-    """The noise's share of a method's decode time."""
+    """Share of a method's decode time that is spent on noise."""
     noise_s = decode_s = 0.0
     running = False
 
@@ -59,10 +59,10 @@ def share(engine: Engine, prompt: str, method: str) -> float:
 
 
 def main() -> int:
-    """Measures, and says whether the bar holds."""
-    parser = argparse.ArgumentParser(description="What the noise of coupled sampling costs.")
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a text; its beginning is the prompt")
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="times that each is decoded")
+    """Prints the share of each method; returns 1 where one may exceed the limit."""
+    parser = argparse.ArgumentParser(description="Cost of the Gumbel noise of coupled sampling.")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="text file whose beginning is the prompt")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="how often each prompt is decoded")
     given = parser.parse_args()
     engine, failed = load_pair(dtype="float32"), False
     prompts = [file.read_text(encoding="utf-8")[:_CHARACTERS] for file in given.files]

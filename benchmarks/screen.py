@@ -1,11 +1,11 @@
-"""What the screen costs: bytes on the wire and CPU a frame, in a real pseudo-terminal on a recorded trace.
+"""Cost of the screen: bytes written to the terminal and CPU time per frame, in a pseudo-terminal on a recorded trace.
 
     python benchmarks/screen.py
 
-plays a trace in which every method writes 200 tokens a second, by terminal size and symbol set. Ends with 1 when a bar
-is missed. CPU time is compared with a reference task that wakes as often on the same machine, before and after:
-machines differ, shared ones from hour to hour, and after a pause the same code takes twice the time. Linux only: the
-CPU time of the app is read from /proc.
+plays a trace in which every method writes 200 tokens per second, for each terminal size and symbol set. The exit code
+is 1 when a cost exceeds its limit. CPU time is given relative to a reference task that wakes up as often on the same
+machine and is timed before and after, since speed differs between machines, changes by the hour on shared ones, and the
+same code takes twice the time after a pause. Linux only: the CPU time of the app is read from /proc.
 """
 
 import argparse
@@ -34,13 +34,13 @@ TOKENS_PER_SECOND = 200.0
 _WARM_S = 3.0
 _REFERENCE_TICKS = 15
 _QUESTION, _ANSWER = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
-"""Textual asks whether frames can be bracketed; most terminals of today say yes."""
+"""Textual's query for synchronised output (mode 2026), and the answer of most terminals: supported."""
 FRAME = b"\x1b[?2026h"
 
 
 @dataclass
 class Terminal:
-    """A program in a pseudo-terminal, of which somebody reads all output and answers what terminals answer."""
+    """Program in a pseudo-terminal; all its output is read, and its terminal queries are answered."""
 
     command: Sequence[str]
     size: tuple[int, int]
@@ -59,7 +59,7 @@ class Terminal:
         os.close(inner)
 
     def read(self, seconds: float, *, bytes_per_second: float | None = None) -> None:
-        """Takes what comes for a while, as fast as it comes or as a slow line would."""
+        """Reads output for some seconds, at full speed or as slowly as a line of `bytes_per_second`."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if not select.select([self.outer], [], [], left)[0]:
@@ -75,16 +75,16 @@ class Terminal:
                 time.sleep(len(chunk) / bytes_per_second)
 
     def press(self, keys: str) -> None:
-        """Types."""
+        """Sends keys to the program."""
         os.write(self.outer, keys.encode())
 
     def cpu_s(self) -> float:
-        """CPU time of all its threads so far."""
+        """CPU time of all the program's threads so far, in seconds."""
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
     def hang_up(self) -> None:
-        """The terminal goes away."""
+        """Closes the terminal, as when its window is closed."""
         os.close(self.outer)
         self.outer = -1
 
@@ -98,16 +98,16 @@ class Terminal:
 
 @dataclass(frozen=True)
 class Bar:
-    """The most that a screen may cost."""
+    """Largest accepted costs of one screen."""
 
     bytes_per_second: float
     reference_tasks_per_frame: float = float("inf")
-    """CPU time, in reference tasks."""
+    """CPU time of a frame, in multiples of the reference task's."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one screen cost in a steady window."""
+    """Cost of one screen, measured in a steady window of time."""
 
     size: tuple[int, int]
     symbols: str
@@ -116,21 +116,21 @@ class Cost:
     sent_bytes: int
     cpu_s: float
     reference_s: float
-    """CPU time of the reference task."""
+    """CPU time of one reference task, in seconds."""
 
     @property
     def bytes_per_second(self) -> float:
-        """Raw bytes on the wire."""
+        """Bytes written to the terminal per second."""
         return self.sent_bytes / self.seconds
 
     @property
     def cpu_ms_per_frame(self) -> float:
-        """CPU time of the app, all threads, by frame."""
+        """CPU time of all the app's threads per frame, in milliseconds."""
         return 1000 * self.cpu_s / max(1, self.frames)
 
     @property
     def reference_tasks_per_frame(self) -> float:
-        """The same in reference tasks."""
+        """CPU time per frame, in multiples of the reference task's."""
         return self.cpu_ms_per_frame / 1000 / self.reference_s
 
     def row(self, bar: Bar) -> str:
@@ -144,7 +144,7 @@ class Cost:
         )
 
     def meets(self, bar: Bar) -> bool:
-        """Whether it costs no more."""
+        """Whether no cost exceeds its limit."""
         quick = self.reference_tasks_per_frame <= bar.reference_tasks_per_frame
         return quick and self.bytes_per_second <= bar.bytes_per_second
 
@@ -154,11 +154,11 @@ SCREENS: dict[tuple[int, int], tuple[int, Bar]] = {
     (120, 40): (10, Bar(40_000, 20)),
     (200, 60): (10, Bar(float("inf"))),
 }
-"""Frames a second and the bar, by size; that of CPU time was set where a frame took 12 to 17 reference tasks."""
+"""Frames per second and limits, by terminal size; the CPU limit was set where a frame took 12 to 17 reference tasks."""
 
 
 def reference_s(ticks_per_second: int) -> float:
-    """Mean CPU time of a fixed task, JSON read and sorted, at so many ticks a second."""
+    """Mean CPU time in seconds of the reference task, which reads and sorts JSON `ticks_per_second` times a second."""
     document = json.dumps([{"a": place, "b": [place, str(place)], "c": {"d": place}} for place in range(300)])
     began = time.process_time()
     for _ in range(_REFERENCE_TICKS):
@@ -168,18 +168,18 @@ def reference_s(ticks_per_second: int) -> float:
 
 
 def name(size: tuple[int, int]) -> str:
-    """A size as people write it."""
+    """Terminal size as text, such as 80x24."""
     return "x".join(map(str, size))
 
 
 def steady_recording(folder: Path, seconds: float) -> Path:
-    """A recording that outlasts a window of so many seconds."""
+    """Recording that plays for longer than a window of `seconds`."""
     events = steady(read(TRACE), tokens_per_second=TOKENS_PER_SECOND, seconds=_WARM_S + seconds + 5)
     return write(folder / "steady.jsonl", events)
 
 
 def cost(recording: Path, size: tuple[int, int], symbols: str, fps: int, seconds: float) -> Cost:
-    """Plays the recording and measures a steady window."""
+    """Plays the recording and measures its cost in a steady window."""
     arguments = ["replay", str(recording), "--speed", "1", "--fps", str(fps), "--symbols", symbols]
     before_s = reference_s(fps)
     terminal = Terminal([sys.executable, "-m", "dynatui", *arguments], size)
@@ -198,7 +198,7 @@ def cost(recording: Path, size: tuple[int, int], symbols: str, fps: int, seconds
 
 
 def main() -> int:
-    """Prints the table; 1 when a bar is missed."""
+    """Prints the table; returns 1 when a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=8.0, help="length of each steady window")
     parser.add_argument("--symbols", nargs="*", default=["braille", "block", "ascii"])

@@ -1,6 +1,7 @@
-"""Things to find out one after another, each in a process of its own and no longer than its limit.
+"""Runs measuring steps one after another, each in a process of its own with a time limit.
 
-After each step all that is known is kept in one file, `archive.NAME`; `RUNNING` has what the present one says so far.
+After each step all results so far are written to the archive, `archive.NAME`; the folder `RUNNING` has the files of the
+running step, its output so far among them.
 """
 
 import json
@@ -23,41 +24,41 @@ ROOT = Path(__file__).parents[1]
 KEEPER = Path(__file__).with_name("keeper.py")
 RUNNING = "running"
 FOLDER = "{folder}"
-"""In a command, where the step leaves files."""
+"""Placeholder in a command for the folder in which the step writes its files."""
 GRACE_S = 20.0
-"""Of a step's limit, for it to tell what it has measured by then."""
+"""Seconds before the end of a step's limit at which it is interrupted, so that it can report what it has measured."""
 RESERVE_S = 15.0
-"""Of the time for all, to end a step that is stuck and to keep what is known."""
+"""Seconds of the total time that are reserved for ending a step that hangs and for writing the archive."""
 Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
 class Step:
-    """Something to find out."""
+    """One measurement or test run."""
 
     name: str
     about: str
     command: tuple[str, ...]
-    """Arguments of Python."""
+    """Command-line arguments for the Python interpreter."""
     limit_s: float
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def status(step: Step, results: Results) -> Status | None:
-    """How a step ended when it last ran; None: it never did, or was another command then."""
+    """Status of a step's last run; None if it never ran, or ran with another command or environment."""
     found = results[step.name].status if step.name in results else None
     return found if found and (found.command, found.environment) == (step.command, step.environment) else None
 
 
 def pending(steps: Sequence[Step], results: Results) -> list[Step]:
-    """Steps that are not done: first those that never ran, then those that ended otherwise."""
+    """Steps that are not done: first those that never ran, then those that failed, timed out or were stopped."""
     found = [(step, status(step, results)) for step in steps]
     never = [step for step, ended in found if ended is None]
     return [*never, *(step for step, ended in found if ended is not None and ended.state != "done")]
 
 
 def listing(steps: Sequence[Step], results: Results) -> str:
-    """One line a step, with its state and limit."""
+    """Table of the steps, one line each, with state, time and limit."""
     found = [(step, status(step, results)) for step in steps]
     states = [(step, ended.state if ended else "not run", ended.seconds if ended else 0) for step, ended in found]
     return "\n".join(
@@ -74,10 +75,10 @@ def run_all(
     say: Say,
     clock: Callable[[], float] = time.monotonic,
 ) -> Results:
-    """Runs steps in their order, but for those whose limits do not fit into the time that is left.
+    """Runs steps in order; skips those whose limits exceed the time that is left.
 
     Raises:
-        ConfigError: Results cannot be kept.
+        ConfigError: The archive cannot be written.
     """
     ends, left = clock() + 60 * minutes - RESERVE_S, list(steps)
     while fitting := [step for step in left if clock() + step.limit_s <= ends]:
@@ -89,13 +90,13 @@ def run_all(
 
 
 def run(step: Step, output: Path, results: Results, say: Say) -> Results:
-    """Runs a step and keeps all that came of it, with all that was known before."""
+    """Runs a step and writes its result to the archive, together with all earlier results."""
     work = output / RUNNING
     shutil.rmtree(work, ignore_errors=True)
     made_folder(work)
     say(f"{step.name}: {step.about}, at most {step.limit_s:.0f} s")
     began_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    # Whoever takes the machine down is not the first to be tried again.
+    # Written before the run: a step that takes the machine down then counts as stopped, and others are tried first.
     begun = Status("stopped", None, 0.0, began_at, step.command, step.environment)
     results = {**results, step.name: Result(begun, {})}
     keep(results, output)
@@ -113,11 +114,11 @@ def run(step: Step, output: Path, results: Results, say: Say) -> Results:
 
 def _last_line(said: bytes) -> str:
     lines = said.decode(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
 
 
 def _ended(step: Step, work: Path) -> tuple[State, int | None, float]:
-    """The state in which a step ends, its exit code, and the seconds that it took."""
+    """State in which a step ended, its exit code, and the seconds that it took."""
     command = [argument.replace(FOLDER, str(work.resolve())) for argument in step.command]
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     given = {"DYNATUI_CONFIG": os.devnull, "PYTHONUNBUFFERED": "1", "PYTHONPATH": paths, **step.environment}
@@ -130,7 +131,7 @@ def _ended(step: Step, work: Path) -> tuple[State, int | None, float]:
 
 
 def _kept(command: Sequence[str], limit_s: float, environment: Mapping[str, str], said: IO[bytes]) -> Mapping[str, Any]:
-    """What a command's keeper tells of its end; nothing where somebody killed the keeper."""
+    """The keeper's report of how a command ended; empty if the keeper itself was killed."""
     limits = f"{limit_s}", f"{min(GRACE_S, limit_s / 4)}"
     with subprocess.Popen(  # noqa: S603 - a step of ours
         [sys.executable, "-I", "-S", str(KEEPER), *limits, *command],

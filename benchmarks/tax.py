@@ -1,11 +1,11 @@
-"""What the screen takes from the decoder: rounds a second of the embedded pair with it and without.
+"""Slow-down of decoding by the screen: rounds per second of the embedded pair with the screen drawing and without.
 
     python benchmarks/tax.py
 
 decodes the same prompt again and again in one process, the engine on one thread, in a real pseudo-terminal of 120x40.
-The screen draws 10 frames a second during one half of the runs and stands still during the other, in an order drawn by
-lot within each pair, so that both halves see the same machine. Ends with 1 when the tax may be above the bar: when the
-upper end of its 95 % interval is.
+Runs come in pairs: in one the screen draws 10 frames per second, in the other it draws none, in random order, so that
+changes of the machine's load affect both alike. The exit code is 1 when the upper end of the slow-down's 95 %
+confidence interval exceeds the limit.
 """
 
 import argparse
@@ -34,28 +34,28 @@ BAR = 0.05
 _SIZE, _FPS = (120, 40), 10
 _TOKENS = 320
 _CONFIG = RunConfig(methods=("dynatree",), max_new_tokens=_TOKENS, dynatree=PRESETS["paper"])
-"""Rounds are counted: they must not change in kind by what they cost."""
+"""Configuration with a fixed tree rule, so that the kind of rounds does not depend on measured times."""
 _SETTLE_S = 0.4
-"""Before each run the screen takes in what it has missed."""
+"""Seconds before each run in which the screen draws what it has not drawn yet."""
 _WARM_RUNS = 2
 _LONG_S = 60.0
 _PROMPT = "The captain went down to the harbour before the sun was up, and there he saw"
 
 
 class Trial:
-    """Runs by pairs, one with the screen and one without; notes how fast each went."""
+    """Pairs of runs, one with the screen drawing and one without; records the rounds per second of each."""
 
     def __init__(self, pairs: int, notes: Path) -> None:
         self.drawing = True
         self.done = False
         self.ui_s = 0.0
-        """CPU time of the screen's thread so far."""
+        """CPU time of the screen's thread in measured runs so far, in seconds."""
         order = [random.choice(((True, False), (False, True))) for _ in range(pairs)]
         self._plan = iter([True] * _WARM_RUNS + [drawn for pair in order for drawn in pair])
         self._notes = notes
 
     def loader(self, session: Session) -> Load:
-        """The real engine, under observation."""
+        """Loads the engine, wrapped so that this trial observes its runs."""
         load = load_engine(session)
 
         def observed(report: Report, progress: Report) -> Decode:
@@ -88,13 +88,13 @@ class Trial:
 
 
 def inside(pairs: int, notes: Path) -> None:
-    """What runs in the terminal."""
+    """Runs the app in the pseudo-terminal and writes the trial's measurements to `notes`."""
     from dynatui.screen import app  # noqa: PLC0415 - imports textual, which the process outside does not need
 
     trial = Trial(pairs, notes)
 
     class Observed(app.DynaApp):
-        """The app, which stands still when the trial says so."""
+        """The app, drawing nothing while the trial has paused the screen."""
 
         def _timed_tick(self) -> None:
             if trial.done:
@@ -108,18 +108,18 @@ def inside(pairs: int, notes: Path) -> None:
     source = EngineSource(session, trial.loader(session), rest_s=0.0)
     with guard.screen_only(Path(os.devnull)) as output:
         Observed(source, View(speed=1.0, fps=_FPS), output=output).run(mouse=False)
-    os._exit(0)  # the engine's thread sleeps in the middle of a prompt
+    os._exit(0)  # exit at once: the engine's thread is blocked in the middle of a prompt
 
 
 def interval(ratios: list[float], resamples: int = 10_000) -> tuple[float, float]:
-    """95 % bootstrap interval of the mean."""
+    """95 % bootstrap confidence interval of the mean."""
     lot = random.Random(0)
     means = sorted(fmean(lot.choices(ratios, k=len(ratios))) for _ in range(resamples))
     return means[int(0.025 * resamples)], means[int(0.975 * resamples)]
 
 
 def main() -> int:
-    """Prints both rates and the tax; 1 when it may be above the bar."""
+    """Prints both rates and the slow-down; returns 1 when it may exceed the limit."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""The recorded trace as one long run in which the watched method writes so many tokens a second."""
+"""Steady recordings for benchmarks of the screen: recorded rounds, repeated at a fixed number of tokens per second."""
 
 from collections.abc import Iterator, Sequence
 from itertools import cycle, pairwise
@@ -12,7 +12,7 @@ TRACE = Path(__file__).parents[1] / "tests" / "traces" / "demo.jsonl"
 
 
 def steady(events: Sequence[Event], *, tokens_per_second: float, seconds: float) -> Iterator[Event]:
-    """The rounds of all runs over and over, renumbered, at an even speed."""
+    """Events of one long run: the rounds of all recorded runs, repeated, renumbered and evenly spaced in time."""
     first = next(event for event in events if isinstance(event, Run))
     watched = next(iter(first.methods))
     stretch = _tokens_per_second(events, watched) / tokens_per_second
@@ -35,20 +35,20 @@ def steady(events: Sequence[Event], *, tokens_per_second: float, seconds: float)
 
 
 def write(path: Path, events: Iterator[Event]) -> Path:
-    """A recording of these events."""
+    """Writes events to a recording and returns its path."""
     path.write_bytes(b"".join(map(encode, events)))
     return path
 
 
 def _laps(events: Sequence[Event]) -> list[list[Round]]:
-    """The rounds of each run, by wall time."""
+    """Rounds of each run, in the order of time."""
     places = [place for place, event in enumerate(events) if isinstance(event, Run)]
     laps = [[event for event in events[a:b] if isinstance(event, Round)] for a, b in pairwise([*places, len(events)])]
     return [sorted(lap, key=lambda event: event.wall_s) for lap in laps]
 
 
 def _tokens_per_second(events: Sequence[Event], method: str) -> float:
-    """Tokens that a method wrote a second of wall time, as recorded."""
+    """Recorded speed of a method, in tokens per second of wall time."""
     own = [[event for event in lap if event.method == method] for lap in _laps(events)]
     tokens = sum(len(event.committed) for lap in own for event in lap)
     return tokens / sum(lap[-1].wall_s for lap in _laps(events) if lap)

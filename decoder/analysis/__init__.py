@@ -1,1 +1,1 @@
-"""What recorded rounds tell: figures, levels of trees, other knobs. Imports no torch."""
+"""Analysis of recorded rounds: figures, acceptance by tree level, bottlenecks, what-if tables. Imports no torch."""

@@ -21,7 +21,7 @@ FULL_SPEED = 1.02
 
 @dataclass(frozen=True)
 class Bound:
-    """Speed-up of a method without one limit."""
+    """Upper bound of the speed-up of a method if one limit were removed."""
 
     limit: Limit
     gain: float
@@ -45,11 +45,11 @@ class Bottleneck:
     host_share: float | None
     """Share of a round's time spent on the host; None if unknown."""
     verify_growth: float | None
-    """Time of a verification over that of a plain token's pass; None if the run has no `ar`."""
+    """Time of a verification over that of plain decoding's pass for one token; None if the run has no `ar`."""
     break_even: float | None
     """Tokens a round above which the method is faster than plain decoding; None if the run has no `ar`."""
     bounds: tuple[Bound, ...]
-    """Bounds, the largest first."""
+    """Upper bounds of the speed-up by limit, the largest first."""
     distinct_8grams: float | None
     """Share of distinct 8-grams of the text; None if unknown."""
 
@@ -64,7 +64,7 @@ class Bottleneck:
         return self.distinct_8grams is not None and self.distinct_8grams < REPETITIVE
 
     def bound(self, limit: Limit) -> Bound | None:
-        """Bound of a limit; None if unknown."""
+        """Upper bound of the speed-up if a limit were removed; None if unknown."""
         return next((bound for bound in self.bounds if bound.limit == limit), None)
 
 
@@ -191,11 +191,12 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
     if bottleneck.break_even is None or bottleneck.speedup is None:
         return (
             f"{method} commits {bottleneck.tokens_per_round:.2f} tokens a round of {1000 * bottleneck.round_s:.2f} ms; "
-            f"beside {FEWEST_ROUNDS} rounds of ar or more, it would show whether that is faster than plain decoding."
+            f"{FEWEST_ROUNDS} rounds of ar or more in the same run would show whether that is faster than plain "
+            "decoding."
         )
     cost = (
         f"a round commits {bottleneck.tokens_per_round:.2f} tokens and takes the time of {bottleneck.break_even:.2f} "
-        "plain ones"
+        "plain tokens"
     )
     if bottleneck.speedup >= FULL_SPEED:
         return f"{method} is {bottleneck.speedup:.2f} times as fast as plain decoding: {cost}."
@@ -205,7 +206,7 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
 
 
 def main_limit(bottleneck: Bottleneck) -> Limit | None:
-    """Limit with the largest bound; None if its gain is below `FULL_SPEED`."""
+    """Limit with the largest upper bound; None if its gain is below `FULL_SPEED`."""
     first = bottleneck.bounds[0]
     return first.limit if first.gain >= FULL_SPEED else None
 
@@ -230,10 +231,10 @@ def is_hopeless(bottleneck: Bottleneck) -> bool:
 
 
 def repeated(cases: Sequence[Bottleneck]) -> str:
-    """Note that texts repeat themselves."""
+    """Sentence that warns that the texts repeat themselves."""
     distinct = Span(case.distinct_8grams for case in cases if case.distinct_8grams is not None)
     return (
-        f"Only {distinct:.0%} of the text's 8-grams are distinct: it repeats itself, which every draft guesses, so "
+        f"Only {distinct:.0%} of the text's 8-grams are distinct: it repeats itself, which is easy to draft, so "
         "another text would be slower."
     )
 

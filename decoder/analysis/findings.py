@@ -1,6 +1,6 @@
 """Bottlenecks of the methods of many runs, grouped: each finding once, with all cases that it holds for.
 
-Each method of each run has the finding of its own verdict. Pure; knows neither recordings nor output.
+Each method of each run counts for the main limit of its own verdict. Pure; knows neither recordings nor output.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence

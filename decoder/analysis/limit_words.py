@@ -51,10 +51,10 @@ WITHOUT_HOPE = Remedy(
 )
 WORDS: Mapping[Limit, Words] = {
     "agreement": Words(
-        why="the draft disagrees: of {levels:.1f} levels a round {right:.0%} hold",
+        why="the draft disagrees: {right:.0%} of {levels:.1f} levels a round are accepted",
         gone="if every guess held",
         line="the draft agrees in {right:.0%} of {levels:.2g} levels",
-        brief="{right:.0%} of {levels:.2g} levels hold",
+        brief="{right:.0%} of {levels:.2g} levels accepted",
         remedy=Remedy(
             "a draft that agrees more (dynatui tune --drafts ranks candidates), or smaller trees, which waste less",
             "a better draft or smaller trees",
@@ -85,9 +85,9 @@ WORDS: Mapping[Limit, Words] = {
         line="{host:.0%} of a round are neither drafting nor verification",
         brief="{host:.0%} neither draft nor verify",
         remedy=Remedy(
-            "a faster path of rounds where there is one (see dynatui doctor), or larger models, beside which this "
+            "a faster decoding path if there is one (see dynatui doctor), or larger models, compared with which this "
             "time is small",
-            "a faster path of rounds or larger models",
+            "a faster decoding path or larger models",
             "faster path",
         ),
     ),

@@ -16,7 +16,7 @@ Light: TypeAlias = Literal["grey", "green", "yellow", "red"]
 """Result of the check: too few tokens; plausible; unlikely for a lossless decoder; practically impossible for one."""
 
 LEAST_TOKENS = 50
-"""Fewest tokens for a result."""
+"""Fewest tokens for a result other than grey."""
 LEAST_VARIANCE = 5.0
 """Least summed variance, in nats squared for surprises, at which z is close to normal despite improbable tokens."""
 YELLOW, RED = 2.5, 4.0
@@ -48,10 +48,12 @@ class Evidence(msgspec.Struct, frozen=True):
     surprise: Deviation = Deviation()
     """Sum over tokens of -ln p(y) - H(p), in nats: how much less probable the text is than expected."""
     top1: Deviation = Deviation()
-    """Sum over tokens of [y is the most probable] - max p: excess of most probable tokens."""
+    """Sum over tokens of [y is the most probable token] - max p: excess of most probable tokens."""
     prediction: Deviation = Deviation()
-    """Sum over rounds with sampled trees of committed less expected tokens, given the tree; variances are estimated by
-    the squares of the terms."""
+    """Sum over rounds with sampled trees of committed minus expected tokens, given the tree.
+
+    Variances are estimated by the squares of the terms.
+    """
     predicted_tokens: float = 0.0
     """Expected tokens of the rounds with sampled trees."""
     came_tokens: int = 0
@@ -105,7 +107,7 @@ class AtDepth(msgspec.Struct, frozen=True):
     l1: float = 0.0
     """Sum of L1 distances between the target's and the draft's distribution."""
     judged: int = 0
-    """Number of visits by a verifier with an acceptance probability for each node."""
+    """Number of visits by a verifier that has an acceptance probability at each node."""
     acceptance: float = 0.0
     """Sum of these acceptance probabilities."""
     bound: float = 0.0
@@ -144,7 +146,7 @@ class AtDepth(msgspec.Struct, frozen=True):
 
 
 def by_draft_depth(levels: tuple[AtDepth, ...], event: Round) -> tuple[AtDepth, ...]:
-    """Sums by depth, with one more round; the first are for draws after the root."""
+    """Sums by depth, with one more round added; the first entry is for draws after the root."""
     path = event.verification.path if event.verification else []
     deeper = (*levels, *(AtDepth(),) * (len(path) - len(levels)))
     return tuple(level.plus(path[depth]) if depth < len(path) else level for depth, level in enumerate(deeper))

@@ -34,7 +34,7 @@ class Figure:
     label: str
     formula: str
     elsewhere: str = ""
-    """Names of the figure in other engines."""
+    """Names of the same figure in other engines."""
 
 
 FIGURES = (
@@ -74,8 +74,10 @@ FIGURES = (
         f"rounds that lost {1000 * LEVELS_S[0]:.0f} ms and a third of their time or more, as they waited for a "
         "processor or were stopped",
     ),
-    Figure("left_out_rounds", "left out", "stalled rounds that rates leave out: all, or of many those that lost most"),
-    Figure("left_out_s", "left out s", "time of these"),
+    Figure(
+        "left_out_rounds", "left out", "stalled rounds excluded from rates: all, or if many, those that lost most time"
+    ),
+    Figure("left_out_s", "left out s", "time of the rounds left out"),
     Figure("identical_to_ar", "same as ar", "tokens equal those of ar on the common length"),
     Figure("first_difference", "first difference", "index of the first token that differs from ar"),
     Figure(
@@ -277,7 +279,7 @@ class Race:
     """Whether any token was sampled."""
 
     def apply(self, event: Event) -> "Race":
-        """The state with one more event; a `Run` starts over."""
+        """The state after one more event; a `Run` event starts a new state."""
         match event:
             case Run():
                 return Race(event, {name: Tally() for name in event.methods}, event.temperature > 0)

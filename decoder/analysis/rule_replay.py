@@ -33,13 +33,13 @@ class TreeRecord:
         self.starts: Ints = np.cumsum(sizes) - sizes
         """Index of each round's root."""
         self.round: Ints = np.repeat(np.arange(len(rounds)), sizes)
-        """Round of each node."""
+        """Index of the round of each node."""
         local = np.concatenate([event.parents for event in rounds])
         self.parent: Ints = np.maximum(local, 0) + self.starts[self.round]
-        """Parent of each node; a root is its own parent."""
+        """Index of the parent of each node; a root is its own parent."""
         logprobs = np.minimum(np.concatenate([event.logprobs for event in rounds]).astype(float), 0.0)
         self.levels: list[Ints] = []
-        """Nodes below the roots, level by level."""
+        """Indices of all nodes below the roots, one array for each level."""
         self.depth: Ints = np.zeros(len(logprobs), dtype=np.int64)
         """Depth of each node; 0 for roots."""
         path = np.zeros(len(logprobs))
@@ -115,13 +115,13 @@ class ReplayedRounds:
     """Counts under a replayed rule, one entry for each round; counts that are not known are lower bounds."""
 
     accepted: Ints
-    """Accepted nodes."""
+    """Number of accepted nodes of each round."""
     accepted_known: Bools
     tokens: Ints
-    """Committed tokens."""
+    """Number of committed tokens of each round."""
     tokens_known: Bools
     drafted: Ints
-    """Drafted nodes."""
+    """Number of drafted nodes of each round."""
     drafted_known: Bools
 
 
@@ -208,7 +208,7 @@ def _expandable(growth: Growth[Any], depth: Ints, p: Floats) -> Bools:
 
 
 def _whole(growth: _Growth) -> _Choice:
-    """Selection without a node budget."""
+    """Selection of nodes without a node budget."""
     nowhere = np.zeros_like(growth.alive)
     return growth.alive, nowhere, nowhere.__getitem__
 

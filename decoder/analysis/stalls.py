@@ -22,7 +22,7 @@ SHARE = 1 / 3
 RECENT = 32
 """Number of a method's latest rounds whose median is the usual time of a round."""
 FEW, MANY = 1, 0.1
-"""Most rounds of a run that are left out: `FEW` plus the share `MANY`."""
+"""Largest number of rounds of a run that are left out: `FEW` plus the share `MANY` of all rounds."""
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Stalls(msgspec.Struct, frozen=True):
     """Total times of stalled rounds, by the time that they lost."""
 
     by_level: tuple[Times, ...] = ()
-    """Totals by level: rounds whose lost time is between one of `LEVELS_S` and the next."""
+    """Totals by level: level i has the rounds whose lost time is between `LEVELS_S[i]` and the next threshold."""
 
     @property
     def rounds(self) -> int:
@@ -102,7 +102,7 @@ def level_of(lost_s: float) -> int:
 
 
 def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
-    """Lowest level from which on stalled rounds are left out; few enough among `rounds` rounds (see `FEW`)."""
+    """Lowest level to leave out of rates, such that the stalled rounds left out are few enough (see `FEW`)."""
     total = Stalls()
     for each in stalls:
         total = total.plus(each)

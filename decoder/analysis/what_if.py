@@ -28,11 +28,11 @@ LEAST_SHARE = 0.5
 LEAST_ROUNDS = 5
 """Fewest rounds with known tokens for a cell to be shown."""
 ALIKE = 0.005
-"""Resolution of tokens a round in comparisons of cells."""
+"""Difference in tokens a round below which two cells count as equal."""
 _NODES = 6000
-"""Most nodes of all replayed rounds together."""
+"""Largest number of nodes in all replayed rounds together."""
 _DEEPEST = 128
-"""Levels above which a recorded tree is not replayed; no method drafts deeper ones."""
+"""Number of levels above which a recorded tree is not replayed; no method drafts deeper trees."""
 _LINES = 5
 """Most rows and columns of a table."""
 _SLACK = 1e-6
@@ -46,7 +46,7 @@ class Cell:
     """Result of one pair of values over all recorded rounds.
 
     Rounds that are not fully known count with their lower bound, so a mean is exact if every round is known, and else a
-    lower bound. Without them it would be biased, since the rounds with the most tokens are known least.
+    lower bound. Leaving them out would bias the mean, since rounds with many tokens are fully known least often.
     """
 
     rounds: int
@@ -86,7 +86,7 @@ class Grid:
     """Table of cells over two knobs: a row for each value of one, a column for each D0."""
 
     down: Axis
-    """Knob of the rows."""
+    """Knob whose value differs from row to row."""
     rows: tuple[float, ...]
     """Values of `down`, ascending."""
     columns: tuple[float, ...]
@@ -94,7 +94,7 @@ class Grid:
     cells: tuple[tuple[Cell, ...], ...]
     """Cells by row and column."""
     present: tuple[int, int]
-    """Row and column of the values in force."""
+    """(row, column) of the cell for the values in force."""
 
     @property
     def here(self) -> Cell:
@@ -103,7 +103,7 @@ class Grid:
         return self.cells[row][column]
 
     def places(self) -> list[tuple[int, int]]:
-        """Rows and columns of the known cells."""
+        """(row, column) of each known cell."""
         return [(i, j) for i, row in enumerate(self.cells) for j, cell in enumerate(row) if cell.known]
 
 
@@ -118,7 +118,7 @@ class WhatIf:
     rounds: int
     """Number of replayed rounds."""
     by_costs: bool = False
-    """Whether the trees were also cut by costs."""
+    """Whether the trees were also limited by the costs of nodes, as by `auto`."""
 
     @property
     def grids(self) -> tuple[Grid, Grid]:

@@ -1,1 +1,1 @@
-"""Measures decoding speed: every method and transformers' own generation, side by side, and rounds of given shapes."""
+"""Measurement of decoding speed: methods and transformers' own generation in turns, and rounds of given tree sizes."""

@@ -1,7 +1,7 @@
-"""Multiply-adds of forward passes, the scale for the time of longer texts.
+"""Multiply-adds of forward passes, with which the growth of round times over longer texts is compared.
 
 Counts the work that a model's shape demands, however it is computed: padding rows and keys that are read twice do not
-count. Knows no clock.
+count. Measures no time.
 """
 
 from typing import Any
@@ -16,25 +16,26 @@ class Work(msgspec.Struct, frozen=True):
     calls: int = 0
     rows: int = 0
     looks: int = 0
-    """Attended keys, summed over rows."""
+    """Number of attended keys, summed over rows."""
     scored: int = 0
-    """Rows whose logits were computed."""
+    """Number of rows whose logits were computed."""
 
     def since(self, before: "Work") -> "Work":
-        """Difference to an earlier count."""
+        """Work since an earlier count."""
         earlier = msgspec.structs.astuple(before)
         return Work(*(now - then for now, then in zip(msgspec.structs.astuple(self), earlier, strict=True)))
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """Multiply-adds of a model by kind of work."""
+    """Multiply-adds of one model by kind of work."""
 
     matrices: int
-    """Multiply-adds of a row: each weight of each matrix but the head's; of a mixture of experts, all experts."""
+    """Multiply-adds of a row in all weight matrices but the head's; a mixture of experts counts with all its experts.
+    """
     head: int
     """Multiply-adds of the head for one row of logits."""
     attention: int
-    """Multiply-adds of a row and a key: its score and its share of the sum, in all heads of all layers."""
+    """Multiply-adds of attention for one row and one key in all layers and heads: score and weighted sum."""
 
     def multiply_adds(self, work: Work) -> int:
         """Multiply-adds of this work."""
@@ -42,7 +43,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Arithmetic(msgspec.Struct, frozen=True):
-    """Shapes of both models."""
+    """Multiply-adds of target and draft by kind of work."""
 
     target: Shape
     draft: Shape
@@ -53,7 +54,7 @@ class Arithmetic(msgspec.Struct, frozen=True):
 
 
 def shape(module: Any) -> Shape:
-    """Shape of a Hugging Face module."""
+    """Multiply-adds of a Hugging Face model by kind of work, from the shapes of its weights."""
     config = module.config.get_text_config()
     head = module.get_output_embeddings().weight
     tables = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}

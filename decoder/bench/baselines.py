@@ -30,13 +30,13 @@ ASSISTED: dict[str, dict[str, float]] = {
 }
 """Settings by name "drafted tokens/confidence below which drafting stops"; the first is transformers' default."""
 LOOKED_UP = (5, 10)
-"""Most copied tokens, after a match of one or two tokens."""
+"""Settings of prompt lookup: most tokens copied after a match of one or two tokens."""
 _HIDDEN = frozenset({"assistant_model", "prompt_lookup_num_tokens"})
-"""Arguments of generate under which draft forwards are hidden."""
+"""Arguments of generate with which the number of draft passes is unknown."""
 
 
 class _Bursts(BaseStreamer):
-    """Streamer that keeps each burst of tokens with its time."""
+    """Streamer that records each burst of tokens with its time."""
 
     def __init__(self) -> None:
         self.bursts: list[tuple[list[int], float]] = []
@@ -91,7 +91,7 @@ def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
 
 @torch.inference_mode()
 def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, **settings: Any) -> Trial:
-    """Trial of generate with these settings on top of plain greedy search or sampling."""
+    """Trial of transformers' generate with these settings, greedy or sampled as `config` says."""
     pair = engine.pair
     unused = list(range(pair.vocabulary, max(model.width for model in pair.models.values())))
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)

@@ -1,6 +1,6 @@
 """Contenders of a benchmark: a name, and a function that decodes one text with a clock running.
 
-Own methods run through the sessions that screen and library use. Knows neither prompts nor statistics.
+Methods of this project run through the sessions of screen and library. Knows neither prompts nor statistics.
 """
 
 import time
@@ -23,9 +23,9 @@ from decoder.session.protocol import Outcome
 from decoder.system.device import Stopwatch
 
 PromptRead = Callable[[torch.device], None]
-"""Called with the device between prefill and first round, outside of all timed sections."""
+"""Callback between prefill and first round, outside all timed sections; receives the device."""
 BASELINE = "ar"
-"""Plain decoding, the contender that text and speed of all others are compared with."""
+"""Name of plain decoding, the contender with which text and speed of all others are compared."""
 INEXACT = "not exact"
 """Group of contenders without batch-invariant passes, which show the cost of exactness."""
 PROMPT_LOOKUP = "prompt lookup"
@@ -38,7 +38,7 @@ class Trial:
 
     tally: Tally
     after: tuple[Tally, ...] = ()
-    """Totals after each round, from which figures of shorter texts follow."""
+    """Totals after each round, from which the figures of shorter texts are computed."""
     seen: Seen | None = None
     """Work of both models after prefill; None where unknown."""
     kv_bytes: int | None = None
@@ -53,13 +53,13 @@ class Contender:
 
     name: str
     group: str
-    """Method that this is one setting of, for example linear; its own name where there is one setting."""
+    """Name of the method of which this is one setting, for example linear; its own name if it is the only one."""
     run: Callable[[Engine, Sequence[int]], Trial]
     """(engine, prompt ids) -> trial of the text, decoded to its end."""
     settings: Mapping[str, Any]
-    """All parameters by name."""
+    """Values of all parameters, by name."""
     foreign: bool = False
-    """Whether it may refuse a model, a setting or a machine; it is then left out."""
+    """Whether the contender may reject a model, a setting or a machine; it is then left out of the benchmark."""
 
 
 def nothing(_device: torch.device) -> None:
@@ -82,7 +82,7 @@ def sweep(
     config: RunConfig,
     settings: Mapping[str, Mapping[str, TunableParameters]],
 ) -> list[Contender]:
-    """Contenders of every method under each of its settings; ar comes first, named or not.
+    """Contenders of every method under each of its settings; ar comes first, even if it is not named.
 
     Args:
         methods: Names from the registry.
@@ -122,9 +122,9 @@ def decoded(
 ) -> Trial:
     """Decodes one text to its end.
 
-    The clock stands outside of the session, so that all of a session's work is timed; times of the parts of a round are
-    the session's own. The device is synchronised at both ends only. Where rounds report more time than this clock, a
-    part of it lay before the clock started; the longer time counts.
+    The clock is read outside the session, so that all of a session's work is timed; times of the parts of a round are
+    reported by the session. The device is synchronised only at the start and the end. If rounds report more time than
+    this clock, some of it passed before the clock started; the longer time counts.
     """
     clock, instrumented = Stopwatch(engine.pair.target.device), InstrumentedEngine(engine)
     opened = clock.now()

@@ -1,7 +1,7 @@
 """Database shared by several processes: a file of SQLite, or PostgreSQL. Knows nothing of its content.
 
-Statements within `Database.alone` are one transaction, and no other process's runs meanwhile. Each transaction has a
-connection of its own, so the next transaction reaches a server again that was away for a moment.
+Statements within `Database.alone` are one exclusive transaction: those of other processes wait. Each transaction opens
+a new connection, so that after a short outage of the server the next transaction succeeds.
 """
 
 import re
@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from decoder.errors import DatabaseError, first_line, quoted, require, shortened
 
 PATIENCE_S = 30
-"""Seconds that a worker waits for another's transaction: less than the lease after which others think it dead."""
+"""Seconds that a worker waits for another's transaction; less than the lease, after which it counts as dead."""
 PATIENT = {
     "connect_timeout": 10,
     "options": f"-c lock_timeout={PATIENCE_S}s",
@@ -26,7 +26,7 @@ PATIENT = {
 }
 """Connection options that bound the wait for a server; without them, a vanished host blocks for many minutes."""
 LOCK = 0x64796E617475
-"""Key of the advisory lock that transactions in PostgreSQL take: "dynatu"."""
+"""Key of the advisory lock that each transaction in PostgreSQL acquires: the bytes of "dynatu"."""
 EXAMPLES = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 POSTGRES = "postgresql+psycopg"
 _SERVERS = ("postgres", "postgresql", POSTGRES)
@@ -37,9 +37,10 @@ class Dialect:
     """SQL that differs between SQLite and PostgreSQL."""
 
     hole: str
-    """Placeholder of a value."""
+    """Placeholder of a value in a statement."""
     alone: tuple[str, ...]
-    """Statements that begin an exclusive transaction: two readers could else both go on to write."""
+    """Statements that begin an exclusive transaction, since two concurrent readers could otherwise both go on to write.
+    """
     now: str
     has_table: str
 
@@ -60,20 +61,20 @@ SERVER = Dialect(
 
 @dataclass(frozen=True)
 class Transaction:
-    """Statements that are kept together or not at all; `?` is the placeholder in both dialects."""
+    """Transaction: statements that take effect together or not at all; `?` is the placeholder in both dialects."""
 
     cursor: Any
-    """Cursor of either driver."""
+    """Cursor of the SQLite or PostgreSQL driver."""
     dialect: Dialect
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Rows of a query."""
+        """Rows that a query returns."""
         self.cursor.execute(self._written(statement), values)
         rows: list[tuple[Any, ...]] = self.cursor.fetchall()
         return rows
 
     def change(self, statement: str, *values: Any) -> int:
-        """Runs a statement other than a query; the number of changed rows."""
+        """Runs a statement other than a query; returns the number of changed rows."""
         self.cursor.execute(self._written(statement), values)
         return int(self.cursor.rowcount)
 
@@ -82,7 +83,7 @@ class Transaction:
         self.cursor.executemany(self._written(statement), values)
 
     def now_s(self) -> float:
-        """Seconds since 1970 by the database's clock, which is one for all machines."""
+        """Seconds since 1970 by the database's clock, which is the same for all machines."""
         return float(self.rows(self.dialect.now)[0][0])
 
     def has_table(self, name: str) -> bool:
@@ -95,15 +96,15 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Database:
-    """Location of a database, and its transactions."""
+    """Database at a file or URL, and its transactions."""
 
     url: str
     """URL in SQLAlchemy's form."""
     file: Path | None
-    """File of SQLite; None for a server."""
+    """Path of the SQLite file; None for a server."""
 
     def make(self, tables: Sequence[str]) -> None:
-        """Creates the file and tables that are missing, by these statements.
+        """Creates a missing database file, and missing tables by these statements.
 
         Raises:
             DatabaseError: It cannot be reached or written, or is no database.
@@ -162,7 +163,7 @@ class Database:
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
-        """Turns errors of the driver into one line."""
+        """Raises errors of the driver as one-line errors of this package."""
         kind: type[Exception] = sqlite3.Error if self.file is not None else driver().Error
         try:
             yield
@@ -185,7 +186,7 @@ def understood(url: str) -> Database:
     """Database at a URL.
 
     Raises:
-        ConfigError: It is none, or of another kind of database.
+        ConfigError: The URL is invalid, or names another kind of database.
     """
     scheme, _, rest = url.partition("://")
     require(_is_url(url), f"--storage is {quoted(url)}, which is no database URL; give {EXAMPLES}")
@@ -217,6 +218,6 @@ def _is_url(text: str) -> bool:
 
 
 def _connected_to_file(file: Path, mode: str) -> sqlite3.Connection:
-    """Connection to a file; only mode rwc creates it, so that a removed file does not come back empty."""
+    """Connection to an SQLite file; only mode rwc creates it, so that a removed file is not recreated empty."""
     uri = f"file:{quote(str(file.absolute()))}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)

@@ -1,8 +1,8 @@
 """Instrumented models: time and work of each forward call within a method's rounds.
 
-Softmax, choice of tokens, trees and the loop count as the rest of a round; a model's preparation of its inputs does
-not. CPU only, where a call returns when it is done and every round makes calls: an accelerator computes asynchronously
-and may run whole rounds by itself.
+Softmax, token choice, trees and the loop count as the rest of a round; preparing a model's inputs counts as part of its
+call. CPU only: there every round calls the models, and a call returns when it is finished. An accelerator computes
+asynchronously and may run whole rounds without such calls.
 """
 
 import time
@@ -29,14 +29,14 @@ class Seen:
     draft: Work
 
     def since(self, before: "Seen") -> "Seen":
-        """Difference to an earlier count."""
+        """Time and work since an earlier count."""
         return Seen(self.models_s - before.models_s, self.target.since(before.target), self.draft.since(before.draft))
 
 
 class _InstrumentedModel:
     """Model whose calls are timed and counted; all other attributes are the model's own.
 
-    Counting is part of the timed call, since it is no part of the method.
+    The time for counting is part of the call's time, not of the rest of the round, since no method counts by itself.
     """
 
     def __init__(self, model: LanguageModel) -> None:
@@ -81,7 +81,7 @@ class _InstrumentedModel:
 
 
 class InstrumentedEngine:
-    """Engine with instrumented models on a CPU; the engine itself elsewhere."""
+    """Engine whose models are instrumented on a CPU and unchanged on an accelerator."""
 
     def __init__(self, engine: Engine) -> None:
         self._models: dict[str, _InstrumentedModel] = {}

@@ -1,4 +1,4 @@
-"""Whole measurements of `dynatui bench speed`: loads models, runs a plan of turns, reports its samples.
+"""Complete measurements of `dynatui bench speed`: loads the models, runs a plan of turns, reports the samples.
 
 An interruption ends a measurement early; complete blocks are reported.
 """
@@ -43,11 +43,11 @@ class OnTexts(OnPair):
     settings: Mapping[str, Mapping[str, TunableParameters]]
     """Parameters by method, then by the suffix of the contender's name."""
     exact: bool = False
-    """Whether passes are batch-invariant; ar and adaptive trees are then measured without that too."""
+    """Whether passes are batch-invariant; ar and adaptive trees are then also measured with passes that are not."""
     compiled: bool = False
     """Whether compiled passes are tried, and kept where they are faster."""
     tensor_parallel: int = 1
-    """Processes that the target is split over; this one leads, and beside others baselines are left out."""
+    """Number of processes over which the target is split; with several, transformers' baselines are left out."""
     with_baselines: bool = True
     random_draft: bool = False
     """Whether the draft guesses at random, so that drafting gains nothing."""
@@ -59,10 +59,10 @@ class OnRounds:
     """Request of a measurement of rounds with given tree sizes after random texts of given lengths."""
 
     load: Callable[..., Engine]
-    """(passes=..., report=...) -> engine whose draft guesses at random."""
+    """Loader (passes=..., report=...) -> engine whose draft guesses at random."""
     sizes: tuple[Size, ...]
     contexts: tuple[int, ...]
-    """Tokens of the texts; the others are compared with the first."""
+    """Lengths of the texts in tokens; the later lengths are compared with the first."""
     config: RunConfig
     repeats: int = 9
 
@@ -134,7 +134,7 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
 
 
 def _peaks(pair: Pair, samples: Samples) -> list[int]:
-    """Peak memory in bytes by rank; the first rank's peak restarts with each turn."""
+    """Peak memory in bytes by rank; the first rank's peak is the highest over all turns."""
     if not pair.target.ranks:
         return []
     first, *others = pair.target.ranks.peak_bytes()
@@ -142,7 +142,7 @@ def _peaks(pair: Pair, samples: Samples) -> list[int]:
 
 
 def _warm_up(pair: Pair, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-    """First prompt on a CPU; all prompts on an accelerator, which captures a CUDA graph for each new size."""
+    """Prompts for warm-up: the first on a CPU; all on an accelerator, which captures a CUDA graph for each new size."""
     return prompts[:1] if pair.target.device.type == "cpu" else longest_first(prompts)
 
 

@@ -26,7 +26,7 @@ SERIES = 5
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Hardware and software of a measurement."""
+    """Hardware and software with which a measurement was made."""
 
     system: str
     processor: str
@@ -36,9 +36,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     accelerator: str | None
     versions: dict[str, str]
     load_before: float | None
-    """Load average over the minute before; far above 0, other processes disturbed the measurement."""
+    """Load average over the minute before the measurement; far above 0 if other processes were running."""
     copy_bytes_per_s: float | None
-    """Bytes read and written per second by a copy within the accelerator's memory."""
+    """Bytes read and written per second by a copy within the accelerator's memory; None on a CPU."""
 
 
 def examined(device: torch.device) -> Machine:
@@ -61,14 +61,14 @@ def examined(device: torch.device) -> Machine:
 
 
 def utc_now() -> str:
-    """Time of now in UTC, ISO 8601 to the second."""
+    """Current time in UTC, as ISO 8601 to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def unlike(one: Machine, other: Machine) -> list[str]:
     """Differences that make times of two machines incomparable, in words: "cores 2, here 4".
 
-    Thread counts, which are chosen anew for every text, and loads are no such difference.
+    Thread counts, which are chosen for each text, and load averages are not compared.
     """
     first, second = (
         {"processor": each.processor, "cores": each.cores, "accelerator": each.accelerator}
@@ -79,7 +79,7 @@ def unlike(one: Machine, other: Machine) -> list[str]:
 
 
 def source_commit() -> str | None:
-    """Commit of the running source tree, with -dirty where it was changed since; None outside of a git checkout."""
+    """Commit of the running source tree, with "-dirty" if files were changed since; None outside a git checkout."""
     root = Path(__file__).parents[2]
     git = shutil.which("git")
     if git is None or not (root / ".git").exists():
@@ -97,7 +97,7 @@ def load() -> float | None:
 
 
 class ComputingClock:
-    """Clock without the time that this thread waited for a processor: on a busy machine, the time of its work."""
+    """Clock that excludes the time in which this thread waited for a processor, for timing on a busy machine."""
 
     def __init__(self, device: torch.device) -> None:
         self._clock = Stopwatch(device)
@@ -108,7 +108,7 @@ class ComputingClock:
         while True:
             before, now = waited, self._clock.now()
             waited = waited_here_s()
-            if waited == before:  # else a wait between the two readings would be known to one of them only
+            if waited == before:  # otherwise only one of the two readings would include the latest wait
                 return now - waited
 
 
@@ -139,19 +139,19 @@ def read_bytes(model: LanguageModel) -> int:
 
 @contextmanager
 def peak_during(device: torch.device) -> Iterator[Callable[[], int]]:
-    """Yields a function that gives the peak memory from here on: the device's on CUDA, the process's on a CPU."""
+    """Yields a function that returns the peak memory since then: the device's on CUDA, the process's on a CPU."""
     release_memory(device)
     begin_peak(device)
     yield lambda: peak_bytes(device)
 
 
 def begin_peak(device: torch.device) -> None:
-    """Restarts the peak at the memory in use now."""
+    """Resets the peak memory to the memory in use now."""
     restart_peak(device)
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)  # else memory that is free but kept by glibc would count as in use
+        ctypes.CDLL(None).malloc_trim(0)  # otherwise freed memory that glibc keeps would count as in use
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # Linux then restarts the peak
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # makes Linux reset the peak
 
 
 def _processor() -> str:

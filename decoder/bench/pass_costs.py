@@ -6,7 +6,8 @@ from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.models.pair import Pair
 
 SERIES = 4
-"""Measurements of the same costs, up to two seconds each; the least counts, since disturbances only add."""
+"""Number of measurements of the same costs, up to two seconds each; the minimum counts, as disturbances only add time.
+"""
 
 
 def repeated_costs(pair: Pair, tokens: int) -> list[Costs]:

@@ -1,8 +1,8 @@
 """Runner of every benchmark: contenders decode the same prompts in turns, each turn yields a sample.
 
 A machine's speed drifts over minutes, so only turns taken side by side are compared: all contenders decode a prompt
-before the next prompt, in an order drawn anew each time, so that none always follows the same one. Uncounted warm-up
-turns come first. A turn that other processes disturbed is repeated.
+before the next prompt, in a new random order each time, so that none always follows the same other one. Uncounted
+warm-up turns come first. A turn that other processes disturbed is repeated.
 """
 
 import gc
@@ -26,16 +26,16 @@ from decoder.system.device import memory_is_full
 from decoder.system.waiting import waited_s
 
 DISTURBED = 0.03
-"""Share of a turn's time that threads may wait for a processor; beyond it, the turn is repeated."""
+"""Largest share of a turn's time that threads may wait for a processor; a turn above it is repeated."""
 ATTEMPTS = 3
-"""Most attempts at a turn that other processes disturb."""
+"""Largest number of attempts at a turn if other processes disturb it."""
 Tokens: TypeAlias = Sequence[int]
 """Token ids of a prompt or text."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One contender decodes one prompt."""
+    """Turn of a benchmark: one contender decodes one prompt once."""
 
     repeat: int
     prompt: int
@@ -52,13 +52,13 @@ class Sample:
     repeat: int
     tally: Tally
     seen: Seen | None = None
-    """Work of both models, see `Trial`; likewise the next two fields."""
+    """Work of both models after prefill; None where unknown. See `Trial`, also for the next two fields."""
     kv_bytes: int | None = None
     waits: int | None = None
     waited: float | None = None
     """Share of the turn that threads waited for a processor; None where the system does not report it."""
     same_until: int | None = WHOLE
-    """First tokens that must equal ar's text; None where none need to."""
+    """Number of first tokens that must equal those of ar; None where the text may differ."""
 
 
 def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
@@ -90,13 +90,13 @@ class TurnPlan:
     """Prompts that each contender decodes uncounted before its first turn."""
     repeats: int = 1
     seed: int = 0
-    """Seed of the order."""
+    """Seed of the random order of turns."""
     order: Callable[[int, int, int, int], Iterator[Turn]] = schedule
     """(contenders, prompts, repeats, seed) -> all turns."""
     attempts: int = ATTEMPTS
 
     def turns(self, done: Collection[tuple[int, int]] = ()) -> list[Turn]:
-        """Turns in their order, without those of measured (repeat, prompt) blocks."""
+        """Turns in their order, without those of (repeat, prompt) blocks that are already measured."""
         order = self.order(len(self.contenders), len(self.prompts), self.repeats, self.seed)
         return [turn for turn in order if (turn.repeat, turn.prompt) not in done]
 
@@ -107,12 +107,12 @@ def endless(engine: Engine) -> Engine:
 
 
 def longest_first(prompts: Sequence[Tokens]) -> list[Tokens]:
-    """Prompts by falling length: CUDA graphs and memory of short texts are lost when longer ones come."""
+    """Prompts, the longest first, since a longer text discards the CUDA graphs and memory prepared for shorter ones."""
     return sorted(prompts, key=len, reverse=True)
 
 
 def warmed_up(engine: Engine, plan: TurnPlan, note: Note) -> TurnPlan:
-    """Decodes the warm-up prompts; the plan with the contenders that can decode here, see `can_decode`.
+    """Decodes the warm-up prompts; returns the plan without contenders that cannot decode them, see `can_decode`.
 
     Raises:
         DeviceError: The device's memory is full.
@@ -122,7 +122,7 @@ def warmed_up(engine: Engine, plan: TurnPlan, note: Note) -> TurnPlan:
 
 
 def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], note: Note) -> bool:
-    """Whether a contender decodes these prompts, uncounted; notes why a foreign one fails or a method does not fit.
+    """Whether a contender can decode these prompts, tried without measurement; reports the reason if not.
 
     Raises:
         DeviceError: The device's memory is full.
@@ -131,7 +131,7 @@ def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], 
 
 
 def measured(engine: Engine, plan: TurnPlan, turns: Iterable[Turn]) -> Iterator[Sample]:
-    """Samples of turns, as they are taken; see `taken`."""
+    """Yields the sample of each turn as soon as it is measured; see `taken`."""
     prompts = plan.prompts
     for turn, trial, waited in taken(engine, plan, turns):
         contender = plan.contenders[turn.contender]
@@ -156,7 +156,7 @@ def taken(engine: Engine, plan: TurnPlan, turns: Iterable[Turn]) -> Iterator[tup
         DeviceError: The device's memory is full.
     """
     gc.collect()
-    gc.freeze()  # else every collection would scan the loaded models, a good part of a second
+    gc.freeze()  # otherwise each collection would scan the loaded models, which takes a good part of a second
     try:
         for turn in turns:
             yield turn, *_undisturbed(engine, plan.contenders[turn.contender], plan.prompts[turn.prompt], plan.attempts)
@@ -165,9 +165,9 @@ def taken(engine: Engine, plan: TurnPlan, turns: Iterable[Turn]) -> Iterator[tup
 
 
 def _undisturbed(engine: Engine, contender: Contender, prompt: Tokens, attempts: int) -> tuple[Trial, float | None]:
-    """First trial with little waiting for a processor, else the one of `attempts` with the least; its waiting share.
+    """First trial that hardly waited for a processor, else that of `attempts` which waited least; its waiting share.
 
-    Waiting alone decides, never speed.
+    Only the time spent waiting decides, never the speed.
     """
     trials: list[tuple[float, Trial]] = []
     while len(trials) < attempts:

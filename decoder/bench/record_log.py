@@ -1,8 +1,8 @@
 """Log of a measurement, one JSON line a record, from which a stopped measurement resumes.
 
-The first line is the header, every other line a record. Lines at the end that a kill, a full disk or a loss of power
-damaged are dropped, and their content is measured again. One process at a time may hold a log: see `alone`. Knows
-nothing of its records.
+The first line is the header, every other line a record. Damaged lines at the end, as left by a kill, a full disk or a
+power failure, are dropped, and what they recorded is measured again. One process at a time may write a log: see
+`alone`. Knows nothing of its records.
 """
 
 import errno
@@ -28,7 +28,7 @@ class LogHeader(Protocol):
 
     @property
     def machine(self) -> Machine:
-        """Machine that began the log."""
+        """Request: a struct of all settings of the measurement; only the same request resumes it."""
 
     @property
     def request(self) -> Any:
@@ -40,19 +40,19 @@ R = TypeVar("R")
 
 
 class RecordLog(Generic[H, R]):
-    """Header and records; in a file, where a path is given."""
+    """Log with its header and records, kept in a file where a path is given, else in memory."""
 
     def __init__(
         self, path: Path | None, lines: "msgspec.json.Decoder[H | R]", first: type[H], schema: int, remedy: str
     ) -> None:
-        """Reads the file.
+        """Reads the log from its file, if there is one.
 
         Args:
             path: File, which need not exist yet; None: records stay in memory.
-            lines: Decoder of one line.
-            first: Type of the header, whose tag is begun.
+            lines: JSON decoder of one line.
+            first: Type of the header, a struct with the tag "begun".
             schema: Only supported version.
-            remedy: Advice in errors about an unusable file: let --output name another file.
+            remedy: Advice in errors about an unusable file, such as "let --output name another file".
 
         Raises:
             ConfigError: The file cannot be read, or holds something else.
@@ -72,7 +72,7 @@ class RecordLog(Generic[H, R]):
 
         Raises:
             ConfigError: The log's request differs, it is incomplete and was begun on another machine, whose times
-                cannot stand beside these, or it cannot be written.
+                cannot be compared with these, or it cannot be written.
         """
         if self.header is None:
             self._write(header)
@@ -118,7 +118,7 @@ class RecordLog(Generic[H, R]):
         self._take(line)
 
     def _lines(self, schema: int) -> list[H | R]:
-        """Decoded lines; a damaged end, as after a loss of power, is cut off the file."""
+        """Decoded lines of the file; a damaged end, as after a power failure, is cut off the file."""
         if self._path is None:
             return []
         content = self._content(self._path)
@@ -169,11 +169,11 @@ class RecordLog(Generic[H, R]):
 
 @contextmanager
 def alone(path: Path | None, remedy: str) -> Iterator[None]:
-    """Locks a log against other processes; some network file systems know no locks, and there it stays open to all.
+    """Locks a log against other processes; has no effect on network file systems that do not support locks.
 
     Args:
         path: File, created where missing; None: nothing is locked.
-        remedy: Advice in errors about an unusable file: let --output name another file.
+        remedy: Advice in errors about an unusable file, such as "let --output name another file".
 
     Raises:
         ConfigError: Another process holds the lock, or the file cannot be written.

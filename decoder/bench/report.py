@@ -1,4 +1,4 @@
-"""Report of a whole measurement, as `--json` keeps it: samples, settings, machine, and tables computed from them."""
+"""Report of a complete measurement, as `--json` writes it: samples, settings, machine, and computed tables."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -28,7 +28,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     started_at: str
-    """UTC, ISO 8601."""
+    """Start of the measurement in UTC, as ISO 8601."""
     machine: Machine
     target: str
     draft: str
@@ -45,18 +45,18 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     contenders: dict[str, dict[str, Any]]
     """All parameters of each contender, by its name."""
     prompts: list[list[int]]
-    """Token ids."""
+    """Prompts as token ids."""
     max_new_tokens: int
     repeats: int
     seed: int
     temperature: float = 0.0
-    """0 is greedy; above it transformers' baselines draw noise of their own, and their texts are not compared."""
+    """Sampling temperature; 0 is greedy. Above 0, baselines draw their own noise, so their texts are not compared."""
     top_k: int = 0
     top_p: float = 1.0
 
     @property
     def place(self) -> str:
-        """The device, or the processes of the target and theirs."""
+        """Device of the pair as text; the devices of all processes where the target is split over several."""
         return place(self.device, self.ranks)
 
 
@@ -107,7 +107,7 @@ class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
     arithmetic: Arithmetic
     rounds: list[Rounds]
     growth: list[Growth]
-    """Cost of longer texts over the first length's."""
+    """Growth of the cost of rounds with the length of the text, relative to the first length."""
     samples: list[Record]
 
 
@@ -151,7 +151,7 @@ def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int
 
 
 def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] = ()) -> RoundsReport:
-    """Report of samples on random tokens; `peaks` are bytes of memory by rank."""
+    """Report of rounds after random tokens; `peaks` are bytes of memory by rank."""
     contexts = [len(prompt) for prompt in setup.prompts]
     arithmetic = Arithmetic(shape(pair.target.hf.skeleton), shape(pair.draft_model.hf.skeleton))
     return RoundsReport(
@@ -166,7 +166,7 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] =
 
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
-    """Upper bound of speeds by memory bandwidth; None where several devices read weights and one was measured."""
+    """Data for the speed limit by memory bandwidth; None where several devices read weights but one was measured."""
     copied = setup.machine.copy_bytes_per_s
     if copied is None or pair.target.ranks:
         return None

@@ -1,7 +1,7 @@
 """Cost of rounds with trees of given sizes after texts of given lengths, and its growth with the length.
 
-The draft guesses at random, so a round commits one token, and tokens/s follow from assumed tokens a round. A length is
-compared with the first one turn by turn, beside the growth of the multiply-adds of the same rounds.
+The draft guesses at random, so a round commits one token, and tokens/s are computed for assumed numbers of tokens a
+round. A length is compared with the first one turn by turn, beside the growth of the multiply-adds of the same rounds.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from decoder.bench.statistics import Median, estimate
 from decoder.bench.summary import Bandwidth
 
 LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)
-"""Tokens a round for which tokens/s are given; the last is the paper's best."""
+"""Assumed tokens per round for which tokens/s are computed; the last is the best value in the paper."""
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,9 +28,9 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     context: int
     """Tokens of the text before the first round."""
     rows: float
-    """Mean of verified rows a round."""
+    """Mean number of verified rows per round."""
     levels: float
-    """Draft forward passes a round."""
+    """Mean number of draft forward passes per round."""
     round_ms: Median
     draft_ms: float
     level_ms: float | None
@@ -51,12 +51,12 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost of rounds after a longer text over that after the first; medians over repeats of quotients."""
+    """Ratios of the cost of rounds after a longer text to that after the first length; medians over repeats."""
 
     name: str
     context: int
     over: int
-    """Length of the first text."""
+    """Length of the first text, in tokens."""
     round: Median
     level: float | None
     verify: float
@@ -64,13 +64,13 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     beyond: Median | None
     """Growth of the round's time over that of its multiply-adds."""
     kv_bytes: int | None
-    """Additional bytes over the first length; likewise the next field."""
+    """KV cache bytes in addition to those of the first length; `peak_bytes` is a difference too."""
     peak_bytes: int
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """Mean round of one sample."""
+    """Figures of the mean round of one sample."""
 
     rows: float
     levels: float
@@ -93,7 +93,7 @@ class _Turn:
 def rounds(
     samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Arithmetic, bandwidth: Bandwidth | None
 ) -> list[Rounds]:
-    """One row for each length and contender, whatever its text: random tokens make near ties, and no text is read."""
+    """One row for each length and contender, even where its text differs: after random tokens near ties are common."""
     return [
         _row(name, contexts[prompt], _turns(samples, name, prompt, arithmetic, bandwidth), seed)
         for prompt in samples.prompts

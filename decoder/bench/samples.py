@@ -1,6 +1,6 @@
 """Samples of complete blocks: which texts equal ar's, which contenders have a speed on a prompt, and the fastest.
 
-Knows nothing of how it is reported.
+Does not know how samples are reported.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from decoder.events import Figures
 from decoder.sampling.settings import Sampling
 
 Measure = Callable[[Figures], float | None]
-"""Figure of one text; None where unknown."""
+"""Function from all figures of one text to one of them; None where that is unknown."""
 
 
 class Samples:
@@ -23,7 +23,7 @@ class Samples:
     def __init__(
         self, samples: Iterable[Sample], contenders: Sequence[Contender], *, sampling: Sampling | None = None
     ) -> None:
-        """Groups samples by block; at a temperature above 0 foreign contenders write texts of their own."""
+        """Groups samples by block; at a temperature above 0, texts of foreign contenders are not compared with ar's."""
         self.groups: dict[str, str] = {contender.name: contender.group for contender in contenders}
         self.foreign = {contender.name for contender in contenders if contender.foreign}
         self.draws_alone = self.foreign if sampling and not sampling.greedy else frozenset[str]()
@@ -37,10 +37,10 @@ class Samples:
         """ar's text by prompt, the reference."""
         compared = (turn for turn in self.all() if turn.contender not in self.draws_alone and self._is_right(turn))
         self.by_design = {turn.contender for turn in compared if turn.tally.tokens != self.texts[turn.prompt]}
-        """Contenders with a text that differs from ar's where it may."""
+        """Contenders with a text that differs from ar's only in tokens that may differ by design."""
 
     def same(self, name: str) -> list[int]:
-        """Prompts on which all texts of a contender equal ar's, as far as they must."""
+        """Prompts on which all texts of a contender equal ar's in every token that must be equal."""
         return [prompt for prompt in self.prompts if all(map(self._is_right, self.turns(name, prompt)))]
 
     def both(self, one: str, other: str) -> list[int]:
@@ -65,7 +65,7 @@ class Samples:
         return max(known, key=lambda name: known[name]) if known else None
 
     def differing(self) -> Iterable[tuple[str, int, Sequence[int]]]:
-        """Yields (contender, prompt, first text that differs from ar's and must not)."""
+        """Yields (contender, prompt, its first text that differs from ar's in a token that must be equal)."""
         for name in self.groups:
             for prompt in self.prompts:
                 wrong = (turn.tally.tokens for turn in self.turns(name, prompt) if not self._is_right(turn))
@@ -81,7 +81,7 @@ class Samples:
         return [block[name] for (_, which), block in sorted(self._blocks.items()) if which == prompt]
 
     def _is_right(self, turn: Sample) -> bool:
-        """Whether a text equals ar's as far as it must."""
+        """Whether a text equals ar's in every token that must be equal."""
         until = None if turn.contender in self.draws_alone else turn.same_until
         return until is None or turn.tally.tokens[:until] == self.texts[turn.prompt][:until]
 

@@ -1,4 +1,4 @@
-"""Realised gain of a selector: texts decoded with it and with the best static shape of their setting, in turns."""
+"""Measured gain of a selector: texts are decoded with it and with the best static shape of each setting, in turns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

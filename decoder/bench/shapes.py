@@ -1,7 +1,7 @@
-"""Pairs whose draft is certain and right by chance only: random weights of known shapes, or loaded models.
+"""Pairs with a random draft, certain of its guesses but right by chance only: from known shapes or loaded models.
 
-Times need no trained weights. The configurations in `shapes/` were published by the models' authors. The draft is so
-certain that its most probable path never ends early.
+Times need no trained weights. The configurations in `shapes/` were published by the models' authors. The draft's most
+probable token always has a probability near 1, so that growth rules never end a path early.
 """
 
 import copy
@@ -67,7 +67,7 @@ def random_pair(
 
     Args:
         target: Name of a shape, or path of a Hugging Face config.json.
-        draft: Likewise.
+        draft: Name or path for the draft, likewise.
         device: As for `load_pair`.
         dtype: As for `load_pair`; auto is float16 on CUDA, Pythia's own.
         draft_dtype: As for `load_pair`.
@@ -79,7 +79,7 @@ def random_pair(
     Raises:
         ConfigError: A shape, the device or the dtype is unknown, or nothing can be compiled.
         DeviceError: There is no such device, or its memory is full.
-        PairError: The engine cannot run one.
+        PairError: The engine cannot run one of the models.
     """
     transformers_logging.set_verbosity_error()
     where = choose_device(device)
@@ -144,9 +144,9 @@ def loaded_pair(
 
 
 def with_random_draft(engine: Engine) -> Engine:
-    """The same pair with a random output matrix of the draft: equal time, agreement by chance only.
+    """The pair with a random output matrix of the draft: passes take the same time, agreement is by chance only.
 
-    Compiled passes are not compiled anew here.
+    This function compiles no passes for the new draft.
     """
     pair, slots = engine.pair, engine.slots and engine.slots.anew(engine.pair.target)
     held, name = pair.draft_model, f"{pair.draft_name} (random head)"
@@ -175,7 +175,7 @@ def random_prompt(pair: Pair, length: int, more: int) -> list[int]:
     """Random token ids.
 
     Raises:
-        ConfigError: The models' context has no room for them and `more`.
+        ConfigError: These tokens and `more` further ones exceed the models' context.
     """
     if length + more > pair.context:
         raise ConfigError(
@@ -197,7 +197,7 @@ def _random_module(name: str, config: Any, dtype: torch.dtype, seed: int, device
         with device:
             module: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
             _fill_biases(module)
-    except Exception as error:  # only the family's own source knows which numbers of a config fit each other
+    except Exception as error:  # only the model family's own code knows which fields of a config are consistent
         if not memory_is_full(error):
             raise ConfigError(f"{name} makes no language model ({_short(error)}); give another config.json") from error
         raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller shape or dtype") from error
@@ -227,7 +227,7 @@ def _read(path: Path) -> Any:
         return AutoConfig.for_model(**json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; give a model's config.json") from None
-    except Exception as error:  # each family checks its fields in its own way
+    except Exception as error:  # each model family checks its fields in its own way
         raise ConfigError(
             f"{shortened(path)} is no model's configuration ({_short(error)}); give a model's config.json"
         ) from error

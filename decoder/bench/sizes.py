@@ -13,7 +13,7 @@ from decoder.session.cuda_graph.static_shapes import MOST_NODES, Passes, fits, o
 from decoder.tree_rules import tree_rule
 
 OVERALL = 1e-9
-"""Path probability down to which trees grow."""
+"""Smallest path probability of a node that may have children: practically no limit."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
 
 
 def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
-    """Pass sizes of these rounds, for capture."""
+    """Sizes of the passes in these rounds, for which CUDA graphs are captured or passes compiled."""
     runs = (run_of(size, config) for size in sizes)
     rules = (tree_rule(run.rules(method)) for method, run in runs)
     return of_sizes(

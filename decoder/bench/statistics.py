@@ -1,7 +1,7 @@
 """Medians with bootstrap intervals. Pure.
 
 Values come in groups: one group a prompt, one value a repeat. Prompts differ more than repeats do, so the bootstrap
-draws both anew: repeats within each prompt, then prompts.
+resamples both: repeats within each prompt, then prompts.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from decoder.analysis.interval import Interval, bootstrap
 
 Groups: TypeAlias = Sequence[Sequence[float | None]]
-"""One inner sequence a prompt, one value a repeat; None where unknown."""
+"""Values by prompt and repeat: one inner sequence for each prompt; a value is None where unknown."""
 
 
 class Median(Interval, frozen=True, kw_only=True):
-    """Median over prompts; its value is named so in files of speeds and sweeps."""
+    """Median over prompts with its interval; JSON files name the value "median"."""
 
     value: float = msgspec.field(name="median")
 

@@ -25,7 +25,7 @@ None where it cannot be judged."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One contender on the prompts whose text is right: medians over prompts of the median over repeats."""
+    """Figures of one contender on prompts whose text is right: medians over prompts of the medians over repeats."""
 
     name: str
     group: str
@@ -63,9 +63,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     than: str
-    """Name of that best one."""
+    """Name of the best of the other contenders."""
     of: int
-    """Number of the others."""
+    """Number of the other contenders."""
     kind: str
     ratio: Median
 
@@ -77,11 +77,11 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     prompt: int
     index: int
     near_tie: bool | None
-    """None where one text is a prefix of the other, or the difference cannot be judged."""
+    """Whether float32 finds a near tie; None where one text is a prefix of the other, or without verdict."""
     gap: float | None
     """Difference of the two tokens' logits in float32, 0 or more."""
     judged: bool = True
-    """False where float32 cannot score the two tokens, since the target is split over processes."""
+    """Whether float32 could score the two tokens; it cannot where the target is split over processes."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
 
 
 def parts_of_methods(samples: Samples, seed: int) -> list[Comparison]:
-    """Speed of a method's usual setting, which has its name, over the same method without a part of it."""
+    """Speed of each method's default setting over the same method without one of its parts."""
     compared = []
     for name, group in samples.groups.items():
         if name != group and group in samples.groups and (ratio := samples.ratio(group, name, seed)):
@@ -189,7 +189,7 @@ def near_tie_judge(engine: Engine, prompts: Sequence[Sequence[int]]) -> Judge:
 
 
 def per_round(key: str) -> Measure:
-    """Measure of a figure's share in one round."""
+    """Measure that divides a figure by the number of rounds."""
 
     def measure(figures: Figures) -> float | None:
         value = getattr(figures, key)

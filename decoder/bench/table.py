@@ -1,4 +1,4 @@
-"""Reports as text of at most 80 columns. Formats only: all numbers are computed before."""
+"""Reports as text of at most 80 columns. Only formats numbers that other modules compute."""
 
 from collections.abc import Callable, Sequence
 
@@ -68,7 +68,7 @@ def _heading(report: Report | RoundsReport) -> str:
 
 
 def _processes(setup: Setup) -> str:
-    """Number of processes; of several, the first alone drafts and keeps the time."""
+    """Number of processes in words; of several, only the first drafts and measures time."""
     return f"{len(setup.ranks)} processes" if setup.ranks else "one process"
 
 
@@ -94,9 +94,7 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> Table:
     remarks = {
         f"x generate: over {best_generate}, transformers' plain decoding at its best.": best_generate,
         "own: a text that differs from ar's by design; its speed counts.": any(row.by_design for row in rows),
-        "~: the same without exactness; its text may be another by a near tie.": any(
-            row.group == INEXACT for row in rows
-        ),
+        "~: the same without exactness; its text may differ by a near tie.": any(row.group == INEXACT for row in rows),
         "limit: % of the copy bandwidth at which all forward passes read weights.": limits,
     }
     return of_rows(specs, rows, notes=(remark for remark, holds in remarks.items() if holds))

@@ -5,12 +5,12 @@ from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 MOST = DelayedTree(4, 8, 8)
 """The largest K, L1 and L2."""
 ACTIONS: tuple[DelayedTree, ...] = tuple(distinct_shapes(MOST.k, MOST.l1, MOST.l2))
-"""Shapes by action number; 233 shapes."""
+"""Shapes of delayed trees by action number; there are 233."""
 PLACE = {action: number for number, action in enumerate(ACTIONS)}
 LONGEST = MOST.depth
-"""Levels of the deepest tree."""
+"""Number of levels of the deepest tree."""
 MOST_NODES = MOST.most_nodes
-"""Drafted nodes of the largest tree."""
+"""Number of drafted nodes of the largest tree."""
 ONE_PATH = tuple(action.k == 1 for action in ACTIONS)
 """Whether each action draws a single path, as the verifier `block` requires."""
 

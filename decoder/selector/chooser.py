@@ -1,6 +1,6 @@
 """A selector in a session: chooses the shape of each round of one text, before the round's first draw.
 
-It reads the target's distribution of the round before, so the first round of a text has no choice.
+It reads the target's distribution of the round before, so it makes no choice in the first round of a text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ from decoder.selector.stored import MAKE_ONE, about, fingerprint, fits, read, re
 SHIPPED = EMBEDDED / "selectors"
 """Folder of the embedded pair's selectors."""
 BOTTOM_UP = ("block", "traversal")
-"""Verifiers whose best shapes are alike; those of the other verifiers are alike too."""
+"""Bottom-up verifiers; the best shapes are similar within this group, and within the group of all others."""
 
 
 def load(file: str, pair: Pair) -> dict[str, OneRoot]:

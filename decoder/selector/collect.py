@@ -38,11 +38,11 @@ class Progress:
     """Progress of a collection."""
 
     done: int
-    """Parts that are in the folder."""
+    """Number of parts that are complete in the folder."""
     total: int
-    """Parts of the whole collection."""
+    """Number of parts of the complete collection."""
     roots: int
-    """Roots labelled by this process."""
+    """Number of roots that this process has labelled."""
 
 
 def require_plan(plan: CollectionPlan) -> None:
@@ -125,7 +125,7 @@ def _sampled(engine: Engine, prompt_ids: Sequence[int], count: int, sampling: Sa
 def _label_roots(
     pair: Pair, text: Sequence[int], prompt_length: int, sampling: Sampling, plan: CollectionPlan, seed: int
 ) -> Iterator[_LabelledRoot]:
-    """Labelled roots of a text, every so many tokens after its prompt."""
+    """Labelled roots of a text: one every `plan.every` tokens after its prompt."""
     roots = TextRoots(pair, sampling, MOST, len(text), PhiloxGenerator(seed, 1))
     for length in range(prompt_length + plan.every, len(text) + 1, plan.every):
         root = roots.advance(text[:length])

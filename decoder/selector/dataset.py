@@ -22,7 +22,7 @@ from decoder.system.whole_files import write_whole
 FORMAT = 1
 MANIFEST = "collection.json"
 PART = 5
-"""Of this many prompts one is for validation and one for the test; the others are for training."""
+"""Number of parts into which prompts are dealt: one for validation, one for the test, the others for training."""
 VALIDATION, TEST = PART - 2, PART - 1
 
 
@@ -33,11 +33,11 @@ class CollectionPlan(msgspec.Struct, frozen=True):
     temperatures: tuple[float, ...] = (0.6, 1.0)
     top_ps: tuple[float, ...] = (1.0,)
     new_tokens: int = 96
-    """Tokens sampled after each prompt."""
+    """Number of tokens sampled after each prompt."""
     every: int = 16
-    """Tokens from one root to the next."""
+    """Distance of roots in tokens."""
     trees: int = 4
-    """Independent trees below each root; labels are means over them."""
+    """Number of independent trees below each root; labels are means over them."""
     seed: int = 0
 
     @property
@@ -66,9 +66,9 @@ class Roots:
     scalars: Float[Tensor, "R F"]
     """Scalar features; see `decoder.selector.features.SCALARS`."""
     prompt: Int[Tensor, "R"]
-    """Number of the prompt."""
+    """Index of each root's prompt."""
     setting: Int[Tensor, "R"]
-    """Number of the sampling setting."""
+    """Index of each root's sampling setting."""
     tokens: dict[str, Float[Tensor, "R A"]]
     """Expected block efficiency of each action, by verifier; NaN where the verifier cannot verify the shape."""
     latency: dict[str, Float[Tensor, "R S"]]

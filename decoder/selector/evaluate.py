@@ -1,6 +1,6 @@
 """Predicted speed of a selector on test roots, against the best fixed shape for each sampling setting.
 
-Both are computed from the same labels and times. The best fixed shape is that of the training roots.
+Both speeds are computed from the same labels and times. The best fixed shape is that of the training roots.
 """
 
 from collections import Counter
@@ -58,7 +58,7 @@ def predict(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -> 
         f"no roots were labelled for {verifier}, only for {', '.join(roots.tokens)}; give another --data",
     )
     test, part_seconds = roots.part(TEST), roots.fastest(verifier)
-    require(len(test) > 0, f"{manifest.prompts} prompts are too few to keep any for judging; collect more prompts")
+    require(len(test) > 0, f"{manifest.prompts} prompts are too few to reserve any for the test; collect more prompts")
     base = bases(roots.training(), verifier, round_seconds(part_seconds[None])[0])
     parts = []
     for setting, sampling in enumerate(manifest.plan.settings):

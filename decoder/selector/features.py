@@ -29,7 +29,7 @@ SCALARS = (
 TIMES = slice(len(SCALARS) - 2, len(SCALARS))
 """Scalars that depend on the machine, not on the text."""
 LOOKED_BACK = 2
-"""Tokens that the draft reads at a root."""
+"""Number of tokens that the draft reads at a root."""
 LEAST = 1e-10
 """Least argument of a logarithm, since top-p leaves zeros."""
 

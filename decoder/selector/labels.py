@@ -160,7 +160,7 @@ class _TopDown:
 
 @dataclass(frozen=True)
 class _Judgement:
-    """A node in post-order."""
+    """Probabilities of stopping at one node of the tree."""
 
     depth: int
     handed: float

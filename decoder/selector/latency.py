@@ -28,11 +28,11 @@ from decoder.verify.lossless.verifiers import VERIFIERS
 
 READ = 0
 DRAFT = slice(1, 1 + MOST.k)
-"""Draft passes of 1, 2, ... rows."""
+"""Positions in the vector of parts: draft passes of 1, 2, ... rows."""
 VERIFY = slice(DRAFT.stop, DRAFT.stop + 1 + MOST_NODES)
-"""Target passes of 1, 2, ... rows."""
+"""Positions in the vector of parts: target passes of 1, 2, ... rows."""
 ROUND, LEVEL, NODE = range(VERIFY.stop, VERIFY.stop + 3)
-"""Work between passes: once a round, once a level, once a drafted node."""
+"""Positions in the vector of parts: work between passes for each round, each level and each drafted node."""
 SIZE = NODE + 1
 TRIED = ((1, 0, 0), (1, 0, 2), (1, 0, 8), (2, 2, 2), (4, 0, 4), (4, 4, 8))
 REPEATS = 3

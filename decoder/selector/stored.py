@@ -99,7 +99,7 @@ def about(path: Path) -> SelectorInfo:
 
 
 def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
-    """Whether a selector trained for one pair serves another; without hidden rows it serves observed pairs too."""
+    """Whether a selector for one pair can be used with another; without hidden rows it also suits observed pairs."""
     return trained_for in (pair, msgspec.structs.replace(pair, hidden=()))
 
 

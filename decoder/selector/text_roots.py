@@ -74,7 +74,7 @@ class TextRoots:
 
     @torch.inference_mode()
     def drawn(self) -> RootDraws:
-        """New draws below this root at each call."""
+        """Shared draws below the current root, drawn anew at each call."""
         draws = shared_draws(self._draft, self._text, self._sampling, self._most, self._generator)
         tree = draws.tree
         positions = [len(self._text) - 1 + depth for depth in tree.depths]

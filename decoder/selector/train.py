@@ -26,7 +26,7 @@ from decoder.selector.stored import Fingerprint, SelectorInfo, write
 from decoder.system.whole_files import write_whole
 
 WORST_SHARE = 0.1
-"""Alpha of the objective."""
+"""Alpha of the objective: share of roots with the largest regret."""
 PACE = 0.7
 """Largest logarithm of the random factor on the times of draft and target."""
 SURENESS = 20.0
@@ -48,7 +48,7 @@ class Recipe(msgspec.Struct, frozen=True):
     weight_decay: float = 0.05
     batch: int = 64
     regret_weight: float = 1.0
-    """Lambda of the objective."""
+    """Lambda of the objective: weight of the regret."""
     entropy_weight: float = 0.03
     """Initial weight of the policy's entropy, falling to 0: a policy that is certain too early stops learning."""
     hidden: bool = True

@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class Printed(msgspec.Struct, frozen=True, kw_only=True):
-    """A number of the paper."""
+    """Number printed in the paper, for comparison with a measured one."""
 
     value: float
     std: float | None = None
@@ -24,11 +24,11 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Cell: TypeAlias = Interval | Printed | str | float | None
-"""Measured value or ratio with its interval, number of the paper, text, plain number, or None for an empty cell."""
+"""Content of a cell: value with its interval, number of the paper, text, plain number, or None for an empty cell."""
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column."""
+    """Column of a table."""
 
     title: str
     kind: Literal["words", "number", "measured", "paper"] = "words"
@@ -43,10 +43,10 @@ Spec: TypeAlias = tuple[Column, Callable[[R], Cell]]
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """One table."""
+    """Table as data."""
 
     name: str = ""
-    """Name of its file, without a suffix."""
+    """Name of the table's file, without a suffix."""
     title: str = ""
     what: str = ""
     """Contents of the table, in a sentence."""

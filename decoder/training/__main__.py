@@ -35,7 +35,7 @@ def arguments() -> argparse.ArgumentParser:
         "--work", type=Path, default=Path("training-work"), help="checkpoints, logs (default: %(default)s)"
     )
     parser.add_argument(
-        "--out", type=Path, default=EMBEDDED_TARGET.parent, help="where the pair goes (default: the package)"
+        "--out", type=Path, default=EMBEDDED_TARGET.parent, help="folder for the trained pair (default: the package)"
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

@@ -1,4 +1,4 @@
-"""Books as one long array of token ids, and evenly distributed windows of it.
+"""Books as one long array of token ids, and windows that cover it evenly.
 
 Knows nothing of models. Every book starts with the end-of-text token, so that windows may cross the border of books.
 """

@@ -1,6 +1,6 @@
 """Training loop for one model and objective, with a budget of time and resumable checkpoints.
 
-Knows no files other than its checkpoint, and no purpose of the model.
+Knows no files other than its checkpoint, and not what the model is for.
 """
 
 import time
@@ -88,13 +88,13 @@ class Progress:
 
     steps: int = 0
     rows: int = 0
-    """Training sequences."""
+    """Number of training sequences."""
     tokens: int = 0
     seconds: float = 0.0
-    """Training time."""
+    """Training time in seconds."""
 
     def share(self, stage: recipe.Stage) -> float:
-        """Spent share of the stage's budget."""
+        """Share of the stage's budget that is spent."""
         return self.seconds / (60 * stage.minutes)
 
 

@@ -19,7 +19,7 @@ class Shape:
     layers: int
     heads: int
     tied: bool
-    """Whether input embedding and output head are one matrix, which pays in a very small model."""
+    """Whether input embedding and output head share one matrix, which is better for a very small model."""
 
 
 @dataclass(frozen=True)

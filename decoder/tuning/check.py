@@ -18,7 +18,7 @@ from decoder.tuning.search import Setting
 from decoder.tuning.verdict import Checked
 
 MOST_REPEATS = 6
-"""Most repeats of a text."""
+"""Largest number of repeats of a text."""
 
 Take = Callable[[Mapping[str, Setting], int, int], list[Sample]]
 """(settings by name, number of the text, repeat) -> samples of each setting and of plain decoding."""
@@ -34,7 +34,7 @@ class IsNearTie(Protocol):
 def rounds(
     take: Take, settings: Mapping[str, Setting], texts: Sequence[int], seed: int, over: Callable[[], bool]
 ) -> Iterator[list[Sample]]:
-    """Yields the samples of one text at a time, all texts in random order, repeat by repeat, until `over`.
+    """Yields the samples of one text at a time, all texts in random order, repeat by repeat, until `over()` holds.
 
     At least `FEWEST` texts are decoded, since fewer give no interval.
     """

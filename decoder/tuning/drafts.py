@@ -121,7 +121,7 @@ def cost_ratio(engine: Engine) -> float:
 
 
 def expected_speedup(agreement: float, ratio: float, chain: int) -> float:
-    """Expected speed of a chain over plain decoding, with independent guesses and no cost of further target rows.
+    """Expected speed of a chain over plain decoding, if guesses are independent and further target rows cost nothing.
 
     Mean tokens a round over its cost in target passes: (1 - a^(K+1)) / (1 - a) / (1 + K c), theorem 3.8 of Leviathan et
     al. 2023. Guesses of one text are not independent, so it is a guide and no bound.
@@ -131,14 +131,14 @@ def expected_speedup(agreement: float, ratio: float, chain: int) -> float:
 
 
 def best_chain(agreement: float, ratio: float) -> tuple[int, float]:
-    """Length of the chain with the highest expected speed, 0 where none pays, and that speed over plain decoding."""
+    """Length of the chain with the highest expected speed over plain decoding, and that speed; 0 for no chain."""
     speeds = {chain: expected_speedup(agreement, ratio, chain) for chain in range(LONGEST_CHAIN + 1)}
     best = max(speeds, key=lambda chain: speeds[chain])
     return best, speeds[best]
 
 
 def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
-    """Engine of each usable draft, and the reason against each other draft."""
+    """Engine of each usable draft by name, and the reason why each other draft is unusable."""
     if not job.drafts:
         raise ConfigError("--drafts names none; give hub ids or folders with commas between them")
     if heads := [display_name(name) for name in job.drafts if is_model_free(name)]:
@@ -200,7 +200,7 @@ def _draft(
 
 
 def _whole(samples: Samples, lane: str, prompts: Sequence[int]) -> Tally:
-    """Totals of a contender over prompts."""
+    """Totals of a contender over all its texts on these prompts."""
     return together(turn.tally for prompt in prompts for turn in samples.turns(lane, prompt))
 
 

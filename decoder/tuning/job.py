@@ -1,4 +1,4 @@
-"""Whole tuning: loads a pair, splits prompts, searches settings, checks the best of them.
+"""A complete tuning: loads a pair, splits prompts, searches settings, checks the best of them.
 
 Time is split too: the check gets a share, and more where that would be too few texts. Progress is reported between
 texts and never during one, since drawing would take processor time from the measurement.
@@ -38,7 +38,7 @@ MOST_MINUTES = 24 * 60
 CHECK_SHARE = 0.3
 """Share of the time for the check."""
 SEARCHED = 3
-"""Contenders on a text of the search: candidate, leader, ar."""
+"""Number of contenders on each text of the search: candidate, incumbent and ar."""
 TRIED = BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES
 """Bounds of the search space; a study with other bounds cannot be resumed."""
 DIGITS = 12
@@ -87,7 +87,7 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped
 
 
 def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
-    """Seconds reserved for the check: its share of the time, or the time of the fewest texts at the search's pace.
+    """Seconds reserved for the check: its share of the time or, if longer, the expected time of the fewest texts.
 
     Args:
         whole_s: Seconds for search and check.

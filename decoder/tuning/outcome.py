@@ -57,7 +57,7 @@ class Tuned:
     checked: Checked
     verdict: Verdict
     finished_at: str
-    """UTC, ISO 8601."""
+    """End of the tuning in UTC, as ISO 8601."""
 
     @property
     def run(self) -> RunConfig:

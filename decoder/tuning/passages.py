@@ -28,7 +28,7 @@ class Passages:
     search: tuple[Tokens, ...]
     check: tuple[Tokens, ...]
     prompts: int
-    """Number of different prompts. Passages of one prompt are alike, which intervals ignore."""
+    """Number of different prompts; passages of one prompt resemble each other, which intervals do not account for."""
 
 
 def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:

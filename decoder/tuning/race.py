@@ -1,4 +1,4 @@
-"""Race of a candidate against the incumbent, text by text: when it has lost, won, or is undecided.
+"""Race of a candidate against the incumbent, text by text: whether it has lost, has won, or is undecided.
 
 Both decode the same text one after the other, so only the ratio of their speeds counts: a machine's speed drifts over
 minutes, and an absolute time says nothing. Pure functions of logarithms of such ratios.
@@ -12,8 +12,7 @@ from statistics import fmean, stdev
 from decoder.analysis.interval import COVERAGE, Interval, students_t
 
 LOSING = 0.8
-"""Coverage of the interval by which a candidate loses: a good one that is dropped is found again nearby, and time is
-short."""
+"""Coverage of the interval that decides a loss; low to save time, as similar settings are tried again anyway."""
 ENOUGH = 6
 """Fewest texts before a candidate can win."""
 FAR_BELOW = 0.9
@@ -24,16 +23,16 @@ class Decision(Enum):
     """State of a race."""
 
     GO_ON = auto()
-    """Undecided."""
+    """Undecided: the race continues."""
     HOPELESS = auto()
-    """Slower, already on few texts."""
+    """Clearly slower, even on few texts."""
     NOT_BETTER = auto()
     """Not faster beyond noise."""
     BETTER = auto()
 
 
 def ratio(logs: Sequence[float]) -> Interval | None:
-    """Geometric mean of ratios with Student's interval, from their logarithms; None where there is none."""
+    """Geometric mean of ratios with Student's interval, from their logarithms; None where there are no ratios."""
     if not logs:
         return None
     if len(logs) == 1:

@@ -8,7 +8,7 @@ from decoder.analysis.bottleneck import Bottleneck
 from decoder.analysis.interval import Interval
 
 METHODS = ("linear", "auto")
-"""Methods that every draft is measured with: its best chain, and the automatic number of guesses."""
+"""Methods with which every draft is measured: its best chain, and auto, which chooses the number of guesses itself."""
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,13 +20,13 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     cost_ratio: float
     """Time of a one-row draft pass over that of a one-row target pass."""
     chain: int
-    """Length of the chain with the highest expected speed; 0: none pays."""
+    """Length of the chain with the highest expected speed; 0 if no chain is faster than plain decoding."""
     expected: float
     """Expected speed of that chain over plain decoding, by `expected_speedup`."""
     measured: Mapping[str, Interval | None]
     """Measured speed over plain decoding, by method; None where the text differed on every prompt."""
     limits: Bottleneck | None
-    """Bottleneck of the faster method; None where rounds are too few."""
+    """Bottleneck of the faster method's speed; None where rounds are too few."""
     fastest: str
     """Name of the faster method."""
 
@@ -41,4 +41,4 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     max_new_tokens: int
     drafts: list[Draft]
     refused: dict[str, str]
-    """Reasons against unusable drafts, by name."""
+    """Reasons why drafts are unusable, by name of the draft."""

@@ -17,15 +17,15 @@ from decoder.tuning.race import Decision, decided, ratio
 from decoder.tuning.study import Study
 
 MOST_TEXTS = 16
-"""Most texts of a race."""
+"""Largest number of texts in a race."""
 CHAIN_EVERY = 4
-"""Trials from one that goes to a method beside the first to the next."""
+"""Every how many trials one goes to another method than the first."""
 ASKS = 30
 """Consecutive suggestions of known settings after which a study counts as exhausted."""
 COMPARED_EVERY = 10
 """Trials between two computations of knob importance."""
 INITIAL = 0
-"""Number of the trial that stands for the shipped setting."""
+"""Trial number of the shipped setting, which is not searched."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Block:
 
 
 Measure = Callable[[Sequence[Setting], int], Block | None]
-"""(settings, number of the passage) -> results; None where the device has no room for one of them."""
+"""(settings, number of the passage) -> results; None where one of them exceeds the device's memory."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Leader:
     setting: Setting
     trial: int = INITIAL
     worth: float = 0.0
-    """Logarithm of its speed over the shipped setting's; optimistic, since it won by it."""
+    """Logarithm of its speed over the shipped setting's; biased upwards, since the setting was selected by it."""
     over_plain: tuple[float, ...] = ()
     """Logarithms of its speed over ar's, one a passage."""
 
@@ -81,7 +81,7 @@ class Current:
     texts: int
     most: int
     ratio: Interval | None
-    """Speed over the leader's."""
+    """Speed of the candidate over the leader's; None where unknown."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class State:
     wrong: tuple[Setting, ...] = ()
     """Settings with a text that differs from ar's; they are no candidates."""
     too_large: tuple[Setting, ...] = ()
-    """Settings for which the device had no room."""
+    """Settings that exceed the device's memory."""
     current: Current | None = None
     importance: Mapping[str, float] = field(default_factory=dict)
     """Importance of the first method's knobs, by name."""
@@ -126,7 +126,7 @@ class Search:
         self.state = State(shipped)
 
     def run(self, over: Callable[[], bool]) -> Iterator[State]:
-        """Yields the state after every text, until `over` or no setting is left."""
+        """Yields the state after every text, until `over()` holds or no setting is left."""
         while not over():
             candidate = next(filter(None, map(self._candidate, self._due())), None)
             if candidate is None:

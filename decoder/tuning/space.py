@@ -48,7 +48,7 @@ class Space:
     rules: Callable[[Suggest], Rules]
     """Valid setting nearest to a sampler's suggestion."""
     starts: tuple[Mapping[str, Any], ...]
-    """First suggestions, the shipped setting's before all."""
+    """First suggestions, beginning with the shipped setting's."""
     count: int | None = None
     """Number of settings, where it is small; None: practically unlimited."""
 
@@ -86,14 +86,14 @@ def _suggestion(rules: DynaTree) -> dict[str, Any]:
 
 
 def _first_trees() -> tuple[DynaTree, ...]:
-    """First trees: the shipped preset, also with fewer and more nodes, where machines differ most, and all others."""
+    """First trees: the shipped preset, also with other node limits, where machines differ most, and other presets."""
     shipped, *others = PRESETS.values()
     sizes = [replace(shipped, n_max=n_max) for n_max in (6, 4, 20, 48)]
     return (shipped, *sizes, replace(shipped, d0=1.0, n_max=5), replace(shipped, d0=4.0), *others)
 
 
 TREE = Space("dynatree", PRESETS[SHIPPED], _tree, tuple(map(_suggestion, _first_trees())))
-"""DynaTree's knobs, most probable nodes first."""
+"""Search space of DynaTree."""
 CHAIN = Space(
     "linear",
     Linear(),
@@ -101,4 +101,4 @@ CHAIN = Space(
     tuple({"k": k} for k in (Linear().k, 3, 7, 2, 4, 6, 1, 9, 8, 10, 11, 12)),
     LONGEST_CHAIN,
 )
-"""Length of linear's chain."""
+"""Search space of linear: the length of its chain."""

@@ -23,7 +23,7 @@ STARTUP = 12
 TREES = 32
 """Trees of the forest that estimates knob importance."""
 FEWEST = 12
-"""Fewest known settings for an estimate of knob importance."""
+"""Smallest number of measured settings for an estimate of knob importance."""
 
 
 def require_optuna() -> None:
@@ -35,7 +35,7 @@ def require_optuna() -> None:
 
 @contextmanager
 def database(url: str | None) -> Iterator["RDBStorage | None"]:
-    """Database at a URL, open within; None where no URL is given.
+    """Database of trials at a URL, opened for the `with` block; None where no URL is given.
 
     Raises:
         ConfigError: The URL is no database's, or Optuna is not installed.
@@ -83,7 +83,7 @@ class Study:
         self._open: Trial | None = None
 
     def ask(self) -> Rules:
-        """Next suggestion."""
+        """Next setting suggested by the sampler."""
         with self._reported():
             if self._starts:
                 self._study.enqueue_trial(dict(self._starts.popleft()))
@@ -116,7 +116,7 @@ class Study:
         return {name: float(share) for name, share in shares.items()}
 
     def _reported(self) -> AbstractContextManager[None]:
-        """Turns errors of the database into one line."""
+        """Raises errors of the database as one-line errors of this package."""
         if self._storage is None:
             return nullcontext()
         from decoder.tuning.optuna_database import reported  # noqa: PLC0415 - imports an extra

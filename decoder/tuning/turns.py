@@ -18,7 +18,7 @@ from decoder.tuning.search import Block, PassageResult, Setting
 
 
 class Turns:
-    """Runner of turns on passages; to be closed."""
+    """Runner of turns on passages; must be closed after use."""
 
     def __init__(self, engine: Engine, config: RunConfig, passages: Sequence[Sequence[int]], attempts: int = 1) -> None:
         """Begins a run.
@@ -95,12 +95,12 @@ class Turns:
 
 
 def contender(name: str, setting: Setting, config: RunConfig) -> Contender:
-    """Contender of a setting."""
+    """Contender that decodes under a setting."""
     run = config if setting.rules is None else config.with_rules(setting.method, setting.rules)
     return own(name, setting.method, setting.method, run)
 
 
 def _speed(sample: Sample) -> float:
     speed = figures(sample.tally, None).tokens_per_second
-    assert speed, "a text has tokens and took time"  # noqa: S101 - a programmer's mistake
+    assert speed, "a decoded text has tokens and a decode time"  # noqa: S101 - a programmer's mistake
     return speed

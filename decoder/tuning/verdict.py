@@ -12,7 +12,7 @@ from decoder.analysis.interval import Interval
 FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN = "found", "shipped", "auto", "linear", "shipped_chain", "ar"
 """Contenders of the check: `FOUND` if the search has a better tree, `SHIPPED_CHAIN` if `CHAIN` differs from it."""
 NOT_SLOWER = 0.97
-"""Lowest end of a gain's interval at which a setting that is not faster beyond noise is still kept."""
+"""Smallest lower end of a gain's interval at which a setting that is not faster beyond noise is still kept."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Verdict:
     """Conclusions of a check."""
 
     gain: Interval | None
-    """Speed of the searched setting over the shipped one's; None where there is none or it has no speed."""
+    """Speed of the searched setting over the shipped one's; None where either is missing or has no speed."""
     better: bool
     """Whether the searched setting is faster beyond noise."""
     keeps: bool
@@ -65,7 +65,7 @@ def _keeps(checked: Checked, searched: str, shipped: str) -> bool:
 
 
 def _fastest(checked: Checked, tree: str) -> str:
-    """Plain decoding, unless a setting without tuning is faster; that one, unless a tuned one is faster still."""
+    """Fastest contender: each, from plain decoding on, replaces the best so far only if it is faster beyond noise."""
     best = PLAIN
     for name in (AUTO, tree, SHIPPED_CHAIN, CHAIN):
         if name not in checked.wrong and checked.faster(name, best):

@@ -1,4 +1,4 @@
-"""A profile adds up: nodes, time by kernel, and the gaps between what the host asked for."""
+"""A profile adds up: nodes, time by kernel, and the gaps between launches."""
 
 import json
 from pathlib import Path

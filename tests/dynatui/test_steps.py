@@ -189,7 +189,7 @@ def test_a_file_that_is_not_whole_is_refused_in_one_line_and_left_as_it_is(
     (tmp_path / "broken.tar.gz").write_bytes(broken)
     assert runs(GOOD, options=["--earlier", str(tmp_path / "broken.tar.gz")]) == 2
     assert len(runs.said) == 1
-    assert "broken.tar.gz is no whole file of results; leave it out, or remove it" in runs.said[0]
+    assert "broken.tar.gz is a damaged archive of results; leave it out, or remove it" in runs.said[0]
     assert not runs.output.exists()
     assert (tmp_path / "broken.tar.gz").read_bytes() == broken
 
@@ -201,7 +201,7 @@ def test_other_archives_are_refused(tmp_path: Path, entries: dict[str, bytes]) -
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             other.addfile(entry, io.BytesIO(data))
-    with pytest.raises(ConfigError, match="no whole file of results"):
+    with pytest.raises(ConfigError, match="a damaged archive of results"):
         known([tmp_path])
 
 
@@ -335,7 +335,7 @@ def test_a_step_that_somebody_kills_has_failed(runs: Runs) -> None:
     step = Step("killed", "dies", ("-c", "import os; os.kill(os.getpid(), 9)"), 30)
     assert runs(step, GOOD) == 1
     assert (runs.state(step), runs.result(step).status.exit_code, runs.state(GOOD)) == ("failed", -9, "done")
-    assert any(line.endswith("exit code -9: it said nothing") for line in runs.said)
+    assert any(line.endswith("exit code -9: it printed nothing") for line in runs.said)
 
 
 def test_a_step_that_ended_with_the_runner_is_tried_after_all_that_never_ran(runs: Runs) -> None:

@@ -76,8 +76,8 @@ def test_tables_tell_how_many_how_long_and_how_fast() -> None:
     assert verification.split() == ["verification", "1", "0.25", "250.0", "250.0"]
     assert memory.endswith("2.00 GB")
     text = texts(Found(found, 0, 8.0, 3.0, [90.0, 99.0, 80.0], [100.0, 100.0, 80.0]))
-    assert "8.00 s, of which 3.00 s captured" in text
-    assert "auto 90.0 tokens/s, ar 100.0: by turns 0.990 times" in text
+    assert "8.00 s, of which 3.00 s for graph capture" in text
+    assert "auto 90.0 tokens/s, ar 100.0, in turns: 0.990 times" in text
 
 
 def test_what_was_found_is_written_as_json(
@@ -92,4 +92,4 @@ def test_what_was_found_is_written_as_json(
     assert "times as fast" in capsys.readouterr().out
     monkeypatch.setattr("decoder.bench.shapes.random_pair", lambda *_, **__: replace(engine, slots=None))
     assert captures.main(asked) == 1
-    assert "nothing is captured" in capsys.readouterr().out
+    assert "no CUDA graphs are captured" in capsys.readouterr().out
