@@ -70,12 +70,12 @@ def _explained(error: Exception, files: HubFiles) -> tuple[str, str]:
 
     match error:
         case errors.OfflineModeIsEnabled():
-            return "HF_HUB_OFFLINE is set, and the cache does not have it", "unset HF_HUB_OFFLINE"
+            return "HF_HUB_OFFLINE is set, and the cache lacks the data set", "unset HF_HUB_OFFLINE"
         case errors.GatedRepoError():
             page = f"https://huggingface.co/datasets/{files.repository}"
             return "access must be granted", f"ask for it on {page} and log in with: hf auth login"
         case errors.RepositoryNotFoundError():
-            return "it is not there, or not for everybody", "look whether HF_ENDPOINT and HF_TOKEN are right"
+            return "it does not exist, or is not public", "check HF_ENDPOINT and HF_TOKEN"
     match cause := _first_cause(error):
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return "the disk is full", "make room, or let HF_HOME name a folder on another disk"

@@ -30,7 +30,7 @@ def column(path: Path) -> Generator[str, None, None]:
         raise
     except Exception as error:  # noqa: BLE001 - damaged files fail in many ways
         damaged = not (isinstance(error, OSError) and error.errno)
-        remedy = "delete it and download it again" if damaged else "check who may read it, and the disk of TMPDIR"
+        remedy = "delete it and download it again" if damaged else "check its permissions, and the disk of TMPDIR"
         raise PromptError(f"cannot read {shortened(path)} as parquet: {first_line(error)}; {remedy}") from None
 
 
@@ -51,5 +51,5 @@ def _require_texts(path: Path, features: dict[str, Any]) -> None:
         )
     if (kind := features[COLUMN].dtype) not in ("string", "large_string"):
         raise PromptError(
-            f"the column {COLUMN} of {shortened(path)} holds {kind}, no texts; let --data name another folder"
+            f"the column {COLUMN} of {shortened(path)} holds {kind}, not text; let --data name another folder"
         )

@@ -58,7 +58,7 @@ def _rows(files: Iterable[Path], read: Rows) -> Generator[str, None, None]:
 def _from_hub(data_set: DataSet) -> tuple[list[Path], Rows]:
     if data_set.on_hub is None:
         raise PromptError(
-            f"{data_set.name} is read from a folder alone; let --data name one that holds {data_set.places}"
+            f"{data_set.name} can only be read from a folder; let --data name one that holds {data_set.places}"
         )
     return local_files(data_set.on_hub), column
 

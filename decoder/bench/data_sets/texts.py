@@ -44,7 +44,7 @@ def whole(path: Path) -> Iterator[str]:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """Yields the lines of a file, each with its line break.
+    """Yields the lines of a text file, each with its line break.
 
     Raises:
         PromptError: The file cannot be read, or is not UTF-8 text.

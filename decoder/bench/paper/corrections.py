@@ -28,7 +28,7 @@ CORRECTIONS = (
     ),
     Correction(
         "The acceptance rate is committed tokens, the bonus included, over rounds x (initial D0 + 2), though "
-        "nodes lie up to D_max deep: it can reach 129 %, and 102.2 % is no effect of a bonus-token convention.",
+        "nodes lie up to D_max deep: it can reach 129 %; a bonus-token convention does not explain the 102.2 %.",
         f"{CODE}; v4 table 3",
     ),
     Correction(
@@ -71,7 +71,7 @@ CORRECTIONS = (
         f"{LOGS}; v1 table 1",
     ),
     Correction(
-        "v1 has DynaTree at 210.8 tokens/s in its abstract, 193.4 in its text and figure 3, 185.2 in table 1; all "
+        "v1 prints 210.8 tokens/s for DynaTree in its abstract, 193.4 in its text and figure 3, 185.2 in table 1; all "
         "DynaTree rows of its tables are fixed trees.",
         "v1",
     ),
@@ -86,7 +86,7 @@ CORRECTIONS = (
         f"{CODE}; v1 table 6",
     ),
     Correction(
-        "The shape of figure 8 is that of a shared GPU: plain decoding is at 57 tokens/s for 300 characters and "
+        "The shape of figure 8 comes from a shared GPU: plain decoding runs at 57 tokens/s for 300 characters and "
         "at 138 for 750; a later run has 132 and 138.",
         f"{LOGS}; v4 figure 8",
     ),
@@ -119,8 +119,8 @@ CORRECTIONS = (
         f"{CODE}; v4 section 4.1",
     ),
     Correction(
-        "Peak memory is of the last prompt alone, with both models loaded for plain decoding too: 3 % is what "
-        "drafting needs beside the weights, most of it logits of the draft. v1 has .45 %.",
+        "Peak memory is that of the last prompt only, with both models loaded for plain decoding too: 3 % is what "
+        "drafting needs besides the weights, most of it for logits of the draft. v1 prints .45 %.",
         f"{CODE}; v1 table 7",
     ),
 )

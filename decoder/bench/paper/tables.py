@@ -107,7 +107,7 @@ def _other_setting(experiment: Experiment, shown: Sequence[Row]) -> tuple[str, .
         return ()
     most = published.MOST[stands_for]
     same = (LENGTH, most, "characters") == (experiment.lengths[-1], experiment.most, experiment.unit)
-    return () if same else (f"The paper's figures: {stands_for}, T={LENGTH}, at most {most} characters.",)
+    return () if same else (f"The paper's numbers: {stands_for}, T={LENGTH}, at most {most} characters.",)
 
 
 _main = _per_lane(
@@ -283,7 +283,7 @@ def _data_sets(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
 
     yield from table(
         "data_sets",
-        f"Data sets: x {AR} on each",
+        f"Data sets: speed relative to {AR}",
         "Speed over plain decoding of the same prompts, by data set.",
         list(every.values()),
         [lane_name(), *(spec for name in by_set for spec in columns(name)), words("text", texts)],

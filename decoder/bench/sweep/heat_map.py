@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decoder.bench.sweep.report import SweepReport, Trial
 from decoder.bench.sweep.spaces import LENGTH, Number
 
-_MARKS = "speeds over ar's; * the best, + being measured, ! without a speed, . to come"
+_MARKS = "speed relative to ar; * best, + being measured, ! no speed, . not yet measured"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class HeatMap:
 def legend(report: SweepReport) -> list[str]:
     """Legend of the cells, as lines of text."""
     hidden = [name for name in tuple(report.request.axes)[2:] if name != LENGTH]
-    return [_MARKS, f"each cell has the best of {' and '.join(hidden)}"] if hidden else [_MARKS]
+    return [_MARKS, f"each cell shows the best setting over {' and '.join(hidden)}"] if hidden else [_MARKS]
 
 
 def heat_maps(report: SweepReport) -> list[HeatMap]:

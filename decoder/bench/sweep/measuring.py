@@ -93,7 +93,7 @@ def _outcome(samples: Samples, seed: int, near_ties: int) -> Result:
     nodes, rounds = (_middle(samples, figure) for figure in (per_round("drafted"), lambda figures: figures.rounds))
     waits = [turn.waited for turn in samples.all() if turn.waited is not None]
     if row.over_ar is None or row.tokens_per_second is None or row.tokens_per_round is None or row.round_ms is None:
-        return Refused(reason="its texts are too short to be timed")
+        return Refused(reason="the texts are too short to be timed")
     return Outcome(
         speed=row.over_ar,
         over_reference=samples.ratio(SETTING, REFERENCE, seed),
@@ -114,5 +114,5 @@ def _middle(samples: Samples, figure: Figure) -> float | None:
 
 
 def _why(difference: Difference) -> str:
-    tie = {None: "one is shorter", True: "a near tie", False: "no tie"}[difference.near_tie]
+    tie = {None: "one text is shorter", True: "a near tie", False: "no tie"}[difference.near_tie]
     return f"the text of prompt {difference.prompt + 1} differs from ar's from token {difference.index} on: {tie}"

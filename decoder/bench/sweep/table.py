@@ -27,11 +27,11 @@ def heading(report: SweepReport) -> list[str]:
     reference = ", ".join(f"{name} {value}" for name, value in request.reference.items())
     lines = [
         f"{report.study}: {report.settled} of {len(report.trials)} settings of {request.space}, {report.storage}",
-        f"{request.target} with {request.draft} on {request.device} in {request.dtype}, greedy, without end of text",
+        f"{request.target} with {request.draft} on {request.device} in {request.dtype}, greedy, end of text ignored",
         f"prompts: {len(request.prompts)}; repeats: {request.repeats}; seed: {request.seed}",
         *(_machine(name, about) for name, about in report.machines.items()),
         f"reference: {reference}",
-        "each setting beside ar and the reference, turn by turn; 95 % bootstrap intervals",
+        "each setting is timed beside ar and the reference; 95 % bootstrap intervals",
     ]
     return list(map(cut, lines))
 
@@ -60,7 +60,7 @@ def best(report: SweepReport) -> str:
     ]
     notes = (
         "medians over prompts; nodes and ms are those of a round, rounds those of a text",
-        "the best of many looks better than it is: measure it again before it is used",
+        "the best of many looks better than it is: measure it again before using it",
     )
     return text(of_rows(specs, outcomes, notes=(*notes, *_doubts(report))))
 

@@ -238,7 +238,7 @@ def _of(sweep: Sweep) -> Iterator[Transaction]:
     with sweep.database.alone() as transaction:
         if not transaction.rows("SELECT 1 FROM sweeps WHERE study = ?", sweep.study):
             raise DatabaseError(
-                f"the study is gone from {sweep.database.shown}; run the same command again to begin anew"
+                f"the study was deleted from {sweep.database.shown}; run the same command again to start over"
             )
         yield transaction
 
