@@ -1,4 +1,4 @@
-"""Data sets by name: their files, the rule from rows to prompts, and their titles. Reads no file."""
+"""Supported data sets by name: files, conversion of rows into prompts, and titles. Reads no file."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ from decoder.bench.data_sets.hub import HubFiles
 from decoder.bench.data_sets.parquet import column
 
 Rows: TypeAlias = Callable[[Path], Iterator[str]]
-"""(file) -> its rows."""
+"""Function that yields the rows of a data file, given its path."""
 
 WIKITEXT_ON_HUB = HubFiles("Salesforce/wikitext", "wikitext-2-v1/validation-*.parquet")
 PG19_ON_HUB = HubFiles("emozilla/pg19-test", "data/test-*.parquet")
-"""deepmind/pg19 is a loading script, which `datasets` refuses; this is its test split, 100 books."""
+"""Test split of PG-19, 100 books, as parquet; `datasets` no longer runs the loading script of deepmind/pg19."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Data set, and the rule that makes prompts of its rows."""
+    """Data set: its files, and the function that converts its rows into prompts."""
 
     name: str
     title: str
     stands_for: str | None
     rule: Callable[[Iterable[str]], Iterator[str]]
     in_folder: tuple[tuple[str, Rows], ...]
-    """(pattern, reader) of files within a folder of data; the first pattern with files is read."""
+    """Pairs (file pattern, reader) for a data folder; the first pattern that matches any file is used."""
     on_hub: HubFiles | None = None
 
     @property
     def places(self) -> str:
-        """Patterns of its files within a folder of data, for errors."""
+        """File patterns of the data set within a data folder, for error messages."""
         return " or ".join(pattern for pattern, _ in self.in_folder)
 
 
@@ -78,5 +78,5 @@ CATALOGUE: dict[str, tuple[DataSet, ...]] = {
     "spec_bench": _TASKS,
     **{data_set.name: (data_set,) for data_set in _TASKS},
 }
-"""Data sets by name on the command line."""
+"""Data sets by their names on the command line; a name can stand for several."""
 NAMES = tuple(CATALOGUE)

@@ -1,4 +1,4 @@
-"""Files of data sets on the Hugging Face hub, downloaded once into its cache. Knows no data sets."""
+"""Download of data files from the Hugging Face hub into its local cache, once. Independent of the data set."""
 
 import errno
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from decoder.bench.data_sets.quiet import quiet
 from decoder.errors import PromptError, first_line
 
 PATIENCE_S = 10.0
-"""Seconds that the hub may take to answer the first request."""
+"""Timeout of the first request to the hub, in seconds."""
 
 
 @dataclass(frozen=True)
 class HubFiles:
-    """Files of a public data set."""
+    """Data files in a public repository of the Hugging Face hub."""
 
     repository: str
     pattern: str
-    """Path in the repository; its last part may have wild cards."""
+    """Path of the files within the repository; the file name may contain wildcards."""
 
 
 def local_files(files: HubFiles) -> list[Path]:
-    """Local paths of the files by name, downloaded where missing.
+    """Local paths of the files, sorted by name; missing files are downloaded.
 
     Raises:
         PromptError: The download failed, or the repository has no such files.
@@ -41,7 +41,7 @@ def local_files(files: HubFiles) -> list[Path]:
 
 
 def _cached(files: HubFiles) -> list[Path]:
-    """Paths in the cache, without a request to the hub; empty where missing."""
+    """Paths of the files in the local cache, without a request to the hub; empty if they are not cached."""
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - a folder needs no hub
     from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415 - as above
 
@@ -56,26 +56,26 @@ def _downloaded(files: HubFiles) -> list[Path]:
     from huggingface_hub import HfApi  # noqa: PLC0415 - a folder needs no hub
     from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - as above
 
-    disable_progress_bars()  # else they are drawn across a screen
+    disable_progress_bars()  # progress bars would overwrite the terminal app's screen
     hub = HfApi()
-    # this request is not repeated as others are, so an absent network is known at once
+    # huggingface_hub does not retry this request, unlike downloads: a missing network is detected at once
     there = hub.dataset_info(files.repository, timeout=PATIENCE_S).siblings or []
     names = sorted(file.rfilename for file in there if Path(file.rfilename).match(files.pattern))
     return [Path(hub.hf_hub_download(files.repository, name, repo_type="dataset")) for name in names]
 
 
 def _explained(error: Exception, files: HubFiles) -> tuple[str, str]:
-    """(cause of a failed download, remedy)."""
+    """Cause of a failed download, and advice for the user."""
     from huggingface_hub import errors  # noqa: PLC0415 - a folder needs no hub
 
     match error:
         case errors.OfflineModeIsEnabled():
-            return "HF_HUB_OFFLINE is set, and the cache does not have it", "unset HF_HUB_OFFLINE"
+            return "HF_HUB_OFFLINE is set, and the cache lacks the data set", "unset HF_HUB_OFFLINE"
         case errors.GatedRepoError():
             page = f"https://huggingface.co/datasets/{files.repository}"
             return "access must be granted", f"ask for it on {page} and log in with: hf auth login"
         case errors.RepositoryNotFoundError():
-            return "it is not there, or not for everybody", "look whether HF_ENDPOINT and HF_TOKEN are right"
+            return "it does not exist, or is not public", "check HF_ENDPOINT and HF_TOKEN"
     match cause := _first_cause(error):
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return "the disk is full", "make room, or let HF_HOME name a folder on another disk"
@@ -85,5 +85,5 @@ def _explained(error: Exception, files: HubFiles) -> tuple[str, str]:
 
 
 def _first_cause(error: Exception) -> Exception:
-    """First error of a chain of causes."""
+    """Original exception, at the end of the chain of `__cause__`."""
     return _first_cause(error.__cause__) if isinstance(error.__cause__, Exception) else error

@@ -1,4 +1,4 @@
-"""One column of a parquet file, read row by row through `datasets`. Knows no data sets."""
+"""One column of a parquet file, read row by row through `datasets`. Independent of the data set."""
 
 from collections.abc import Generator
 from glob import escape
@@ -11,17 +11,17 @@ from decoder.errors import PromptError, first_line, shortened
 
 COLUMN = "text"
 ROWS_AT_ONCE = 16
-"""Rows of a batch; a row of PG-19 is a book."""
+"""Rows in one read batch; small, because a row of PG-19 is an entire book."""
 
 
 def column(path: Path) -> Generator[str, None, None]:
-    """Yields the texts of a file's column `COLUMN`; reads no further than they are taken.
+    """Yields the texts of the column `COLUMN` of a parquet file; reads batches only as the caller consumes rows.
 
     Raises:
-        PromptError: The file is no parquet file, is damaged, or has no such column of texts.
+        PromptError: The file is damaged or not a parquet file, or has no text column `COLUMN`.
     """
     try:
-        # locks are written even here; the user's cache stays unchanged and need not be writable
+        # `datasets` writes lock files even when streaming; a temporary folder spares the user's cache, maybe read-only
         with TemporaryDirectory() as scratch, quiet("datasets"):
             rows = _rows(path, scratch)
             _require_texts(path, rows.features)
@@ -30,7 +30,7 @@ def column(path: Path) -> Generator[str, None, None]:
         raise
     except Exception as error:  # noqa: BLE001 - damaged files fail in many ways
         damaged = not (isinstance(error, OSError) and error.errno)
-        remedy = "delete it and download it again" if damaged else "check who may read it, and the disk of TMPDIR"
+        remedy = "delete it and download it again" if damaged else "check its permissions, and the disk of TMPDIR"
         raise PromptError(f"cannot read {shortened(path)} as parquet: {first_line(error)}; {remedy}") from None
 
 
@@ -51,5 +51,5 @@ def _require_texts(path: Path, features: dict[str, Any]) -> None:
         )
     if (kind := features[COLUMN].dtype) not in ("string", "large_string"):
         raise PromptError(
-            f"the column {COLUMN} of {shortened(path)} holds {kind}, no texts; let --data name another folder"
+            f"the column {COLUMN} of {shortened(path)} holds {kind}, not text; let --data name another folder"
         )

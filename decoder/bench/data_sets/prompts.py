@@ -1,4 +1,4 @@
-"""First prompts of data sets, from a folder of data or from the Hugging Face hub."""
+"""First prompts of each requested data set, from a data folder or from the Hugging Face hub."""
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
@@ -14,12 +14,12 @@ from decoder.errors import PromptError, quoted, require, shortened
 
 
 def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tuple[TextSet, ...]:
-    """First prompts of data sets, uncut, each data set once.
+    """First prompts of each data set, not truncated; a data set that is named twice is loaded once.
 
     Args:
-        names: Names from `NAMES`.
-        folder: Folder of data; None: the Hugging Face hub.
-        prompts: Most prompts of each data set.
+        names: Names of data sets, from `NAMES`.
+        folder: Data folder; if None, files come from the Hugging Face hub.
+        prompts: Maximum number of prompts of each data set.
 
     Raises:
         ConfigError: A name is unknown, or the number of prompts is below 1.
@@ -58,7 +58,7 @@ def _rows(files: Iterable[Path], read: Rows) -> Generator[str, None, None]:
 def _from_hub(data_set: DataSet) -> tuple[list[Path], Rows]:
     if data_set.on_hub is None:
         raise PromptError(
-            f"{data_set.name} is read from a folder alone; let --data name one that holds {data_set.places}"
+            f"{data_set.name} can only be read from a folder; let --data name one that holds {data_set.places}"
         )
     return local_files(data_set.on_hub), column
 

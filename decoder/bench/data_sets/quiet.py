@@ -1,4 +1,4 @@
-"""Silences libraries while a screen is drawn."""
+"""Suppression of libraries' warnings and log lines, which would disturb the terminal app's screen."""
 
 import logging
 import warnings
@@ -11,7 +11,7 @@ from importlib import import_module
 def quiet(*libraries: str) -> Iterator[None]:
     """Suppresses warnings and log lines of these libraries; errors are still raised.
 
-    Libraries are imported first, since their import sets the levels of their loggers.
+    The libraries are imported first, because importing them sets the levels of their loggers.
     """
     for name in libraries:
         import_module(name)

@@ -1,19 +1,21 @@
-"""Conversion of a data set's rows into prompts, as the authors of DynaTree do it. Knows no files."""
+"""Conversion of a data set's rows into prompts, as in the code of DynaTree's authors. Reads no file."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 SHORTEST = 200
-"""Characters of the shortest prompt."""
+"""Minimum length of a prompt, in characters."""
 OPENING = 1_000
-"""Characters of the longest prompt from a book."""
+"""Maximum length of a prompt taken from a book, in characters."""
 
 
 def paragraphs(rows: Iterable[str]) -> Iterator[str]:
-    """Prompts of WikiText: rows up to an empty one or a heading, joined by a space; short ones wait for the next.
+    """Prompts of WikiText: rows up to the next empty row or heading, joined by spaces.
+
+    A paragraph shorter than `SHORTEST` is joined with the following one.
 
     Args:
-        rows: Rows with their line breaks, as in the data set.
+        rows: Rows including their line breaks, as in the data set.
     """
     waiting: list[str] = []
     for row in chain(rows, [""]):
@@ -25,12 +27,12 @@ def paragraphs(rows: Iterable[str]) -> Iterator[str]:
 
 
 def openings(texts: Iterable[str]) -> Iterator[str]:
-    """Prompts of PG-19: the opening of each book that is long enough."""
+    """Prompts of PG-19: the first `OPENING` characters of each book with at least `SHORTEST` characters."""
     for text in texts:
         if len(stripped := text.strip()) >= SHORTEST:
             yield stripped[:OPENING]
 
 
 def all_of_it(texts: Iterable[str]) -> Iterator[str]:
-    """Whole texts as prompts."""
+    """Texts as prompts, unchanged."""
     yield from texts

@@ -1,4 +1,4 @@
-"""File of Spec-Bench (Xia et al. 2024): questions by task; only the first turn is a prompt."""
+"""Questions of Spec-Bench (Xia et al. 2024) by task; the first turn of each question is a prompt."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 from decoder.errors import PromptError, shortened
 
 FILE = Path("spec_bench", "question.jsonl")
-"""Path within a folder of data."""
+"""Path of the questions file within a data folder."""
 TASKS = (
     "writing",
     "roleplay",
@@ -24,18 +24,18 @@ TASKS = (
     "math_reasoning",
     "rag",
 )
-"""Categories, in the file's order."""
+"""Task names, in the order of the file, where they are called categories."""
 
 
 class _Question(msgspec.Struct):
-    """Fields of a line that are read."""
+    """Line of the questions file: only the fields that are used here."""
 
     category: str
     turns: list[str]
 
 
 def first_turns(path: Path) -> dict[str, list[str]]:
-    """The prompts of all tasks.
+    """Prompts of all tasks, by task name.
 
     Raises:
         PromptError: The file cannot be read, or is not Spec-Bench's.
@@ -49,10 +49,10 @@ def first_turns(path: Path) -> dict[str, list[str]]:
 
 
 def of_task(task: str, path: Path) -> Iterator[str]:
-    """The prompts of one task.
+    """Prompts of one task.
 
     Raises:
-        PromptError: As for `first_turns`, or the file has no prompt of the task.
+        PromptError: The file cannot be read, is not Spec-Bench's, or has no prompt of the task.
     """
     prompts = first_turns(path)
     if task not in prompts:

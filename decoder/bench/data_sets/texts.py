@@ -1,4 +1,4 @@
-"""Text files in a folder of data. Knows no data sets."""
+"""Text files in a data folder. Independent of the data set."""
 
 from collections.abc import Iterator
 from io import StringIO
@@ -8,14 +8,14 @@ from decoder.errors import PromptError, shortened
 
 
 def matching(folder: Path, pattern: str) -> list[Path]:
-    """Files of a folder that match a pattern, by name; empty where there are none.
+    """Files of a folder that match a pattern, sorted by name; empty if no file matches.
 
     Args:
-        folder: Folder of data.
-        pattern: Path within it; its last part may have wild cards.
+        folder: Data folder.
+        pattern: Path within the data folder; the file name may contain wildcards.
 
     Raises:
-        PromptError: A folder cannot be read.
+        PromptError: The folder of the files cannot be read.
     """
     place, name = (folder / pattern).parent, Path(pattern).name
     try:
@@ -27,10 +27,10 @@ def matching(folder: Path, pattern: str) -> list[Path]:
 
 
 def whole(path: Path) -> Iterator[str]:
-    """Yields the whole file as one row.
+    """Yields the content of a text file as a single row.
 
     Raises:
-        PromptError: The file cannot be read, or is no UTF-8 text.
+        PromptError: The file cannot be read, or is not UTF-8 text.
     """
     try:
         yield path.read_text(encoding="utf-8-sig")
@@ -44,10 +44,10 @@ def whole(path: Path) -> Iterator[str]:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """Yields the lines of a file, each with its line break.
+    """Yields the lines of a text file, each with its line break.
 
     Raises:
-        PromptError: As `whole`.
+        PromptError: The file cannot be read, or is not UTF-8 text.
     """
     for text in whole(path):
         yield from StringIO(text)

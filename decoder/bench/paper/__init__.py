@@ -1,4 +1,4 @@
-"""The DynaTree paper's experiments on any pair: request, measurement, report.
+"""The DynaTree paper's experiments, repeated with any pair of models: request, measurement and report.
 
 Data flows one way: `request` (experiments, lanes, texts; made by `experiments` from `lanes`), `job` (turns by
 `contenders`, kept in `log` as `blocks` with `cuts` at every length), `report` (means with intervals, by `summary`),

@@ -1,6 +1,6 @@
-"""Record of one prompt's turns: figures of all lanes at every length, compared with ar's.
+"""Results of all lanes on one prompt, at every text length, compared with plain decoding (`ar`).
 
-At the first difference from ar's text, float32 decides whether it is a near tie.
+Where a text first differs from `ar`'s, logits computed in float32 decide whether the difference is a near tie.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,16 +22,16 @@ from decoder.methods import METHODS, WHOLE
 
 @dataclass(frozen=True)
 class TurnResult:
-    """Result of a turn, kept until all lanes have had theirs."""
+    """Result of one lane on one prompt, held until all lanes have decoded the prompt."""
 
     at: tuple[Tally, ...]
-    """Totals at each length; the last has the peak memory of the whole turn."""
+    """Totals at each text length; only the last has the peak memory, measured over the entire decoding."""
     kv_bytes: int | None
     waited: float | None
 
     @classmethod
     def of(cls, trial: Trial, waited: float | None, lengths: Sequence[int]) -> Self:
-        """Result of a trial."""
+        """Result of a trial, with its totals cut at each of `lengths`."""
         cuts = [cut(trial.after, length) for length in lengths]
         cuts[-1] = structs.replace(cuts[-1], peak_bytes=trial.tally.peak_bytes)
         return cls(tuple(cuts), trial.kv_bytes, waited)
@@ -40,10 +40,10 @@ class TurnResult:
 def turns(
     engine: Engine, request: Request, prompt: Sequence[int], results: Mapping[str, TurnResult]
 ) -> tuple[Turn, ...]:
-    """Turns of a block, in the order of the request's lanes.
+    """Results of all lanes on one prompt, in the order of the request's lanes.
 
     Raises:
-        DeviceError: There is no memory in which near ties could be judged.
+        DeviceError: The device has too little memory to judge near ties.
     """
     ar = results[BASELINE]
     judge = Judge(engine.pair.target, engine.gumbel_noise())
@@ -62,7 +62,7 @@ def turns(
 def _judged(
     judge: Judge, lane: Lane, prompt: Sequence[int], at: Sequence[Tally], ar: Sequence[Tally]
 ) -> tuple[Figures, ...]:
-    """Figures at each length; all lengths with the difference get the same verdict."""
+    """Figures of a lane at each text length; a difference from `ar`'s text gets the same verdict at all lengths."""
     until = None if lane.own_text else WHOLE
     at_lengths = [figures(tally, plain, same_until=until) for tally, plain in zip(at, ar, strict=True)]
     index = at_lengths[-1].first_difference

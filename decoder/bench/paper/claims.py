@@ -1,8 +1,8 @@
-"""The paper's claims one by one: its own quotient, the same quotient measured here, and the verdict. Pure.
+"""The paper's claims: for each the paper's own quotient, the same quotient as measured here, and the verdict. Pure.
 
-Every claim but the first is a quotient of two lanes on the same prompts. It holds, or does not, where the whole
-interval lies on one side of its limit; a claim about several rivals holds where it holds against each, and does not
-hold where it fails against one.
+Every claim but losslessness is a quotient of two lanes on the same prompts. It holds, or does not hold, if the entire
+confidence interval lies on one side of the limit. A claim against several rivals holds if it holds against each, and
+does not hold if it fails against any.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -44,40 +44,40 @@ from decoder.bench.paper.request import Lane
 from decoder.bench.sampling.averages import Values
 
 FEWEST = 5
-"""Fewest prompts for a verdict; an interval over fewer says nothing."""
-SAMPLED = "What the paper claims is of greedy decoding; here tokens were sampled, so that none of it is judged."
+"""Minimum number of prompts for a verdict; an interval over fewer prompts is not meaningful."""
+SAMPLED = "The paper's claims are about greedy decoding; here tokens were sampled, so that no claim is judged."
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """Claim of the paper with its result here."""
+    """Claim of the paper on one data set, with the paper's quotient, the measured quotient and the verdict."""
 
     name: str
     says: str
     source: str
-    """Version and place in the paper."""
+    """Version of the paper, and section, table or figure in it."""
     data_set: str
-    """Title of the data set."""
+    """Title of the data set on which the claim is tested."""
     paper: float | None
-    """The paper's quotient, of numbers that it prints; None where it gives none."""
+    """Quotient of the paper's own numbers; None if it gives none."""
     doubt: str = ""
-    """Reasons against relying on the paper's number."""
+    """Reasons not to rely on the paper's quotient; empty if there are none."""
     here: Interval | None
-    """Measured quotient; None where it could not be measured."""
+    """Measured quotient with its confidence interval; None if it could not be measured."""
     limit: float
-    """Value that the quotient must exceed, or where `below`, must not exceed."""
+    """Value that the quotient must exceed; if `below` is set, value that it must stay below."""
     below: bool = False
     verdict: Verdict
     tested: str
-    """Comparison in a sentence."""
+    """Sentence that says which quantities of which lanes are compared."""
 
     @property
     def by_quotient(self) -> bool:
-        """Whether the verdict is by a quotient; losslessness is a share that must be 1."""
+        """Whether the claim is tested by a quotient; losslessness is tested by a share of texts, which must be 1."""
         return self.name != LOSSLESS.name
 
 
 class _Figure(NamedTuple):
-    """Figure by which two lanes are compared."""
+    """Quantity by which two lanes are compared."""
 
     name: str
     take: Measure
@@ -91,7 +91,7 @@ ROUNDS = _Figure("Rounds", lambda figures: float(figures.rounds), less_is_better
 
 
 class _On(NamedTuple):
-    """Turns and lanes of one data set."""
+    """Results and lanes of one data set, on which claims are tested."""
 
     course: Course
     lanes: Sequence[Lane]
@@ -99,7 +99,7 @@ class _On(NamedTuple):
     stands_for: str | None
 
     def named(self, *rows: str) -> list[str]:
-        """Names of the lanes beside these rows of the paper."""
+        """Names of the lanes that correspond to these rows of the paper's tables."""
         return [lane.name for lane in self.lanes if lane.paper_name in rows and not lane.own_text]
 
     def claim(self, statement: PaperClaim, here: Interval | None, verdict: Verdict, tested: str) -> Claim:
@@ -122,19 +122,19 @@ class _On(NamedTuple):
 
 
 def claims(report: PaperReport) -> list[Claim]:
-    """Claims on every data set of the main experiment, as far as their lanes were measured."""
+    """Claims on every data set of the main experiment; claims about lanes that were not measured are left out."""
     if left_out(report):
         return []
     return [claim for course in courses(report, "main") for claim in _on(report, course)]
 
 
 def left_out(report: PaperReport) -> str | None:
-    """Reason why no claim is judged; None where claims are judged."""
+    """Reason why no claim is judged; None if claims are judged."""
     return SAMPLED if report.header.request.temperature > 0 else None
 
 
 def judged(quotient: Interval | None, prompts: int, limit: float = 1.0, *, below: bool = False) -> Verdict:
-    """Verdict on a quotient that must exceed its limit, or stay below."""
+    """Verdict on a quotient that must exceed `limit`, or stay below it if `below` is set."""
     return "cannot tell" if prompts < FEWEST else verdict(quotient, limit, below=below)
 
 
@@ -165,16 +165,16 @@ def _lossless(on: _On) -> Claim:
     verdict: Verdict = "does not hold" if beyond else "holds" if compared and not different else "cannot tell"
     parts = [f"{len(compared) - len(different)} of {len(compared)} texts of {len(lanes)} lanes equal ar's"]
     if len(different) > len(beyond):
-        parts.append(f"{len(different) - len(beyond)} part from it where two tokens tie within the dtype's error")
+        parts.append(f"{len(different) - len(beyond)} first differ where two tokens tie within the dtype's error")
     if beyond:
         counts = [f"{beyond.count(lane)} of {lane}" for lane in dict.fromkeys(beyond)]
-        parts.append(f"elsewhere part {', '.join(counts)}")
+        parts.append(f"without a tie differ {', '.join(counts)}")
     share = Interval(value=1 - len(different) / len(compared), low=None, high=None) if compared else None
     return on.claim(LOSSLESS, share, verdict, f"{'; '.join(parts)}.")
 
 
 def _against_rivals(on: _On, own: str) -> Iterator[Claim]:
-    """Claims of DynaTree against the paper's other rows."""
+    """Claims about DynaTree in comparison with the paper's other methods."""
     comparisons = (
         (LOWEST_TPOT, ((AR,), LINEAR, FIXED), TPOT),
         (FEWER_ROUNDS, (LINEAR, FIXED), ROUNDS),
@@ -184,17 +184,18 @@ def _against_rivals(on: _On, own: str) -> Iterator[Claim]:
     )
     for statement, kinds, figure in comparisons:
         rivals = [on.named(*rows) for rows in kinds]
-        if all(rivals):  # a claim over several kinds of rivals needs lanes of each
+        if all(rivals):  # a claim against several kinds of rivals is tested only if each kind has a lane
             yield _against(on, statement, own, [*chain.from_iterable(rivals)], figure)
 
 
 def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], figure: _Figure) -> Claim:
-    """Claim that a lane is better than the best of its rivals."""
+    """Claim that a lane is better than every rival, shown by its quotient with the best one."""
     pairs = {rival: (rival, own) if figure.less_is_better else (own, rival) for rival in rivals}
     quotients = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(quotients[rival], on.course.seed))}
     if not means:
-        return on.claim(statement, None, "cannot tell", f"{own} and {', '.join(rivals)} have no text in common.")
+        tested = f"no prompt on which the texts of {own} and of {' or '.join(rivals)} equal ar's."
+        return on.claim(statement, None, "cannot tell", tested)
     verdicts = {rival: judged(each, len(quotients[rival]), statement.limit) for rival, each in means.items()}
     better = [rival for rival, one in verdicts.items() if one == "does not hold"]
     shown = better or list(means)
@@ -206,7 +207,7 @@ def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], fi
 
 
 def _against_plain(on: _On, own: str, plain: str, device: str) -> Iterator[Claim]:
-    """Claims of DynaTree against plain decoding."""
+    """Claims about DynaTree in comparison with plain decoding."""
     yield _against(on, FASTER, own, [plain], SPEED)
     yield _against(on, LOWER_TTFT, own, [plain], TTFT)
     yield _memory(on, own, plain, on_gpu=device.startswith("cuda"))
@@ -215,29 +216,29 @@ def _against_plain(on: _On, own: str, plain: str, device: str) -> Iterator[Claim
 
 
 def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
-    """Claim on GPU memory; the peak of a whole process on a CPU is shown without a verdict."""
+    """Claim about GPU memory; on a CPU, the peak memory of the process is shown without a verdict."""
     peaks = on.course.quotients(own, plain, lambda figures: figures.peak_bytes)
-    where = "the GPU" if on_gpu else "the process, which on a CPU says little of a GPU's"
+    where = "the GPU" if on_gpu else "the process (on a CPU, not comparable with a GPU's)"
     claim = _quotient(on, THREE_PERCENT, peaks, f"Peak memory of {where}, {own} over {plain}, both models loaded")
     return claim if on_gpu else msgspec.structs.replace(claim, verdict="cannot tell")
 
 
 def _gain_by_length(on: _On, own: str, plain: str) -> Claim:
-    """Claim that the gain grows: gain of the longest over that of the shortest texts, by prompt."""
+    """Claim that the gain grows with length: speed-up of the longest texts over that of the shortest, by prompt."""
     lengths = on.course.experiment.lengths
     short, long = (
         Course(on.course.experiment, on.course.blocks, on.course.seed, place).quotients(own, plain, speed)
         for place in (0, len(lengths) - 1)
     )
     grown = {place: long[place] / short[place] for place in long.keys() & short.keys()}
-    tested = f"Tokens/s of {own} over {plain} at T={lengths[-1]}, over the same at T={lengths[0]}"
+    tested = f"Tokens/s of {own} over {plain} at T={lengths[-1]}, divided by the same quotient at T={lengths[0]}"
     return _quotient(on, GROWS, dict(sorted(grown.items())), tested)
 
 
 def _depth(on: _On, fixed: str, breadth: str, depth: str) -> Claim:
     by_depth, by_breadth = on.course.quotients(depth, breadth, speed), on.course.quotients(breadth, fixed, speed)
     both = {place: by_depth[place] / by_breadth[place] for place in by_depth if place in by_breadth}
-    return _quotient(on, DEPTH, both, f"Tokens/s of {depth} over {breadth}, over {breadth} over {fixed}")
+    return _quotient(on, DEPTH, both, f"Tokens/s of {depth} over {breadth}, divided by those of {breadth} over {fixed}")
 
 
 def _history(on: _On, own: str, before: str) -> Iterator[Claim]:
@@ -247,7 +248,7 @@ def _history(on: _On, own: str, before: str) -> Iterator[Claim]:
     prompts = with_it.keys() & without.keys()
     tested = (
         f"Standard deviation of tokens/s of {before} over that of {own}, on {_count(prompts)}; "
-        f"by an interval of {SPREAD_COVERAGE:.0%}, since one of 95 % is too narrow."
+        f"with an interval of {SPREAD_COVERAGE:.0%}, since one of 95 % would be too narrow."
     )
     yield on.claim(HISTORY_STABILISES, quotient, judged(quotient, len(prompts)), tested)
 

@@ -1,4 +1,4 @@
-"""Table of the paper's claims: measured quotient, the paper's own, and remarks on it."""
+"""Table of the paper's claims: verdict, measured quotient, the paper's own quotient, and remarks on the latter."""
 
 from collections.abc import Sequence
 
@@ -17,18 +17,18 @@ COLUMNS = (
     Column("source"),
 )
 WHAT = (
-    "Each but losslessness, which is a share of texts, is a quotient on the same prompts with its 95 % interval, which "
-    "decides where it lies on one side."
+    "Each claim is tested by a quotient over the same prompts, losslessness by a share of texts. A verdict needs a "
+    "95 % interval that lies on one side of the limit."
 )
 
 
 def claims_table(claims: Sequence[Claim], notes: Sequence[str], left_out: str | None = None) -> Table:
-    """Table of claims.
+    """Table of the paper's claims, one row each.
 
     Args:
-        claims: Claims, a row each.
-        notes: Notes under the table, after remarks on the paper's numbers.
-        left_out: Reason why no claim is judged.
+        claims: Claims with their results.
+        notes: Notes under the table; they follow the remarks on the paper's numbers.
+        left_out: Reason why no claim is judged; None if claims are judged.
     """
     known = marks(claim.doubt for claim in claims)
     return Table(

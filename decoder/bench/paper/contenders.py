@@ -1,4 +1,4 @@
-"""Contenders of lanes, for texts of one length. Knows neither prompts nor records."""
+"""Conversion of lanes into contenders, which decode texts of one length. Independent of prompts and records."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,10 +13,10 @@ from decoder.run.config import RunConfig
 
 
 def contenders(pair: Pair, request: Request, experiment: Experiment) -> list[Contender]:
-    """Contenders of an experiment's lanes, in their order; transformers' run on the pair's own modules.
+    """Contenders for an experiment's lanes, in the same order; those of transformers run on the pair's own modules.
 
     Raises:
-        ConfigError: A parameter is out of its bounds.
+        ConfigError: A parameter of a lane is out of bounds.
     """
     lanes = [request.lane(name) for name in experiment.lanes]
     config = RunConfig(

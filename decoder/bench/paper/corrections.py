@@ -1,6 +1,6 @@
-"""Errors in the paper's own numbers: by its text, its authors' code and their logs, not by measurement here.
+"""Errors in the paper's own numbers, found in its text, its authors' code and their logs, not by measurement here.
 
-`claims` has the measurements.
+Measurements are compared with the paper in `claims`.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ CODE, LOGS = "the authors' code (commit a8a25af)", "the authors' logs"
 
 
 class Correction(NamedTuple):
-    """Error in the paper, and its source."""
+    """Error in the paper, and the source that shows it."""
 
     says: str
     source: str
@@ -28,12 +28,12 @@ CORRECTIONS = (
     ),
     Correction(
         "The acceptance rate is committed tokens, the bonus included, over rounds x (initial D0 + 2), though "
-        "nodes lie up to D_max deep: it can reach 129 %, and 102.2 % is no effect of a bonus-token convention.",
+        "nodes lie up to D_max deep: it can reach 129 %; a bonus-token convention does not explain the 102.2 %.",
         f"{CODE}; v4 table 3",
     ),
     Correction(
-        "Acceptance is defined otherwise from version to version: .68 and 81.2 % stand in v1 for linear drafting "
-        "with K=6, .38 and 79.5 % for trees.",
+        "The definition of acceptance changes between versions, and within one: v1 prints .68 and 81.2 % for linear "
+        "drafting with K=6, .38 and 79.5 % for trees.",
         "v1 tables 1 and 3",
     ),
     Correction(
@@ -46,7 +46,7 @@ CORRECTIONS = (
         f"{CODE}; v4 table 2",
     ),
     Correction(
-        "1.70x on PG-19 is relative to plain decoding that was measured while others used the GPU, at 114.8 ±20.6 "
+        "The 1.70x on PG-19 is relative to plain decoding measured while others used the GPU, at 114.8 ±20.6 "
         "tokens/s; v2 prints an undisturbed run: 133.7 ±0.7, and 1.44x.",
         "v4 table 1; v2 table 1",
     ),
@@ -56,7 +56,7 @@ CORRECTIONS = (
         "v4 table 3 and section 4.4",
     ),
     Correction(
-        "Adaptive breadth alone is .8 % slower than the fixed tree; table 4 joins it with adaptive depth.",
+        "Adaptive breadth alone is .8 % slower than the fixed tree; table 4 shows it only joined with adaptive depth.",
         f"{LOGS}; v4 table 4",
     ),
     Correction(
@@ -71,7 +71,7 @@ CORRECTIONS = (
         f"{LOGS}; v1 table 1",
     ),
     Correction(
-        "v1 has DynaTree at 210.8 tokens/s in its abstract, 193.4 in its text and figure 3, 185.2 in table 1; all "
+        "v1 prints 210.8 tokens/s for DynaTree in its abstract, 193.4 in its text and figure 3, 185.2 in table 1; all "
         "DynaTree rows of its tables are fixed trees.",
         "v1",
     ),
@@ -81,12 +81,12 @@ CORRECTIONS = (
         f"v2 tables 1 to 3; {LOGS}",
     ),
     Correction(
-        "L_max counts characters, not tokens: 800 are about 200 tokens. v1 heads a table with prompt lengths in "
-        "tokens.",
+        "L_max counts characters, not tokens: 800 characters are about 200 tokens. v1 labels the prompt lengths of a "
+        "table as tokens.",
         f"{CODE}; v1 table 6",
     ),
     Correction(
-        "The shape of figure 8 is that of a shared GPU: plain decoding is at 57 tokens/s for 300 characters and "
+        "The shape of figure 8 comes from a shared GPU: plain decoding runs at 57 tokens/s for 300 characters and "
         "at 138 for 750; a later run has 132 and 138.",
         f"{LOGS}; v4 figure 8",
     ),
@@ -100,28 +100,28 @@ CORRECTIONS = (
         f"{LOGS}; v4 figure 7",
     ),
     Correction(
-        "At T=100, over an undisturbed AR, all methods are slower than plain decoding: .72x to .94x. v1 prints "
-        "1.54x for that length, over an AR at 73.5 tokens/s.",
+        "At T=100, all methods are slower than an undisturbed AR: .72x to .94x. v1 prints 1.54x for that length, "
+        "relative to an AR at 73.5 tokens/s.",
         f"{LOGS}; v1 table 4",
     ),
     Correction(
-        "History moves parameters once a text, not once a round, after five texts: results depend on the order of "
-        "prompts.",
+        "History adapts the parameters once per text, not once per round, and only after five texts: results depend "
+        "on the order of prompts.",
         CODE,
     ),
     Correction(
-        "Pruning stops expansion only: leaves under tau are verified. Each round has two passes of the target, "
-        "and the draft reads the whole text anew.",
+        "Pruning only stops expansion: leaves under tau are still verified. Each round has two passes of the target, "
+        "and the draft recomputes the entire text.",
         CODE,
     ),
     Correction(
-        "The mean is over all ten prompts, two of which were the warm-up too, not over the remaining eight.",
+        "Means are over all ten prompts, including the two used for the warm-up, not over the remaining eight.",
         f"{CODE}; v4 section 4.1",
     ),
     Correction(
-        "Peak memory is of the last prompt alone, with both models loaded for plain decoding too: 3 % is what "
-        "drafting needs beside the weights, most of it logits of the draft. v1 has .45 %.",
+        "Peak memory is that of the last prompt only, with both models loaded for plain decoding too: 3 % is what "
+        "drafting needs besides the weights, most of it for logits of the draft. v1 prints .45 %.",
         f"{CODE}; v1 table 7",
     ),
 )
-"""Corrections, the weightiest first."""
+"""All corrections, the most important first."""

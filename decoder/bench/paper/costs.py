@@ -1,4 +1,4 @@
-"""The machine's cost curve: seconds of a pass by its rows."""
+"""Cost curve of the machine: seconds of a forward pass by its number of rows, the tokens that it computes."""
 
 from decoder.bench.paper.records import RoundCosts
 from decoder.bench.pass_costs import repeated_costs
@@ -8,7 +8,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64)
 
 
 def round_costs(pair: Pair, tokens: int) -> RoundCosts:
-    """Seconds of both models' passes after a text of about `tokens` tokens, without waits for a processor."""
+    """Seconds of target and draft passes after about `tokens` tokens of text; the minimum of repeated measurements."""
     series = repeated_costs(pair, tokens)
     return RoundCosts(
         rows=ROWS,

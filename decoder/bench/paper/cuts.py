@@ -1,6 +1,7 @@
-"""Totals of a shorter run, from the totals after each round of a longer one. Pure.
+"""Totals of a run with fewer new tokens, computed from the totals after each round of a longer run. Pure.
 
-A greedy text of T tokens begins with all shorter ones, and no round depends on the number of tokens still to come.
+This is exact, because a greedy text of T tokens begins with all shorter ones, and no round depends on the number of
+tokens still to come.
 """
 
 from bisect import bisect_left
@@ -13,13 +14,13 @@ from decoder.tree import share_of_depth
 
 
 def cut(after: Sequence[Tally], length: int) -> Tally:
-    """Totals of the rounds up to `length` tokens; the last round's tokens and accepted path are cut there.
+    """Totals after `length` new tokens; tokens and accepted nodes of the last round beyond that length are cut off.
 
-    A text that ended before stays whole.
+    A shorter text is not cut.
 
     Args:
-        after: Totals after each round, one at least.
-        length: New tokens, 1 or more.
+        after: Totals after each round, at least one.
+        length: Number of new tokens, at least 1.
     """
     number = bisect_left(after, length, key=lambda tally: len(tally.tokens))
     if number == len(after):
@@ -37,7 +38,7 @@ def cut(after: Sequence[Tally], length: int) -> Tally:
 
 
 def _accepting(before: Tally, reached: Tally, most: int) -> Tally:
-    """Totals after a round, with at most `most` nodes of its accepted path."""
+    """Totals `reached` after a round, with the round's accepted path cut to at most `most` nodes."""
     whole, levels = reached.accepted - before.accepted, reached.levels - before.levels
     path = range(min(whole, most))
     return structs.replace(

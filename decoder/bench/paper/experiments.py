@@ -1,6 +1,6 @@
-"""The paper's experiments on given data sets: lanes, prompts, text lengths, and lengths at which figures are taken.
+"""The paper's experiments on given data sets: their lanes, prompts and text lengths.
 
-Knows no models: the caller makes sure that lengths fit.
+Independent of models: the caller ensures that the lengths fit into the models' context.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ from decoder.errors import quoted, require
 
 NAMES = ("main", "prompt_length", "sensitivity", "fixed_trees")
 WIKITEXT, PG19 = "wikitext", "PG-19"
-"""Data set of all experiments but main, where it was requested; and the paper's name of the other data set."""
+"""Data set that all experiments but main use if it is requested, and the paper's name of its second data set."""
 PG19_CHARACTERS = 1000
-"""Characters of the paper's longest prompt of PG-19."""
+"""The paper's maximum prompt length on PG-19, in characters."""
 ALL_LANES = (
     AR,
     "linear K=5",
@@ -49,28 +49,28 @@ ALL_LANES = (
     "generate static",
     ASSISTANT,
 )
-"""Default lanes of main, as far as such methods are registered."""
+"""Default lanes of the experiment main; lanes of methods that are not registered are left out."""
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Extent of the measurement; the defaults are the paper's."""
+    """Size of the measurement: experiments, lanes, and numbers of prompts and tokens. Defaults are the paper's."""
 
     experiments: tuple[str, ...] = NAMES
     lanes: tuple[str, ...] | None = None
-    """Lanes of main, by name; None: `usual_lanes`."""
+    """Names of the lanes in the experiment main; None selects `usual_lanes`."""
     usual_lanes: tuple[str, ...] = ALL_LANES
     prompts: int = 10
     length: int = 1500
-    """New tokens of each text."""
+    """Number of new tokens in each text."""
     lengths: tuple[int, ...] = (100, 200, 300, 500, 750, 1000, 1200)
-    """New tokens after which figures are taken, besides those at the end."""
+    """Shorter text lengths, in new tokens, at which results are also recorded."""
     most: int | None = None
-    """Longest prompt, in `unit`; None: the paper's limit, in characters."""
+    """Maximum prompt length, in `unit`; None selects the paper's limit, in characters."""
     unit: Unit = "characters"
     usual_most: int = 800
     prompt_lengths: tuple[int, ...] = (100, 200, 300, 500, 750, 1000)
-    """Limits of prompts that experiment prompt_length compares, in characters."""
+    """Maximum prompt lengths that the experiment prompt_length compares, in characters."""
     by_prompt_length: tuple[str, ...] = (AR, LINEAR, FIXED, DYNATREE)
     thresholds: tuple[tuple[float, float], ...] = THRESHOLDS
     breadths: tuple[tuple[int, int], ...] = BREADTHS
@@ -82,7 +82,7 @@ class Extent:
     warm_up: int = 2
     repeats: int = 1
     attempts: int = 3
-    """Most attempts at a turn that other processes disturb."""
+    """Maximum number of attempts to decode a text when other processes disturb the timing."""
 
 
 QUICK = Extent(
@@ -115,7 +115,7 @@ QUICK = Extent(
     warm_up=1,
     attempts=1,
 )
-"""All experiments and figures in a few minutes, on too few texts for conclusions."""
+"""Extent for a trial run of a few minutes: all experiments and figures, but too few texts for conclusions."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Plan:
 
 
 def require_names(extent: Extent) -> None:
-    """Raises ConfigError for an unknown experiment or lane, or too small a number of prompts or tokens."""
+    """Raises ConfigError if an experiment or lane is unknown, or the number of prompts or tokens is below 1."""
     unknown = [name for name in extent.experiments if name not in NAMES]
     require(
         bool(extent.experiments) and not unknown,
@@ -142,12 +142,12 @@ def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Plan
     """Plan of all experiments with their lanes.
 
     Args:
-        extent: Extent of the measurement.
-        text_sets: Data sets, one or more.
-        sampled: Whether tokens are sampled.
+        extent: Size of the measurement.
+        text_sets: Data sets, at least one.
+        sampled: Whether decoding samples tokens, rather than being greedy.
 
     Raises:
-        ConfigError: An experiment or lane is unknown, or a number of prompts or tokens is too small.
+        ConfigError: An experiment or lane is unknown, or the number of prompts or tokens is below 1.
     """
     require_names(extent)
     rows = catalogue(sampled=sampled)
@@ -164,7 +164,7 @@ def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Plan
 
 
 def _main(extent: Extent, text_sets: Sequence[TextSet], rows: Mapping[str, Lane]) -> Plan:
-    """Experiment main: every lane on every data set; shorter lengths are cuts of the same texts."""
+    """Experiment main: every lane on every data set; results at shorter lengths come from the same texts."""
     usual = [name for name in extent.usual_lanes if name in rows]
     by_set = {each.name: _for_texts(each, _rows(extent.lanes or usual, rows), rows) for each in text_sets}
     return Plan(
@@ -174,7 +174,7 @@ def _main(extent: Extent, text_sets: Sequence[TextSet], rows: Mapping[str, Lane]
 
 
 def _prompt_length(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
-    """Experiment prompt_length: some lanes on longer and longer prefixes of the same prompts."""
+    """Experiment prompt_length: a few lanes on prefixes of the same prompts, of increasing length."""
     lanes = _rows(extent.lanes or extent.by_prompt_length, rows)
     of_length = replace(extent, unit="characters")
     experiments = [
@@ -185,7 +185,7 @@ def _prompt_length(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> 
 
 
 def _sensitivity(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
-    """Experiment sensitivity: DynaTree's thresholds, breadths and depths, beside plain decoding and a fixed tree."""
+    """Experiment sensitivity: DynaTree with other thresholds, breadths and depths, plain decoding and a fixed tree."""
     lanes = (rows[AR], rows[UNTUNED], *sensitivity(extent.thresholds, extent.breadths, extent.depths))
     return Plan(lanes, (_experiment("sensitivity", extent, texts, lanes),))
 
@@ -218,14 +218,14 @@ def _lengths(extent: Extent) -> tuple[int, ...]:
 
 
 def _rows(names: Sequence[str], rows: Mapping[str, Lane]) -> list[Lane]:
-    """Lanes of these names, plain decoding first."""
+    """Lanes with these names, preceded by plain decoding."""
     unknown = [name for name in names if name not in rows]
     require(not unknown, f"--lanes names {quoted(', '.join(unknown))}; choose from {', '.join(rows)}")
     return [rows[name] for name in dict.fromkeys((AR, *names))]
 
 
 def _for_texts(texts: TextSet, lanes: Sequence[Lane], rows: Mapping[str, Lane]) -> list[Lane]:
-    """Lanes for a data set: on PG-19 the authors' DynaTree grows one level deeper, which the paper does not say."""
+    """Lanes for a data set. On PG-19, one with D_max=9 is added, which the authors used there without saying so."""
     deepened = [
         (lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes
     ]

@@ -1,6 +1,7 @@
-"""Begins or resumes the log: only on the machine that began it, by any commit.
+"""Start of a new log, or check that an existing log can be resumed.
 
-A log without missing blocks is shown on any machine.
+An incomplete log is resumed only on the machine that began it, but by any commit; a complete one is shown on any
+machine.
 """
 
 from decoder.bench.machine import examined, source_commit, utc_now
@@ -13,20 +14,20 @@ from decoder.models.pair import Pair
 
 
 def header(pair: Pair, request: Request, log: PaperLog, tokens: int, note: Note) -> Header:
-    """Header of the log; a new log's is written, which measures forward passes.
+    """Header of the log; for a new log, forward passes are timed and the header is written.
 
     Args:
-        pair: Loaded pair.
-        request: Experiments, lanes and texts.
+        pair: Loaded target and draft.
+        request: Request of the measurement.
         log: Log of the measurement, empty or to be resumed.
-        tokens: Length of the longest text, after which passes are timed.
-        note: Receives progress lines.
+        tokens: Length of the longest prompt with its text, in tokens, after which forward passes are timed.
+        note: Receiver of progress lines.
 
     Raises:
-        ConfigError: The log has another request or machine, or cannot be written.
+        ConfigError: The log was begun with another request or on another machine, or cannot be written.
     """
     before = log.header
-    note("measuring forward passes" if before is None else f"going on: {len(log.blocks)} blocks are measured already")
+    note("measuring forward passes" if before is None else f"resuming: {len(log.blocks)} blocks are measured already")
     now = Header(
         started_at=utc_now(),
         commit=source_commit(),
@@ -43,7 +44,7 @@ def header(pair: Pair, request: Request, log: PaperLog, tokens: int, note: Note)
 
 
 def _note_version(log: PaperLog, before: Header, now: Header) -> None:
-    """Adds a record where another commit or version of dynatui measured last."""
+    """Adds a record to the log if its latest results are from another commit or version of dynatui."""
     first, this = ((each.commit, each.machine.versions["dynatui"]) for each in (before, now))
     last = [first, *((each.commit, each.version) for each in log.resumed)][-1]
     if this != last:

@@ -1,6 +1,7 @@
-"""Whole measurements of `dynatui bench paper`: loads models, warms lanes up, measures blocks of turns.
+"""Complete measurement of `dynatui bench paper`: loads models, warms lanes up and measures block by block.
 
-A block is one prompt, decoded by all lanes side by side in random order. Blocks in the log are not measured again.
+A block is one prompt that all lanes decode one after the other, in random order; the decoding by one lane is a turn.
+Blocks that the log contains are not measured again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,18 +33,18 @@ from decoder.system.whole_files import made_folder
 
 @dataclass(frozen=True)
 class OnPaper(OnPair):
-    """Options of a measurement, with the pair and the log."""
+    """Options of a measurement, before models are loaded."""
 
     text_sets: tuple[TextSet, ...]
     extent: Extent = field(default_factory=Extent)
     must_fit: bool = False
-    """Whether texts of `extent.length` tokens that do not fit are refused; else they are shortened to fit."""
+    """Whether texts of `extent.length` tokens that exceed the context are an error; otherwise they are shortened."""
     stops_at_eos: bool = False
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
     log: Path | None = None
-    """File of blocks, from which a stopped measurement resumes."""
+    """Path of the log, from which an interrupted measurement resumes; None keeps results in memory only."""
 
     def plan(self, extent: Extent) -> Plan:
         """Plan of all experiments; raises a ConfigError for an unknown experiment or lane."""
@@ -52,38 +53,39 @@ class OnPaper(OnPair):
 
 @dataclass(frozen=True)
 class Prepared:
-    """Loaded pair, log and prompts of a measurement."""
+    """What a measurement needs: loaded models, log and prompts."""
 
     engine: Engine
     log: PaperLog
     header: Header
     prompts: tuple[Sequence[Sequence[int]], ...]
-    """Token ids of the prompts, by experiment."""
+    """Token ids of the prompts of each experiment."""
     attempts: int
-    """Most attempts at a turn that other processes disturb."""
+    """Maximum number of attempts at a turn when other processes disturb its timing."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a measurement."""
+    """Progress of a measurement: a line of text and the finished share."""
 
     line: str
     share: float
-    """Share of all decoded tokens, warm-ups included."""
+    """Fraction of all tokens to decode that are decoded, warm-up included."""
 
 
 @contextmanager
 def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
-    """Loads the pair, reads the log and encodes the prompts; within, the log is locked against other processes.
+    """Context with loaded models, opened log and encoded prompts; in it, the log is locked against other processes.
 
     Raises:
-        DecoderError: An option is not possible, a text does not fit, the log is another measurement's, another
-            machine's or held by another process or cannot be written, or models or device fail.
+        DecoderError: An option is invalid, a text does not fit into the context, the log belongs to another measurement
+            or machine, is locked by another process or cannot be written, or loading the models or using the device
+            fails.
     """
     experiments = job.plan(job.extent).experiments
     sampling = Sampling(job.temperature, 0, job.top_p)
     if job.log is not None:
-        made_folder(job.log.parent)  # before models are loaded, which takes long
+        made_folder(job.log.parent)  # an unusable folder must be reported before the slow loading of models
     with alone(job.log, REMEDY):
         log = PaperLog(job.log)
         engine = _engine(job, sampling, note)
@@ -96,7 +98,9 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
 
 
 def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
-    """Takes all missing turns; a block is in the log before the progress of its last turn is yielded.
+    """Measures all blocks that the log lacks, and yields the progress after each turn.
+
+    A block is written to the log before the progress of its last turn is yielded.
 
     Raises:
         DecoderError: The device's memory is full, or the log cannot be written.
@@ -111,7 +115,7 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
 
 
 def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:
-    """Yields (turns of the experiment so far, the latest in words); nothing where all blocks are in the log."""
+    """Yields the number of finished turns and a text about the latest; nothing if the log has all blocks."""
     request, experiment, prompts = ready.header.request, ready.header.request.experiments[number], ready.prompts[number]
     done = {(each.repeat, each.prompt) for each in ready.log.blocks if each.experiment == number}
     if len(done) == experiment.prompts * experiment.repeats:
@@ -135,7 +139,7 @@ def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int,
 
 
 def _turns(request: Request, experiment: Experiment) -> int:
-    """Number of turns of all lanes, warm-ups included."""
+    """Number of turns of all lanes in an experiment, warm-up included."""
     warm_up = min(request.warm_up, experiment.prompts)
     return len(experiment.lanes) * (warm_up + experiment.prompts * experiment.repeats)
 
@@ -153,19 +157,19 @@ def _block(ready: Prepared, number: int, turn: Turn, results: Mapping[str, TurnR
 
 
 def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
-    """Loaded pair with the requested end of text, seed and sampling."""
+    """Engine with the loaded models and the requested end-of-text behaviour, seed and sampling."""
     engine = load_pair(**job.pair_options, report=note)
     return (engine if job.stops_at_eos else endless(engine)).sampled(job.seed, Schedule(sampling))
 
 
 def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
-    """Extent with the requested number of new tokens, or as many as fit where none was requested."""
+    """Extent with its text length reduced to `room` tokens if needed; raises a ConfigError if that is not allowed."""
     if job.extent.length <= room:
         return job.extent
     fits = f"the longest prompt leaves room for {room} new tokens in the models' context"
     if job.must_fit:
         raise ConfigError(f"--max-new-tokens is {job.extent.length}, but {fits}; give {room} or less")
-    note(f"{fits}: so many are decoded instead of {job.extent.length}")
+    note(f"{fits}; {room} are decoded instead of {job.extent.length}")
     return replace(job.extent, length=room)
 
 

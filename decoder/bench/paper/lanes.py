@@ -1,6 +1,7 @@
-"""Lanes: rows of the paper's tables, settings of its figures, and further methods. Knows no models.
+"""Lanes, methods with parameters: the rows of the paper's tables, the settings of its figures, and further methods.
 
-The three phases of the paper's ablation are parameters of dynatree; see `decoder.methods.adaptive`.
+The three phases of the paper's ablation are parameter values of dynatree; see `decoder.methods.adaptive`. Independent
+of models.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,27 +27,27 @@ UNTUNED = "fixed D5 B2"
 DYNATREE = "phase 3"
 DEEPER = "phase 3 D_max=9"
 ASSISTANT = "assisted 20/.4"
-"""Name of transformers' assisted generation with its defaults."""
+"""Lane of assisted generation in transformers with its default parameters."""
 
 PAPER = DynaTree()
 SENSITIVE = replace(PAPER, tau_h=0.8, tau_l=0.4)
-"""Base of the paper's variations of breadth and depth."""
+"""Parameters that the paper's sweeps of breadth and depth start from."""
 GRID_TREE = Fixed(n_max=128)
-"""Base of the paper's sweep of fixed trees."""
+"""Parameters that the paper's sweep of fixed trees starts from."""
 
 
 def catalogue(*, sampled: bool) -> dict[str, Lane]:
-    """All rows of the tables by name, in their order.
+    """All lanes of the experiment main by name, in the order of the tables' rows.
 
     Args:
-        sampled: Whether tokens are sampled; transformers then draws noise of its own and writes other texts.
+        sampled: Whether decoding samples tokens; transformers then uses other random numbers and writes other texts.
     """
     lanes = (*_chains_and_trees(), *_of_the_registry(), *_of_transformers(sampled=sampled))
     return {lane.name: lane for lane in lanes}
 
 
 def fixed_grid(depths: tuple[int, ...], branchings: tuple[int, ...], taus: tuple[float, ...]) -> tuple[Lane, ...]:
-    """The paper's sweep of fixed trees: every depth with every branching and threshold."""
+    """Lanes of the paper's sweep of fixed trees: every combination of depth, branching and threshold."""
     return tuple(
         _varied(
             f"fixed D{depth} B{branching} tau={tau:g}", "fixed", GRID_TREE, {"D": depth, "B": branching, "tau": tau}
@@ -60,7 +61,7 @@ def sensitivity(
     breadths: tuple[tuple[int, int], ...],
     depths: tuple[tuple[int, int], ...],
 ) -> tuple[Lane, ...]:
-    """DynaTree with other thresholds, breadths and depths, one of the three at a time."""
+    """Lanes of DynaTree in which either thresholds, breadths or depths differ from the paper's values."""
     return (
         *(
             _varied(f"tau_h={high:g} tau_l={low:g}", "thresholds", PAPER, {"tau_h": high, "tau_l": low})
@@ -78,10 +79,10 @@ def sensitivity(
 
 
 def rules(lane: Lane) -> tuple[RulesName, TunableParameters] | None:
-    """(method, parameters) of a registered lane; None where it has no parameters.
+    """Method and parameters of a lane with a registered method; None if the method has no parameters.
 
     Raises:
-        ConfigError: A parameter is out of its bounds.
+        ConfigError: A parameter is out of bounds.
     """
     name = METHODS[lane.method].rules
     usual = METHODS[name].own if name else None
@@ -89,11 +90,11 @@ def rules(lane: Lane) -> tuple[RulesName, TunableParameters] | None:
 
 
 def paper_depth(lane: Lane) -> int | None:
-    """Most tokens a round in the paper's formula of acceptance; None where a lane has no such depth.
+    """Number of tokens per round by which the paper's acceptance formula divides; None for lanes without such a number.
 
-    For a chain K, without the bonus token; for a tree D + 2, with its drafted root and the bonus token, though fixed
-    trees and phase 1 here, unlike the authors', draft D levels and commit D + 1. D is the base depth, or without
-    adaptive depth, the tree's depth.
+    For a chain it is K, without the bonus token. For a tree it is D + 2, with the drafted root and the bonus token,
+    where D is the base depth, or the tree's depth if depth is not adaptive. The formula is kept although fixed trees
+    and phase 1 here, unlike the authors', draft D levels and commit at most D + 1 tokens.
     """
     match lane:
         case Lane(method="linear" | "streaming", parameters={"k": int(length)}):
@@ -116,7 +117,7 @@ def _chains_and_trees() -> Iterator[Lane]:
         tree = Fixed(depth, branching, tau)
         yield _own(f"fixed D{depth} B{branching}", "fixed", "fixed", tree, f"Fixed D{depth}B{branching}")
     yield _own("no pruning", "fixed", "fixed", Fixed(5, 2, tau=0.0, n_max=512))
-    # D0 has no effect without adaptive depth, but must be below D_max
+    # without adaptive depth d0 has no effect, but its bounds require it to be below d_max
     breadth = replace(PAPER, d0=4.0, d_max=5, rho_stop=0.0, rho_deep=0.0, history=False)
     yield _own("phase 1", "dynatree", "dynatree", breadth, "Phase 1")
     yield _own("phase 2", "dynatree", "dynatree", replace(PAPER, history=False), "Phase 2")
@@ -127,7 +128,7 @@ def _chains_and_trees() -> Iterator[Lane]:
 
 
 def _of_the_registry() -> Iterator[Lane]:
-    """Lanes of registered methods with their defaults, as far as registered."""
+    """Lanes of further methods with their default parameters, if they are registered."""
     for name, paper_name in (("bestfirst", None), ("streaming", "Streaming"), ("auto", None)):
         if (method := METHODS.get(name)) and method.own is not None:
             yield _own(name, name, name, method.own, paper_name, own_text=method.same_until is not None)
@@ -150,7 +151,7 @@ def _of_transformers(*, sampled: bool) -> Iterator[Lane]:
 
 
 def _varied(name: str, space: str, base: TunableParameters, values: Values) -> Lane:
-    """Lane of one point of a swept space."""
+    """Lane for one setting of a sweep: base parameters with the given values."""
     method = SPACES[space].method
     return _own(name, method, method, SPACES[space].rules(base, values))
 
@@ -164,7 +165,7 @@ def _own(
     *,
     own_text: bool = False,
 ) -> Lane:
-    """Lane of a registered method; parameters in JSON types, so that a lane read from a log is equal."""
+    """Lane of a registered method; parameters are in JSON types, so that a lane read from a log compares equal."""
     parameters = msgspec.json.decode(msgspec.json.encode(rules))
     return Lane(
         name=name, method=method, family=family, parameters=parameters, paper_name=paper_name, own_text=own_text

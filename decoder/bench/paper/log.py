@@ -1,4 +1,4 @@
-"""Log from which a stopped measurement resumes: a header, then complete blocks."""
+"""Log from which an interrupted measurement resumes: a header, then one record per complete block."""
 
 from pathlib import Path
 from typing import TypeAlias
@@ -14,19 +14,19 @@ _LINES: msgspec.json.Decoder[Header | Record] = msgspec.json.Decoder(Header | Re
 
 
 class PaperLog(RecordLog[Header, Record]):
-    """Header and records; in a file, where a path is given."""
+    """Header and records of a measurement; kept in a file if a path is given, else only in memory."""
 
     def __init__(self, path: Path | None) -> None:
-        """Reads the file.
+        """Reads the file, if there is one.
 
         Raises:
-            ConfigError: The file cannot be read, is damaged, or holds something else.
+            ConfigError: The file cannot be read, is damaged, or is not a log of this benchmark.
         """
         super().__init__(path, _LINES, Header, SCHEMA, REMEDY)
 
     @property
     def blocks(self) -> list[Block]:
-        """Blocks, each once even where two processes measured it."""
+        """All blocks; if two processes measured the same block, only the first record of it."""
         blocks: dict[tuple[int, int, int], Block] = {}
         for record in self.records:
             if isinstance(record, Block):
@@ -35,5 +35,5 @@ class PaperLog(RecordLog[Header, Record]):
 
     @property
     def resumed(self) -> list[Resumed]:
-        """Resumptions by another commit or version."""
+        """Records of resumptions by another commit or version of dynatui."""
         return [record for record in self.records if isinstance(record, Resumed)]

@@ -1,6 +1,6 @@
-"""Paired comparisons of lanes: quotients within a block, then means over prompts. Pure.
+"""Paired comparisons of lanes: quotients of results on the same prompt, then means over prompts. Pure.
 
-Only texts that equal ar's are compared. Intervals are by the bootstrap of the sampling benchmark.
+Only texts that equal `ar`'s are compared. Confidence intervals are those of `decoder.bench.sampling.averages`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,34 +22,37 @@ from decoder.bench.sampling.request import Place
 from decoder.events import Figures
 
 Measure: TypeAlias = Callable[[Figures], float | None]
-"""Figure of one turn; None where unknown."""
+"""Function from the figures of a turn to the compared quantity; None if unknown."""
 SPREAD_COVERAGE = 0.99
-"""Nominal coverage of the interval of a quotient of standard deviations: over 5 to 19 normal values it covered the
-truth in 95 to 99 of 100 cases, a nominal 95 % interval in 88 to 94."""
+"""Nominal coverage of the bootstrap interval for a quotient of standard deviations.
+
+With 5 to 19 normally distributed values it contains the true quotient in 95 to 99 % of cases; a nominal 95 % interval
+does so in only 88 to 94 %.
+"""
 
 
 @dataclass(frozen=True)
 class Course:
-    """All turns of one experiment, cut at one length."""
+    """All results of one experiment at one text length."""
 
     experiment: Experiment
     blocks: tuple[Block, ...]
     seed: int
     place: int = -1
-    """Index of the length in the experiment's lengths."""
+    """Index of the text length in the experiment's lengths."""
 
     def figures(self, lane: str, block: Block) -> Figures | None:
-        """Figures of a turn; None where its text differs from ar's, or it was not measured."""
+        """Figures of a lane in a block; None if its text differs from `ar`'s, or the lane was not measured."""
         by_lane = {turn.lane: turn.at[self.place] for turn in block.turns}
         own = by_lane.get(lane)
         return own if own and has_text_of(own, by_lane[BASELINE]) else None
 
     def values(self, lane: str, measure: Measure) -> Values:
-        """Mean over repeats, by prompt."""
+        """Quantity of a lane by prompt, as mean over repeats."""
         return self._by_prompt(lambda block: _number(self.figures(lane, block), measure))
 
     def quotients(self, over: str, under: str, measure: Measure) -> Values:
-        """Mean of the quotients within blocks, by prompt."""
+        """Quotient of a quantity of two lanes by prompt, as mean over the quotients in the prompt's blocks."""
 
         def quotient(block: Block) -> float | None:
             above, below = (_number(self.figures(lane, block), measure) for lane in (over, under))
@@ -67,7 +70,7 @@ class Course:
 
 
 def courses(report: PaperReport, name: str) -> Iterator[Course]:
-    """Courses of all experiments of a name that have a block, at their greatest length."""
+    """Results of all experiments with this name that have a block, at their greatest text length."""
     for number, experiment in enumerate(report.header.request.experiments):
         blocks = tuple(block for block in report.blocks if block.experiment == number)
         if experiment.name == name and blocks:
@@ -75,7 +78,7 @@ def courses(report: PaperReport, name: str) -> Iterator[Course]:
 
 
 def mean(values: Values, seed: int) -> Interval | None:
-    """Mean with its interval, of width 0 where all prompts agree; None where there is no value."""
+    """Mean over prompts with its bootstrap interval, of width 0 if all prompts agree; None if there is no value."""
     if len(values) > 1 and len(set(values.values())) == 1:
         (same,) = set(values.values())
         return Interval(value=same, low=same, high=same)
@@ -83,16 +86,16 @@ def mean(values: Values, seed: int) -> Interval | None:
 
 
 def stat(values: Values, seed: int) -> Interval | None:
-    """Mean with its interval and the standard deviation over prompts."""
+    """Mean over prompts with its bootstrap interval and the standard deviation over prompts."""
     interval = mean(values, seed)
     return interval and structs.replace(interval, std=pstdev(values.values()))
 
 
 def spread_quotient(over: Values, under: Values, seed: int) -> Interval | None:
-    """Quotient of two standard deviations over the common prompts; None where one is 0 or unknown.
+    """Quotient of two standard deviations over the prompts that both have; None if either is 0 or unknown.
 
-    Each bootstrap sample recomputes both. Few prompts make the interval too narrow, hence the nominal coverage
-    `SPREAD_COVERAGE`.
+    Both are recomputed for each bootstrap sample. With few prompts the interval is too narrow, hence its nominal
+    coverage is `SPREAD_COVERAGE`.
     """
     common = sorted(over.keys() & under.keys())
     both = np.array([[values[place] for place in common] for values in (over, under)])
@@ -112,7 +115,7 @@ def spread_quotient(over: Values, under: Values, seed: int) -> Interval | None:
 
 
 def speed(figures: Figures) -> float | None:
-    """Tokens per second after the prompt."""
+    """Tokens per second of decoding, without the prefill."""
     return figures.tokens_per_second
 
 

@@ -1,6 +1,6 @@
-"""Claims of the paper, each with the quotient of the paper's own numbers that it rests on.
+"""The paper's claims as data, each with the quotient of the paper's own numbers that supports it.
 
-The numbers are those of `published`; those of figure 5 and of phase 1 are in the authors' logs only.
+The numbers are those of `published`; the numbers of figure 5 and of phase 1 are only in the authors' logs.
 """
 
 from collections.abc import Mapping
@@ -10,26 +10,26 @@ from typing import NamedTuple
 from decoder.bench.paper.published import DOUBTS, EARLIER_LENGTH, LENGTH, PG19, WIKITEXT
 
 MEMORY = 1.035
-"""Limit of "about 3 %", with rounding."""
+"""Largest memory quotient that still counts as "about 3 %" more."""
 DEEPER = DOUBTS["deeper-on-pg19"]
 
 
 class PaperClaim(NamedTuple):
-    """Claim of the paper."""
+    """Claim of the paper: its text, the paper's quotient and the limit for a verdict."""
 
     name: str
     says: str
     source: str
-    """Version and place in the paper."""
+    """Version of the paper, and section, table or figure in it."""
     paper: Mapping[str, float]
-    """Quotient of printed numbers, by data set."""
+    """Quotient of the paper's own numbers, by data set."""
     limit: float = 1.0
-    """Value that the quotient must exceed, or where `below`, must not exceed."""
+    """Value that the quotient must exceed; if `below` is set, value that it must stay below."""
     below: bool = False
     doubt: Mapping[str, str] = MappingProxyType({})
-    """Reasons against relying on the paper's quotient, by data set."""
+    """Reasons not to rely on the paper's quotient, by data set."""
     length: int = LENGTH
-    """T of the paper's quotient."""
+    """Number of new tokens, T, to which the paper's quotient applies."""
 
 
 LOSSLESS = PaperClaim("lossless", "Every method writes what plain greedy decoding writes.", "v4 section 3.6", {})
@@ -42,14 +42,14 @@ FASTER = PaperClaim(
 )
 LOWEST_TPOT = PaperClaim(
     "lowest_tpot",
-    "DynaTree has the lowest time a token of plain, linear, fixed-tree and its own decoding.",
+    "DynaTree takes less time a token than plain decoding, linear drafting and fixed trees.",
     "v4 table 2",
     {WIKITEXT: 5.30 / 4.59, PG19: 5.55 / 5.30},
     doubt={PG19: DEEPER},
 )
 LOWER_TTFT = PaperClaim(
     "lower_ttft",
-    "Speculative decoding has its first tokens sooner than plain decoding.",
+    "Speculative decoding has a lower time to the first tokens than plain decoding.",
     "v4 section 4.4",
     {WIKITEXT: 18.9 / 14.4, PG19: 21.8 / 9.6},
     doubt=dict.fromkeys((WIKITEXT, PG19), DOUBTS["one-prefill"]),
@@ -68,7 +68,7 @@ DEPTH = PaperClaim(
     {WIKITEXT: (213.2 / 186.5) / (186.5 / 188.0)},
     doubt={WIKITEXT: "phase 1 is from the authors' logs, in no version of the paper"},
 )
-HISTORY_GAINS = PaperClaim("history_gains", "History makes it faster still.", "v4 table 4", {WIKITEXT: 218.5 / 213.2})
+HISTORY_GAINS = PaperClaim("history_gains", "History makes DynaTree faster.", "v4 table 4", {WIKITEXT: 218.5 / 213.2})
 HISTORY_STABILISES = PaperClaim(
     "history_stabilises",
     "History stabilises: speed differs less from prompt to prompt.",
@@ -77,7 +77,7 @@ HISTORY_STABILISES = PaperClaim(
 )
 THREE_PERCENT = PaperClaim(
     "memory",
-    "It takes about 3 % more memory than plain decoding.",
+    "DynaTree takes about 3 % more memory than plain decoding.",
     "v4 table 5",
     {WIKITEXT: 6316.1 / 6110.0, PG19: 6359.4 / 6157.7},
     MEMORY,
@@ -86,12 +86,12 @@ THREE_PERCENT = PaperClaim(
 )
 GROWS = PaperClaim(
     "gain_grows",
-    "What DynaTree gains over plain decoding grows with the length of the text.",
+    "DynaTree's gain over plain decoding grows with the length of the text.",
     "v4 figure 5",
     {WIKITEXT: (218.5 / 132.8) / (116.6 / 83.3)},
     doubt={
-        WIKITEXT: "of T=1500 over T=100, whose AR of 83.3 tokens/s was measured while others used the GPU; another run "
-        "has 127.9"
+        WIKITEXT: "gain at T=1500 over that at T=100, where AR, at 83.3 tokens/s, was measured while others used the "
+        "GPU; another run has 127.9"
     },
 )
 BEATS_LINEAR = PaperClaim(

@@ -1,4 +1,4 @@
-"""The paper's numbers as table cells, each with the mark of a note on it."""
+"""The paper's numbers as table cells, with marks that refer to notes under the table."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_lowercase
@@ -7,28 +7,28 @@ from decoder.bench.paper.published import LOGS, PublishedNumber
 from decoder.tables.data import Cell, Printed
 
 FROM_LOGS = "from the authors' logs, in no version of the paper"
-AGAIN = "Behind a stroke: the same in another run of the authors'."
+AGAIN = "After a slash: the same number from another run of the authors."
 
 
 def marks(remarks: Iterable[str]) -> dict[str, str]:
-    """Mark of each remark: letters, then numbers; none for the empty remark."""
+    """Marks of distinct remarks: letters first, then numbers; the empty remark has an empty mark."""
     distinct = list(dict.fromkeys(filter(None, remarks)))
     return dict(zip(distinct, (*ascii_lowercase, *map(str, range(len(distinct)))), strict=False)) | {"": ""}
 
 
 def explained(known: Mapping[str, str]) -> tuple[str, ...]:
-    """Notes that explain the marks."""
+    """Notes that explain each mark by its remark."""
     return tuple(f"[{mark}] {remark}." for remark, mark in known.items() if mark)
 
 
 def marked(
     rows: Sequence[Sequence[Cell | PublishedNumber]], usual_length: int | None
 ) -> tuple[tuple[tuple[Cell, ...], ...], tuple[str, ...]]:
-    """Rows with the paper's numbers marked, and the notes on them.
+    """Rows whose published numbers have marks, and the notes that explain the marks.
 
     Args:
-        rows: Cells, among them published numbers.
-        usual_length: T that needs no note; None: each number has the T of its row.
+        rows: Rows of cells, some of which are published numbers.
+        usual_length: T for which a number needs no note; None if each number has the T of its row.
     """
     shown = [cell for row in rows for cell in row if isinstance(cell, PublishedNumber)]
     known = marks(_remark(number, usual_length) for number in shown)
@@ -49,6 +49,6 @@ def _printed(number: PublishedNumber, mark: str) -> Printed:
 
 
 def _remark(number: PublishedNumber, usual_length: int | None) -> str:
-    """Remark on a number of the paper; empty for most."""
+    """Remark on a published number: another T, its source in the logs, or doubts; empty for most numbers."""
     length = f"at T={number.length}" if usual_length not in (None, number.length) else None
     return "; ".join(filter(None, (length, FROM_LOGS if number.source == LOGS else None, number.doubt)))

@@ -1,4 +1,4 @@
-"""Prompts of an experiment: prefixes of texts, in token ids."""
+"""Prompts of an experiment: token ids of the beginnings of a data set's texts."""
 
 import sys
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from decoder.models.text import TOKEN_CHARACTERS, encode_prompt, without_surroga
 
 
 def needed(texts: TextSet, experiments: Sequence[Experiment]) -> TextSet:
-    """Data set cut to the parts that experiments read, so that a log need not hold whole books."""
+    """Data set truncated to what the experiments read, so that the log does not contain entire books."""
     reading = [each for each in experiments if each.data_set == texts.name]
     count = max((each.prompts for each in reading), default=0)
     most = max((_characters(each) for each in reading), default=0)
@@ -25,7 +25,7 @@ def encoded(pair: Pair, texts: TextSet, experiment: Experiment) -> list[list[int
     """Token ids of each prompt of an experiment.
 
     Raises:
-        PromptError: A prompt has no tokens, or leaves no room for a new one; the message names it.
+        PromptError: A prompt has no tokens, or fills the context; the message names the prompt.
     """
     return [_encoded(pair, texts, experiment, number) for number in range(experiment.prompts)]
 
@@ -48,5 +48,5 @@ def _encoded(pair: Pair, texts: TextSet, experiment: Experiment, number: int) ->
 
 
 def _characters(experiment: Experiment) -> int:
-    """Most characters of a text that are read."""
+    """Maximum number of characters of a text that an experiment reads."""
     return experiment.most * (TOKEN_CHARACTERS if experiment.unit == "tokens" else 1)

@@ -1,4 +1,4 @@
-"""Records of a measurement, a line of the log each: a header, then blocks of turns. Knows no models."""
+"""Records of a measurement, one per line of the log: a header, then blocks of turns. Independent of models."""
 
 import msgspec
 
@@ -10,70 +10,72 @@ SCHEMA = 1
 
 
 class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds of passes on this machine by rows: the machine's cost curve."""
+    """Cost curve of the machine: seconds of forward passes by their number of rows, the tokens that they compute."""
 
     rows: tuple[int, ...]
     verify_s: tuple[float, ...]
-    """Seconds of a target pass, by `rows`."""
+    """Seconds of a target pass for each number in `rows`."""
     draft_s: tuple[float, ...]
-    """Seconds of a draft pass, by `rows`."""
+    """Seconds of a draft pass for each number in `rows`."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
-    """First line: request, machine and pass costs."""
+    """First line of the log: request, machine and times of forward passes."""
 
     schema: int = SCHEMA
     started_at: str
-    """UTC, ISO 8601."""
+    """Start of the measurement, UTC in ISO 8601."""
     commit: str | None
-    """Commit of the source tree, with -dirty where it was changed since; None outside of a git checkout."""
+    """Git commit of the source tree, with -dirty if files were changed since; None outside of a git checkout."""
     machine: Machine
     request: Request = msgspec.field(name="asked")
     costs: RoundCosts
     context: int
-    """Context of the pair, in tokens."""
+    """Context length of the pair, in tokens."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one lane on one prompt."""
+    """Turn: result of one lane on one prompt."""
 
     lane: str
     at: tuple[Figures, ...]
-    """Figures by `Experiment.lengths`, compared with ar's of the same block, near ties judged. Only the last has
-    the peak of memory, which is of the whole turn."""
+    """Figures at each of `Experiment.lengths`, compared with `ar`'s in the same block, with verdicts on near ties.
+
+    Only the last figures have the peak memory, which was measured over the entire turn.
+    """
     kv_bytes: int | None
-    """Allocated bytes of both models' KV caches; None where unknown."""
+    """Allocated bytes of the target's and the draft's KV caches; None if unknown."""
     waited: float | None
-    """Share of the turn that threads waited for a processor; None where unknown."""
+    """Fraction of the turn's time that threads waited for a processor; None if unknown."""
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block"):
-    """Results of all lanes of an experiment on one prompt, side by side: the unit in which a measurement resumes."""
+    """Block: results of all lanes of an experiment on one prompt; a measurement resumes with the next missing block."""
 
     experiment: int
-    """Index in `Request.experiments`."""
+    """Index of the experiment in `Request.experiments`."""
     prompt: int
     repeat: int
     prompt_tokens: int
     turns: tuple[Turn, ...]
     load: float | None = None
-    """Load average over the last minute; None where unknown."""
+    """Load average over the last minute of the block; None if unknown."""
 
 
 class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag="resumed"):
-    """Resumption by another commit or version of dynatui."""
+    """Record that the measurement was resumed by another commit or version of dynatui."""
 
     at: str
-    """UTC, ISO 8601."""
+    """Time of the resumption, UTC in ISO 8601."""
     commit: str | None
-    """Commit, see `Header`."""
+    """Git commit of the source tree, as in `Header`."""
     version: str
-    """Version of dynatui."""
+    """Version of dynatui that resumed the measurement."""
 
 
 def has_text_of(figures: Figures, plain: Figures) -> bool:
-    """Whether a lane's text is plain decoding's; a text of another length is not.
+    """Whether a lane's text equals plain decoding's, including its length.
 
-    A text that may differ by design is not compared; its length alone decides.
+    If the text may differ by design, only the lengths are compared.
     """
     return figures.identical_to_ar is not False and figures.committed == plain.committed

@@ -1,4 +1,4 @@
-"""Report of a whole measurement, from which tables, figures, claims and pages are made, and nothing else."""
+"""Report of a measurement: the only input of tables, figures, claims and pages."""
 
 import msgspec
 
@@ -7,15 +7,15 @@ from decoder.bench.paper.records import Block, Header, Resumed
 
 FIGURE_KEYS: dict[str, str] = {
     "tokens_per_second": "tokens/s",
-    "speedup": "x ar, in the same block",
-    "ttft_ms": "ms to the first tokens, this method's own prefill and first round",
+    "speedup": "tokens/s relative to ar in the same block",
+    "ttft_ms": "ms to the first tokens: prefill and first round of this method",
     "tpot_ms": "ms a token after the prompt",
     "tokens_per_round": "L-bar: tokens of all prompts over rounds of all prompts",
-    "paper_path_length": "l-bar as the paper's code has it: mean over prompts of tokens over rounds, with the bonus",
-    "path_length": "accepted tokens a round, no bonus",
+    "paper_path_length": "l-bar as in the paper's code: mean over prompts of tokens a round, with the bonus token",
+    "path_length": "accepted tokens a round, without the bonus token",
     "acceptance_rate": "accepted over drafted nodes",
     "depth_acceptance": "accepted depth over the depth of the verified tree",
-    "paper_acceptance": "the paper's: committed over rounds x (D0 + 2), of linear over rounds x K",
+    "paper_acceptance": "the paper's acceptance: committed tokens over rounds x (D0 + 2), for chains over rounds x K",
     "rounds": "rounds a text",
     "nodes_per_round": "drafted nodes verified a round",
     "target_forwards_per_round": "target passes a round",
@@ -23,63 +23,65 @@ FIGURE_KEYS: dict[str, str] = {
     "draft_ms": "ms of drafting a round",
     "verify_ms": "ms of verification a round",
     "round_ms": "ms a round",
-    "peak_mb": "peak memory in MB: the device's on CUDA, on a CPU the process's",
-    "kv_mb": "MB of keys and values of both models as allocated",
+    "peak_mb": "peak memory in MB: of the GPU on CUDA, of the process on a CPU",
+    "kv_mb": "allocated MB of both models' KV caches",
     "distinct_8grams": "share of distinct 8-grams",
 }
-"""Figures of a cell, with their meanings."""
+"""Meanings of the figures in a cell, by key."""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one lane of one experiment, at one length."""
+    """Figures of one lane in one experiment at one text length."""
 
     experiment: str
     data_set: str
     most: int
-    """Longest prompt, in the experiment's unit."""
+    """Maximum prompt length, in the experiment's unit."""
     length: int
-    """New tokens: T."""
+    """Text length T, in new tokens."""
     lane: str
     prompts: int
     same: int
-    """Prompts whose text equals ar's, or differs by design; the others have no speed."""
+    """Number of prompts whose text equals `ar`'s or may differ by design; speeds leave out the others."""
     stats: dict[str, Interval]
-    """Means over prompts by `FIGURE_KEYS`, with bootstrap interval and standard deviation over prompts, as in the
-    paper; unknown figures are missing."""
+    """Means over prompts for the keys of `FIGURE_KEYS`; unknown figures are missing.
+
+    Each has a bootstrap interval and, as in the paper, the standard deviation over prompts.
+    """
 
 
 class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Header, blocks, and means over prompts."""
+    """All results of a measurement: header, blocks, and means over prompts."""
 
     header: Header = msgspec.field(name="begun")
     load_after: float | None
     complete: bool
-    """Whether no block of the request is missing."""
+    """Whether all blocks of the request were measured."""
     disturbed: int
-    """Turns with threads that waited too long for a processor."""
+    """Number of turns whose timing is disturbed: threads waited too long for a processor."""
     blocks: list[Block]
     cells: list[Cell]
     resumed: list[Resumed] = []
-    """Resumptions by another commit or version."""
+    """Resumptions of the measurement by another commit or version of dynatui."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for inconsistent parts, as in an edited file."""
+        """Raises ValueError if parts of the report are inconsistent, as in an edited file."""
         request = self.header.request
         lanes, data_sets = {lane.name for lane in request.lanes}, {texts.name for texts in request.text_sets}
         for experiment in request.experiments:
-            _require(lanes.issuperset(experiment.lanes), f"{experiment.name} has a lane that is none of all")
-            _require(experiment.data_set in data_sets, f"{experiment.name} is on a data set that is none of all")
+            _require(lanes.issuperset(experiment.lanes), f"{experiment.name} has an unknown lane")
+            _require(experiment.data_set in data_sets, f"{experiment.name} has an unknown data set")
             _require(bool(experiment.lengths), f"{experiment.name} has no length")
         lengths = [len(experiment.lengths) for experiment in request.experiments]
         for block in self.blocks:
-            _require(0 <= block.experiment < len(lengths), "a block is of no experiment")
+            _require(0 <= block.experiment < len(lengths), "a block has an unknown experiment")
             whole = all(len(turn.at) == lengths[block.experiment] for turn in block.turns)
-            _require(whole, "a turn has not as many figures as its experiment has lengths")
+            _require(whole, "the figures of a turn do not match the lengths of its experiment")
 
     def cell(
         self, experiment: str, data_set: str, lane: str, *, length: int | None = None, most: int | None = None
     ) -> Cell | None:
-        """Cell of these names, of the longest text and prompt where not given; None where there is none."""
+        """Cell with these names; by default of the longest text and longest prompt. None if there is none."""
         cells = [
             cell
             for cell in self.cells

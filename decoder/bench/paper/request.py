@@ -1,4 +1,4 @@
-"""Request of a measurement: texts, lanes, and experiments, in which lanes decode the same prompts. Knows no models."""
+"""Request of a measurement: data sets, lanes and experiments. Independent of models."""
 
 from typing import Any, Literal
 
@@ -7,48 +7,50 @@ import msgspec
 from decoder.bench.data_sets.text_set import TextSet
 
 Unit = Literal["characters", "tokens"]
-"""Unit of a prompt's length; the paper's L_max counts characters."""
+"""Unit of prompt lengths; the paper's L_max counts characters."""
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
-    """Method with its parameters, a row of the tables."""
+    """Lane: a decoding method with its parameters, shown as a row of the tables."""
 
     name: str
-    """Unique among the lanes of a measurement: ar, linear K=8, fixed D8 B3, phase 2."""
+    """Unique name of the lane, such as ar, linear K=8, fixed D8 B3 or phase 2."""
     method: str
-    """Registered method; or generate or assisted of transformers."""
+    """Name of a registered method; or generate or assisted, which are methods of transformers."""
     family: str
-    """Family of lanes, drawn in one colour: ar, linear, fixed, dynatree, hf, ..."""
+    """Family of similar lanes, which have one colour in figures, such as ar, linear, fixed, dynatree or hf."""
     parameters: dict[str, Any]
-    """All parameters by name."""
+    """All parameters of the method by name."""
     paper_name: str | None = None
-    """Row of the paper beside it; None where there is none, see `published`."""
+    """Corresponding row of the paper's tables, as named in `published`; None if there is none."""
     own_text: bool = False
-    """Whether its text may differ from ar's by design; texts are then not compared."""
+    """Whether the lane's text may differ from `ar`'s by design; texts are then not compared."""
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):
-    """Lanes that decode the same prompts of one data set, in turns."""
+    """Experiment: lanes that decode the same prompts of one data set, one after the other on each prompt."""
 
     name: str
-    """Name: main, prompt_length, sensitivity or fixed_trees."""
+    """Name of the experiment: main, prompt_length, sensitivity or fixed_trees."""
     data_set: str
-    """Name of a `TextSet`."""
+    """Name of the data set, a `TextSet`."""
     most: int
-    """Longest prompt, in `unit`."""
+    """Maximum prompt length, in `unit`."""
     unit: Unit = "characters"
     prompts: int
-    """Number of prompts, from the beginning of the data set."""
+    """Number of prompts; the data set's first ones are used."""
     lanes: tuple[str, ...]
-    """Names of lanes, ar first."""
+    """Names of the lanes; the first is ar, plain decoding."""
     lengths: tuple[int, ...]
-    """New tokens after which figures are taken, rising: a greedy text of T tokens begins with all shorter ones, so one
-    run gives all figures. The last is the length that is decoded."""
+    """Text lengths, in new tokens and ascending order, at which results are recorded; the last one is decoded.
+
+    A greedy text of T tokens begins with all shorter ones, so one decoding gives the results at all lengths.
+    """
     repeats: int = 1
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides the measurement; only the same request resumes a log."""
+    """Everything that determines the results; a log can only be resumed with an equal request."""
 
     target: str
     draft: str
@@ -59,23 +61,23 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float
     top_p: float
     stops_at_eos: bool
-    """Whether the end-of-text token ends a text; False in the paper."""
+    """Whether a text ends at the end-of-text token; the paper ignores the token (False)."""
     warm_up: int
-    """Prompts that every lane decodes uncounted before each experiment."""
+    """Number of prompts that every lane decodes as warm-up before each experiment, without recording results."""
     text_sets: tuple[TextSet, ...]
-    """Data sets, cut to the parts that are read."""
+    """Data sets, truncated to what the experiments read."""
     lanes: tuple[Lane, ...]
     experiments: tuple[Experiment, ...]
 
     @property
     def block_count(self) -> int:
-        """Number of blocks over all experiments."""
+        """Number of blocks in all experiments."""
         return sum(each.prompts * each.repeats for each in self.experiments)
 
     def lane(self, name: str) -> Lane:
-        """Lane of this name."""
+        """Lane with this name."""
         return next(lane for lane in self.lanes if lane.name == name)
 
     def text_set(self, name: str) -> TextSet:
-        """Data set of this name."""
+        """Data set with this name."""
         return next(each for each in self.text_sets if each.name == name)

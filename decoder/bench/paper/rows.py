@@ -1,4 +1,4 @@
-"""Rows and columns of tables: a lane's cell beside the paper's row. Pure."""
+"""Rows and columns of tables that show a lane's measured figures next to the paper's numbers. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -17,7 +17,7 @@ AR = "ar"
 
 
 class Row(NamedTuple):
-    """Lane at one setting."""
+    """Row of a table: a lane in one experiment at one text length."""
 
     lane: Lane
     experiment: Experiment
@@ -25,11 +25,11 @@ class Row(NamedTuple):
     cell: Measured
 
     def usual(self, figure: str) -> PublishedNumber | None:
-        """The paper's number at its usual setting."""
+        """The paper's number for this lane at the setting of its main results; None if there is none."""
         return published.usual(self.lane.paper_name, self.text_set.stands_for, figure)
 
     def exact(self, figure: str) -> PublishedNumber | None:
-        """The paper's number at exactly this T and L_max."""
+        """The paper's number for this lane at exactly the row's T and L_max; None if there is none."""
         if self.experiment.unit != "characters":
             return None
         return published.at(
@@ -37,7 +37,7 @@ class Row(NamedTuple):
         )
 
     def of(self, setting: str, figure: str) -> PublishedNumber | None:
-        """The paper's number at a setting of its sweeps."""
+        """The paper's number at the named setting of one of its sweeps; None if there is none."""
         return published.at(
             setting,
             self.text_set.stands_for,
@@ -49,11 +49,11 @@ class Row(NamedTuple):
 
 Taken: TypeAlias = Callable[[Row], Cell | PublishedNumber]
 Spec: TypeAlias = tuple[Column, Taken]
-"""Column, and the function that takes its cell from a row."""
+"""Column of a table, and the function that returns its cell for a row."""
 
 
 def rows(report: PaperReport, name: str, data_set: str | None = None) -> Iterator[Row]:
-    """Rows of all experiments of a name, by length of prompts, of texts, and by lane."""
+    """Rows of all experiments with this name, ordered by prompt length, then by text length, then by lane."""
     request = report.header.request
     for experiment in sorted(request.experiments, key=lambda experiment: experiment.most):
         if experiment.name != name or data_set not in (None, experiment.data_set):
@@ -66,33 +66,33 @@ def rows(report: PaperReport, name: str, data_set: str | None = None) -> Iterato
 
 
 def longest(shown: Sequence[Row]) -> list[Row]:
-    """Rows at the greatest length."""
+    """Rows with the greatest text length."""
     most = max((row.cell.length for row in shown), default=0)
     return [row for row in shown if row.cell.length == most]
 
 
 def beside_the_paper(shown: Sequence[Row]) -> list[Row]:
-    """Rows of lanes with a row of the paper, and of `auto`, which needs no setting."""
+    """Rows of lanes that the paper also has, and of `auto`, the method without parameters to choose."""
     return [row for row in shown if row.lane.paper_name or row.lane.family == "auto"]
 
 
 def lane_name() -> Spec:
-    """Column of the lane's name."""
+    """Column with the name of the lane."""
     return Column("lane"), lambda row: row.lane.name
 
 
 def words(title: str, take: Callable[[Row], str]) -> Spec:
-    """Column of other words that identify the row."""
+    """Column with text."""
     return Column(title), take
 
 
 def number(title: str, take: Callable[[Row], float | None], digits: int = 0) -> Spec:
-    """Column of a plain number."""
+    """Column with a number that has no confidence interval."""
     return Column(title, "number", digits), take
 
 
 def parameter(title: str, name: str, digits: int = 0, part: int | None = None) -> Spec:
-    """Column of a parameter of the lane, or of one of its parts."""
+    """Column with a parameter of the lane; `part` is an index into a parameter with several values."""
 
     def take(row: Row) -> float | None:
         value: Any = row.lane.parameters.get(name)
@@ -103,17 +103,17 @@ def parameter(title: str, name: str, digits: int = 0, part: int | None = None) -
 
 
 def measured(figure: str, title: str, digits: int, scale: float = 1) -> Spec:
-    """Column of a measured figure."""
+    """Column with a measured figure and its confidence interval, multiplied by `scale`."""
     return Column(title, "measured", digits), lambda row: _scaled(row.cell.stats.get(figure), scale)
 
 
 def printed(take: Callable[[Row], PublishedNumber | None], digits: int, scale: float = 1, title: str = "paper") -> Spec:
-    """Column of the paper's number."""
+    """Column with the paper's number, multiplied by `scale`."""
     return Column(title, "paper", digits), lambda row: _scaled_number(take(row), scale)
 
 
 def status(row: Row) -> str:
-    """Comparison of a lane's text with ar's, in words."""
+    """Result of comparing the lane's texts with `ar`'s, in words."""
     if row.lane.own_text:
         return "may differ by design"
     different = row.cell.prompts - row.cell.same
@@ -121,22 +121,22 @@ def status(row: Row) -> str:
 
 
 def same_text() -> Spec:
-    """Column of that comparison."""
+    """Column with the result of comparing the lane's texts with `ar`'s."""
     return Column("text"), status
 
 
 def usual(figure: str) -> Callable[[Row], PublishedNumber | None]:
-    """Function that takes the paper's number at its usual setting."""
+    """Function that returns the paper's number for a row at the setting of its main results."""
     return lambda row: row.usual(figure)
 
 
 def exact(figure: str) -> Callable[[Row], PublishedNumber | None]:
-    """Function that takes the paper's number at the row's own T and L_max."""
+    """Function that returns the paper's number for a row at exactly the row's T and L_max."""
     return lambda row: row.exact(figure)
 
 
 SPEED: tuple[Spec, Spec] = (measured("tokens_per_second", "tokens/s", 1), measured("speedup", f"x {AR}", 2))
-"""First columns of nearly all tables."""
+"""Columns tokens/s and speed-up, which most tables have."""
 
 
 def table(
@@ -149,16 +149,16 @@ def table(
     notes: Sequence[str],
     usual_length: int | None = None,
 ) -> Iterator[Table]:
-    """Yields the table; nothing where all cells are empty.
+    """Yields the table, or nothing if all its cells are empty.
 
     Args:
-        name: Name of its file.
-        title: Heading.
-        what: Content in a sentence.
-        table_rows: Rows.
-        specs: Columns; those that are empty in all rows are left out.
-        notes: Notes under the table, after those on the paper's numbers.
-        usual_length: T of the paper's numbers that needs no note; None: each has the T of its row.
+        name: Name of the table's file.
+        title: Heading of the table.
+        what: Sentence that describes the content.
+        table_rows: Rows of the table.
+        specs: Columns of the table; columns that are empty in all rows are left out.
+        notes: Notes under the table; they follow the notes on the paper's numbers.
+        usual_length: T for which a number of the paper needs no note; None if each has the T of its row.
     """
     cells = [[take(row) for _, take in specs] for row in table_rows]
     kept = [place for place in range(len(specs)) if any(row[place] is not None for row in cells)]

@@ -1,4 +1,4 @@
-"""Table of the setup: models, machine and protocol beside the authors'. Pure."""
+"""Table that compares models, machine and measurement protocol with those of the paper's authors. Pure."""
 
 from collections.abc import Iterator
 
@@ -20,16 +20,16 @@ AUTHORS = {
     "order": "one method after the other, each in a run of its own",
     "versions": "torch 2.0 or later, transformers 4.38 or later",
 }
-"""The authors' protocol, by row."""
+"""The authors' setup, by the name of the table's row."""
 
 
 def setup(report: PaperReport) -> Table:
-    """Table with one row for each part of the setup."""
+    """Table of the setup, with one row for each part."""
     rows = tuple((name, here, AUTHORS.get(name)) for name, here in _rows(report))
     return Table(
         name="setup",
         title="Setup",
-        what="What was measured, beside what the paper's authors did.",
+        what="Setup of this measurement and of the paper's authors.",
         columns=(Column(""), Column("here"), Column("paper")),
         rows=rows,
         notes=(),
@@ -37,13 +37,13 @@ def setup(report: PaperReport) -> Table:
 
 
 def device(report: PaperReport) -> str:
-    """Computing device."""
+    """Name of the device on which the models ran: the accelerator, or the processor with its threads."""
     machine = report.header.machine
     return machine.accelerator or f"{machine.processor}, {machine.threads} of {machine.cores} cores"
 
 
 def noise(report: PaperReport) -> str:
-    """Noise of the machine: disturbed turns and load."""
+    """Sentence on disturbances by other processes: number of disturbed turns, and load averages."""
     turns = sum(len(block.turns) for block in report.blocks)
     loads = (report.header.machine.load_before, report.load_after)
     before, after = ("unknown" if load is None else f"{load:.1f}" for load in loads)
@@ -75,11 +75,11 @@ def _rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
     yield "noise", noise(report)
     if report.complete and (failed := _never_measured(report)):
         yield "left out", f"{', '.join(failed)}: could not decode here"
-    yield "finished", "yes" if report.complete else "NO: a part of what was asked for is missing"
+    yield "finished", "yes" if report.complete else "NO: a part of the requested measurement is missing"
 
 
 def _never_measured(report: PaperReport) -> list[str]:
-    """Lanes without a turn in any block."""
+    """Names of the lanes that have no result in any block."""
     measured = {turn.lane for block in report.blocks for turn in block.turns}
     request = (name for experiment in report.header.request.experiments for name in experiment.lanes)
     return [name for name in dict.fromkeys(request) if name not in measured]

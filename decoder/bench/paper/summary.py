@@ -1,6 +1,6 @@
-"""Summary of blocks: means over prompts with standard deviation and interval, as in the paper. Pure.
+"""Summary of blocks: means over prompts with standard deviations and bootstrap intervals. Pure.
 
-A text that differs from ar's, and not by design, has no speed: the lane's figures of time leave the prompt out.
+If a lane's text differs from `ar`'s, and not by design, the lane's times and speeds leave that prompt out.
 """
 
 from collections import defaultdict
@@ -24,23 +24,23 @@ from decoder.events import Figures
 
 @dataclass(frozen=True)
 class Text:
-    """Text of one lane, cut at one length."""
+    """Text of one lane on one prompt, cut at one length."""
 
     prompt: int
     figures: Figures
     kv_bytes: int | None
     same: bool
-    """Whether it equals ar's, or differs by design."""
+    """Whether the text equals `ar`'s or may differ by design."""
     depth: int | None
-    """Most tokens a round in the paper's acceptance, see `paper_depth`."""
+    """Number of tokens per round by which the paper's acceptance formula divides, see `paper_depth`."""
 
 
 Measure: TypeAlias = Callable[[Text], float | None]
-"""Figure of a text; None where unknown."""
+"""Function from a text to one of its figures; None if unknown."""
 
 
 def _plain(key: str, scale: float = 1.0) -> Measure:
-    """Measure of a figure, times a factor."""
+    """Measure that returns a figure of the text, multiplied by `scale`."""
 
     def measure(text: Text) -> float | None:
         value = getattr(text.figures, key)
@@ -50,7 +50,7 @@ def _plain(key: str, scale: float = 1.0) -> Measure:
 
 
 def _per_round(key: str, scale: float = 1.0) -> Measure:
-    """Measure of a figure's share in one round."""
+    """Measure that returns a figure of the text per round, multiplied by `scale`."""
 
     def measure(text: Text) -> float | None:
         value = getattr(text.figures, key)
@@ -76,7 +76,7 @@ TIMES: Mapping[str, Measure] = {
     "verify_ms": _per_round("verify_s", 1e3),
     "round_ms": _per_round("decode_s", 1e3),
 }
-"""Figures of time, unknown for texts that differ from ar's."""
+"""Measures of times and speeds; prompts are left out if the text differs from `ar`'s and not by design."""
 COUNTS: Mapping[str, Measure] = {
     "paper_path_length": _plain("tokens_per_round"),
     "path_length": _plain("path_length"),
@@ -92,11 +92,11 @@ COUNTS: Mapping[str, Measure] = {
     "distinct_8grams": _plain("distinct_8grams"),
 }
 POOLED = "tokens_per_round"
-"""Figure that is a quotient of sums over all prompts."""
+"""Key of the figure that is a quotient of sums over all prompts, rather than a mean over prompts."""
 
 
 def report(header: Header, blocks: Sequence[Block], resumed: Sequence[Resumed] = ()) -> PaperReport:
-    """Report of the blocks so far."""
+    """Report of the blocks measured so far."""
     request = header.request
     waits = [turn.waited for each in blocks for turn in each.turns]
     return PaperReport(
@@ -111,12 +111,12 @@ def report(header: Header, blocks: Sequence[Block], resumed: Sequence[Resumed] =
 
 
 def stat(values: Sequence[float], over: Sequence[float] | None = None, *, seed: int) -> Interval:
-    """Mean of `values`, or quotient of the sums of `values` and `over`, with standard deviation and interval.
+    """Sum of `values` divided by the sum of `over`, with standard deviation over prompts and bootstrap interval.
 
     Args:
-        values: One for each prompt, one prompt at least.
-        over: Denominators by prompt; None: 1.
-        seed: Seed of the bootstrap.
+        values: One value for each prompt; at least one.
+        over: One denominator for each prompt; if None, all are 1, and the result is the mean of `values`.
+        seed: Random seed of the bootstrap.
     """
     above = np.array(values, dtype=np.float64)
     below = np.ones_like(above) if over is None else np.array(over, dtype=np.float64)
@@ -131,14 +131,14 @@ def stat(values: Sequence[float], over: Sequence[float] | None = None, *, seed: 
 
 
 def _counts(drawn: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Counts of each place in each sample: (samples, places) from (samples, places of one sample)."""
+    """How often each of N prompts is in each of S bootstrap samples, shape (S, N), from their indices, shape (S, N)."""
     samples, count = drawn.shape
     places = drawn + count * np.arange(samples)[:, None]
     return np.bincount(places.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
 
 
 def _cells(request: Request, number: int, blocks: Sequence[Block]) -> Iterator[Cell]:
-    """Cells of one experiment, by lane and length."""
+    """Cells of one experiment, one for each lane and text length that has results."""
     experiment = request.experiments[number]
     here = [each for each in blocks if each.experiment == number]
     for name in experiment.lanes:
@@ -157,7 +157,7 @@ def _cells(request: Request, number: int, blocks: Sequence[Block]) -> Iterator[C
 
 
 def _texts(blocks: Sequence[Block], lane: Lane, place: int) -> Iterator[Text]:
-    """Texts of a lane at one length; only the longest has KV cache bytes."""
+    """Texts of a lane at one length; the bytes of KV caches are known at the greatest length only."""
     for block in blocks:
         by_lane = {turn.lane: turn for turn in block.turns}
         if turn := by_lane.get(lane.name):
@@ -173,7 +173,7 @@ def _texts(blocks: Sequence[Block], lane: Lane, place: int) -> Iterator[Text]:
 
 
 def _stats(texts: Sequence[Text], seed: int) -> dict[str, Interval]:
-    """All figures that are known on any prompt."""
+    """Means over prompts of all figures that are known for at least one prompt, by key."""
     different = _different(texts)
     timed = [text for text in texts if text.prompt not in different]
     values = {key: _by_prompt(measure, timed) for key, measure in TIMES.items()}
@@ -184,12 +184,12 @@ def _stats(texts: Sequence[Text], seed: int) -> dict[str, Interval]:
 
 
 def _different(texts: Sequence[Text]) -> set[int]:
-    """Prompts with a text that differs from ar's."""
+    """Numbers of the prompts with a text that differs from `ar`'s, and not by design."""
     return {text.prompt for text in texts if not text.same}
 
 
 def _by_prompt(measure: Measure, texts: Sequence[Text]) -> list[float]:
-    """Mean of a figure over repeats, by prompt, on the prompts where it is known."""
+    """Mean of a figure over repeats, for each prompt for which it is known."""
     values: dict[int, list[float]] = defaultdict(list)
     for text in texts:
         if (value := measure(text)) is not None:

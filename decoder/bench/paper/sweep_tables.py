@@ -1,4 +1,4 @@
-"""Tables of variations: longest prompts, shapes of fixed trees, DynaTree's parameters. Pure."""
+"""Tables of the experiments that vary prompt lengths, fixed trees and DynaTree's parameters. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,13 +23,13 @@ from decoder.tables.data import Table
 
 
 def prompt_length(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
-    """Table of speed by the longest prompt."""
+    """Table of speed by maximum prompt length."""
     shown = longest(list(rows(report, "prompt_length")))
     units = {row.experiment.unit for row in shown}
     yield from table(
         "prompt_length",
         _titled("Prompt length", shown),
-        f"Speed by the length of the longest prompt, in {' or '.join(sorted(units))}.",
+        f"Speed by maximum prompt length, in {' or '.join(sorted(units))}.",
         shown,
         [
             number("longest", lambda row: row.cell.most),
@@ -45,7 +45,7 @@ def prompt_length(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
 
 
 def fixed_trees(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
-    """Table of fixed trees by depth, branching and threshold."""
+    """Table of the speed of fixed trees by depth, branching and threshold."""
 
     def there(row: Row) -> PublishedNumber | None:
         given = row.lane.parameters
@@ -74,7 +74,7 @@ def fixed_trees(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
 
 
 def sensitivity(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
-    """Table of DynaTree with other thresholds, breadths and depths."""
+    """Table of DynaTree's speed with other thresholds, breadths and depths."""
     shown = [row for row in longest(list(rows(report, "sensitivity"))) if row.lane.method == "dynatree"]
     yield from table(
         "sensitivity",
@@ -101,12 +101,12 @@ def sensitivity(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
 
 
 def _titled(title: str, shown: Sequence[Row]) -> str:
-    """Heading with the data set and the length of its texts."""
+    """Heading, followed by the data set and the text length."""
     return title + "".join(dict.fromkeys(f": {row.text_set.title}, T={row.cell.length}" for row in shown))
 
 
 def _varied(row: Row) -> str:
-    """Setting of the paper's sweeps beside a lane; chosen by name, because all three sweeps have one common setting."""
+    """Name of the corresponding setting in the paper's sweeps; the lane's name says which sweep, since they overlap."""
     given = row.lane.parameters
     if row.lane.name.startswith("branching"):
         b_min, _, b_max = given["branching"]

@@ -1,6 +1,6 @@
-"""The paper's tables from measurements here, each beside the paper's figures where it has any. Pure.
+"""The paper's tables with figures measured here, next to the paper's own numbers where it has any. Pure.
 
-Speeds are of texts that equal ar's; every row says how many do not.
+Speeds are those of texts that equal `ar`'s; every row says how many texts do not.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,17 +39,17 @@ from decoder.events import arithmetic
 from decoder.tables.data import Cell, Column, Table
 
 ABLATION = (FIXED_BACKBONE, published.PHASE_1, published.PHASE_2, published.DYNATREE)
-"""Rows of the ablation, from the fixed tree to DynaTree, one more rule each."""
-SPEEDS = ("Tokens/s here leave the reading of the prompt out; the paper's count it.",)
+"""Rows of the ablation, from the fixed tree to DynaTree; each row adds one rule."""
+SPEEDS = ("Tokens/s here do not include the prefill of the prompt; the paper's do.",)
 DEPTHS = (
     "The authors' fixed trees and phase 1 draft a root and D levels below it, and commit at most D + 2 tokens a round; "
     "here they draft D levels, and commit at most D + 1.",
 )
-"""Note on the different depths of trees."""
+"""Note on the different depths of trees here and in the authors' code."""
 
 
 def tables(report: PaperReport) -> list[Table]:
-    """All tables with a figure, in the paper's order."""
+    """All tables that are not empty, in the paper's order."""
     notes = conditions(report)
     mains = [experiment for experiment in report.header.request.experiments if experiment.name == "main"]
     by_data_set = (_main, _latency, _verification, _ablation, _length, _memory)
@@ -59,19 +59,19 @@ def tables(report: PaperReport) -> list[Table]:
 
 
 def conditions(report: PaperReport) -> tuple[str, ...]:
-    """Notes on device, models and noise, here and in the paper."""
+    """Notes on device and models, here and in the paper, and on disturbances and completeness of the measurement."""
     request = report.header.request
     return (
         f"Here: {device(report)}, {request.target} with {request.draft}, "
         f"{arithmetic(request.dtype, request.draft_dtype)}. "
         f"Paper: {HARDWARE}.",
         f"Noise: {noise(report)}.",
-        *["INTERRUPTED: a part of what was asked for is missing."] * (not report.complete),
+        *["INTERRUPTED: a part of the requested measurement is missing."] * (not report.complete),
     )
 
 
 def setting(request: Request, experiment: Experiment) -> str:
-    """Data set, text length and prompt length."""
+    """Setting of an experiment in words: data set, text length and maximum prompt length."""
     title = request.text_set(experiment.data_set).title
     return f"{title}, T={experiment.lengths[-1]}, prompts of at most {experiment.most} {experiment.unit}"
 
@@ -87,7 +87,7 @@ def _name(name: str, experiment: Experiment) -> str:
 def _per_lane(
     name: str, title: str, what: str, specs: Sequence[Spec], remarks: Sequence[str] = ()
 ) -> Callable[[PaperReport, Experiment, Sequence[str]], Iterator[Table]]:
-    """Table of all lanes of one data set, beside the paper's usual setting."""
+    """Function that makes a table of all lanes on one data set, next to the paper's main results."""
 
     def make(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
         heading = f"{title}: {setting(report.header.request, experiment)}"
@@ -101,13 +101,13 @@ def _per_lane(
 
 
 def _other_setting(experiment: Experiment, shown: Sequence[Row]) -> tuple[str, ...]:
-    """Note where the paper's numbers are of another length or prompt limit."""
+    """Note for the case that the paper's numbers have another text length or maximum prompt length."""
     stands_for = next((row.text_set.stands_for for row in shown), None)
     if stands_for is None or stands_for not in published.MOST:
         return ()
     most = published.MOST[stands_for]
     same = (LENGTH, most, "characters") == (experiment.lengths[-1], experiment.most, experiment.unit)
-    return () if same else (f"The paper's figures: {stands_for}, T={LENGTH}, at most {most} characters.",)
+    return () if same else (f"The paper's numbers: {stands_for}, T={LENGTH}, at most {most} characters.",)
 
 
 _main = _per_lane(
@@ -127,7 +127,7 @@ _main = _per_lane(
 _latency = _per_lane(
     "latency",
     "Latency",
-    "TTFT: this lane's own reading of the prompt and its first round. TPOT: a token after the prompt.",
+    "TTFT: time of the lane's own prefill and first round. TPOT: time per token after the prompt.",
     [
         lane_name(),
         measured("ttft_ms", "TTFT ms", 1),
@@ -140,9 +140,10 @@ _latency = _per_lane(
 _verification = _per_lane(
     "verification",
     "Verification efficiency",
-    "Accepted: of all drafted nodes. Paper's acceptance: committed tokens, the bonus included, over rounds x (D0 + 2), "
-    "of a chain over rounds x K. L-bar: tokens over rounds. l-bar: as the paper's code has it, with the bonus. "
-    "Texts that repeat themselves, with few distinct 8-grams, are easy to draft.",
+    "Accepted: share of all drafted nodes. Paper's acceptance: committed tokens, the bonus included, over rounds x "
+    "(D0 + 2), of a chain over rounds x K. L-bar: tokens of all prompts over their rounds. l-bar: mean over prompts of "
+    "tokens a round, with the bonus, as in the paper's code. Texts that repeat themselves, with few distinct 8-grams, "
+    "are easy to draft.",
     [
         lane_name(),
         measured("acceptance_rate", "accepted %", 1, 100),
@@ -172,11 +173,11 @@ def _memory(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -
         peak = row.cell.stats.get("peak_mb")
         return 100 * (peak.value / base.value - 1) if peak and base else None
 
-    where = "the device's" if report.header.request.device.startswith("cuda") else "of the whole process, on a CPU"
+    where = "of the GPU" if report.header.request.device.startswith("cuda") else "of the process, on a CPU"
     make = _per_lane(
         "memory",
         "Memory",
-        f"Peak memory, {where}, both models included for every lane; keys and values of both as allocated.",
+        f"Peak memory {where}, with both models loaded for every lane; allocated keys and values of both models.",
         [
             lane_name(),
             measured("peak_mb", "peak MB", 1),
@@ -224,7 +225,7 @@ def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str])
 
 
 def _gain(course: Course, lane: str, base: str) -> Interval | None:
-    """Gain in % of tokens/s over another lane, within blocks."""
+    """Gain in tokens/s over another lane in the same blocks, in %."""
     if lane == base:
         return None
     quotient = stat(course.quotients(lane, base, speed), course.seed)
@@ -239,7 +240,7 @@ def _length(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -
     yield from table(
         _name("length", experiment),
         f"Length scaling: {setting(report.header.request, experiment)}",
-        "Figures after the first T tokens of the same texts; of lanes that stand beside a row of the paper, and auto.",
+        "Figures after the first T tokens of the same texts, for the lanes that the paper has too, and for auto.",
         beside_the_paper(list(rows(report, "main", experiment.data_set))),
         [
             number("T", lambda row: row.cell.length),
@@ -282,7 +283,7 @@ def _data_sets(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
 
     yield from table(
         "data_sets",
-        f"Data sets: x {AR} on each",
+        f"Data sets: speed relative to {AR}",
         "Speed over plain decoding of the same prompts, by data set.",
         list(every.values()),
         [lane_name(), *(spec for name in by_set for spec in columns(name)), words("text", texts)],

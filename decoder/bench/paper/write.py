@@ -1,4 +1,4 @@
-"""Writes a report as files: a page in Markdown, tables as CSV and JSON. Each file is complete or absent."""
+"""Writing of a report as files: a page in Markdown, and tables as CSV and JSON. No file is left incomplete."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +19,11 @@ from decoder.tables.markdown import escaped, section
 
 SCHEMA = 1
 FIGURES, TABLES = "figures", "tables"
-"""Folders beside the page."""
+"""Names of the folders next to the page."""
 
 
 def write(report: PaperReport, folder: Path) -> list[Path]:
-    """Writes `report.md`, `tables.json` and `tables/*.csv`; the page last, with a link to each picture in `figures/`.
+    """Writes `tables/*.csv`, `tables.json` and finally `report.md`, which links to each picture in `figures/`.
 
     Raises:
         ConfigError: A file cannot be written.
@@ -40,19 +40,19 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
 
 
 def page(report: PaperReport, all_tables: Sequence[Table], pictures: Sequence[str]) -> str:
-    """Page in Markdown.
+    """Page of the report in Markdown.
 
     Args:
         report: Report of the measurement.
-        all_tables: All tables, setup and claims first.
+        all_tables: All tables; the first two are setup and claims.
         pictures: Paths of pictures, relative to the page.
     """
     request = report.header.request
     about, said, *others = all_tables
     parts = [
         f"# The DynaTree paper's experiments: {escaped(request.target)} with {escaped(request.draft)}",
-        "Means over prompts ± their standard deviation, and 95 % bootstrap intervals over prompts. Speeds are of texts "
-        "that equal plain decoding's alone; a method whose text is another is told as different, not as fast.",
+        "Means over prompts ± their standard deviation, and 95 % bootstrap intervals over prompts. Speeds include only "
+        "texts that equal plain decoding's; a method whose text differs is reported as different, not as fast.",
         *section(about),
         *section(said),
         "## Where the paper's own numbers do not hold",
@@ -66,7 +66,7 @@ def page(report: PaperReport, all_tables: Sequence[Table], pictures: Sequence[st
 
 
 def _pictures(folder: Path) -> list[str]:
-    """Paths of the pictures, one a figure, PNG before SVG."""
+    """Paths of the pictures, one for each figure; PNG is preferred to SVG."""
     by_name = {path.stem: path for suffix in (".svg", ".png") for path in (folder / FIGURES).glob(f"*{suffix}")}
     return [f"{FIGURES}/{path.name}" for _, path in sorted(by_name.items())]
 

@@ -1,17 +1,18 @@
-"""Benchmark of lossless verifiers on drawn trees, at many sampling settings, in the layout of the paper's tables.
+"""Benchmark of lossless verifiers on sampled draft trees, at many sampling settings, reported as in the paper's tables.
 
-    tasks      prompts in place of the paper's data sets
+    tasks      prompts that replace the paper's data sets
     request    sampling settings, verifiers and tree shapes that are compared
-    costs      expected time of a round by the shape of its tree
-    expected   block efficiency of all shapes by closed forms, at roots of sampled text
-    log        records, from which a stopped measurement resumes
-    best       best shape of a verifier by expected block efficiency
-    realised   tokens/s of the best shapes and of coupled trees
-    paper      figures of the paper
-    report     the whole report in one value
-    claims     claims of the paper, tested here
-    table      the report as text
-    job        whole measurements
+    averages   means over texts, with bootstrap intervals
+    costs      expected time of a round with a given tree shape
+    expected   expected block efficiency of all shapes by closed forms, at roots along sampled text
+    log        log of the measurement, from which it resumes after an interruption
+    best       best tree shape for a verifier, by expected block efficiency
+    realised   measured tokens per second of the best shapes and of coupled trees
+    paper      the paper's numbers
+    report     report with all results, as a data structure
+    claims     the paper's claims, tested on the measured values
+    table      the report as plain text
+    job        complete measurement
 
-"The paper" is that of `decoder.verify.lossless`.
+"The paper" is the one that `decoder.verify.lossless` cites.
 """

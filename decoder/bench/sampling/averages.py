@@ -1,6 +1,7 @@
-"""Means over texts as the paper takes them: over prompts, then over tasks and sampling settings alike.
+"""Means over texts as in the paper: first over prompts, then over tasks and sampling settings with equal weight.
 
-Bootstrap intervals draw prompts anew within each task, the same ones for all settings and contenders. Pure.
+Bootstrap intervals resample prompts within each task; each sample has the same prompts for all settings and
+contenders. Pure.
 """
 
 from collections import defaultdict
@@ -15,34 +16,34 @@ from decoder.bench.sampling.request import Place
 
 DRAWS = 2000
 Values: TypeAlias = Mapping[Place, float]
-"""One number for each text."""
+"""One number per text, such as its block efficiency."""
 
 
 def mean(values: Values) -> float:
-    """Mean over all tasks and settings alike."""
+    """Mean over prompts, then over all tasks and settings with equal weight."""
     return float(np.mean([np.mean(list(cell.values())) for cell in _cells(values).values()]))
 
 
 def by_task(values: Values) -> dict[str, float]:
-    """Mean over settings, by task."""
+    """Mean over all settings, for each task."""
     tasks = dict.fromkeys(place.task for place in values)
     return {task: mean({place: value for place, value in values.items() if place.task == task}) for task in tasks}
 
 
 def by_sampling(values: Values) -> dict[int, float]:
-    """Mean over tasks, by the number of the setting."""
+    """Mean over all tasks, for each setting, by its number."""
     settings = sorted({place.sampling for place in values})
     return {one: mean({place: value for place, value in values.items() if place.sampling == one}) for one in settings}
 
 
 def estimate(values: Values, seed: int) -> Interval:
-    """Mean with its interval."""
+    """Mean over all texts, with its bootstrap confidence interval."""
     prompts = _prompts(values)
     return _interval(mean(values), lambda drawn: _drawn_means(values, prompts, drawn), prompts, seed)
 
 
 def ratio(over: Values, under: Values, seed: int) -> Interval:
-    """Quotient of two means, over the texts that both have."""
+    """Quotient of two means over the texts that both have, with its bootstrap confidence interval."""
     common = over.keys() & under.keys()
     one, other = ({place: value for place, value in values.items() if place in common} for values in (over, under))
     prompts = _prompts(one)
@@ -54,7 +55,7 @@ def ratio(over: Values, under: Values, seed: int) -> Interval:
 
 
 def _prompts(values: Values) -> dict[str, NDArray[np.int64]]:
-    """Numbers of each task's prompts."""
+    """Numbers of the prompts of each task."""
     by_task: dict[str, set[int]] = defaultdict(set)
     for place in sorted(values):
         by_task[place.task].add(place.prompt)
@@ -62,7 +63,7 @@ def _prompts(values: Values) -> dict[str, NDArray[np.int64]]:
 
 
 def _interval(middle: float, statistic: Statistic, prompts: Mapping[str, NDArray[np.int64]], seed: int) -> Interval:
-    """Interval without ends where every task has one prompt only."""
+    """Bootstrap confidence interval; it has no bounds if every task has a single prompt."""
     low, high = bootstrap(statistic, [len(numbers) for numbers in prompts.values()], seed=seed, draws=DRAWS)
     return Interval(value=middle, low=low, high=high) if high > low else Interval(value=middle, low=None, high=None)
 
@@ -70,7 +71,7 @@ def _interval(middle: float, statistic: Statistic, prompts: Mapping[str, NDArray
 def _drawn_means(
     values: Values, prompts: Mapping[str, NDArray[np.int64]], drawn: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.float64]:
-    """Mean over each bootstrap sample of prompts."""
+    """Mean over all tasks and settings for each bootstrap sample of prompts."""
     samples = {task: numbers[places] for (task, numbers), places in zip(prompts.items(), drawn, strict=True)}
     means: NDArray[np.float64] = np.mean(
         [_means_of(cell, samples[task]) for (_, task), cell in _cells(values).items()], axis=0
@@ -79,7 +80,7 @@ def _drawn_means(
 
 
 def _means_of(cell: Mapping[int, float], drawn: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Mean over each bootstrap sample; the mean over all prompts where a sample holds no known prompt."""
+    """Mean of one task and setting for each bootstrap sample; the mean of all prompts if the sample has no value."""
     row = np.array([cell.get(number, 0.0) for number in range(drawn.max() + 1)])
     known = np.isin(drawn, list(cell))
     counts = known.sum(axis=1)
@@ -87,7 +88,7 @@ def _means_of(cell: Mapping[int, float], drawn: NDArray[np.int64]) -> NDArray[np
 
 
 def _cells(values: Values) -> dict[tuple[int, str], dict[int, float]]:
-    """Values by (setting, task), then by prompt."""
+    """Values grouped by (setting number, task), then by prompt number."""
     cells: dict[tuple[int, str], dict[int, float]] = defaultdict(dict)
     for place in sorted(values):
         cells[place.sampling, place.task][place.prompt] = values[place]

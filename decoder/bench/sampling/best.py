@@ -1,4 +1,4 @@
-"""Best shape of a verifier by its expected block efficiency at the roots of some texts. Pure."""
+"""Best tree shape for a verifier, chosen by expected block efficiency at the roots of given texts. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
@@ -10,11 +10,11 @@ from decoder.bench.sampling.request import Contest, Place, Request
 from decoder.draft.delayed_shape import DelayedTree
 
 Aim: TypeAlias = Callable[[DelayedTree, float], float]
-"""(shape, its block efficiency) -> value to maximise."""
+"""Function from a tree shape and its block efficiency to the value that the best shape maximises."""
 
 
 def tokens_of(request: Request, records: Sequence[Expected], contest: Contest) -> dict[DelayedTree, float]:
-    """Block efficiency of each shape of a contest: mean over all roots of these texts."""
+    """Expected block efficiency of each shape that a contest allows: mean over all roots of these texts."""
     roots = [record.roots for record in records]
     means = np.average([record.tokens[contest.verifier] for record in records], axis=0, weights=roots).tolist()
     shapes = zip(request.shapes(contest.verifier), means, strict=True)
@@ -22,15 +22,15 @@ def tokens_of(request: Request, records: Sequence[Expected], contest: Contest) -
 
 
 def best_shape(request: Request, records: Sequence[Expected], contest: Contest, aim: Aim) -> tuple[DelayedTree, float]:
-    """Shape with the largest aim on these texts, and its block efficiency there."""
+    """Shape that maximises `aim` on these texts, and its block efficiency on them."""
     return max(tokens_of(request, records, contest).items(), key=lambda one: aim(*one))
 
 
 def block_efficiency(request: Request, records: Iterable[Expected], contest: Contest, aim: Aim) -> dict[Place, float]:
-    """Block efficiency of each text, with the best shape for its setting.
+    """Expected block efficiency of each text, with the best shape for its sampling setting.
 
-    The shape for one half of the prompts is the best on the other half, so that a contest gains nothing by many shapes
-    alone; where there are no halves, it is the best on all.
+    The shape for one half of the prompts is chosen on the other half (cross-validation), so that a contest gains no
+    advantage merely from a larger number of shapes. With a single prompt, it is chosen on that prompt.
     """
     settings: dict[int, list[Expected]] = {}
     for record in records:

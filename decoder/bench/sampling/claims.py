@@ -1,6 +1,6 @@
-"""Claims of the paper tested here: each is a quotient of two means. Pure.
+"""The paper's claims, each tested as a quotient of two means that exceeds 1 if the claim holds. Pure.
 
-A claim holds, or fails, where the whole interval of the quotient lies on one side of 1.
+A claim holds, or fails, if the quotient's entire confidence interval lies above, or below, 1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,34 +14,34 @@ from decoder.bench.sampling.averages import Values, mean, ratio
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """Claim of the paper with its result here."""
+    """Claim of the paper, with the paper's quotient and the measured one."""
 
     says: str
     paper: float | None
-    """The paper's quotient; None where it gives none."""
+    """Quotient of the paper's own numbers; None if it gives none."""
     here: Interval
-    """Measured quotient, which must exceed 1."""
+    """Measured quotient with its confidence interval; the claim holds if it exceeds 1."""
     verdict: Verdict
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
-    """Order of the verifiers by one measure, here and in the paper."""
+    """Verifiers ranked by one measure, as measured and in the paper."""
 
     what: str
     here: list[str]
-    """Verifiers, the best first."""
+    """Verifiers in the measured order, the best first."""
     paper: list[str]
-    """The same verifiers in the paper's order."""
+    """The same verifiers in the paper's order, the best first."""
     holds: int
-    """Pairs in the paper's order, among pairs that differ there."""
+    """Number of pairs of verifiers that are in the paper's order; pairs that the paper has equal are not counted."""
     fails: int
-    """Pairs in the opposite order."""
+    """Number of pairs in the opposite order."""
     open: int
-    """Undecided pairs."""
+    """Number of pairs whose order is undecided, because the confidence interval of their quotient contains 1."""
 
 
 def ranking(what: str, values: Mapping[str, Values], reported: Mapping[str, float], seed: int) -> Ranking:
-    """Agreement of the measured order of verifiers with the paper's, pair by pair."""
+    """Ranking of the verifiers by one measure, compared with the paper's ranking for every pair."""
     known = [name for name in reported if name in values]
     pairs = [(one, other) for one, other in combinations(known, 2) if reported[one] != reported[other]]
     ordered = [sorted(pair, key=lambda name: -reported[name]) for pair in pairs]
@@ -63,14 +63,14 @@ def of_measure(
     reported: tuple[Mapping[str, float], Mapping[str, float]],
     seed: int,
 ) -> Iterator[Claim]:
-    """Claims of the paper on one measure of verifiers, on i.i.d. and on delayed trees.
+    """The paper's claims about one measure of the verifiers, on i.i.d. and on delayed trees.
 
     Args:
-        what: Name of the measure.
-        iid: Values by verifier, on i.i.d. trees.
-        delayed: Values by verifier, on delayed trees.
-        reported: The paper's averages for both.
-        seed: Seed of the bootstrap.
+        what: Name of the measure, such as block efficiency.
+        iid: Measured values on i.i.d. trees, by verifier.
+        delayed: Measured values on delayed trees, by verifier.
+        reported: The paper's averages by verifier, on i.i.d. and on delayed trees.
+        seed: Random seed of the bootstrap.
     """
     there, there_delayed = reported
     known = {name: there[name] for name in there if name in iid}
@@ -86,11 +86,11 @@ def of_measure(
     if others:
         second = max(others, key=lambda name: mean(iid[name]))
         quotient: float | None = known[best] / max(known[name] for name in others)
-        says = f"{what}: {paper.NAMES[best]} over the best other ({paper.NAMES[second]} here)"
+        says = f"{what}: {paper.NAMES[best]} over {paper.NAMES[second]}, the best other here"
         yield claim(says, quotient, iid[best], iid[second])
         least = min(others, key=lambda name: mean(iid[name]))
         quotient = min(known[name] for name in others) / known[worst]
-        says = f"{what}: the least other ({paper.NAMES[least]} here) over {paper.NAMES[worst]}"
+        says = f"{what}: {paper.NAMES[least]}, the worst other here, over {paper.NAMES[worst]}"
         yield claim(says, quotient, iid[least], iid[worst])
     for name in (name for name in delayed if name in iid):
         quotient = there_delayed[name] / there[name] if name in there_delayed else None
@@ -104,7 +104,7 @@ def of_measure(
 
 
 def of_selector(what: str, selected: Mapping[str, Values], static: Mapping[str, Values], seed: int) -> Iterator[Claim]:
-    """Claims that choosing the shape in each round beats a setting's best delayed shape, verifier by verifier."""
+    """Claims, one for each verifier, that choosing the tree shape in each round beats the best fixed delayed shape."""
     for name, values in selected.items():
         quotient = ratio(values, static[name], seed)
         says = f"{what}: {paper.NAMES[name]} with a selector over the best delayed shape"
@@ -112,7 +112,7 @@ def of_selector(what: str, selected: Mapping[str, Values], static: Mapping[str, 
 
 
 def along_depth(distance: Sequence[Values], acceptance: Mapping[str, Sequence[Values]], seed: int) -> Iterator[Claim]:
-    """Claims of figure 1: L1 distance grows and acceptance falls with depth; the deepest level against the root."""
+    """Claims of the paper's figure 1, from the root to the deepest level: L1 distance grows and acceptance falls."""
     quotient = ratio(distance[-1], distance[0], seed)
     yield Claim(says="L1 distance grows with depth", paper=None, here=quotient, verdict=verdict(quotient))
     for name, levels in acceptance.items():

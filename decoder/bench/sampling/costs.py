@@ -1,7 +1,7 @@
-"""Expected time of a round by the shape of its tree: the paper's equation 11, with pass times by rows.
+"""Expected time of a round with a given tree shape: the paper's equation 11.
 
-The paper's pass times depend on the length of the text, these on the rows computed together. Drawing and verifying
-outside of the models is left out: it does not affect the choice of a shape.
+The time of a forward pass depends here on its rows, the number of tokens it computes; in the paper, on the text length.
+Sampling and verification outside of the models are left out, since they do not affect the choice of a shape.
 """
 
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ from decoder.draft.tree_size.cost_model import Costs
 
 
 class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds of a round's forward passes."""
+    """Times of the forward passes of one round, in seconds."""
 
     first_s: float
-    """Draft's first pass, over the last token."""
+    """Seconds of the first draft pass, over the last committed token."""
     level_s: tuple[float, ...]
-    """Each further draft pass, by its rows from 0."""
+    """Seconds of each further draft pass, indexed by its number of rows."""
     verify_s: tuple[float, ...]
-    """Target pass, by its rows from 0, the root among them."""
+    """Seconds of the target pass, indexed by its number of rows, which include the root."""
 
     def seconds(self, shape: DelayedTree) -> float:
-        """Seconds of a round with a tree of this shape whose rollouts all differ."""
+        """Seconds of a round with a tree of this shape, assuming that no two rollouts share a node."""
         if not shape.depth:
             return self.verify_s[1]
         levels = [1] * shape.l1 + [shape.k] * (shape.l2 - 1) if shape.l2 else [1] * (shape.l1 - 1)
@@ -32,9 +32,9 @@ class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def round_costs(measured: Sequence[Costs]) -> RoundCosts:
-    """Costs from repeated measurements of a pair: the least of each, since disturbances only add.
+    """Round costs from repeated measurements of a pair: the minimum of each time, since disturbances only add time.
 
-    A pass over fewer rows takes at most as long as one over more.
+    Times are made non-decreasing in the number of rows.
     """
     return RoundCosts(
         first_s=min(costs.catch_up.seconds(1) for costs in measured),
@@ -49,7 +49,7 @@ def _least(curves: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def _at(seconds: tuple[float, ...], rows: int) -> float:
-    """Seconds of a pass over so many rows; beyond the measured ones, extrapolated from the last half."""
+    """Seconds of a pass over `rows` rows; beyond the measured range, extrapolated linearly from its upper half."""
     if rows < len(seconds):
         return seconds[rows]
     last, half = len(seconds) - 1, len(seconds) // 2

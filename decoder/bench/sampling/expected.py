@@ -1,7 +1,7 @@
-"""Block efficiency of all shapes by closed forms, at roots along the target's own sampled text.
+"""Expected block efficiency of all tree shapes by closed forms, at roots along text sampled from the target.
 
-At each root all shapes share one set of draws (common random numbers), and verifiers are evaluated without randomness
-of their own. All roots have equal weight.
+At each root all shapes share one set of sampled draft tokens (common random numbers), and the closed forms take the
+expectation over a verifier's own randomness. All roots have equal weight.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.verifiers import SOLVERS
 
 DIGITS = 6
-"""Decimals of a mean in the log."""
+"""Number of decimals to which means are rounded in the log."""
 
 
 def expected(
@@ -32,16 +32,16 @@ def expected(
     text: Sequence[int],
     chooser: Chooser | None = None,
 ) -> Expected:
-    """Expected block efficiency along a prompt and the target's text after it.
+    """Mean expected block efficiency at roots along the prompt and the text that the target wrote after it.
 
     Raises:
-        PromptError: The text is too short for a root.
+        PromptError: The prompt and text are too short to contain a root.
     """
     most = DelayedTree(request.k, request.length, request.length)
     lengths = range(len(prompt), len(prompt) + len(text), request.roots_every)
     ends = [end for end in lengths if end >= LOOKED_BACK and end + most.depth <= pair.context]
     if not ends:
-        raise PromptError(f"prompt {place.prompt + 1} of {place.task} is too short to begin from; give a longer one")
+        raise PromptError(f"prompt {place.prompt + 1} of {place.task} is too short to draft from; give a longer one")
     sampling, generator = (
         request.samplings[place.sampling],
         PhiloxGenerator(request.seed, request.places().index(place)),
@@ -65,19 +65,22 @@ def expected(
 
 
 def _by_shape(request: Request, verifier: str, drawn: RootDraws) -> list[float]:
-    """Block efficiency of each shape of a verifier."""
+    """Expected block efficiency of one verifier at a root, for each shape in the order of `Request.shapes`."""
     by_shape = dict(zip(drawn.draws.shapes, drawn.expected_tokens(verifier).tolist(), strict=True))
     return [by_shape[shape] for shape in request.shapes(verifier)]
 
 
 def _selected(request: Request, chooser: Chooser, root: Root, tokens: Mapping[str, list[float]]) -> dict[str, float]:
-    """Block efficiency of the selector's shape at this root, by verifier."""
+    """Expected block efficiency of the shape that the selector chooses at this root, by verifier."""
     names = [contest.verifier for contest in request.selecting()]
     return {name: tokens[name][request.shapes(name).index(chooser.best(root, name))] for name in names}
 
 
 def _along_path(request: Request, drawn: RootDraws) -> tuple[list[float], dict[str, list[float]]]:
-    """By depth along a tree's path, L1 distance of the rows and acceptance of every solver (the paper, figure 1)."""
+    """L1 distance of draft and target probabilities and acceptance of each solver, by depth along one drafted path.
+
+    Both are shown in figure 1 of the paper.
+    """
     nodes = drawn.draws.trunk[: request.length + 1]
     levels = [(drawn.target_probs[node], drawn.draft_probs[node]) for node in nodes]
     acceptance = {

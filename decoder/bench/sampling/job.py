@@ -1,6 +1,6 @@
-"""Whole measurements of `dynatui bench sampling`: setting by setting, closed forms first, then decoding.
+"""Complete measurement of `dynatui bench sampling`: for each sampling setting, closed forms first, then decoding.
 
-Records in the log are not measured again. An interruption ends a measurement early; its records are reported.
+What the log already contains is not measured again. After an interruption, the finished records are reported.
 """
 
 import time
@@ -41,7 +41,7 @@ Prompts = Mapping[Place, Sequence[int]]
 
 @dataclass(frozen=True)
 class OnSamplings(OnPair):
-    """Options of a measurement; `Request` adds the names of the loaded pair."""
+    """Options of a measurement, before models are loaded; `Request` adds the names of the loaded target and draft."""
 
     tasks: tuple[Task, ...]
     samplings: tuple[Sampling, ...]
@@ -54,12 +54,12 @@ class OnSamplings(OnPair):
     repeats: int = 1
     seed: int = 0
     selector: str = SHIPPED
-    """File of the selector of shapes; `SHIPPED`: the one that comes with dynatui for the pair, if any."""
+    """File of the network that selects tree shapes; `SHIPPED` means the file that dynatui has for the pair, if any."""
     log: Path | None = None
-    """File of records, from which a stopped measurement resumes."""
+    """Path of the log, from which an interrupted measurement resumes."""
 
     def request(self, pair: Pair | None = None, selectors: Mapping[str, Path] = MappingProxyType({})) -> Request:
-        """Request for a loaded pair; without a pair, options are only checked."""
+        """Request of the measurement for a loaded pair; if `pair` is None, it only serves to validate the options."""
         return Request(
             **pair_names(pair),
             seed=self.seed,
@@ -77,24 +77,24 @@ class OnSamplings(OnPair):
 
 
 def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, bool]:
-    """Measures; returns the report and whether it was interrupted.
+    """Performs the measurement; returns the report and whether the measurement was interrupted.
 
     Raises:
-        DecoderError: An option is out of bounds, a prompt does not fit, the log is another measurement's or
-            held by another process, or models or device fail.
-        KeyboardInterrupt: Interrupted before anything was complete.
+        DecoderError: An option is out of bounds, a prompt does not fit into the context, the log belongs to another
+            measurement or is locked by another process, or loading the models or using the device fails.
+        KeyboardInterrupt: Interrupted before the first record was complete.
     """
     require_whole_draft("dynatui bench sampling", job.target, job.draft)
     job.request()
     if job.selector != SHIPPED:
-        # refused before models are loaded
+        # raises an error for an unusable selector before the slow loading of models
         about(Path(job.selector))
     with alone(job.log, REMEDY):
         return _measured(job, Log(job.log), note)
 
 
 def _measured(job: OnSamplings, log: Log, note: Note) -> tuple[SamplingReport, bool]:
-    """Report of a log, after all missing records were measured."""
+    """Measures all records that the log lacks; returns the report and whether the measurement was interrupted."""
     engine = load_pair(**job.pair_options, report=note)
     selectors = _selectors(job.selector, engine.pair, note)
     request = job.request(engine.pair, selectors)
@@ -115,24 +115,24 @@ def _measured(job: OnSamplings, log: Log, note: Note) -> tuple[SamplingReport, b
 
 
 def _begun(engine: Engine, request: Request, log: Log, rows: int, note: Note) -> Header:
-    """Header of the log; a new log's is written, which measures forward passes."""
+    """Header of the log; for a new log, forward passes are timed and the header is written."""
     if log.header is None:
         note("measuring forward passes")
         costs = round_costs(repeated_costs(engine.pair, rows + request.max_new_tokens))
     else:
         costs = log.header.costs
-        note(f"going on: {len(log.expected)} of {len(prompts_of(request))} texts have their roots")
+        note(f"resuming: the roots of {len(log.expected)} of {len(prompts_of(request))} texts are evaluated already")
     header = Header(started_at=utc_now(), machine=examined(engine.pair.target.device), request=request, costs=costs)
     return log.begin(header, complete=log.holds_all(request))
 
 
 def prompts_of(request: Request) -> dict[Place, str]:
-    """Prompt of every text."""
+    """Prompts of all texts, by place."""
     return {place: request.tasks[place.task][place.prompt] for place in request.places()}
 
 
 def _selectors(file: str, pair: Pair, note: Note) -> dict[str, Path]:
-    """Selector files by verifier; empty, with a note, where dynatui has no default one for this pair."""
+    """Selector files by verifier; empty, and a note is written, if dynatui has no selector for this pair."""
     if file != SHIPPED:
         return files(file, pair.observed())
     try:
@@ -152,7 +152,7 @@ def _chooser(selectors: Mapping[str, Path], pair: Pair, header: Header) -> Choos
 def _expect(
     engine: Engine, chooser: Chooser | None, header: Header, log: Log, prompts: Prompts, note: Callable[[int], None]
 ) -> None:
-    """Evaluates closed forms on the texts of one setting."""
+    """Evaluates the closed forms on the texts of one sampling setting and logs the results."""
     done = {record.place for record in log.expected}
     for number, (place, ids) in enumerate(prompts.items()):
         if place not in done:
@@ -163,7 +163,7 @@ def _expect(
 
 
 def _decode(engine: Engine, header: Header, log: Log, prompts: Prompts, selector: str, note: Note) -> None:
-    """Decodes the texts of one setting."""
+    """Decodes the texts of one sampling setting with all contenders and logs the results."""
     request = header.request
     those = {place: ids for place, ids in prompts.items() if request.decodes(place)}
     if not those:
@@ -180,20 +180,20 @@ def _decode(engine: Engine, header: Header, log: Log, prompts: Prompts, selector
 
 
 def _progress(note: Note, what: str, total: int) -> Callable[[int], None]:
-    """Function that notes the progress and the time left at the present pace."""
+    """Function that writes a progress line with the estimated remaining time, given the number of finished texts."""
     started = time.monotonic()
     first: list[int] = []
 
     def say(done: int) -> None:
         first.append(done - 1)
         pace = (time.monotonic() - started) / (done - first[0])
-        note(f"{what} {done} of {total} texts, {pace * (total - done) / 60:.0f} min left of them")
+        note(f"{what} {done} of {total} texts, {pace * (total - done) / 60:.0f} min left for these")
 
     return say
 
 
 def _encoded(pair: Pair, request: Request) -> dict[Place, list[int]]:
-    """Token ids by place; an error names the prompt."""
+    """Token ids of all prompts, by place; the message of an error names the prompt."""
     more = request.max_new_tokens + 2 * request.length
     token_ids = {}
     for place, text in prompts_of(request).items():

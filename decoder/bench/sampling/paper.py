@@ -1,7 +1,7 @@
-"""Figures of the paper for three pairs of large models: averages over its data sets and sampling settings.
+"""The paper's averages by verifier, over its data sets, sampling settings and three pairs of large models.
 
-"The paper" is that of `decoder.verify.lossless`; its tables 2, 3, 6 and 7, column Average. Its delayed trees take a
-shape from a selector in each round.
+"The paper" is the one that `decoder.verify.lossless` cites; the numbers are in the column Average of its tables 2, 3, 6
+and 7. For its delayed trees, a selector chooses the shape in each round.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ NAMES = {
     "block": "BV",
     "traversal": "Traversal",
 }
-"""Names of verifiers in the paper, in the order of the rows of its tables 8 to 15."""
+"""The paper's names of the verifiers, in the order of the rows of its tables 8 to 15."""
 TASKS = {
     "writing": "Writing",
     "coding": "Coding",
@@ -24,7 +24,7 @@ TASKS = {
     "math_reasoning": "Math (E)",
     "math": "Math (H)",
 }
-"""Columns of the paper's tables, by the tasks that stand in for its data sets."""
+"""Column heads of the paper's tables 8 and 9, by the task of Spec-Bench that replaces the column's data set."""
 BLOCK_EFFICIENCY: Mapping[str, float] = {
     "nss": 4.05,
     "block": 4.30,

@@ -1,8 +1,9 @@
-"""Measured tokens/s of the shapes with the highest expected speed, and of coupled trees.
+"""Measured tokens per second of the tree shapes with the highest expected speed, and of coupled trees.
 
-Contenders alternate on each text. A disturbed turn is not repeated: random numbers vary more than timings, and more
-texts narrow both. Seeds differ by text and repeat; coupled trees write the text of `ar` at the same seed. Shapes are
-chosen by closed forms and costs before decoding, so no selection bias enters.
+All contenders decode each text, one after the other. A disturbed measurement is not repeated: results vary more by the
+random numbers than by timing, and further texts reduce both variations. Every text and repeat has its own seed; at
+equal seeds, coupled trees write the same text as `ar`, plain decoding. Shapes are chosen before decoding, by closed
+forms and pass times, so that there is no selection bias.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,37 +22,37 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.verify.names import Drafting
 
 COUPLED_METHODS = ("dynatree", "fixed", "linear")
-"""Methods of deterministic trees under noise shared by target and draft, with their default parameters."""
+"""Methods for which draft and target sample with the same Gumbel noise; they run with their default parameters."""
 DRAWING = "delayed"
-"""Method of drawn trees."""
+"""Name of the method that decodes with sampled draft trees."""
 
 
 def chosen(request: Request, records: Sequence[Expected], aim: Aim) -> dict[Contest, DelayedTree]:
-    """Best shape of every contest, over all texts of one setting."""
+    """Shape that maximises `aim` for every contest, over all texts of one sampling setting."""
     return {contest: best_shape(request, records, contest, aim)[0] for contest in request.contests()}
 
 
 def contender_name(contest: Contest, shape: DelayedTree) -> str:
-    """Contender of a verifier with a shape, in any contest."""
+    """Name of the contender that decodes with the contest's verifier and this shape; contests can share it."""
     return f"{contest.verifier} {shape.k},{shape.l1},{shape.l2}"
 
 
 def selecting_name(contest: Contest) -> str:
-    """Contender of a verifier with a selector."""
+    """Name of the contender that decodes with the contest's verifier and a selector of shapes."""
     return f"{contest.verifier} {contest.drafting}"
 
 
 def contenders(
     request: Request, sampling: Sampling, shapes: Mapping[Contest, DelayedTree], selector: str = SHIPPED
 ) -> list[Contender]:
-    """Plain decoding, coupled trees, and every verifier with each of its shapes and with a selector."""
+    """All contenders: plain decoding, coupled trees, and each verifier with its chosen shapes and with a selector."""
     lanes = [own(name, name, name, _config(request, sampling, name)) for name in (BASELINE, *COUPLED_METHODS)]
     drawn = {
         contender_name(contest, shape): Delayed(contest.verifier, Drafting.DELAYED, shape.k, shape.l1, shape.l2)
         for contest, shape in shapes.items()
     }
     for contest in request.selecting():
-        # shape of the first round only
+        # used in the first round only; from the second round on, the selector chooses the shape
         first = shapes[Contest(contest.verifier, Drafting.DELAYED)]
         drawn[selecting_name(contest)] = Delayed(
             contest.verifier, contest.drafting, first.k, first.l1, first.l2, selector
@@ -67,14 +68,14 @@ def realised(
     contenders: Sequence[Contender],
     done: frozenset[tuple[Place, int]],
 ) -> Iterator[Realised]:
-    """Decodes the texts of one setting, text by text and repeat by repeat, except those that are done.
+    """Decodes the texts of one sampling setting, except those that are in the log, and yields a record of each.
 
     Args:
-        engine: Loaded pair.
-        request: Settings, verifiers and shapes.
-        prompts: Token ids by place, all of one setting.
-        contenders: Contenders.
-        done: (place, repeat) of texts in the log.
+        engine: Engine with the loaded pair.
+        request: Request of the measurement.
+        prompts: Token ids of the prompts by place, all with the same sampling setting.
+        contenders: Contenders that decode each text.
+        done: Pairs (place, repeat) of the texts in the log.
     """
     places, texts = list(prompts), list(prompts.values())
     plan = TurnPlan(contenders, texts, texts[:1], request.repeats, request.seed, attempts=1)
@@ -97,7 +98,7 @@ def realised(
 
 
 def seeded(engine: Engine, request: Request, place: Place, repeat: int = 0) -> Engine:
-    """Engine with a seed that no other text and repeat has."""
+    """Engine with the text's sampling setting, and a seed that no other text or repeat has."""
     number = repeat * len(request.places()) + request.places().index(place)
     return engine.sampled(request.seed + number, Schedule(request.samplings[place.sampling]))
 

@@ -1,4 +1,4 @@
-"""Report of a whole comparison, as `--json` keeps it, made from the log's records only."""
+"""Report of a comparison of verifiers, in the form written by `--json`; it is made from the log alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,48 +20,48 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.names import COUPLED, Drafting
 
 TOKENS, SPEED = "tokens a round", "tokens a second"
-"""Aims by which a shape can be best."""
+"""Names of the two measures that the best shape can maximise."""
 OTHERS = (*COUPLED_METHODS, BASELINE)
-"""Contenders beside the verifiers."""
+"""Contenders that use none of the compared verifiers: coupled trees and plain decoding."""
 Turns: TypeAlias = Mapping[Place, Sequence[Decoded]]
-"""Results of one contest, by text."""
+"""Decoding results of one contest or contender by text, with all repeats of the text."""
 SAID_OF = {TOKENS: "block efficiency", SPEED: "tokens/s"}
-"""Names of the aims in claims."""
+"""Names of the two measures in the text of claims."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Means of one verifier on trees of one drafting, over all texts."""
+    """Means of one measure over all texts, for one verifier with one drafting of trees."""
 
     verifier: str
     drafting: str
-    """Drafting; of a coupled tree, its method."""
+    """Name of the drafting of trees; for coupled trees and plain decoding, name of the method."""
     k: int | None
-    """Number of rollouts where the contest fixes it; None: any."""
+    """Number of rollouts, if the contest fixes it; None if it allows any number."""
     mean: Interval
     by_task: dict[str, float]
     by_sampling: dict[str, float]
     over_ar: Interval | None = None
-    """Tokens/s over those of plain decoding on the same texts; None for block efficiency."""
+    """Tokens per second as a multiple of plain decoding's on the same texts; None if the row is of block efficiency."""
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """Best shape of a verifier on the texts of one setting or task."""
+    """Best tree shape of a verifier on the texts of one sampling setting or one task."""
 
     among: str
-    """Label of the setting, or name of the task."""
+    """Label of the sampling setting, or name of the task."""
     aim: str
     verifier: str
     drafting: str
     shape: tuple[int, int, int]
-    """(K, L1, L2)."""
+    """Shape (K, L1, L2): K rollouts of L2 tokens each, after a common path of L1 tokens."""
     tokens: float
-    """Block efficiency on those texts."""
+    """Expected block efficiency of the shape on those texts."""
     expected_tokens_per_second: float
-    """Tokens per second by the costs of forward passes alone."""
+    """Tokens per second that block efficiency and the times of forward passes predict."""
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """Block efficiency of decoded texts beside the expected one of the same shapes."""
+    """Block efficiency of decoded texts, and the expected block efficiency of the same shapes on the same prompts."""
 
     verifier: str
     drafting: str
@@ -71,25 +71,25 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """The paper's figure 1: means by depth of a path that the draft drew."""
+    """Data of the paper's figure 1: means over texts, by depth along a path sampled from the draft."""
 
     distance: list[float]
     acceptance: dict[str, list[float]]
-    """By solver, acceptance among K draws; `BOUND` is the upper bound."""
+    """Acceptance by solver with K draft tokens per node; the key `BOUND` has the upper bound."""
 
 
 class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of verifiers, draftings and sampling settings."""
+    """All results of the comparison of verifiers, draftings of trees and sampling settings."""
 
     header: Header = msgspec.field(name="begun")
     load_after: float | None
     complete: bool
-    """Whether no record of the request is missing."""
+    """Whether the log contains all records of the request."""
     roots: int
     decoded: int
-    """Number of decoded texts, over all contenders."""
+    """Number of decoded texts, summed over all contenders."""
     disturbed: int
-    """Number of decoded texts with threads that waited too long for a processor."""
+    """Number of decoded texts whose timing is disturbed: threads waited too long for a processor."""
     block_efficiency: list[Row]
     tokens_per_second: list[Row]
     divergence: Divergence
@@ -100,13 +100,13 @@ class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(log: Log, header: Header, *, load_after: float | None, disturbed_above: float) -> SamplingReport:
-    """Report of the records, with closed forms of one text at least.
+    """Report of the log, which must contain the closed forms of at least one text.
 
     Args:
-        log: All records.
-        header: Its first line.
-        load_after: Load average over the last minute.
-        disturbed_above: Share of waiting for a processor above which a turn counts as disturbed.
+        log: Log of the measurement.
+        header: Header of the log.
+        load_after: Load average over the last minute of the measurement; None if unknown.
+        disturbed_above: Fraction of waiting for a processor above which a decoded text counts as disturbed.
     """
     request = header.request
     seed = request.seed
@@ -151,7 +151,7 @@ def report(log: Log, header: Header, *, load_after: float | None, disturbed_abov
 
 
 def for_speed(header: Header) -> Aim:
-    """Aim: block efficiency over the expected time of the forward passes."""
+    """Aim that maximises speed: block efficiency divided by the expected time of a round's forward passes."""
     return lambda shape, tokens: tokens / header.costs.seconds(shape)
 
 
@@ -177,7 +177,7 @@ def _coupled(request: Request, method: str, values: Values, plain: Values | None
 
 
 def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
-    """Best shapes, by setting and by task."""
+    """Best shapes of each contest, for each sampling setting and each task."""
     request, speed = header.request, for_speed(header)
     groups: dict[str, list[Expected]] = {}
     for record in records:
@@ -204,7 +204,7 @@ def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
 
 
 def _contenders_of(header: Header, log: Log) -> dict[Contest, dict[int, str]]:
-    """By contest and setting, the contender that decoded it."""
+    """Name of the contender that decoded for a contest, by contest and number of the sampling setting."""
     selecting = header.request.selecting()
     names: dict[Contest, dict[int, str]] = {contest: {} for contest in header.request.contests()}
     for sampling, shapes in _decoded_shapes(header, log).items():
@@ -215,12 +215,12 @@ def _contenders_of(header: Header, log: Log) -> dict[Contest, dict[int, str]]:
 
 
 def _selected(records: Sequence[Expected], contest: Contest) -> dict[Place, float]:
-    """Block efficiency of each text with the selector's shapes."""
+    """Expected block efficiency of each text with the shapes that the selector chose."""
     return {record.place: record.selected[contest.verifier] for record in records}
 
 
 def _decoded_shapes(header: Header, log: Log) -> dict[int, dict[Contest, DelayedTree]]:
-    """By setting and contest, the decoded shape."""
+    """Shape with which texts were decoded, by number of the sampling setting and by contest."""
     records: dict[int, list[Expected]] = {record.place.sampling: [] for record in log.realised}
     for record in log.expected:
         if record.place.sampling in records:
@@ -229,7 +229,7 @@ def _decoded_shapes(header: Header, log: Log) -> dict[int, dict[Contest, Delayed
 
 
 def _agreements(header: Header, log: Log, by_contest: Mapping[Contest, Turns]) -> list[Agreement]:
-    """Agreement of decoded contests with the expected block efficiency of the decoded shape on the same prompts."""
+    """Measured and expected block efficiency of each decoded contest, with the same shapes and prompts."""
     request, shapes, agreements = header.request, _decoded_shapes(header, log), []
     for contest, turns in by_contest.items():
         decoded = [record for record in log.expected if record.place in turns]
@@ -255,7 +255,7 @@ def _agreements(header: Header, log: Log, by_contest: Mapping[Contest, Turns]) -
 
 
 def _rankings(efficiency: Mapping[Contest, Values], decoded: Mapping[Contest, Values], seed: int) -> list[Ranking]:
-    """Four orders of verifiers: the paper's tables 2, 3, 6 and 7."""
+    """Rankings of the verifiers, compared with those by the paper's tables 2, 3, 6 and 7."""
     orders = [
         (TOKENS, Drafting.IID, efficiency, paper.BLOCK_EFFICIENCY),
         (SPEED, Drafting.IID, decoded, paper.TOKENS_PER_SECOND),
@@ -278,20 +278,20 @@ def _claims(
         return []
     iid, delayed, selected = (of_drafting(values, each) for each in (Drafting.IID, Drafting.DELAYED, Drafting.SELECTOR))
     measure = SAID_OF[what]
-    # the selector optimises speed only
+    # the selector is trained to maximise speed, so claims about it are tested on speed only
     by_selector = of_selector(measure, selected, delayed, seed) if what == SPEED else ()
     return [*of_measure(measure, iid, delayed, reported, seed), *by_selector]
 
 
 def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[str, Values]:
-    """By verifier, the values of one drafting with any number of rollouts."""
+    """Values of the contests with one drafting and any number of rollouts, by verifier."""
     return {
         contest.verifier: each for contest, each in values.items() if contest.drafting == drafting and contest.k is None
     }
 
 
 def _turns(records: Sequence[Realised], names: Mapping[int, str]) -> Turns:
-    """By text, the turns of its setting's contender."""
+    """Decoding results by text, of the contender that is named for the text's sampling setting."""
     by_text: dict[Place, list[Decoded]] = {}
     for record in records:
         name = names.get(record.place.sampling)
@@ -302,12 +302,12 @@ def _turns(records: Sequence[Realised], names: Mapping[int, str]) -> Turns:
 
 
 def _per_text(turns: Turns, measure: Callable[[Sequence[Decoded]], float]) -> Values:
-    """One number for each text, over all its repeats."""
+    """Measure of each text, computed from all its repeats."""
     return {place: measure(decoded) for place, decoded in turns.items()}
 
 
 def _tokens_per_second(turns: Sequence[Decoded], threads: int) -> float:
-    """Median of tokens per second without the time that threads waited for a processor, where known."""
+    """Median tokens per second, not counting the time that threads waited for a processor, if known."""
     return median(turn.tokens / (turn.decode_s * (1 - (turn.waited or 0) / threads)) for turn in turns)
 
 
@@ -316,7 +316,7 @@ def _tokens_per_round(turns: Sequence[Decoded]) -> float:
 
 
 def _by_depth(records: Sequence[Expected]) -> tuple[list[Values], dict[str, list[Values]]]:
-    """By depth the values of all texts: distances, and acceptances by solver."""
+    """Values of all texts at each depth: L1 distances, and acceptances by solver."""
 
     def levels(row: Callable[[Expected], Sequence[float]]) -> list[Values]:
         return [{record.place: row(record)[depth] for record in records} for depth in range(len(row(records[0])))]

@@ -1,4 +1,4 @@
-"""Sampling settings, verifiers and tree shapes that are compared. Knows no models."""
+"""Request of a comparison: sampling settings, verifiers and tree shapes. Independent of models."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,17 +12,17 @@ from decoder.selector.actions import MOST
 from decoder.verify.names import VERIFIER_NAMES, Drafting
 
 PATH_VERIFIERS = ("naive", "block")
-"""Verifiers of one path, compared on chains only."""
+"""Verifiers of a single drafted path; they are compared on chains only."""
 BY_ROLLOUTS = "traversal"
-"""Verifier that the paper's tables list by number of rollouts."""
+"""Verifier for which the paper's tables have a row for each number of rollouts."""
 DRAFTINGS = (Drafting.IID, Drafting.DELAYED)
-"""Draftings whose trees have the same shape in every round."""
+"""Draftings of trees with the same shape in every round."""
 HIGHEST_K, HIGHEST_LENGTH = 8, 16
-"""Upper bounds of K and L; the work grows with the number of shapes."""
+"""Upper limits of K and L, since the measurement's duration grows with the number of shapes."""
 
 
 class Place(NamedTuple):
-    """Address of a text: number of its sampling setting, its task, its number in the task."""
+    """Identity of a text: number of its sampling setting, name of its task, number of its prompt within the task."""
 
     sampling: int
     task: str
@@ -31,16 +31,16 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Contest:
-    """Verifier on trees of one drafting, of which it takes the best shape."""
+    """Verifier with one drafting of trees; it competes with the best shape that the drafting allows."""
 
     verifier: str
     drafting: Drafting
     k: int | None = None
-    """Fixed number of rollouts; None: any."""
+    """Required number of rollouts; None if any number is allowed."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides the measurement; only the same request resumes a log."""
+    """Everything that determines the results; a log can only be resumed with an equal request."""
 
     target: str
     draft: str
@@ -50,21 +50,21 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     samplings: tuple[Sampling, ...]
     tasks: dict[str, tuple[str, ...]]
-    """Prompts by task."""
+    """Prompts of each task."""
     verifiers: tuple[str, ...]
     k: int
-    """Largest number of rollouts."""
+    """Maximum number of rollouts in a shape."""
     length: int
-    """Most draws of the path before the rollouts, and of each rollout."""
+    """Maximum number of tokens in the common path before the rollouts, and also in each rollout."""
     max_new_tokens: int
     roots_every: int
-    """Tokens of sampled text between the roots at which trees are drawn."""
+    """Number of text tokens between successive roots, at which the closed forms are evaluated."""
     decoded: int
-    """Number of prompts of each task that are decoded too."""
+    """Number of prompts of each task that are also decoded, to measure tokens per second."""
     repeats: int
-    """Repeats of each decoded text."""
+    """Number of times that each text is decoded, with different seeds."""
     selectors: tuple[str, ...] = ()
-    """Selectors that choose shapes in each round: the verifier each was trained for, with its file's SHA-256."""
+    """Selectors of tree shapes: for each, the verifier it was trained for and the SHA-256 of its file."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.verifiers if name not in VERIFIER_NAMES]
@@ -78,16 +78,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         require(self.roots_every >= 1, f"--roots-every is {self.roots_every}; give 1 or more")
         require(self.decoded >= 0, f"--decoded is {self.decoded}; give 0 or more")
         greedy = any(sampling.greedy for sampling in self.samplings)
-        require(not greedy, "temperature 0 draws nothing, and all verifiers are then alike; give more than 0")
+        require(not greedy, "temperature 0 is greedy, where all verifiers are the same; give more than 0")
         require(bool(self.samplings), "no temperature was given; give --temperatures or --top-p")
 
     def shapes(self, verifier: str) -> list[DelayedTree]:
-        """Shapes that a verifier is compared on, in a fixed order."""
+        """All tree shapes on which a verifier is evaluated, in a fixed order."""
         one_path = verifier in PATH_VERIFIERS
         return [shape for shape in distinct_shapes(self.k, self.length, self.length) if shape.k == 1 or not one_path]
 
     def contests(self) -> list[Contest]:
-        """Every verifier on every drafting that matters to it, and traversal by number of rollouts."""
+        """Contests of each verifier with each drafting it supports, and of `BY_ROLLOUTS` by number of rollouts."""
         contests = [
             Contest(verifier, drafting)
             for verifier in self.verifiers
@@ -99,13 +99,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return contests
 
     def selecting(self) -> list[Contest]:
-        """Contests with a selector, where all shapes that it can choose are compared."""
+        """Contests with a selector; none if the request leaves out shapes that a selector can choose."""
         if not self.selectors or self.k < MOST.k or self.length < max(MOST.l1, MOST.l2):
             return []
         return [Contest(name, Drafting.SELECTOR) for name in self.verifiers if name not in PATH_VERIFIERS]
 
     def belongs(self, shape: DelayedTree, contest: Contest) -> bool:
-        """Whether trees of a shape may take part in a contest."""
+        """Whether a contest allows a tree shape."""
         if shape.k > 1 and contest.verifier in PATH_VERIFIERS:
             return False
         if contest.k not in (None, shape.k):
@@ -113,7 +113,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return contest.drafting == Drafting.DELAYED or (shape.l1 == 0 and shape.depth <= self.length)
 
     def places(self) -> list[Place]:
-        """All texts, in a fixed order."""
+        """Identities of all texts, in a fixed order."""
         return [
             Place(sampling, task, prompt)
             for sampling in range(len(self.samplings))
@@ -122,16 +122,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def decodes(self, place: Place) -> bool:
-        """Whether a text is decoded with the best shapes."""
+        """Whether a text is also decoded, not only evaluated by closed forms."""
         return place.prompt < self.decoded
 
 
 def samplings(temperatures: tuple[float, ...], top_ps: tuple[float, ...]) -> tuple[Sampling, ...]:
-    """Each temperature without truncation, then temperature 1 with each top-p (the paper, section 4.1)."""
+    """Sampling settings: each temperature with top-p 1, then each top-p with temperature 1 (the paper, section 4.1)."""
     settings = [Sampling(temperature) for temperature in temperatures]
     return tuple(dict.fromkeys([*settings, *(Sampling(1.0, 0, top_p) for top_p in top_ps)]))
 
 
 def label(sampling: Sampling) -> str:
-    """Column head of a setting: its temperature, or its top-p where it truncates."""
+    """Column head of a sampling setting: its top-p if that is below 1, else its temperature."""
     return f"p {sampling.top_p:g}" if sampling.top_p < 1 else f"T {sampling.temperature:g}"

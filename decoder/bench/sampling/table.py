@@ -1,4 +1,4 @@
-"""Report as text of at most 80 columns, in the layout of the paper's tables. Formats only."""
+"""Report of a comparison of verifiers as plain text, at most 80 columns wide, in the layout of the paper's tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,7 +17,7 @@ NAME = 22
 
 
 def on_samplings(report: SamplingReport) -> str:
-    """The whole report."""
+    """The complete report as text."""
     both = (
         (
             "Block efficiency: tokens a round",
@@ -57,27 +57,29 @@ def _heading(report: SamplingReport) -> str:
         f"{report.disturbed} of {report.decoded} decoded texts were disturbed",
         f"K 1 to {request.k}, L1 and L2 0 to {request.length}; {sum(map(len, request.tasks.values()))} prompts a "
         f"setting; seed {request.seed}",
-        f"{report.roots} roots, every {request.roots_every} of {request.max_new_tokens} tokens of the target's own",
+        f"{report.roots} roots: every {request.roots_every} tokens of texts of {request.max_new_tokens} sampled tokens",
         f"decoded: {request.decoded} prompts of each task, {request.max_new_tokens} tokens, {request.repeats} times",
-        "block efficiency: closed forms at the roots, with the best shape of a setting",
-        "on the half of the prompts on which it was not chosen; of coupled trees, of",
-        "decoded texts. tokens/s: of computing, without waiting for a processor.",
+        "block efficiency: closed forms at the roots; the shape for one half of the",
+        "prompts is the best on the other half. For coupled trees: of decoded texts.",
+        "tokens/s: of decoded texts, without the time of waiting for a processor",
         "means over prompts, then over tasks and settings; 95 % bootstrap intervals",
     ]
     if request.selecting():
         trained = " and ".join(name.split()[0] for name in request.selectors)
-        lines += wrapped(f"selector: chooses for speed, trained for {trained}; others take the one most like theirs.")
+        lines += wrapped(
+            f"selector: chooses for speed, trained for {trained}; any other verifier uses that of the most similar one."
+        )
     if any(name in STAND_INS for name in request.tasks):
         lines += wrapped(f"Tasks of Spec-Bench stand in for the paper's data sets: {', '.join(tasks)}.")
     if report.disturbed:
         lines.append("TIMES WERE MEASURED ON A BUSY MACHINE; block efficiency does not depend on it.")
     if not report.complete:
-        lines.append("INTERRUPTED: what follows rests on a part of what was asked for.")
+        lines.append("INTERRUPTED: the results below are from a part of the measurement.")
     return "\n".join(map(cut, lines))
 
 
 def averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed: Mapping[str, float]) -> Table:
-    """Table of means over all texts, the least first, beside the paper's."""
+    """Table of measured means over all texts and the paper's averages, in ascending order of the measured means."""
     reported = {Drafting.IID: iid, Drafting.DELAYED: delayed, Drafting.SELECTOR: delayed}
 
     def there(row: Row) -> float | None:
@@ -97,7 +99,7 @@ def averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed:
 def columns(
     title: str, rows: Sequence[Row], values: Callable[[Row], Mapping[str, float]], heads: Mapping[str, str]
 ) -> Table:
-    """Table with one column for each task or setting, in the paper's order of rows."""
+    """Table with a column for each task or sampling setting, and rows in the paper's order."""
     names = list(dict.fromkeys(name for row in rows for name in values(row)))
     width = min(12, (WIDTH - NAME) // max(1, len(names)))
 
@@ -108,19 +110,19 @@ def columns(
 
 
 def divergence(by_depth: Divergence, k: int) -> Table:
-    """Table of the paper's figure 1."""
+    """Table of the data in the paper's figure 1."""
     heads = [paper.NAMES.get(name, "bound") for name in by_depth.acceptance]
     rows = zip(map(str, range(len(by_depth.distance))), by_depth.distance, *by_depth.acceptance.values(), strict=True)
     return Table(
         title=f"By depth of the draft tree (figure 1): L1 distance, acceptance among {k} draws",
         columns=(Column("depth", width=6), *(Column(head, "number", 3, 10) for head in ("L1", *heads))),
         rows=tuple(rows),
-        notes=("bound: what no solver exceeds.",) * (BOUND in by_depth.acceptance),
+        notes=("bound: upper bound on the acceptance of any solver.",) * (BOUND in by_depth.acceptance),
     )
 
 
 def actions(all_actions: Sequence[Action]) -> str:
-    """Tables of the best static shapes of each verifier, by setting and by task."""
+    """Tables of the best fixed shape of each verifier, by sampling setting and by task."""
     parts = []
     for aim, means in ((TOKENS, "most tokens a round"), (SPEED, "most tokens a second")):
         these = [action for action in all_actions if action.aim == aim]
@@ -142,22 +144,22 @@ def _actions(these: Sequence[Action], among: Sequence[str]) -> Table:
 
 
 def agreements(rows: Sequence[Agreement]) -> Table:
-    """Table of tokens a round of decoded texts beside closed forms."""
+    """Table of tokens per round, measured on decoded texts and expected by closed forms."""
     specs: list[Spec[Agreement]] = [
         (Column("", width=NAME), lambda each: _called(each.verifier, each.drafting, each.k)),
         (Column("decoded", "number", 2, 10), lambda each: each.realised),
         (Column("expected", "number", 2, 10), lambda each: each.expected),
     ]
     notes = (
-        "Expected: every root alike. Decoded: every round alike, and there are more",
-        "where few tokens are accepted; the last round is cut at the text's end.",
+        "Expected: mean over roots. Decoded: mean over rounds, of which there are more",
+        "where few tokens are accepted; a text's last round is cut at its end.",
     )
     title = "Tokens a round of decoded texts, and by closed forms on the same prompts"
     return of_rows(specs, rows, title=title, notes=notes)
 
 
 def rankings(all_rankings: Sequence[Ranking]) -> str:
-    """Lines of verifiers' orders, the best first, with the number of pairs in the paper's order."""
+    """Lines that list the verifiers in ranked order, here and in the paper, with the number of pairs that agree."""
     lines = ["Rankings, the best first"]
     for ranking in all_rankings:
         counts = f"{ranking.holds} pairs in the paper's order, {ranking.fails} not, {ranking.open} open"
@@ -168,18 +170,18 @@ def rankings(all_rankings: Sequence[Ranking]) -> str:
 
 
 def claims(rows: Sequence[Claim]) -> Table:
-    """Table of claims: quotients that must exceed 1."""
+    """Table of the paper's claims, each a quotient that exceeds 1 if the claim holds."""
     specs: list[Spec[Claim]] = [
         (Column("", width=41), lambda claim: "\n".join(wrapped(claim.says, 40))),
         (Column("paper", "number", 2, 6), lambda claim: claim.paper),
         (Column("here", width=17), lambda claim: interval(claim.here, short)),
         (Column("  verdict", width=0), lambda claim: f"  {claim.verdict}"),
     ]
-    return of_rows(specs, rows, title="What holds of the paper: quotients that exceed 1 if it does")
+    return of_rows(specs, rows, title="The paper's claims: each holds if its quotient exceeds 1")
 
 
 def _place(row: Row) -> tuple[bool, int, int, int]:
-    """Sort key in the paper's order: by verifier, delayed trees before others; coupled trees last."""
+    """Sort key for the paper's order of rows: by verifier, then delayed before i.i.d. trees; coupled trees last."""
     order, draftings = list(paper.NAMES), [Drafting.SELECTOR, Drafting.DELAYED, Drafting.IID]
     if not _drawn(row):
         return (True, 0, 0, 0)
@@ -197,7 +199,7 @@ def _name(row: Row) -> str:
 
 
 def _called(verifier: str, drafting: str, k: int | None) -> str:
-    """Name as in the paper."""
+    """Name of a verifier and its drafting in the style of the paper's tables."""
     more = f", K={k}" if k else f", {drafting}" * (drafting != Drafting.IID)
     return f"{paper.NAMES[verifier]}{more}"
 

@@ -1,4 +1,4 @@
-"""Prompts in place of the paper's data sets: tasks of Spec-Bench. Knows no models."""
+"""Prompts for the comparison: tasks of Spec-Bench, which replace the paper's data sets. Independent of models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,26 +14,26 @@ STAND_INS = {
     "math_reasoning": "MATH500",
     "math": "OlympiadBench",
 }
-"""Tasks of Spec-Bench in the order of the paper's columns, by the data set that each stands in for."""
+"""Data set of the paper that each task of Spec-Bench replaces, in the order of the paper's columns."""
 OWN = "prompts"
-"""Task of prompts from the command line."""
+"""Name of the task that consists of prompts from the command line."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Prompts of one task."""
+    """Task: its name and its prompts."""
 
     name: str
     prompts: tuple[str, ...]
 
 
 def spec_bench(folder: Path, names: Sequence[str], count: int) -> tuple[Task, ...]:
-    """First prompts of tasks of Spec-Bench, first turns only.
+    """First prompts of the named tasks of Spec-Bench; the first turn of a question is a prompt.
 
     Args:
-        folder: Folder of data with the file `FILE`.
+        folder: Data folder with the file `FILE`.
         names: Names of the tasks.
-        count: Most prompts of each task.
+        count: Maximum number of prompts per task.
 
     Raises:
         ConfigError: A task is unknown.
@@ -49,10 +49,10 @@ def spec_bench(folder: Path, names: Sequence[str], count: int) -> tuple[Task, ..
 
 
 def given(prompts: Sequence[str]) -> tuple[Task, ...]:
-    """Prompts from the command line as a task.
+    """A single task with the prompts from the command line.
 
     Raises:
-        ConfigError: There are none.
+        ConfigError: No prompt was given.
     """
     if not prompts:
         raise ConfigError("there is no prompt; give --prompt or --data")

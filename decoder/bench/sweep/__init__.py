@@ -1,6 +1,7 @@
-"""Grids of settings, each measured as a trial in a database shared by several workers.
+"""Parameter sweeps: every setting of a grid is measured once, by workers that share a database.
 
-Data flows one way: `spaces` (grids), `request` (identity of a sweep), `trials` (claims of settings), `worker` (measures
-claims), `job` and `measuring` (one setting beside ar), `processes` (several workers), `report` (content of the
-database), `watching` (reports during work), `heat_map` and `table` (reports as text).
+Modules in the order of the data flow: `spaces` (grids of settings), `request` (everything that identifies a sweep),
+`trials` (workers' claims on settings, in the database), `worker` (loop that measures claimed settings), `job` and
+`measuring` (measurement of one setting against plain decoding), `processes` (worker processes), `report` (content of
+the database), `watching` (reports while workers measure), `heat_map` and `table` (reports as text).
 """

@@ -1,6 +1,7 @@
-"""Maps of a sweep over two axes, one for each length; over further axes, a cell shows the best setting.
+"""Heat maps of a sweep: speed over two axes, one map for each text length.
 
-Decides content and place only, not how maps are drawn.
+If the grid has further axes, a cell shows the best setting along them. Only the content of the cells is decided here,
+not how maps are drawn.
 """
 
 from collections.abc import Sequence
@@ -9,25 +10,25 @@ from dataclasses import dataclass
 from decoder.bench.sweep.report import SweepReport, Trial
 from decoder.bench.sweep.spaces import LENGTH, Number
 
-_MARKS = "speeds over ar's; * the best, + being measured, ! without a speed, . to come"
+_MARKS = "speed relative to ar; * best, + being measured, ! no speed, . not yet measured"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Settings at one place of a map."""
+    """Cell of a heat map: all settings with the values of its row and column."""
 
     speed: float | None
-    """Best speed over ar; None where unknown."""
+    """Highest speed of the cell's settings, as a multiple of plain decoding's; None if none was measured."""
     best: bool
-    """Whether it is the best setting of all maps."""
+    """Whether the cell contains the fastest setting of the entire sweep."""
     running: bool
     waiting: bool
     exists: bool
-    """Whether the grid has a setting here."""
+    """Whether the grid contains a setting with the values of this row and column."""
 
     @property
     def text(self) -> str:
-        """Speed and state in at most six characters, readable without colour."""
+        """Speed and state of the cell in at most six characters; no information is given by colour alone."""
         if not self.exists:
             return ""
         value = "" if self.speed is None else f"{self.speed:.2f}"
@@ -37,32 +38,32 @@ class Cell:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Map of one length."""
+    """Heat map of all settings with one text length."""
 
     title: str
-    """Title, such as T=256."""
+    """Title of the map, such as T=256."""
     rows: str
-    """Axis of the rows; the next field is the axis of the columns."""
+    """Name of the axis whose values are the rows; `columns` is that of the columns."""
     columns: str
     heads: tuple[str, ...]
     lines: tuple[tuple[str, tuple[Cell, ...]], ...]
-    """(value, cells) of each row."""
+    """Rows of the map: the row's value on its axis, and its cells."""
 
 
 def legend(report: SweepReport) -> list[str]:
-    """Legend of the cells, in lines."""
+    """Legend of the cells, as lines of text."""
     hidden = [name for name in tuple(report.request.axes)[2:] if name != LENGTH]
-    return [_MARKS, f"each cell has the best of {' and '.join(hidden)}"] if hidden else [_MARKS]
+    return [_MARKS, f"each cell shows the best setting over {' and '.join(hidden)}"] if hidden else [_MARKS]
 
 
 def heat_maps(report: SweepReport) -> list[HeatMap]:
-    """One map for each length."""
+    """Heat maps of the sweep, one for each text length."""
     down, across = tuple(report.request.axes)[:2]
     return [_map(report, down, across, length) for length in report.request.axes[LENGTH]]
 
 
 def extremes(maps: Sequence[HeatMap]) -> tuple[float, float] | None:
-    """Lowest and highest speed of all maps; None where no speed is known."""
+    """Lowest and highest speed in all maps; None if no setting has a speed."""
     speeds = [cell.speed for each in maps for _, cells in each.lines for cell in cells if cell.speed is not None]
     return (min(speeds), max(speeds)) if speeds else None
 

@@ -1,4 +1,4 @@
-"""Request of a sweep, as it travels to worker processes. Imports no torch: workers do."""
+"""Options of a sweep, in the form sent to worker processes. Does not import torch; only the workers do."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OnSettings(OnPair):
-    """Options of a sweep; `Request` adds the names of the loaded pair."""
+    """Options of a sweep, before models are loaded; `Request` adds the names of the loaded target and draft."""
 
     space: str
     axes: Axes
     prompts: tuple[str, ...]
     preset: str | None = None
-    """Preset of the parameters off the axes; None: the paper's."""
+    """Name of the preset for parameters that the sweep does not vary; None selects the paper's values."""
     repeats: int = 1
     seed: int = 0
 
     @property
     def base(self) -> TunableParameters:
-        """Parameters off the axes."""
+        """Base parameters of the method; the sweep varies those on the axes."""
         return base_named(space_named(self.space), self.preset)
 
     def request(self, pair: "Pair | None" = None) -> Request:
-        """Request for a loaded pair; without a pair, options are only checked.
+        """Request of the sweep for a loaded pair; if `pair` is None, the result only serves to validate the options.
 
         Raises:
-            ConfigError: A setting is out of bounds.
+            ConfigError: A parameter value of a setting is out of bounds.
         """
         request = Request(
             space=self.space,

@@ -1,4 +1,7 @@
-"""Measures one setting beside plain decoding and the reference, in turns on the same prompts. Knows no database."""
+"""Measurement of one setting against plain decoding and the reference parameters, alternating on the same prompts.
+
+Independent of the database.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,19 +35,19 @@ Prompts = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Ready:
-    """Worker with its models loaded."""
+    """What a worker needs to measure settings, made after its models are loaded."""
 
     request: Request
     machine: dict[str, Any]
-    """Description of the measuring machine."""
+    """Description of the machine on which the worker runs."""
     measure: Measure
 
 
 def ready(job: OnSettings, note: Note) -> Ready:
-    """Loads the pair and checks that the longest text fits.
+    """Loads the target and draft and checks that the longest text fits into their context.
 
     Raises:
-        DecoderError: A prompt does not fit, or models or device fail.
+        DecoderError: A prompt does not fit into the context, or loading the models or using the device fails.
     """
     require_whole_draft("dynatui bench sweep", job.target, job.draft)
     engine = endless(load_pair(**job.pair_options, report=note))
@@ -60,8 +63,10 @@ def ready(job: OnSettings, note: Note) -> Ready:
 
 
 def compared(engine: Engine, request: Request, base: TunableParameters, prompts: Prompts, setting: Setting) -> Result:
-    """Measures one setting; refused where its trees do not fit in memory, a text differs from ar's without a near
-    tie, or all texts differ.
+    """Measures one setting against plain decoding (`ar`) and the reference parameters.
+
+    The result is `Refused` if the setting's trees do not fit in memory, a text differs from `ar`'s without a near tie
+    of two logits, or all texts differ.
     """
     space = space_named(request.space)
     config, plain = space.config(base, setting), space.plain_config(base, setting)
@@ -88,7 +93,7 @@ def _outcome(samples: Samples, seed: int, near_ties: int) -> Result:
     nodes, rounds = (_middle(samples, figure) for figure in (per_round("drafted"), lambda figures: figures.rounds))
     waits = [turn.waited for turn in samples.all() if turn.waited is not None]
     if row.over_ar is None or row.tokens_per_second is None or row.tokens_per_round is None or row.round_ms is None:
-        return Refused(reason="its texts are too short to be timed")
+        return Refused(reason="the texts are too short to be timed")
     return Outcome(
         speed=row.over_ar,
         over_reference=samples.ratio(SETTING, REFERENCE, seed),
@@ -109,5 +114,5 @@ def _middle(samples: Samples, figure: Figure) -> float | None:
 
 
 def _why(difference: Difference) -> str:
-    tie = {None: "one is shorter", True: "a near tie", False: "no tie"}[difference.near_tie]
+    tie = {None: "one text is shorter", True: "a near tie", False: "no tie"}[difference.near_tie]
     return f"the text of prompt {difference.prompt + 1} differs from ar's from token {difference.index} on: {tie}"

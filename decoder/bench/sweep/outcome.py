@@ -1,4 +1,4 @@
-"""Results of one setting. Knows neither how it is measured nor where it is kept."""
+"""Result of measuring one setting. Independent of the measurement and of the database."""
 
 from typing import TypeAlias
 
@@ -8,29 +8,32 @@ from decoder.bench.statistics import Median
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Setting whose texts equal ar's, near ties aside: medians over prompts, speeds over prompts with equal texts."""
+    """Result of a setting whose texts equal those of plain decoding (`ar`), except after near ties of two logits.
+
+    Numbers are medians over prompts; speeds leave out prompts whose text differs.
+    """
 
     speed: Median
-    """Speed over ar's, turn by turn; the sweep maximises its median."""
+    """Speed as a multiple of `ar`'s on the same prompt; settings are ranked by its median over prompts."""
     over_reference: Median | None
-    """Speed over the reference's; None where the reference's text differs from ar's."""
+    """Speed as a multiple of the reference's; None if the reference's texts differ from `ar`'s."""
     tokens_per_second: float
     tokens_per_round: float
-    """Mean committed tokens a round, L-bar."""
+    """Mean number of committed tokens per round: the paper's L-bar."""
     acceptance_rate: float | None
-    """Accepted over drafted nodes; None where nothing was drafted."""
+    """Accepted nodes divided by drafted nodes; None if nothing was drafted."""
     nodes_per_round: float
     rounds: float
-    """Rounds a text."""
+    """Rounds of drafting and verification per text."""
     round_ms: float
     disturbed: int
-    """Turns in which threads waited too long for a processor."""
+    """Number of decoded texts whose timing is disturbed: threads waited too long for a processor."""
     near_ties: int = 0
-    """Prompts whose text differs from ar's by a near tie."""
+    """Number of prompts whose text differs from `ar`'s after a near tie of two logits."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """Setting without a speed."""
+    """Result of a setting that has no speed, with the reason."""
 
     reason: str
 

@@ -1,6 +1,6 @@
-"""Workers in processes of their own, so that a progress display takes no processor time from them.
+"""Worker processes of a sweep, separate so that the progress display takes no processor time from measurements.
 
-They end with the process that started them, however it ends. Knows neither models nor screens.
+Workers end with the process that started them, even if it is killed. Independent of models and of the display.
 """
 
 import multiprocessing
@@ -23,19 +23,19 @@ from decoder.bench.sweep.worker import Measure, work
 from decoder.errors import DecoderError, ModelError
 
 END_S = 3
-"""Seconds that workers have to end after SIGTERM."""
+"""Seconds between SIGTERM and SIGKILL when workers are ended."""
 
 
 class ReadyWorker(Protocol):
-    """Worker with its models loaded."""
+    """What a worker needs to measure settings, made after its models are loaded."""
 
     @property
     def request(self) -> Request:
-        """Request that the worker measures."""
+        """Request of the sweep that the worker measures."""
 
     @property
     def machine(self) -> dict[str, object]:
-        """Description of the measuring machine."""
+        """Description of the machine on which the worker runs."""
 
     @property
     def measure(self) -> Measure:
@@ -44,20 +44,20 @@ class ReadyWorker(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """Work of every worker, sent to its process."""
+    """Arguments of every worker, sent to its process."""
 
     prepare: Callable[[Note], ReadyWorker]
-    """(note) -> worker with its models loaded."""
+    """Function that loads the models, given a receiver of progress lines."""
     storage: Database
     study: str | None = None
-    """Name of the study; None: derived from the request."""
+    """Name of the study in the database; if None, it is derived from the request."""
     heartbeat_s: float = HEARTBEAT_S
     grace_s: float = GRACE_S
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Message of a worker that has joined a study."""
+    """Message sent by a worker once it is ready and has joined a study."""
 
     study: str
     worker: str
@@ -65,14 +65,16 @@ class Joined:
 
 
 Message: TypeAlias = str | Joined | None
-"""Progress line, a worker that joined, or None after a pause without either."""
+"""Progress line of a worker, the notice that a worker joined, or None to let the reader refresh its display."""
 
 
 def working(task: Task, workers: int, every_s: float) -> Generator[Message, None, None]:
-    """Messages of workers, and None after pauses, until all have ended; closing kills the workers.
+    """Yields messages of workers until all have ended, and None at least every `every_s` seconds.
+
+    Closing the generator ends the workers.
 
     Raises:
-        DecoderError: One of them failed; the others then leave too.
+        DecoderError: A worker failed; the others are then ended.
     """
     context = multiprocessing.get_context("spawn")
     pipes: dict[Connection, SpawnProcess] = {}
@@ -116,7 +118,7 @@ def _require_success(process: SpawnProcess) -> None:
 
 
 def _end(processes: list[SpawnProcess]) -> None:
-    """Terminates workers, so that they return their claims, and kills them after `END_S`."""
+    """Sends SIGTERM, on which workers return their claims, and kills those that still run after `END_S` seconds."""
     for process in processes:
         process.terminate()
     until = time.monotonic() + END_S
@@ -129,13 +131,12 @@ def _end(processes: list[SpawnProcess]) -> None:
 
 def _worker(task: Task, pipe: Connection) -> None:
     """Main function of a worker process."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # a terminal sends it to all processes; the parent ends its workers itself
+    # a terminal sends SIGINT to all processes of a command, but only the parent process shall end its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        make(task.storage)  # before models are loaded, which takes long
+        make(task.storage)  # a database error must appear before the slow loading of models
         ready = task.prepare(pipe.send)
         sweep = joined(task.storage, ready.request, task.study, task.heartbeat_s, task.grace_s)
         noted(sweep, ready.machine)
@@ -144,7 +145,7 @@ def _worker(task: Task, pipe: Connection) -> None:
     except DecoderError as error:
         pipe.send(error)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the process ends by itself from here on
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the process is about to end anyway
 
 
 def _end_with_parent() -> None:

@@ -1,4 +1,4 @@
-"""Report of a sweep's database, as `--json` keeps it. Knows no models."""
+"""Report of a sweep: the content of its database, in the form written by `--json`. Independent of models."""
 
 from typing import Any, Literal
 
@@ -14,72 +14,72 @@ State = Literal["waiting", "running", "done", "refused"]
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """State and result of one setting."""
+    """State of one setting, and its result once it was measured."""
 
     setting: Setting
     state: State
     outcome: Outcome | None = None
-    """Result where the state is done."""
+    """Result of the measurement; None unless the state is done."""
     reason: str | None = None
-    """Reason where the state is refused."""
+    """Reason why the setting has no speed; None unless the state is refused."""
     worker: str | None = None
-    """Machine and process that measured it last, or measures it now."""
+    """Machine and process that last measured the setting, or is measuring it."""
     number: int | None = None
-    """Number of the claim with the result."""
+    """Number of the claim that gave the result, counted over the study; None without a result."""
     deaths: int = 0
-    """Workers that ended while they measured it."""
+    """Number of workers that ended unexpectedly while measuring the setting."""
 
     @property
     def settled(self) -> bool:
-        """Whether it has its result."""
+        """Whether measuring the setting is finished, with or without a speed."""
         return self.state in ("done", "refused")
 
     @property
     def speed(self) -> float | None:
-        """Speed over ar."""
+        """Median speed as a multiple of plain decoding's; None without a result."""
         return self.outcome.speed.value if self.outcome else None
 
 
 class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All settings of a sweep at one time."""
+    """State of all settings of a sweep at one moment."""
 
     schema: int = SCHEMA
     study: str
     storage: str
-    """URL of the database, without a password."""
+    """URL of the database, with its password removed."""
     request: Request = msgspec.field(name="asked")
     machines: dict[str, dict[str, Any]]
-    """Descriptions of the measuring machines, by name."""
+    """Descriptions of the machines on which workers ran, by host name."""
     trials: tuple[Trial, ...]
-    """All settings, in the order of the grid."""
+    """States and results of all settings, in the order of the grid."""
 
     @property
     def settled(self) -> int:
-        """Number of settings with a result."""
+        """Number of settings whose measurement is finished."""
         return sum(trial.settled for trial in self.trials)
 
     @property
     def complete(self) -> bool:
-        """Whether every setting has a result."""
+        """Whether all settings are finished."""
         return self.settled == len(self.trials)
 
     @property
     def share(self) -> float:
-        """Share of all tokens that are decoded in settings with a result."""
+        """Fraction of the sweep's tokens that belong to finished settings; used as the progress of the sweep."""
         done = sum(trial.setting.length for trial in self.trials if trial.settled)
         return done / sum(trial.setting.length for trial in self.trials)
 
     def best(self, count: int) -> list[Trial]:
-        """Fastest settings, the fastest first."""
+        """The `count` fastest settings, in descending order of speed."""
         known = [trial for trial in self.trials if trial.speed is not None]
         return sorted(known, key=lambda trial: trial.speed or 0.0, reverse=True)[:count]
 
 
 def read(sweep: Sweep) -> SweepReport:
-    """Report of the database's present content.
+    """Report of what the database now contains.
 
     Raises:
-        DatabaseError: It cannot be read.
+        DatabaseError: The database cannot be read.
     """
     with sweep.database.reading() as transaction:
         rows = transaction.rows(
@@ -103,7 +103,7 @@ def _trial(
 ) -> Trial:
     outcome = msgspec.json.decode(result, type=Outcome) if result and state == "done" else None
     refused = msgspec.json.decode(result, type=Refused).reason if result and state == "refused" else None
-    given_up = f"{deaths} workers ended while they measured it" if state == "refused" else None
+    given_up = f"{deaths} workers ended while measuring it" if state == "refused" else None
     return Trial(
         setting=setting,
         state=state,

@@ -1,4 +1,4 @@
-"""Request of a sweep; equal requests are one study, whoever starts them. Knows no database."""
+"""Request of a sweep; equal requests belong to one study, even if started separately. Independent of the database."""
 
 from hashlib import sha256
 from typing import Any
@@ -9,16 +9,16 @@ from decoder.bench.sweep.spaces import Axes, Setting, space_named
 from decoder.errors import require
 
 DIGITS = 12
-"""Hexadecimal digits of the digest in a study's name."""
+"""Number of hexadecimal digits of the SHA-256 that a study's name contains."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides the measurement; another request is another study."""
+    """Everything that determines the results of a sweep; different requests belong to different studies."""
 
     space: str
     axes: Axes
     reference: dict[str, Any]
-    """Parameters off the axes, with which the reference decodes beside each setting."""
+    """Base parameters of the method. The reference uses them unchanged; a setting changes those on the axes."""
     target: str
     draft: str
     device: str
@@ -33,15 +33,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """All settings of the grid."""
+        """All settings of the sweep's grid."""
         return space_named(self.space).grid(self.axes)
 
     @property
     def study(self) -> str:
-        """Name of the study of this request."""
+        """Default name of this request's study: the grid's name and a digest of the request."""
         return f"{self.space}-{sha256(msgspec.json.encode(self, order='deterministic')).hexdigest()[:DIGITS]}"
 
     def differing(self, other: "Request") -> list[str]:
-        """Names of the fields that differ."""
+        """Names of the fields in which the two requests differ."""
         mine, theirs = (msgspec.json.decode(msgspec.json.encode(each)) for each in (self, other))
         return [name for name, value in mine.items() if theirs[name] != value]

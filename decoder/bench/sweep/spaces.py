@@ -1,6 +1,6 @@
-"""Named search grids of a few axes each, and the points of them that the paper measured.
+"""Named grids of parameter settings to sweep, and the settings that the DynaTree paper measured.
 
-Knows no models and no database.
+Independent of models and of the database.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ Number: TypeAlias = int | float
 Values: TypeAlias = Mapping[str, Number]
 Axes: TypeAlias = dict[str, tuple[Number, ...]]
 LENGTH = "T"
-"""Axis of every grid: new tokens."""
+"""Name of the axis that every grid has: the number of new tokens per text."""
 USUAL_LENGTHS = (256,)
 THRESHOLDS = (
     (0.7, 0.5),
@@ -36,56 +36,56 @@ THRESHOLDS = (
     (0.95, 0.3),
     (0.6, 0.2),
 )
-"""(tau_h, tau_l) of the paper's figure 6."""
+"""Pairs (tau_h, tau_l) in figure 6 of the paper."""
 BREADTHS = ((1, 2), (1, 3), (1, 4), (1, 5), (2, 3), (2, 4), (2, 5), (3, 5))
-"""(B_min, B_max) of the paper's figure 6; B_mid is 2, or B_min where that is more."""
+"""Pairs (B_min, B_max) in figure 6 of the paper, with B_mid = max(2, B_min)."""
 DEPTHS = ((4, 6), (5, 7), (5, 8), (6, 8), (6, 10), (7, 10), (8, 12))
-"""(D0, D_max) of the paper's figure 6."""
+"""Pairs (D0, D_max) in figure 6 of the paper."""
 FIXED_DEPTHS, BRANCHINGS, TAUS = (3, 4, 5, 6, 7, 8), (2, 3, 4), (0.01, 0.02, 0.03, 0.05, 0.1)
-"""Axes of the paper's sweep of fixed trees."""
+"""Depths, branching factors and thresholds tau in the paper's sweep of fixed trees."""
 MOST_SETTINGS = 10_000
-"""Largest grid: each setting is a row of the database."""
+"""Maximum number of settings in a grid; each setting is one row in the database."""
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """Point of a grid."""
+    """Setting: one point of a grid, with a value for each axis."""
 
     values: dict[str, Number]
 
     @property
     def key(self) -> str:
-        """Name of the setting within its grid: "tau_h=0.9 tau_l=0.4 T=256"."""
+        """Unique name of the setting within its grid, such as "tau_h=0.9 tau_l=0.4 T=256"."""
         return " ".join(f"{name}={value!r}" for name, value in self.values.items())
 
     @property
     def length(self) -> int:
-        """New tokens of each text."""
+        """Number of new tokens per text."""
         return int(self.values[LENGTH])
 
 
 @dataclass(frozen=True)
 class Space:
-    """Axes of one method's parameters."""
+    """Search space: the axes along which parameters of one method are varied."""
 
     name: str
     about: str
     method: str
     axes: Mapping[str, tuple[Number, ...]]
-    """Default values by axis: a heat map's rows, its columns, axes whose best is shown, and the length."""
+    """Default values on each axis: first the rows of a heat map, then its columns, and last `LENGTH`."""
     changes: Callable[[Any, Values], Mapping[str, Any]]
-    """(base parameters, values of a setting) -> changed parameters."""
+    """Function from the base parameters and a setting's values to the parameters that change."""
     possible: Callable[[Values], bool] = lambda _: True
 
     @property
     def presets(self) -> Mapping[str, TunableParameters]:
-        """Presets for the parameters off the axes; empty: the method's defaults only."""
+        """Presets of the method's base parameters; empty if the method has only its defaults."""
         return METHODS[self.method].presets
 
     def grid(self, axes: Mapping[str, tuple[Number, ...]]) -> tuple[Setting, ...]:
-        """All valid settings, the last axis fastest.
+        """All valid settings, ordered with the last axis varying fastest.
 
         Raises:
-            ConfigError: No setting is valid, or there are too many.
+            ConfigError: No setting is valid, or there are more than `MOST_SETTINGS`.
         """
         count = 1
         for values in axes.values():
@@ -105,7 +105,7 @@ class Space:
         return self.plain_config(base, setting).with_rules(self.method, self.rules(base, setting.values))
 
     def rules(self, base: TunableParameters, values: Values) -> TunableParameters:
-        """Parameters of the method with these values.
+        """Parameters of the method: the base parameters with the given values on the axes.
 
         Raises:
             ConfigError: A value is out of its bounds.
@@ -113,12 +113,12 @@ class Space:
         return replace(base, **self.changes(base, values))
 
     def plain_config(self, base: TunableParameters, setting: Setting) -> RunConfig:
-        """Run configuration of the reference: as many tokens, base parameters."""
+        """Run configuration of the reference: the setting's number of new tokens, and unchanged base parameters."""
         return RunConfig((self.method,), setting.length).with_rules(self.method, base)
 
 
 def _axis(points: Iterable[tuple[Number, Number]], place: int) -> tuple[Number, ...]:
-    """Distinct values of points on one axis, rising."""
+    """Distinct first (`place` 0) or second (`place` 1) values of the pairs, in ascending order."""
     return tuple(sorted({point[place] for point in points}))
 
 
@@ -127,7 +127,7 @@ def _same(_own: Any, values: Values) -> Mapping[str, Any]:
 
 
 def _breadth(own: Any, values: Values) -> Mapping[str, Any]:
-    """Branching with new ends; the middle is kept as far as they allow."""
+    """Branching (b_min, b_mid, b_max) with a new minimum and maximum; b_mid is clamped between them."""
     low, high = values["b_min"], values["b_max"]
     return {"branching": (low, min(max(own.branching[1], low), high), high)}
 
@@ -175,14 +175,14 @@ SPACES: Mapping[str, Space] = {
 
 
 def space_named(name: str) -> Space:
-    """Grid of this name; raises a ConfigError where there is none."""
+    """Search space of this name; raises a ConfigError if there is none."""
     if name not in SPACES:
         raise ConfigError(f"there is no space {quoted(name)}; choose from {', '.join(SPACES)}")
     return SPACES[name]
 
 
 def base_named(space: Space, preset: str | None) -> TunableParameters:
-    """Parameters off the axes: a preset's, else the paper's; raises a ConfigError for an unknown preset."""
+    """Base parameters: those of the preset, or by default the paper's; raises a ConfigError for an unknown preset."""
     if not space.presets:
         require(preset is None, f"--preset has no effect on {space.name}; leave it out")
         usual = METHODS[space.method].own
@@ -195,17 +195,17 @@ def base_named(space: Space, preset: str | None) -> TunableParameters:
 
 
 def axes_with(space: Space, given: Mapping[str, tuple[Number, ...]]) -> Axes:
-    """Axes of the grid, with given values in place of its defaults."""
+    """Axes of the grid with their default values, replaced by the given values where there are any."""
     for name in given:
         require(name in space.axes, f"{space.name} has no axis {quoted(name)}; it has {', '.join(space.axes)}")
     return {name: given.get(name, usual) for name, usual in space.axes.items()}
 
 
 def axis_values(space: Space, name: str, text: str) -> tuple[Number, ...]:
-    """Values of an axis from text with commas; integers where the axis has integers.
+    """Parses comma-separated values of an axis, as integers if its defaults are integers.
 
     Raises:
-        ConfigError: The axis does not exist, or a value is no number.
+        ConfigError: The axis does not exist, or a value is not a number.
     """
     usual = axes_with(space, {name: ()}) and space.axes[name]
     whole = all(isinstance(value, int) for value in usual)

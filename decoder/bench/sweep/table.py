@@ -1,4 +1,4 @@
-"""Report of a sweep as plain text of at most 80 columns, as far as its axes allow. Formats only."""
+"""Report of a sweep as plain text, at most 80 columns wide unless a single heat map is wider."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -11,39 +11,39 @@ from decoder.tables.text import WIDTH, cut, hundredths, interval, text
 
 BEST = 10
 REASONS = 5
-"""Most settings without a speed that are named."""
+"""Maximum number of settings without a speed that are listed with their reasons."""
 CELL, GAP = 7, 3
 
 
 def on_sweep(report: SweepReport) -> str:
-    """The whole report."""
+    """The complete report as text."""
     parts = ["\n".join(heading(report)), maps(report), best(report), refused(report)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def heading(report: SweepReport) -> list[str]:
-    """Grid, pair, machines and progress."""
+    """Heading lines: the grid and its progress, the models, the machines and the reference parameters."""
     request = report.request
     reference = ", ".join(f"{name} {value}" for name, value in request.reference.items())
     lines = [
         f"{report.study}: {report.settled} of {len(report.trials)} settings of {request.space}, {report.storage}",
-        f"{request.target} with {request.draft} on {request.device} in {request.dtype}, greedy, without end of text",
+        f"{request.target} with {request.draft} on {request.device} in {request.dtype}, greedy, end of text ignored",
         f"prompts: {len(request.prompts)}; repeats: {request.repeats}; seed: {request.seed}",
         *(_machine(name, about) for name, about in report.machines.items()),
         f"reference: {reference}",
-        "each setting beside ar and the reference, turn by turn; 95 % bootstrap intervals",
+        "each setting is timed beside ar and the reference; 95 % bootstrap intervals",
     ]
     return list(map(cut, lines))
 
 
 def maps(report: SweepReport) -> str:
-    """Heat maps, side by side as far as they fit."""
+    """Heat maps of all text lengths, side by side where the page is wide enough, with their legend."""
     blocks = [_block(each) for each in heat_maps(report)]
     return "\n\n".join("\n".join(_beside(row)) for row in _rows(blocks)) + "\n" + "\n".join(legend(report))
 
 
 def best(report: SweepReport) -> str:
-    """Table of the fastest settings with all their figures."""
+    """Table of the fastest settings with all measured numbers."""
     fastest = report.best(BEST)
     if not fastest:
         return ""
@@ -60,13 +60,13 @@ def best(report: SweepReport) -> str:
     ]
     notes = (
         "medians over prompts; nodes and ms are those of a round, rounds those of a text",
-        "the best of many looks better than it is: measure it again before it is used",
+        "the best of many looks better than it is: measure it again before using it",
     )
     return text(of_rows(specs, outcomes, notes=(*notes, *_doubts(report))))
 
 
 def _doubts(report: SweepReport) -> Iterator[str]:
-    """Notes on disturbed turns and near ties."""
+    """Notes on disturbed measurements and on texts that differ after near ties."""
     done = [trial.outcome for trial in report.trials if trial.outcome]
     if disturbed := sum(outcome.disturbed for outcome in done):
         yield f"{disturbed} turns were disturbed by other processes, other workers among them"
@@ -75,7 +75,7 @@ def _doubts(report: SweepReport) -> Iterator[str]:
 
 
 def refused(report: SweepReport) -> str:
-    """Settings without a speed, with the reasons."""
+    """List of the settings without a speed, with the reasons."""
     without_speed = [trial for trial in report.trials if trial.state == "refused"]
     lines = [f"{trial.setting.key}: {trial.reason}" for trial in without_speed[:REASONS]]
     if len(without_speed) > REASONS:
@@ -84,7 +84,7 @@ def refused(report: SweepReport) -> str:
 
 
 def summary(trial: Trial) -> str:
-    """Summary of one setting in a line."""
+    """One-line summary of a setting."""
     if trial.outcome is None:
         return f"{trial.setting.key}: {trial.reason or trial.state}"
     return f"{trial.setting.key}: x ar {interval(trial.outcome.speed, hundredths)}"
@@ -95,7 +95,7 @@ def _machine(name: str, about: dict[str, object]) -> str:
 
 
 def _block(heat_map: HeatMap) -> list[str]:
-    """Lines of a map, all of one width."""
+    """Heat map as lines of equal width."""
     label = max(len(heat_map.rows), *(len(row) for row, _ in heat_map.lines)) + 1
     lines = [f"{heat_map.title}, {heat_map.columns} across"]
     lines.append(f"{heat_map.rows:<{label}}" + "".join(f"{head:>{CELL}}" for head in heat_map.heads))
@@ -105,7 +105,7 @@ def _block(heat_map: HeatMap) -> list[str]:
 
 
 def _rows(blocks: Sequence[list[str]]) -> list[list[list[str]]]:
-    """Blocks arranged in rows no wider than the page, unless a single block is wider."""
+    """Heat maps arranged in rows that are no wider than the page, unless a single map is wider."""
     rows: list[list[list[str]]] = []
     used = 0
     for block in blocks:

@@ -1,8 +1,8 @@
-"""Claims of settings, a row of a table each: every setting is measured once, even where workers die.
+"""Database of a sweep, with one row per setting: every setting is measured once, even if workers die.
 
-All changes are exclusive transactions: adding a sweep's settings, claiming one on a lease, which its worker prolongs
-while it measures, and keeping a result. A setting whose lease has run out is free again. Knows not how settings are
-measured.
+Adding a sweep's settings, claiming a setting and storing its result are exclusive transactions. A claim is a lease,
+which the worker prolongs while it measures; a setting whose lease has expired can be claimed again. Independent of how
+settings are measured.
 """
 
 import os
@@ -22,20 +22,20 @@ from decoder.bench.sweep.spaces import Setting
 from decoder.errors import ConfigError, DatabaseError, quoted, require, shortened
 
 LIVES = 5
-"""Most workers that may die of one setting before it is refused."""
+"""Number of workers that may die while measuring a setting; with the last of them, the setting is refused."""
 HEARTBEAT_S, GRACE_S = 10, 60
-"""Seconds between two prolongations of a lease, and the lease's length."""
+"""Seconds between two prolongations of a lease, and the duration of a lease in seconds."""
 TABLES = (
     "CREATE TABLE IF NOT EXISTS sweeps (study TEXT PRIMARY KEY, asked TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS sweep_machines ("
     "study TEXT, machine TEXT, about TEXT NOT NULL, PRIMARY KEY (study, machine))",
     """CREATE TABLE IF NOT EXISTS sweep_settings (
         study TEXT, setting TEXT,
-        place INTEGER NOT NULL,        -- in the order in which they are taken
+        place INTEGER NOT NULL,        -- position in the order of measurement
         state TEXT NOT NULL,           -- waiting, running, done, refused
-        claim INTEGER,                 -- the number of the last time that it was taken, from 0 in each study
+        claim INTEGER,                 -- number of the setting's latest claim, counted from 0 in each study
         worker TEXT, lease_until DOUBLE PRECISION,
-        deaths INTEGER NOT NULL,       -- of workers that held it
+        deaths INTEGER NOT NULL,       -- number of workers that died while measuring the setting
         result TEXT,
         PRIMARY KEY (study, setting))""",
 )
@@ -43,7 +43,7 @@ TABLES = (
 
 @dataclass(frozen=True)
 class Sweep:
-    """Study in a database, as one worker sees it."""
+    """Study in a database: access to the settings and results of one sweep."""
 
     database: Database
     study: str
@@ -54,18 +54,18 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Claim:
-    """Setting claimed by one worker."""
+    """Claim of a worker on a setting that it measures."""
 
     setting: Setting
     number: int
-    """Number among all claims of the study."""
+    """Number of the claim, counted from 0 over the study."""
 
 
 def require_sweeps(database: Database) -> None:
-    """Checks a database that is only shown, and creates none.
+    """Checks that a database exists and holds sweeps; creates no database.
 
     Raises:
-        DatabaseError: It cannot be reached, or holds no sweeps of this version.
+        DatabaseError: The database cannot be reached, or holds no sweeps of this version.
     """
     file = database.file
     if file is not None and not file.is_file():
@@ -77,10 +77,10 @@ def require_sweeps(database: Database) -> None:
 
 
 def make(database: Database) -> None:
-    """Creates the tables of sweeps where there are none.
+    """Creates the database tables of sweeps if they are missing.
 
     Raises:
-        DatabaseError: It cannot be used, or holds sweeps of an earlier version.
+        DatabaseError: The database cannot be used, or holds sweeps of an earlier version.
     """
     database.make(TABLES)
     with database.reading() as transaction:
@@ -94,7 +94,7 @@ def joined(
     heartbeat_s: float = HEARTBEAT_S,
     grace_s: float = GRACE_S,
 ) -> Sweep:
-    """Study of a request, with all its settings; created where missing.
+    """Study of a request; if it does not exist, it is created with all its settings.
 
     Raises:
         ConfigError: The study of that name has another request.
@@ -119,11 +119,11 @@ def joined(
 
 
 def existing(database: Database, study: str | None) -> Sweep:
-    """Existing study of a name; without a name, the only study.
+    """Existing study with the given name, or if the name is None, the only study in the database.
 
     Raises:
-        ConfigError: There is no study of that name, or more than one to choose from.
-        DatabaseError: The database cannot be used, or the study is no sweep.
+        ConfigError: There is no study with that name, or no name was given and there are several studies.
+        DatabaseError: The database cannot be used, or the study is not a sweep.
     """
     with database.reading() as transaction:
         known: dict[str, str] = dict(transaction.rows("SELECT study, asked FROM sweeps ORDER BY study"))
@@ -137,7 +137,7 @@ def existing(database: Database, study: str | None) -> Sweep:
 
 
 def noted(sweep: Sweep, machine: Mapping[str, Any]) -> None:
-    """Keeps the description of this machine."""
+    """Stores the description of this machine in the database."""
     about = sweep.study, platform.node(), msgspec.json.encode(machine).decode()
     with _of(sweep) as transaction:
         transaction.change("DELETE FROM sweep_machines WHERE study = ? AND machine = ?", *about[:2])
@@ -145,12 +145,12 @@ def noted(sweep: Sweep, machine: Mapping[str, Any]) -> None:
 
 
 def worker_name() -> str:
-    """Name of this process among all workers."""
+    """Name of this worker process, unique among all workers: host name and process id."""
     return f"{platform.node()}:{os.getpid()}"
 
 
 def claimed(sweep: Sweep) -> Claim | None:
-    """Claims the next free setting; None where all that are left are claimed."""
+    """Claims the next unmeasured setting; None if all unfinished settings are claimed by other workers."""
     with _of(sweep) as transaction:
         now_s = transaction.now_s()
         transaction.change(
@@ -187,7 +187,7 @@ def prolonged(sweep: Sweep, claim: Claim) -> None:
 
 
 def kept(sweep: Sweep, claim: Claim, result: Result) -> bool:
-    """Keeps a result; False where the lease had run out and another worker claimed the setting."""
+    """Stores a result; False if the lease had expired and another worker claimed the setting."""
     state = "done" if isinstance(result, Outcome) else "refused"
     with _of(sweep) as transaction:
         changed = transaction.change(
@@ -198,7 +198,7 @@ def kept(sweep: Sweep, claim: Claim, result: Result) -> bool:
 
 
 def returned(sweep: Sweep, claim: Claim) -> None:
-    """Returns a setting before its lease runs out."""
+    """Gives up a claim before its lease expires, so that another worker can claim the setting."""
     with _of(sweep) as transaction:
         transaction.change(
             "UPDATE sweep_settings SET state = 'waiting', worker = NULL "
@@ -208,7 +208,7 @@ def returned(sweep: Sweep, claim: Claim) -> None:
 
 
 def given_back(sweep: Sweep, workers: Collection[str]) -> None:
-    """Returns all settings of workers that another process has ended."""
+    """Gives up all claims of the named workers, which have been ended."""
     with _of(sweep) as transaction:
         for worker in workers:
             transaction.change(
@@ -219,7 +219,7 @@ def given_back(sweep: Sweep, workers: Collection[str]) -> None:
 
 
 def settled(sweep: Sweep) -> bool:
-    """Whether every setting has its result."""
+    """Whether measuring is finished for all settings."""
     with _of(sweep) as transaction:
         return not transaction.rows(
             "SELECT 1 FROM sweep_settings WHERE study = ? AND state IN ('waiting', 'running') LIMIT 1", sweep.study
@@ -227,18 +227,18 @@ def settled(sweep: Sweep) -> bool:
 
 
 def mixed(request: Request) -> list[Setting]:
-    """Settings in the order of measurement, which is random, so that the time left follows from the time so far."""
+    """Settings in the random order of measurement, which lets the remaining time be estimated from the elapsed time."""
     settings = request.settings
     return Random(request.seed).sample(settings, len(settings))
 
 
 @contextmanager
 def _of(sweep: Sweep) -> Iterator[Transaction]:
-    """Transaction on a study; raises DatabaseError where the study was deleted."""
+    """Database transaction for a study; raises DatabaseError if the study was deleted."""
     with sweep.database.alone() as transaction:
         if not transaction.rows("SELECT 1 FROM sweeps WHERE study = ?", sweep.study):
             raise DatabaseError(
-                f"the study is gone from {sweep.database.shown}; run the same command again to begin anew"
+                f"the study was deleted from {sweep.database.shown}; run the same command again to start over"
             )
         yield transaction
 
@@ -253,7 +253,7 @@ def _asked(study: str, text: str) -> Request:
 
 
 def _refuse_earlier(database: Database, transaction: Transaction) -> None:
-    """Refuses a database of an earlier version, whose sweeps are studies of Optuna."""
+    """Raises DatabaseError for a database of an earlier version, which stored sweeps as studies of Optuna."""
     earlier = "SELECT 1 FROM study_user_attributes WHERE key = 'asked' LIMIT 1"
     if transaction.has_table("study_user_attributes") and transaction.rows(earlier):
         raise DatabaseError(

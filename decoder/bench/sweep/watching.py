@@ -1,4 +1,4 @@
-"""Reports of a sweep while its workers measure."""
+"""Reports on a sweep while its workers are measuring."""
 
 from collections.abc import Generator
 from contextlib import closing, suppress
@@ -12,10 +12,10 @@ from decoder.errors import DatabaseError
 
 
 def looked_up(database: Database, study: str | None) -> SweepReport:
-    """Report of a study; without a name, of the only study.
+    """Report of the study with the given name, or if the name is None, of the only study in the database.
 
     Raises:
-        ConfigError: There is no such study, or more than one to choose from.
+        ConfigError: There is no study with that name, or no name was given and there are several studies.
         DatabaseError: The database cannot be read, or holds no sweeps.
     """
     require_sweeps(database)
@@ -23,12 +23,12 @@ def looked_up(database: Database, study: str | None) -> SweepReport:
 
 
 def watched(task: Task, workers: int, every_s: float, note: Note) -> Generator[SweepReport, None, None]:
-    """Starts workers and yields reports every `every_s` seconds until all settings have results.
+    """Starts workers and yields a report at least every `every_s` seconds until all settings are finished.
 
-    Closed or interrupted before, it ends the workers and returns their settings.
+    If the generator is closed or interrupted earlier, it ends the workers and gives up their claims.
 
     Raises:
-        DecoderError: A worker failed, or the database did.
+        DecoderError: A worker or the database failed.
     """
     known: list[Joined] = []
     try:
@@ -42,7 +42,7 @@ def watched(task: Task, workers: int, every_s: float, note: Note) -> Generator[S
 def _reports(
     task: Task, workers: int, every_s: float, note: Note, known: list[Joined]
 ) -> Generator[SweepReport, None, None]:
-    """Reports as in `watched`, without returning settings; appends workers that join to `known`."""
+    """Yields the reports for `watched`, and appends each worker that has joined the study to `known`."""
     sweep: Sweep | None = None
     with closing(working(task, workers, every_s)) as messages:
         for message in messages:
@@ -52,7 +52,7 @@ def _reports(
                 known.append(message)
                 sweep = sweep or existing(task.storage, message.study)
             if sweep is not None:
-                # a database may be away for a moment; if it stays away, a worker raises the error
+                # ignores short outages of the database; if the outage lasts, a worker raises the error
                 report = None
                 with suppress(DatabaseError):
                     report = read(sweep)

@@ -1,6 +1,6 @@
-"""Worker of a sweep: claims a setting, measures it, keeps the result, until all settings have results.
+"""Worker of a sweep: claims settings, measures them and stores the results, until all settings are finished.
 
-Knows neither models nor other workers.
+Independent of models and of other workers.
 """
 
 import threading
@@ -15,15 +15,15 @@ from decoder.bench.sweep.trials import Claim, Sweep, claimed, kept, prolonged, r
 from decoder.errors import DatabaseError
 
 KEPT_ATTEMPTS = 4
-"""Attempts to keep a result, a heartbeat apart; together shorter than a lease."""
+"""Number of attempts to store a result, at intervals of a heartbeat; all of them end before the lease expires."""
 Measure: TypeAlias = Callable[[Setting], Result]
 
 
 def work(sweep: Sweep, measure: Measure) -> None:
-    """Measures until every setting has a result, claims of dead workers included.
+    """Measures settings until all are finished, including those that dead workers had claimed.
 
     Raises:
-        DatabaseError: The database cannot be used any more; the last result is lost.
+        DatabaseError: The database can no longer be used; the result measured last is lost.
     """
     while True:
         claim = claimed(sweep)
@@ -42,7 +42,7 @@ def work(sweep: Sweep, measure: Measure) -> None:
 
 
 def _kept(sweep: Sweep, claim: Claim, result: Result) -> None:
-    """Keeps a result; retries where the database is away for a moment, since a measurement may have taken long."""
+    """Stores a result; retries during a short outage of the database, since the measurement may have taken long."""
     for _ in range(KEPT_ATTEMPTS - 1):
         with suppress(DatabaseError):
             kept(sweep, claim, result)
@@ -53,7 +53,7 @@ def _kept(sweep: Sweep, claim: Claim, result: Result) -> None:
 
 @contextmanager
 def _alive(sweep: Sweep, claim: Claim) -> Iterator[None]:
-    """Prolongs the lease in a thread while the setting is measured."""
+    """Context in which a thread regularly prolongs the lease of a claim."""
     stop = threading.Event()
     thread = threading.Thread(target=_beat, args=(sweep, claim, stop), daemon=True)
     thread.start()
@@ -66,6 +66,6 @@ def _alive(sweep: Sweep, claim: Claim) -> Iterator[None]:
 
 def _beat(sweep: Sweep, claim: Claim, stop: threading.Event) -> None:
     while not stop.wait(sweep.heartbeat_s):
-        # a database may be away for a moment; if it stays away, keeping the result raises the error
+        # ignores short outages of the database; if the outage lasts, storing the result raises the error
         with suppress(DatabaseError):
             prolonged(sweep, claim)

@@ -54,7 +54,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     [
         (["--temperatures", "warm"], "--temperatures is 'warm'; give numbers with commas between them"),
         (["--temperatures", "-1"], "temperature is -1; give 0 (greedy) to 2"),
-        (["--temperatures", "0"], "temperature 0 draws nothing, and all verifiers are then alike; give more than 0"),
+        (
+            ["--temperatures", "0"],
+            "temperature 0 is greedy, where all verifiers are the same; give more than 0",
+        ),
         (["--temperatures", "", "--top-p", ""], "no temperature was given; give --temperatures or --top-p"),
         (["--top-p", "0"], "top_p is 0; give more than 0 and at most 1 (all tokens)"),
         (["--verifiers", "best"], "--verifiers names best; choose from nss, "),

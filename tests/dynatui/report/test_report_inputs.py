@@ -154,11 +154,11 @@ def test_a_run_of_what_is_no_recording_cannot_be_asked_for(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("place", "value", "reason"),
     [
-        (("begun", "asked", "experiments", 0, "lanes"), ["nobody"], "main has a lane that is none of all"),
-        (("begun", "asked", "experiments", 0, "data_set"), "none", "main is on a data set that is none of all"),
+        (("begun", "asked", "experiments", 0, "lanes"), ["nobody"], "main has an unknown lane"),
+        (("begun", "asked", "experiments", 0, "data_set"), "none", "main has an unknown data set"),
         (("begun", "asked", "experiments", 0, "lengths"), [], "main has no length"),
-        (("blocks", 0, "experiment"), 99, "a block is of no experiment"),
-        (("blocks", 0, "turns", 0, "at"), [], "a turn has not as many figures as its experiment has lengths"),
+        (("blocks", 0, "experiment"), 99, "a block has an unknown experiment"),
+        (("blocks", 0, "turns", 0, "at"), [], "the figures of a turn do not match the lengths of its experiment"),
     ],
 )
 def test_a_report_whose_parts_do_not_belong_together_is_refused(

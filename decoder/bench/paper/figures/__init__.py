@@ -1,7 +1,7 @@
-"""The paper's figures from measurements here, as files.
+"""The paper's figures, drawn from measurements made here.
 
-`files` draws all of `catalogue`; `cells` and `tree_grid` choose the content, `style`, `marks` and `note` the look;
-every other module is a figure, or a few that belong together.
+`files` writes all figures of `catalogue`. `cells` and `tree_grid` select the data, `style`, `marks` and `note`
+determine the appearance, and every other module draws one figure or a few related ones.
 """
 
 from decoder.bench.paper.figures.files import draw

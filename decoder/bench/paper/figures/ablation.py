@@ -1,4 +1,4 @@
-"""Ablation of DynaTree, as the paper's figure 4, with breadth and depth apart."""
+"""Ablation of DynaTree, like the paper's figure 4, but with separate steps for breadth and depth."""
 
 from typing import NamedTuple
 
@@ -21,12 +21,12 @@ from decoder.bench.paper.figures.style import ACCENT, DARK, LOOKS, Look, name_ax
 from decoder.bench.paper.report import Cell, PaperReport
 
 STAGES = {"Fixed D5B2": "", "Phase 1": "+ breadth", "Phase 2": "+ depth", DYNATREE: "+ history"}
-"""Rows of the paper, each with the rule that it adds; D5B2 is as deep as DynaTree's base depth."""
+"""Rows of the paper's ablation, each with the rule that it adds; the depth of D5B2 is DynaTree's base depth."""
 COLOURS = (LOOKS["fixed"].colour, "#ecc5b8", "#dc9079", ACCENT)
 
 
 class Stage(NamedTuple):
-    """Bar of one row."""
+    """Bar of the figure: one step of the ablation."""
 
     name: str
     colour: str
@@ -34,7 +34,7 @@ class Stage(NamedTuple):
 
 
 def ablation_progression(report: PaperReport) -> Figure | None:
-    """Speed with rounds a text, and tokens a round with acceptance, from the fixed tree to the whole method."""
+    """Two panels over the steps of the ablation: speed and rounds per text; tokens per round and acceptance."""
     cells = longest(longest_prompts(cells_of(report, "main")))
     stages = _stages(report, cells)
     if len(stages) < 2 or not any(SPEED in stage.cell.stats for stage in stages):
@@ -50,7 +50,7 @@ def ablation_progression(report: PaperReport) -> Figure | None:
 
 
 def _stages(report: PaperReport, cells: list[Cell]) -> list[Stage]:
-    """Stages up to the first missing one, since each is named by its difference to the one before."""
+    """Steps of the ablation before the first unmeasured one, since a step is labelled by its difference to the last."""
     lanes = {lane.paper_name: lane for lane in reversed(lanes_of(report, cells))}
     stages = []
     for (row, adds), colour in zip(STAGES.items(), COLOURS, strict=True):
@@ -77,7 +77,7 @@ def _speed(axes: Axes, stages: list[Stage]) -> None:
 
 
 def _progress(axes: Axes, stages: list[Stage]) -> None:
-    """Both axes show the same rounds: where depths are equal, one is a multiple of the other."""
+    """Tokens per round and acceptance; if depths are equal, one is a constant multiple of the other."""
     name_axes(axes, title="(b) tokens a round and acceptance", x="", y="L-bar, tokens a round (solid)")
     _line(axes, stages, "tokens_per_round", "-", ACCENT)
     confine(axes, 0.3, 1)

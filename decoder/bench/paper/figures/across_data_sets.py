@@ -1,4 +1,4 @@
-"""Bars of methods on all data sets: the paper's main results, and its first version's comparison of data sets."""
+"""Bar charts over all data sets: the paper's main results, and the comparison of data sets in its first version."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -23,11 +23,11 @@ from decoder.bench.paper.report import Cell, PaperReport
 from decoder.bench.paper.request import Lane
 
 Groups = Sequence[Mapping[str, Cell]]
-"""Cells with a speed that stand side by side, one for each data set at most."""
+"""Groups of adjacent bars: cells with a speed by data set, at most one for each data set."""
 
 
 def main_results_bars(report: PaperReport) -> Figure | None:
-    """Speed and speed-up of the paper's four methods on the longest texts; of a kind, the fastest lane by data set."""
+    """Speed and speed-up of the paper's four methods on the longest texts, each by its fastest lane on the data set."""
     cells = _main(report, longest)
     by_group: dict[str, dict[str, Cell]] = {}
     for data_set, these in cells.items():
@@ -60,32 +60,32 @@ def dataset_comparison(report: PaperReport) -> Figure | None:
 
 
 def _main(report: PaperReport, chosen: Callable[[list[Cell]], list[Cell]]) -> dict[str, list[Cell]]:
-    """Cells of an experiment, by data set."""
+    """Cells of the experiment main by data set, with the longest prompts and selected by `chosen`."""
     cells = [cell for cell in report.cells if cell.experiment == "main"]
     by_set = {name: [cell for cell in cells if cell.data_set == name] for name in data_sets(report, "main")}
     return {name: chosen(longest_prompts(these)) for name, these in by_set.items()}
 
 
 def _take(group: dict[str, Cell], data_set: str, lane: Lane, cells: Sequence[Cell]) -> None:
-    """Adds a lane's cell to a group where it has a speed and the group has none for the data set."""
+    """Adds a lane's cell to a group if it has a speed and the group has no cell for the data set yet."""
     for cell in cells:
         if cell.lane == lane.name and SPEED in cell.stats:
             group.setdefault(data_set, cell)
 
 
 def _speeds(report: PaperReport, first: Axes, second: Axes, groups: Groups) -> None:
-    """Two panels, one in tokens/s and one in multiples of ar."""
+    """Draws two panels: speed in tokens/s, and speed as a multiple of plain decoding's (`ar`)."""
     _grouped(report, first, groups, SPEED, "{:.0f}")
     _grouped(report, second, groups, SPEEDUP, "{:.2f}x")
     name_axes(first, title="(a) throughput", x="", y="speed (tokens/s)")
     name_axes(second, title="(b) speed-up", x="", y="speed (x ar)")
     level(second, 1)
-    # titles of data sets are long: above the panels they take no width from either
+    # titles of data sets are long, so the legend is above the panels, where it does not reduce their width
     first.figure.legend(*first.get_legend_handles_labels(), loc="outside upper center", ncols=4)
 
 
 def _grouped(report: PaperReport, axes: Axes, groups: Groups, key: str, written: str) -> None:
-    """Bars of a data set in every group."""
+    """Draws the bars of one panel: a group of bars for each method, with one bar for each data set."""
     shown = [name for name in data_sets(report, "main") if any(name in group for group in groups)]
     width = 0.8 / len(shown)
     for number, name in enumerate(shown):
@@ -104,13 +104,13 @@ def _grouped(report: PaperReport, axes: Axes, groups: Groups, key: str, written:
 
 
 def _title(report: PaperReport, group: Mapping[str, Cell]) -> str:
-    """Label of a group: its lane, or where data sets have different lanes, all of them in the order of the bars."""
+    """Label of a group: the names of its lanes, which can differ between data sets, in the order of the bars."""
     lanes = (report.header.request.lane(cell.lane) for cell in group.values())
     return "\n".join(dict.fromkeys(map(label, lanes)))
 
 
 def _turn_texts(axes: Axes) -> None:
-    """Rotates labels where bars are many."""
+    """Rotates numbers and labels, so that those of many bars do not overlap."""
     for number in axes.texts:
         number.set_rotation(90)
     axes.tick_params(axis="x", labelrotation=30)

@@ -1,4 +1,4 @@
-"""All figures by name, drawn as PNG and SVG; equal reports give equal bytes."""
+"""All figures by name, drawn as PNG and SVG; equal reports give files with equal bytes."""
 
 import io
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ from decoder.bench.paper.figures.tree_config import tree_config_comparison, tree
 from decoder.bench.paper.report import PaperReport
 
 Drawn: TypeAlias = Callable[[PaperReport], Figure | None]
-"""(report) -> figure; None where its cells were not measured."""
+"""Function that draws a figure of a report; it returns None if the figure's cells were not measured."""
 FIGURES: Mapping[str, Drawn] = {
     function.__name__: function
     for function in (
@@ -38,20 +38,20 @@ FIGURES: Mapping[str, Drawn] = {
         speed_against_nodes,
     )
 }
-"""The paper's figures 3 to 8, those of its first version, and one more, by the name of the file."""
+"""Functions that draw the paper's figures 3 to 8, those of its first version, and one more, by file name."""
 FORMATS: Mapping[str, Mapping[str, str | None]] = {"png": {}, "svg": {"Date": None}}
-"""File metadata by format; a date would make equal figures differ."""
+"""File metadata by format; SVG files get no date, which would make equal figures differ."""
 
 
 def pictures(report: PaperReport) -> Iterator[tuple[str, bytes]]:
-    """Yields the name and content of each file."""
+    """Yields the name and content of each file of each figure."""
     for name, function in FIGURES.items():
         for kind, content in _drawn(function, report).items():
             yield f"{name}.{kind}", content
 
 
 def _drawn(function: Drawn, report: PaperReport) -> dict[str, bytes]:
-    """Bytes of a figure by format; empty where there is no figure."""
+    """Bytes of a figure by format; empty if its cells were not measured."""
     contents: dict[str, bytes] = {}
     with style.context([dict(SETTINGS)], after_reset=True):
         if figure := function(report):

@@ -1,4 +1,4 @@
-"""Selection of the cells that a figure shows, by lane and measurement. Pure; knows no matplotlib."""
+"""Selection of the cells and lanes that a figure shows. Pure; independent of matplotlib."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,70 +11,70 @@ from decoder.bench.paper.request import Lane
 
 SPEED, SPEEDUP = "tokens_per_second", "speedup"
 FIRST_DATA_SET = "WikiText-2"
-"""Data set of the paper's figures that show one."""
+"""The paper's name of the data set that its figures with a single data set show."""
 DYNATREE = "DynaTree"
-"""Row of the whole method in the paper."""
+"""Row of the paper's tables with the complete method."""
 EARLY_LENGTH = 500
-"""New tokens in the figures of the paper's first version; later versions show the longest texts."""
+"""Text length, in new tokens, in the figures of the paper's first version; later versions show the longest texts."""
 Points: TypeAlias = Sequence[tuple[float, Interval]]
-"""Curve: (x, figure), rising."""
+"""Points of a curve: x in ascending order, and the figure's mean with its interval."""
 Table: TypeAlias = Mapping[tuple[float, float], float]
-"""Figures by row and column."""
+"""Values of a heat map by row and column."""
 Lanes: TypeAlias = Sequence[Lane]
 
 
 def data_sets(report: PaperReport, experiment: str) -> list[str]:
-    """Names of the data sets of an experiment's cells, the paper's first one before the others."""
+    """Names of the data sets that were measured in an experiment; the one for WikiText-2 comes first."""
     measured = {cell.data_set for cell in report.cells if cell.experiment == experiment}
     text_sets = [each for each in report.header.request.text_sets if each.name in measured]
     return [each.name for each in sorted(text_sets, key=lambda each: each.stands_for != FIRST_DATA_SET)]
 
 
 def cells_of(report: PaperReport, experiment: str) -> list[Cell]:
-    """Cells of an experiment on its first data set, of all lengths and prompt lengths."""
+    """Cells of an experiment on its first data set, with all text lengths and prompt lengths."""
     first = data_sets(report, experiment)[:1]
     return [cell for cell in report.cells if cell.experiment == experiment and cell.data_set in first]
 
 
 def longest_prompts(cells: Iterable[Cell]) -> list[Cell]:
-    """Cells of the longest prompts."""
+    """Cells with the greatest maximum prompt length."""
     known = list(cells)
     most = max((cell.most for cell in known), default=0)
     return [cell for cell in known if cell.most == most]
 
 
 def longest(cells: Iterable[Cell]) -> list[Cell]:
-    """Cells of the longest texts."""
+    """Cells with the greatest text length."""
     known = list(cells)
     length = max((cell.length for cell in known), default=0)
     return [cell for cell in known if cell.length == length]
 
 
 def early(cells: Iterable[Cell]) -> list[Cell]:
-    """Cells of the length nearest to that of the paper's first version."""
+    """Cells with the text length nearest to that in the paper's first version."""
     known = list(cells)
     length = min((cell.length for cell in known), key=lambda length: abs(length - EARLY_LENGTH), default=0)
     return [cell for cell in known if cell.length == length]
 
 
 def lanes_of(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
-    """Lanes of cells, in the order of the request."""
+    """Lanes that have cells, in the order of the request."""
     measured = {cell.lane for cell in cells}
     return [lane for lane in report.header.request.lanes if lane.name in measured]
 
 
 def label(lane: Lane) -> str:
-    """Label of a lane: the paper's name where it has this row."""
+    """Label of a lane in figures: the paper's name for it if there is one, else the lane's own name."""
     return lane.paper_name or lane.name
 
 
 def fastest(lanes: Iterable[Lane], cells: Sequence[Cell]) -> Lane | None:
-    """Lane with the greatest mean speed-up in cells; the first where none has a speed."""
+    """Lane with the greatest mean speed-up in these cells; the first lane if none has a speed."""
     return max(lanes, key=lambda lane: _mean_speedup(lane, cells), default=None)
 
 
 def paper_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
-    """AR, the fastest linear lane, the fastest fixed tree, and DynaTree."""
+    """Measured lanes of the paper's four methods: AR, the fastest linear lane, the fastest fixed tree, and DynaTree."""
     lanes = lanes_of(report, cells)
     groups = [[lane for lane in lanes if lane.method == method] for method in ("ar", "linear", "fixed")]
     groups.append([lane for lane in lanes if lane.paper_name == DYNATREE])
@@ -82,7 +82,7 @@ def paper_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
 
 
 def leading_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
-    """The paper's four lanes, and the fastest lane of every other family."""
+    """The lanes of the paper's four methods, and the fastest lane of every other family."""
     lanes = paper_lanes(report, cells)
     taken = {lane.family for lane in lanes}
     others: dict[str, list[Lane]] = {}
@@ -93,18 +93,18 @@ def leading_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
 
 
 def stat_of(lane: Lane, cells: Sequence[Cell], key: str) -> Interval | None:
-    """Figure of the lane's first cell; None where there is none."""
+    """Figure `key` of the lane's first cell; None if it is unknown or the lane has no cell."""
     return next((cell.stats.get(key) for cell in cells if cell.lane == lane.name), None)
 
 
 def points(lane: Lane, cells: Sequence[Cell], key: str, along: Callable[[Cell], float]) -> Points:
-    """Curve of a lane's figure over a coordinate of its cells."""
+    """Curve of a lane's figure `key` over the x values that `along` gives for its cells."""
     mine = sorted((cell for cell in cells if cell.lane == lane.name), key=along)
     return [(along(cell), cell.stats[key]) for cell in mine if key in cell.stats]
 
 
 def without(cells: Sequence[Cell], key: str) -> list[str]:
-    """Names of lanes without this figure in any cell."""
+    """Names of the lanes that have the figure `key` in none of their cells."""
     known = {cell.lane for cell in cells if key in cell.stats}
     return [name for name in Counter(cell.lane for cell in cells) if name not in known]
 

@@ -1,4 +1,4 @@
-"""Writes figures as files, each complete or absent. matplotlib is an extra, imported only for drawing."""
+"""Writing of figures as files; no file is left incomplete. matplotlib, an optional extra, is imported on use."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ from decoder.system.whole_files import made_folder, write_whole
 
 
 def draw(report: PaperReport, folder: Path) -> list[Path]:
-    """Draws every figure that the report has cells for, as PNG and SVG.
+    """Draws every figure for which the report has cells, as PNG and SVG.
 
     Args:
         report: Report of a measurement, complete or not.
-        folder: Folder of the files, created where missing.
+        folder: Folder of the files; created if it does not exist.
 
     Returns:
         Paths of the files, in the order of the catalogue.

@@ -1,4 +1,4 @@
-"""Sweeps of fixed trees, six panels each: the paper's figure 7, and its first version's parameter sweep."""
+"""Sweep of fixed trees, in two figures of six panels: the paper's figure 7, and that of its first version."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ SPEEDUP_UNIT = "speed (x ar)"
 
 
 def fixed_tree_sweep(report: PaperReport) -> Figure | None:
-    """Speed-up along each parameter, speed-up and path length by depth and branching, and acceptance."""
+    """Six panels on the longest texts: speed-up over each parameter, speed-up and l-bar as heat maps, acceptance."""
     cells = longest(grid_cells(report))
     trees = grid(report, cells)
     if not trees:
@@ -41,11 +41,11 @@ def fixed_tree_sweep(report: PaperReport) -> Figure | None:
     name_axes(speedup, title=f"(d) {SPEEDUP_UNIT}, each at its fastest τ", x=SIDES["branching"], y=SIDES["depth"])
     _path_lengths(path, trees)
     _acceptance(acceptance, trees)
-    return sign(figure, report, cells, f"cuts (a), (b), (c), (f) go through the fastest tree, {described(best(trees))}")
+    return sign(figure, report, cells, _remark(trees))
 
 
 def param_sweep(report: PaperReport) -> Figure | None:
-    """Likewise at the text length of the paper's first version, with the fastest tree of every length."""
+    """Six panels at the text length of the paper's first version; (d) has the fastest tree of every text length."""
     cells = early(grid_cells(report))
     trees = grid(report, cells)
     if not trees:
@@ -55,24 +55,27 @@ def param_sweep(report: PaperReport) -> Figure | None:
     _fastest_by_length(over_length, report)
     _path_lengths(path, trees)
     _acceptance(acceptance, trees)
-    remark = f"cuts (a), (b), (c), (f) go through the fastest tree, {described(best(trees))}; (d) is of all lengths"
-    return sign(figure, report, cells, remark)
+    return sign(figure, report, cells, f"{_remark(trees)}; (d) is of all lengths")
 
 
 def described(tree: Tree) -> str:
-    """Setting in captions."""
+    """Setting of a fixed tree, as written in captions."""
     return f"D = {tree.depth}, B = {tree.branching}, τ = {tree.tau:g}"
 
 
+def _remark(trees: Grid) -> str:
+    return f"(a), (b), (c), (f) vary one parameter of the fastest tree, {described(best(trees))}"
+
+
 def scale(axes: Axes, trees: Grid, side: Side) -> None:
-    """Ticks at measured values; thresholds on a logarithmic axis."""
+    """Sets ticks at the measured values of a parameter, and a logarithmic axis for thresholds."""
     if side == "tau":
         logarithmic(axes, values(trees, side))
     ticks_at(axes, values(trees, side))
 
 
 def _along_sides(row: tuple[Axes, Axes, Axes], trees: Grid) -> None:
-    """Speed-up along depth, branching and threshold, the other two as in the fastest tree, which has a star."""
+    """Speed-up over depth, branching and threshold, with the other two as in the fastest tree, marked by a star."""
     top = best(trees)
     for axes, letter, (side, unit) in zip(row, "abc", SIDES.items(), strict=True):
         curve(axes, cut(trees, SPEEDUP, side, top), FIXED, "")
@@ -101,7 +104,7 @@ def _acceptance(axes: Axes, trees: Grid) -> None:
 
 
 def _fastest_by_length(axes: Axes, report: PaperReport) -> None:
-    """Greatest speed-up of every length, labelled with its setting."""
+    """Speed-up of the fastest tree over text length; each point is labelled with the tree's setting."""
     cells = grid_cells(report)
     tops = []
     for length in sorted({cell.length for cell in cells}):

@@ -1,4 +1,4 @@
-"""Parts of figures: curves, bars and heat maps of means with their intervals. Knows no report."""
+"""Parts of figures: curves, bars and heat maps of means with their intervals. Independent of reports."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -17,14 +17,14 @@ from decoder.bench.paper.figures.cells import Points, Table
 from decoder.bench.paper.figures.style import ACCENT, COLOURS_OF_VALUES, DARK, MIDDLE, Look
 
 LEAST_ROOM = 0.06
-"""Share of the x axis taken by a number."""
+"""Minimum distance of numbered ticks, as a fraction of the x axis."""
 SMALL = 7.5
 LETTER = 4.6
-"""Width of a small letter, in points."""
+"""Average width of a letter at font size `SMALL`, in points."""
 
 
 def curve(axes: Axes, points: Points, look: Look, label: str, *, scale: float = 1.0, **style: Any) -> list[Artist]:
-    """Curve with marks and whiskers, as its artists; empty where there are no points."""
+    """Draws a curve with marks and whiskers and returns its artists; draws nothing if there are no points."""
     if not points:
         return []
     drawn = {"color": look.colour, "marker": look.mark, "linestyle": look.dash, "label": label} | style
@@ -34,18 +34,18 @@ def curve(axes: Axes, points: Points, look: Look, label: str, *, scale: float = 
 
 
 def bars(axes: Axes, places: Sequence[float], stats: Sequence[Interval], width: float, **style: Any) -> None:
-    """Bars with their intervals."""
+    """Draws bars with whiskers for their intervals."""
     drawn: dict[str, Any] = {"edgecolor": DARK, "linewidth": 0.7, "error_kw": {"elinewidth": 1, "ecolor": DARK}} | style
     axes.bar(places, means(stats), width, yerr=errors(stats), **drawn)
 
 
 def means(stats: Sequence[Interval], scale: float = 1.0) -> list[float]:
-    """Values of the figures."""
+    """Means of the figures, multiplied by `scale`."""
     return [stat.value * scale for stat in stats]
 
 
 def errors(stats: Sequence[Interval], scale: float = 1.0) -> list[list[float]]:
-    """Distances of the interval's ends from the mean; nan, which draws nothing, where there is no interval."""
+    """Distances of the lower and upper bounds from the mean; nan, which draws no whisker, if there is no interval."""
     below = [math.nan if stat.low is None else (stat.value - _ends(stat)[0]) * scale for stat in stats]
     above = [math.nan if stat.high is None else (_ends(stat)[1] - stat.value) * scale for stat in stats]
     return [below, above]
@@ -60,31 +60,31 @@ def above_bars(
 
 
 def write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[float, float], **style: Any) -> None:
-    """Writes text at an offset in points, with a white rim so that lines may pass below."""
+    """Writes text at an offset in points from a place, with a white outline to be readable on top of lines."""
     drawn: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL} | style
     rim = withStroke(linewidth=2, foreground="white")
     axes.annotate(text, place, offset, textcoords="offset points", path_effects=[rim], zorder=6, **drawn)
 
 
 def level(axes: Axes, y: float) -> None:
-    """Dashed horizontal line below all other marks."""
+    """Draws a dashed horizontal line behind all other marks."""
     axes.axhline(y, color=DARK, linestyle="--", linewidth=1, zorder=0.9)
 
 
 def star(axes: Axes, x: float, y: float) -> list[Artist]:
-    """Star on the best point."""
+    """Draws a star, which marks the best point."""
     style: dict[str, Any] = {"color": ACCENT, "markeredgecolor": "black", "markersize": 15, "zorder": 5}
     return [*axes.plot([x], [y], marker="*", linestyle="", **style)]
 
 
 def shift(axes: Axes, parts: Iterable[Artist], right: float) -> None:
-    """Shifts artists by points, not data, so that whiskers of several curves stay apart."""
+    """Shifts artists to the right by a number of points, so that whiskers of several curves do not overlap."""
     for part in parts:
         part.set_transform(axes.transData + ScaledTranslation(right / 72, 0, axes.figure.dpi_scale_trans))
 
 
 def ticks_at(axes: Axes, places: Sequence[float]) -> None:
-    """Ticks at these x values only, with numbers where there is room."""
+    """Sets ticks at these x values only; ticks that are too close to the previous number get none."""
     axes.set_xticks(list(places))
     axes.minorticks_off()
     across = axes.transScale + axes.transLimits
@@ -97,13 +97,13 @@ def ticks_at(axes: Axes, places: Sequence[float]) -> None:
 
 
 def logarithmic(axes: Axes, places: Sequence[float]) -> None:
-    """Logarithmic x axis, where all values are positive."""
+    """Makes the x axis logarithmic if all values are positive and they differ."""
     if min(places) > 0 and len(set(places)) > 1:
         axes.set_xscale("log")
 
 
 def confine(axes: Axes, bottom: float, top: float) -> None:
-    """Scales the y axis so that the data fill this part of the height, with ticks there only."""
+    """Scales the y axis so that the data fill the height from fraction `bottom` to `top`, with ticks only there."""
     low, high = axes.get_ylim()
     whole = (high - low) / (top - bottom)
     ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
@@ -112,7 +112,7 @@ def confine(axes: Axes, bottom: float, top: float) -> None:
 
 
 def heat_map(axes: Axes, values: Table, written: Callable[[float], str]) -> None:
-    """Heat map with numbers, the best framed; unmeasured cells are white."""
+    """Draws a heat map with a number in each cell and a frame around the best; unmeasured cells are white."""
     rows, columns = (sorted({place[side] for place in values}) for side in (0, 1))
     table = [[values.get((row, column), float("nan")) for column in columns] for row in rows]
     axes.imshow(table, cmap=COLOURS_OF_VALUES, aspect="auto", origin="lower")
@@ -132,13 +132,13 @@ def heat_map(axes: Axes, values: Table, written: Callable[[float], str]) -> None
 def name_points(
     figure: Figure, axes: Axes, named: Sequence[tuple[str, float, float]], occupied: Sequence[tuple[float, Interval]]
 ) -> None:
-    """Writes a name near each point, where it hides least, with a line between them.
+    """Writes a name near each point, where it overlaps the least, and draws a line from the name to the point.
 
     Args:
-        figure: Figure, complete but for the names, since only then the points' places are known.
-        axes: Axes of the points.
-        named: (name, x, y).
-        occupied: All points with their intervals, by x.
+        figure: Figure that is complete except for the names, because its layout must be final.
+        axes: Axes that contain the points.
+        named: Triples (name, x, y).
+        occupied: All points and whiskers that names should not overlap: x, and the mean with its interval.
     """
     figure.draw_without_rendering()
     to_points = Affine2D().scale(72 / figure.dpi)
@@ -154,7 +154,7 @@ def name_points(
 
 
 def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
-    """Candidate places of a name around a point in points, the nearest first."""
+    """Candidate rectangles for a name around a point, in points, the nearest first."""
     width, height = LETTER * letters, 1.3 * SMALL
     return [
         Bbox.from_bounds(
@@ -169,19 +169,19 @@ def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
 
 
 def _hidden(sheet: Bbox, names: Sequence[Bbox], marks: Sequence[Bbox], box: Bbox) -> float:
-    """Cost of a place: hidden names weigh most but for being cut off."""
+    """Cost of a candidate rectangle: high if it exceeds the axes, medium per overlapped name, low per mark."""
     outside = box.x0 < sheet.x0 or box.x1 > sheet.x1 or box.y0 < sheet.y0 or box.y1 > sheet.y1
     return float(100 * outside + 10 * box.count_overlaps(names) + box.count_overlaps(marks))
 
 
 def _covered(to_points: Transform, x: float, stat: Interval) -> Bbox:
-    """Rectangles covered by marks and whiskers."""
+    """Rectangle that a mark and its whisker cover, in points."""
     (left, bottom), (right, top) = to_points.transform([(x, end) for end in _ends(stat)])
     return Bbox.from_extents(left - 5, bottom - 5, right + 5, top + 5)
 
 
 def _ends(stat: Interval) -> tuple[float, float]:
-    """Ends of the whisker; the mean where there is none."""
+    """Lower and upper end of the whisker; both are the mean if there is no interval."""
     low = stat.value if stat.low is None else min(stat.value, stat.low)
     high = stat.value if stat.high is None else max(stat.value, stat.high)
     return low, high

@@ -1,4 +1,4 @@
-"""Speed over the size of verified trees, with the cost of a pass by rows on this machine."""
+"""Speed-up over the size of verified trees, together with the machine's time of a target pass by rows."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -28,12 +28,12 @@ from decoder.bench.paper.report import Cell, PaperReport
 NODES = "nodes_per_round"
 MAIN = "main"
 EXPERIMENTS = (MAIN, "sensitivity", "fixed_trees")
-"""Drawing order of experiments: a lane of several is drawn from the first."""
+"""Experiments in order of precedence: a lane that is in several is drawn with the results of the first."""
 COST = Look(DARK, "|", ":")
 
 
 def speed_against_nodes(report: PaperReport) -> Figure | None:
-    """A point for every lane, those of the main experiment with names; right axis: milliseconds of a verification."""
+    """Speed-up by verified nodes, one point per lane, named in the experiment main; right axis: ms of a target pass."""
     cells = _one_each([cell for name in EXPERIMENTS for cell in longest(longest_prompts(cells_of(report, name)))])
     shown = [cell for cell in cells if SPEEDUP in cell.stats and NODES in cell.stats]
     if not shown:
@@ -55,17 +55,17 @@ def speed_against_nodes(report: PaperReport) -> Figure | None:
 
 
 def _remarks(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
-    """Remarks on lanes without known nodes, and on small marks."""
+    """Remarks on lanes whose number of verified nodes is unknown, and on the meaning of small marks."""
     silent = {*without(cells, NODES)}.difference(without(cells, SPEED))
     unknown = [label(lane) for lane in lanes_of(report, cells) if lane.name in silent]
-    remarks = [f"verified nodes are not known of {listed(unknown)}"] if unknown else []
+    remarks = [f"number of verified nodes unknown: {listed(unknown)}"] if unknown else []
     if any(cell.experiment != MAIN for cell in cells):
         remarks.append("small marks: settings of sensitivity and of fixed trees")
     return remarks
 
 
 def _one_each(cells: Sequence[Cell]) -> list[Cell]:
-    """First cell of every lane."""
+    """The first cell of every lane."""
     by_lane: dict[str, Cell] = {}
     for cell in cells:
         by_lane.setdefault(cell.lane, cell)
@@ -73,18 +73,18 @@ def _one_each(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _rows(cell: Cell) -> float:
-    """Verified rows a round: the drafted nodes and the root."""
+    """Rows of the target pass per round: the drafted nodes and the root."""
     return cell.stats[NODES].value + 1
 
 
 def _place(cell: Cell) -> tuple[float, Interval]:
-    """Point of rows and speed-up; settings of sweeps have no whiskers, which would hide each other."""
+    """Point of a cell: rows, and speed-up with its interval; without one for settings of sweeps, to avoid clutter."""
     stat = cell.stats[SPEEDUP]
     return _rows(cell), stat if cell.experiment == MAIN else replace(stat, low=None, high=None)
 
 
 def _points(axes: Axes, report: PaperReport, cells: Sequence[Cell]) -> None:
-    """Look of a lane's family; settings of sweeps are small."""
+    """Draws the point of each lane in the style of its family; settings of sweeps have small marks."""
     named: set[str] = set()
     edge: dict[str, Any] = {"linestyle": "", "markeredgecolor": "black", "markeredgewidth": 0.5}
     sizes: dict[bool, dict[str, Any]] = {True: {"markersize": 8, "zorder": 3}, False: {"markersize": 4, "alpha": 0.6}}
@@ -96,11 +96,11 @@ def _points(axes: Axes, report: PaperReport, cells: Sequence[Cell]) -> None:
 
 
 def _costs(axes: Axes, costs: RoundCosts) -> None:
-    """Curve of a target pass's milliseconds by rows."""
-    other = right_axis(axes, "one target pass over so many rows (ms)")
+    """Draws the curve of milliseconds per target pass over rows."""
+    other = right_axis(axes, "one target pass over this many rows (ms)")
     seconds = zip(costs.rows, costs.verify_s, strict=True)
     points = [(rows, Interval(value=duration_s * 1000, std=0.0, low=None, high=None)) for rows, duration_s in seconds]
     curve(other, points, COST, "cost (right axis)")
     other.set_ylim(bottom=0)
-    axes.set_zorder(other.get_zorder() + 1)  # points lie on the curve
+    axes.set_zorder(other.get_zorder() + 1)  # draws the points in front of the curve
     axes.patch.set_visible(False)

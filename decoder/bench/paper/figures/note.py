@@ -1,4 +1,4 @@
-"""Small lines under a figure: pair, device, date, texts, and lanes without a speed."""
+"""Caption under a figure, in small type: models, device, date, data sets, and lanes without a speed."""
 
 import textwrap
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ from decoder.errors import shortened
 
 SIZE = 7
 LETTERS_PER_INCH = 17
-"""Characters of a line at this size."""
+"""Average number of characters per inch at font size `SIZE`."""
 
 MOST_NAMES = 5
 
 
 def sign(figure: Figure, report: PaperReport, cells: Sequence[Cell], *remarks: str) -> Figure:
-    """Writes the small lines and the figure's own remarks; returns the figure.
+    """Writes the caption with the figure's own remarks under a figure, and returns the figure.
 
     Args:
-        figure: Figure, otherwise complete.
-        report: Report of the cells.
-        cells: All cells of the figure, those without a speed too.
-        remarks: Sentences without a full stop.
+        figure: Figure that is complete except for the caption.
+        report: Report that contains the cells.
+        cells: All cells of the figure, including those without a speed.
+        remarks: Remarks of the figure, without a full stop at the end.
     """
     width = int(figure.get_figwidth() * LETTERS_PER_INCH)
     lines = [_machine(report), _texts(report, cells), "; ".join([*_missing(report, cells), *remarks])]
@@ -35,7 +35,7 @@ def sign(figure: Figure, report: PaperReport, cells: Sequence[Cell], *remarks: s
 
 
 def _machine(report: PaperReport) -> str:
-    """Pair, device, date."""
+    """Line of the caption with models, device, dtypes and date."""
     request = report.header.request
     dtypes = " + ".join(dict.fromkeys((request.dtype, request.draft_dtype)))
     day = report.header.started_at.partition("T")[0]
@@ -43,7 +43,7 @@ def _machine(report: PaperReport) -> str:
 
 
 def _texts(report: PaperReport, cells: Sequence[Cell]) -> str:
-    """Data sets, lengths, prompts."""
+    """Line of the caption with data sets, text lengths, number of prompts and the meaning of whiskers."""
     request = report.header.request
     titles = ", ".join(request.text_set(name).title for name in dict.fromkeys(cell.data_set for cell in cells))
     lengths = _span([cell.length for cell in cells])
@@ -54,7 +54,7 @@ def _texts(report: PaperReport, cells: Sequence[Cell]) -> str:
 
 
 def _missing(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
-    """Lanes without a speed on some prompts, and whether the measurement is complete."""
+    """Remarks on lanes that have no speed on some or all prompts, and on an incomplete measurement."""
     names = {lane.name: label(lane) for lane in lanes_of(report, cells)}
     absent = without(cells, SPEED)
     partly = {cell.lane for cell in cells if cell.same < cell.prompts}.difference(absent)
@@ -63,7 +63,7 @@ def _missing(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
         remarks.append(f"no speed of {listed([names[name] for name in absent])}: the text differs from ar's")
     if partly:
         remarks.append(
-            f"speed of {listed([names[name] for name in names if name in partly])}: of the prompts whose "
+            f"speed of {listed([names[name] for name in names if name in partly])}: only on prompts whose "
             "text equals ar's"
         )
     if not report.complete:
@@ -72,7 +72,7 @@ def _missing(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names where they are few, else their number."""
+    """Names separated by commas, or only their number if there are more than `MOST_NAMES`."""
     return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} lanes"
 
 

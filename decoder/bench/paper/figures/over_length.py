@@ -1,4 +1,4 @@
-"""Figures over the number of new tokens, as the paper's figure 5 and its first version's length scaling."""
+"""Figures over the number of new tokens, like the paper's figure 5 and the length scaling in its first version."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ LENGTH = "T, new tokens"
 
 
 def length_scaling_fourpanel(report: PaperReport) -> Figure | None:
-    """Speed, tokens a round, path length and acceptance of the paper's four methods."""
+    """Four panels over text length, for the paper's four methods: speed, L-bar, l-bar and acceptance."""
     cells = longest_prompts(cells_of(report, "main"))
     lanes = paper_lanes(report, cells)
     if not lanes:
@@ -42,7 +42,7 @@ def length_scaling_fourpanel(report: PaperReport) -> Figure | None:
 
 
 def length_scaling(report: PaperReport) -> Figure | None:
-    """Speed on a logarithmic axis, of the fastest lane of every family."""
+    """Speed of the fastest lane of every family over text length, on a logarithmic x axis."""
     cells = longest_prompts(cells_of(report, "main"))
     lanes = leading_lanes(report, cells)
     if not any(SPEED in cell.stats for cell in cells):

@@ -1,4 +1,4 @@
-"""Figures over the longest prompt, as the paper's figure 8 and its first version's prompt length impact."""
+"""Figures over maximum prompt length, like the paper's figure 8 and the corresponding one of its first version."""
 
 from collections.abc import Sequence
 
@@ -53,5 +53,5 @@ def _speeds(report: PaperReport, lanes: Lanes, cells: Sequence[Cell]) -> Figure 
 
 
 def _unit(report: PaperReport) -> str:
-    """Unit of the prompt lengths."""
+    """Unit of the prompt lengths in the experiment prompt_length."""
     return next(each.unit for each in report.header.request.experiments if each.name == EXPERIMENT)

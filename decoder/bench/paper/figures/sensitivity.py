@@ -1,6 +1,6 @@
-"""Sensitivity of DynaTree's speed to its thresholds, breadth and depth, as the paper's figure 6.
+"""Sensitivity of DynaTree's speed to its thresholds, breadth and depth, like the paper's figure 6.
 
-Each panel varies two parameters; of lanes that agree in all others, the largest group is drawn.
+Each panel varies two parameters, and shows the largest group of lanes that are equal in all other parameters.
 """
 
 import json
@@ -30,13 +30,13 @@ from decoder.bench.paper.request import Lane
 
 Pair: TypeAlias = tuple[float, float]
 Measured: TypeAlias = Sequence[tuple[Pair, Interval]]
-"""Speeds by two parameters, rising."""
+"""Speeds by the values of two parameters, in ascending order of the values."""
 
-UNSURE = "τl (probability): it is unsure below"
+UNSURE = "τl (probability): the draft is unsure below"
 
 
 def parameter_sensitivity(report: PaperReport) -> Figure | None:
-    """Speed over thresholds as a scatter, over pairs of breadths and of depths as lines."""
+    """Three panels: speed over thresholds as a scatter plot, and over pairs of breadths and of depths as lines."""
     cells = longest(longest_prompts(cells_of(report, "sensitivity")))
     lanes = lanes_of(report, cells)
     trees = [lane for lane in lanes if lane.method == "dynatree" and stat_of(lane, cells, SPEED)]
@@ -50,7 +50,7 @@ def parameter_sensitivity(report: PaperReport) -> Figure | None:
         _baselines(axes, lanes, cells)
         axes.margins(y=0.25)
     figure.legend(*middle.get_legend_handles_labels(), loc="outside upper right", ncols=3)
-    name_axes(left, title="(a) thresholds", x="τh (probability): the draft is sure from here on", y=UNSURE)
+    name_axes(left, title="(a) thresholds", x="τh (probability): the draft is sure at or above", y=UNSURE)
     name_axes(middle, title="(b) breadth", x="(B_min, B_max), children of a node", y="speed (tokens/s)")
     name_axes(right, title="(c) depth", x="(D0, D_max), levels", y="speed (tokens/s)")
     return sign(figure, report, cells)
@@ -72,7 +72,7 @@ def _depths_of(parameters: dict[str, Any]) -> Pair:
 def _pairs(
     trees: Lanes, cells: Sequence[Cell], varied: tuple[str, ...], read: Callable[[dict[str, Any]], Pair]
 ) -> Measured:
-    """Speeds of the largest group of lanes that agree in all other parameters."""
+    """Speeds by two parameters, of the largest group of lanes that are equal in all other parameters."""
     groups: dict[str, dict[Pair, Interval]] = {}
     for lane in trees:
         if stat := stat_of(lane, cells, SPEED):
@@ -86,7 +86,7 @@ def _others(lane: Lane, varied: tuple[str, ...]) -> str:
 
 
 def _thresholds(figure: Figure, axes: Axes, measured: Measured) -> None:
-    """A point for every pair, with its speed as colour and number."""
+    """Draws a point for every pair of thresholds, with its speed as colour and number."""
     x, y = [high for (high, _), _ in measured], [low for (_, low), _ in measured]
     speeds = means([stat for _, stat in measured])
     drawn = axes.scatter(x, y, c=speeds, cmap=COLOURS_OF_VALUES, s=130, edgecolors="black", zorder=3)
@@ -113,7 +113,7 @@ def _line(axes: Axes, measured: Measured) -> None:
 
 
 def _baselines(axes: Axes, lanes: Lanes, cells: Sequence[Cell]) -> None:
-    """Dashed line for ar, dotted line for the fixed tree."""
+    """Draws horizontal lines at the speed of plain decoding (`ar`), dashed, and of the fixed tree, dotted."""
     for method, dash in (("ar", "--"), ("fixed", ":")):
         lane = fastest([lane for lane in lanes if lane.method == method], cells)
         if lane and (stat := stat_of(lane, cells, SPEED)):

@@ -1,4 +1,4 @@
-"""Look of all figures: fonts, colours, marks, layout. Knows no measurement."""
+"""Style of all figures: fonts, colours, marks and layout. Independent of measurements."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from matplotlib.font_manager import findfont, get_font
 from numpy.typing import NDArray
 
 FONT = "DejaVu Serif"
-"""Font that ships with matplotlib."""
+"""Font of all figures; it is part of matplotlib, so that it is always available."""
 SETTINGS: Mapping[str, object] = {
     "font.family": FONT,
     "font.size": 9.0,
@@ -28,22 +28,22 @@ SETTINGS: Mapping[str, object] = {
     "legend.frameon": False,
     "legend.fontsize": 8.0,
     "savefig.dpi": 150,
-    "text.parse_math": False,  # a dollar in the name of a model or a data set is a dollar
-    "svg.hashsalt": "dynatui",  # else names of SVG elements are random
+    "text.parse_math": False,  # names of models and data sets may contain $, which must not start a formula
+    "svg.hashsalt": "dynatui",  # without a fixed salt, the ids of SVG elements would be random
 }
-"""Parameters of `matplotlib.style.context`."""
+"""Parameters for `matplotlib.style.context`."""
 COLOURS_OF_VALUES = "cividis"
-"""Colour map of rising lightness, for colour-blind readers and in grey."""
+"""Colour map with monotonically rising lightness, readable for colour-blind readers and in greyscale."""
 DARK, MIDDLE, ACCENT = "#333333", "#777777", "#b5472c"
 DATA_SET_COLOURS = (ACCENT, "#8fb8d8", "#2e6e4e", "#d9c06c", "#6b5b95", "#bbbbbb", "#1f3d6e", "#e8a598")
-"""Colours of data sets: WikiText-2 first, PG-19 second."""
+"""Colours of data sets, in the order of the bars; WikiText-2 is first, PG-19 second."""
 HATCHES = ("", "//", "..", "xx", "\\\\", "oo", "--", "++")
 MARKS = "o^sDvPXp"
 
 
 @dataclass(frozen=True)
 class Look:
-    """Look of a family of lanes: colour, mark and dash; each of them alone tells it from others."""
+    """Style of a family of lanes: colour, mark and line style."""
 
     colour: str
     mark: str
@@ -62,16 +62,16 @@ LOOKS: Mapping[str, Look] = {
     "hf": Look("#7a4f9a", "P", "--"),
 }
 OTHER = Look("#666666", "h", ":")
-"""Look of families that are not listed."""
+"""Style of families that `LOOKS` does not have."""
 
 
 def look(family: str) -> Look:
-    """Look of a family."""
+    """Style of a family of lanes."""
     return LOOKS.get(family, OTHER)
 
 
 def sheet(rows: int, columns: int, *, width: float, height: float) -> tuple[Figure, NDArray[np.object_]]:
-    """Figure of `width` x `height` inches, and its axes as rows x columns."""
+    """New figure of `width` x `height` inches, and its axes as an array of shape (rows, columns)."""
     figure = Figure(figsize=(width, height))
     figure.set_layout_engine("constrained", wspace=0.05)
     FigureCanvasAgg(figure)
@@ -80,14 +80,14 @@ def sheet(rows: int, columns: int, *, width: float, height: float) -> tuple[Figu
 
 
 def name_axes(axes: Axes, *, title: str, x: str, y: str) -> None:
-    """Title and axis labels with units."""
+    """Sets the title of axes and the axis labels, which contain units."""
     axes.set_title(title, loc="left")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
 
 
 def right_axis(axes: Axes, y: str) -> Axes:
-    """Second y axis on the same x, with its unit."""
+    """New axes with a second y axis on the right, labelled `y`, and the same x axis."""
     other = axes.twinx()
     other.spines["right"].set_visible(True)
     other.grid(visible=False)
@@ -96,6 +96,6 @@ def right_axis(axes: Axes, y: str) -> Axes:
 
 
 def printable(text: str) -> str:
-    """Text without characters that the font lacks."""
+    """Text in which characters that the font lacks are replaced by a question mark."""
     font = get_font(findfont(FONT))
     return "".join(letter if letter.isprintable() and font.get_char_index(ord(letter)) else "?" for letter in text)

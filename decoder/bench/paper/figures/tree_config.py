@@ -1,4 +1,4 @@
-"""Speeds of fixed trees in tokens/s, as curves and as a heat map, as in the paper's first version."""
+"""Speeds of fixed trees in tokens/s, as curves and as a heat map, like two figures of the paper's first version."""
 
 from collections.abc import Mapping
 
@@ -17,16 +17,19 @@ from decoder.bench.paper.report import PaperReport
 
 SPEED_UNIT = "speed (tokens/s)"
 HEAT_MAP_TAU = 0.05
-"""Threshold of the first version's heat map."""
+"""Threshold tau of the heat map in the paper's first version."""
 PANELS: Mapping[Side, Side] = {"branching": "depth", "depth": "branching", "tau": "depth"}
-"""(parameter along the axis, parameter with a curve for each value) of the panels."""
+"""For each panel, the parameter on the x axis, and the parameter that has a curve for each value."""
 APART = 2.5
-"""Points between whiskers of neighbouring curves."""
+"""Horizontal distance between the whiskers of neighbouring curves, in points."""
 SYMBOLS: Mapping[Side, str] = {"depth": "D", "branching": "B", "tau": "τ"}
 
 
 def tree_config_comparison(report: PaperReport) -> Figure | None:
-    """Speed over branching, depth and threshold; the third parameter is the fastest tree's."""
+    """Speed over branching, depth and threshold, with a curve for each value of a second parameter.
+
+    The third parameter is that of the fastest tree.
+    """
     cells = early(grid_cells(report))
     trees = grid(report, cells)
     if not trees:
@@ -35,11 +38,11 @@ def tree_config_comparison(report: PaperReport) -> Figure | None:
     for axes, letter, (along, each) in zip(row, "abc", PANELS.items(), strict=True):
         _curves(axes, trees, along, each)
         name_axes(axes, title=f"({letter}) speed over {SIDES[along].partition(' (')[0]}", x=SIDES[along], y=SPEED_UNIT)
-    return sign(figure, report, cells, f"star: the fastest tree, {described(best(trees))}; all cuts go through it")
+    return sign(figure, report, cells, f"star: fastest tree, {described(best(trees))}; curves keep its third parameter")
 
 
 def tree_config_heatmap(report: PaperReport) -> Figure | None:
-    """Speed by depth and branching, at one threshold."""
+    """Heat map of speed by depth and branching, at one threshold."""
     cells = early(grid_cells(report))
     trees = grid(report, cells)
     if not trees:
@@ -54,7 +57,7 @@ def tree_config_heatmap(report: PaperReport) -> Figure | None:
 
 
 def _curves(axes: Axes, trees: Grid, along: Side, each: Side) -> None:
-    """A curve for every value of `each`, from dark to light."""
+    """Draws a curve over `along` for every value of `each`, in colours from dark to light."""
     top, shown = best(trees), values(trees, each)
     shades = colormaps[COLOURS_OF_VALUES].resampled(len(shown) + 1)
     for number, value in enumerate(shown):

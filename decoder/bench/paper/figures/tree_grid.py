@@ -1,4 +1,4 @@
-"""Grid of fixed trees by depth, branching and threshold: speeds, the best, and cuts through it. Pure."""
+"""Grid of fixed trees by depth, branching and threshold, with the fastest tree and one-parameter curves. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -11,7 +11,7 @@ EXPERIMENT = "fixed_trees"
 
 
 class Tree(NamedTuple):
-    """Setting of a fixed tree."""
+    """Setting of a fixed tree: depth, branching and threshold."""
 
     depth: int
     branching: int
@@ -19,16 +19,16 @@ class Tree(NamedTuple):
 
 
 Grid: TypeAlias = Mapping[Tree, Cell]
-"""Cells with a speed by setting, all of one node limit and length."""
+"""Cells that have a speed, by setting, all with the same node limit and text length."""
 
 
 def grid_cells(report: PaperReport) -> list[Cell]:
-    """All cells of the experiment, of all lengths."""
+    """Cells of the experiment fixed_trees, with all text lengths."""
     return longest_prompts(cells_of(report, EXPERIMENT))
 
 
 def grid(report: PaperReport, cells: Sequence[Cell]) -> Grid:
-    """Grid of the cells of one length; where node limits differ, those of the most common one."""
+    """Grid of cells with one text length; if node limits differ, only cells with the most common limit."""
     by_most_nodes: dict[int, dict[Tree, Cell]] = {}
     by_name = {cell.lane: cell for cell in cells if SPEEDUP in cell.stats}
     for lane in lanes_of(report, cells):
@@ -40,28 +40,28 @@ def grid(report: PaperReport, cells: Sequence[Cell]) -> Grid:
 
 
 def best(trees: Grid) -> Tree:
-    """Fastest setting; the grid is not empty."""
+    """Setting with the greatest speed-up; the grid must not be empty."""
     return max(trees.items(), key=_speedup)[0]
 
 
 def moved(tree: Tree, side: Side, value: float) -> Tree:
-    """Setting with another value of one parameter."""
+    """Setting with the value of one parameter replaced."""
     return Tree(**{**tree._asdict(), side: value})
 
 
 def cut(trees: Grid, key: str, side: Side, at: Tree) -> Points:
-    """Curve of a figure along one parameter, the other two as in a setting."""
+    """Curve of a figure over one parameter, with the other two as in the setting `at`."""
     by_value = {value: trees.get(moved(at, side, value)) for value in values(trees, side)}
     return [(value, cell.stats[key]) for value, cell in by_value.items() if cell and key in cell.stats]
 
 
 def values(trees: Grid, side: Side) -> list[float]:
-    """All measured values of a parameter, rising."""
+    """All measured values of a parameter, in ascending order."""
     return sorted({getattr(tree, side) for tree in trees})
 
 
 def at_best_threshold(trees: Grid, key: str) -> Table:
-    """Figure by depth and branching, each at its fastest threshold."""
+    """Figure `key` by depth and branching, each at the threshold with the greatest speed-up."""
     fastest = {(tree.depth, tree.branching): cell for tree, cell in sorted(trees.items(), key=_speedup)}
     return {place: cell.stats[key].value for place, cell in fastest.items() if key in cell.stats}
 

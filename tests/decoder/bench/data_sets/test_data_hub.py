@@ -86,7 +86,7 @@ def test_other_files_of_the_repository_in_the_cache_do_not_stand_for_these() -> 
 @pytest.mark.usefixtures("hub")
 def test_offline_without_a_copy_says_how_it_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(PromptError, match=r"HF_HUB_OFFLINE is set, and the cache does not have it; unset"):
+    with pytest.raises(PromptError, match=r"HF_HUB_OFFLINE is set, and the cache lacks the data set; unset"):
         local_files(FILES)
 
 
@@ -97,7 +97,7 @@ def test_a_gated_repository_says_where_to_ask(hub: Hub) -> None:
 
 def test_a_missing_repository_is_named(hub: Hub) -> None:
     line = refused(hub, 404, "RepoNotFound")
-    assert line.startswith("cannot download someone/books from the Hugging Face hub: it is not there, or not for")
+    assert line.startswith("cannot download someone/books from the Hugging Face hub: it does not exist, or is not")
     assert line.endswith("or let --data name a folder of data")
 
 

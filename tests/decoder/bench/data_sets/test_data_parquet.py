@@ -45,7 +45,7 @@ def test_a_file_without_rows_has_no_texts(tmp_path: Path) -> None:
         (damaged(GOOD, 60), "as parquet: "),
         (damaged(GOOD, len(GOOD) - 100), "as parquet: "),
         (parquet({"title": ["a"], "year": [1]}), "has no column text, but title, year"),
-        (parquet({"text": [1, 2]}), "the column text of .* holds int64, no texts; let --data name another folder"),
+        (parquet({"text": [1, 2]}), "the column text of .* holds int64, not text; let --data name another folder"),
     ],
 )
 def test_a_file_that_holds_no_such_column_is_one_line(
@@ -70,7 +70,7 @@ def test_a_missing_folder_for_temporary_files_is_not_blamed_on_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
-    with pytest.raises(PromptError, match=r"No such file or directory: .*; check who may read it, and the disk of TM"):
+    with pytest.raises(PromptError, match=r"No such file or directory: .*; check its permissions, and the disk of TM"):
         list(column(written(tmp_path / "a.parquet", GOOD)))
 
 

@@ -72,7 +72,7 @@ def test_texts_that_part_at_near_ties_alone_settle_nothing() -> None:
     parted = {("alg1", 3), ("phase 1", 2)}
     found = by_name(paper_report(TEN, different=parted, near_ties=parted))["lossless"]
     assert found.verdict == "cannot tell"
-    assert "2 part from it where two tokens tie" in found.tested
+    assert "2 first differ where two tokens tie" in found.tested
 
 
 def test_the_best_rival_decides(usual: dict[str, Claim]) -> None:
@@ -269,8 +269,8 @@ def test_sampled_texts_settle_nothing_of_what_is_claimed_of_greedy_ones() -> Non
     report = paper_report(request(prompts=6, temperature=0.6))
     assert claims(report) == []
     assert (
-        left_out(report) == "What the paper claims is of greedy decoding; here tokens were sampled, so that none of "
-        "it is judged."
+        left_out(report) == "The paper's claims are about greedy decoding; here tokens were sampled, so that no claim "
+        "is judged."
     )
     assert left_out(paper_report(TEN)) is None
 
@@ -307,5 +307,5 @@ def with_speeds(prompts: int, before: float, own: float) -> PaperReport:
 def test_a_spread_decides_only_where_it_is_clear() -> None:
     clear, unclear = (by_name(with_speeds(10, before, 10))["history_stabilises"] for before in (100, 11))
     assert clear.verdict == "holds"
-    assert "by an interval of 99%" in clear.tested
+    assert "with an interval of 99%" in clear.tested
     assert unclear.verdict == "cannot tell"

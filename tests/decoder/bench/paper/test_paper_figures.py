@@ -201,7 +201,9 @@ def test_a_lane_without_a_speed_is_named_below() -> None:
 
 def test_a_lane_with_some_other_texts_is_named_below() -> None:
     report = paper_report(different=[("phase 3", 0)])
-    assert "speed of DynaTree: of the prompts whose text equals ar's" in small_lines(drawn("main_results_bars", report))
+    assert "speed of DynaTree: only on prompts whose text equals ar's" in small_lines(
+        drawn("main_results_bars", report)
+    )
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -376,7 +378,7 @@ def test_lanes_of_unknown_nodes_are_named_below() -> None:
         return replace(cell, stats=stats) if cell.lane == "assisted 20/.4" else cell
 
     figure = drawn("speed_against_nodes", changed(WHOLE, forget))
-    assert "verified nodes are not known of HF assisted" in small_lines(figure)
+    assert "number of verified nodes unknown: HF assisted" in small_lines(figure)
     assert "HF assisted" not in [text.get_text() for text in figure.axes[0].texts]
 
 

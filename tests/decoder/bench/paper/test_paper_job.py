@@ -121,7 +121,7 @@ def test_a_measurement_that_was_cut_off_goes_on_and_measures_nothing_twice(
     again = done(job(tiny_models.pair("neox"), replace(EXTENT, repeats=2), log=half), told.append)
     assert half.read_bytes().splitlines(keepends=True)[:4] == lines[:4]
     assert sorted(places(again.log.blocks)) == sorted(places(whole.log.blocks))
-    assert "going on: 3 blocks are measured already" in told
+    assert "resuming: 3 blocks are measured already" in told
 
 
 def test_what_is_complete_is_not_measured_again(tiny_models: TinyModels, whole: Prepared, log: Path) -> None:
@@ -229,7 +229,7 @@ def test_as_many_tokens_as_fit_are_decoded_where_no_number_was_asked_for(tiny_mo
     longest = max(len(ids) for these in ready.prompts for ids in these)
     room = tiny.CONTEXT - longest
     assert {each.lengths[-1] for each in ready.header.request.experiments} == {room}
-    assert f"the longest prompt leaves room for {room} new tokens in the models' context: so many are decoded" in str(
+    assert f"the longest prompt leaves room for {room} new tokens in the models' context; {room} are decoded" in str(
         told
     )
 

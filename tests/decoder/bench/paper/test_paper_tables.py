@@ -105,7 +105,7 @@ def test_lengths_stand_beside_the_paper_s_at_the_same_length_alone(usual: dict[s
 def test_other_lengths_than_the_paper_s_are_said() -> None:
     found = by_name(paper_report(request(lengths=(64, 128))))
     for name in ("main_wikitext", "ablation_wikitext", "data_sets"):
-        assert "The paper's figures: WikiText-2, T=1500, at most 800 characters." in found[name].notes
+        assert "The paper's numbers: WikiText-2, T=1500, at most 800 characters." in found[name].notes
     for name in ("fixed_trees", "sensitivity"):
         assert found[name].title.endswith(": WikiText-2, T=128")
         assert any("at T=1500" in note for note in found[name].notes)
@@ -170,6 +170,6 @@ def test_a_cell_is_written_with_what_is_known_of_it(cell: Cell, text: tuple[str,
 
 def test_what_is_defined_otherwise_than_in_the_paper_is_said_below(usual: dict[str, Table]) -> None:
     for name in ("main_wikitext", "length_books"):
-        assert any("leave the reading of the prompt out; the paper's count it" in note for note in usual[name].notes)
+        assert any("do not include the prefill of the prompt; the paper's do" in note for note in usual[name].notes)
     for name in ("verification_books", "ablation_wikitext"):
         assert any("here they draft D levels, and commit at most D + 1" in note for note in usual[name].notes)

@@ -109,7 +109,7 @@ def test_what_reads_one_path_has_no_delayed_trees() -> None:
         ({"roots_every": 0}, "--roots-every is 0"),
         ({"decoded": -1}, "--decoded is -1"),
         ({"samplings": ()}, "no temperature was given"),
-        ({"samplings": samplings((0.0,), ())}, "temperature 0 draws nothing"),
+        ({"samplings": samplings((0.0,), ())}, "temperature 0 is greedy"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(changes: dict[str, object], why: str) -> None:

@@ -75,7 +75,7 @@ def test_a_text_that_differs_has_no_speed_but_a_reason(
     monkeypatch.setattr(measuring, "own", longer)
     worker = ready(job(tiny_models), nothing_said)
     assert worker.measure(worker.request.settings[0]) == Refused(
-        reason="the text of prompt 1 differs from ar's from token 7 on: one is shorter"
+        reason="the text of prompt 1 differs from ar's from token 7 on: one text is shorter"
     )
 
 

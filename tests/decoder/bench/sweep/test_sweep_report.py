@@ -113,7 +113,7 @@ def test_what_figures_must_be_read_with_is_told() -> None:
 
 
 def test_a_map_says_which_axis_it_does_not_show() -> None:
-    assert legend(report())[1:] == ["each cell has the best of tau"]
+    assert legend(report())[1:] == ["each cell shows the best setting over tau"]
     two = request(space="thresholds", axes={"tau_h": (0.4, 0.9), "tau_l": (0.3, 0.5), "T": (9,)})
     assert legend(report(question=two))[1:] == []
 

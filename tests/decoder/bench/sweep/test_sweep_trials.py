@@ -143,7 +143,7 @@ def test_a_setting_that_kills_its_workers_is_given_up(database: str) -> None:
     assert claimed(sweep) is None
     assert settled(sweep)
     assert {(trial.state, trial.reason, trial.worker) for trial in read(sweep).trials} == {
-        ("refused", f"{LIVES} workers ended while they measured it", None)
+        ("refused", f"{LIVES} workers ended while measuring it", None)
     }
 
 
@@ -166,7 +166,7 @@ def test_a_study_of_another_version_is_refused(sweep: Sweep) -> None:
 def test_a_study_that_somebody_deletes_is_one_line(sweep: Sweep) -> None:
     with sweep.database.alone() as transaction:
         transaction.change("DELETE FROM sweeps")
-    with pytest.raises(DatabaseError, match="the study is gone from "):
+    with pytest.raises(DatabaseError, match="the study was deleted from "):
         claimed(sweep)
 
 
