@@ -56,10 +56,10 @@ def test_words_in_brackets_are_no_markup() -> None:
 
 def test_of_sampled_texts_it_says_why_there_are_no_claims() -> None:
     shown = text(paper_report(request(prompts=2, sets=("wikitext",), temperature=0.6)), 200)
-    assert "is of greedy decoding; here tokens were sampled" in shown.partition("The paper's claims\n")[2]
+    assert "are about greedy decoding; here tokens were sampled" in shown.partition("The paper's claims\n")[2]
     assert "greedy decoding; here" not in text(paper_report(FEW), 200)
 
 
 def test_what_must_be_known_of_a_number_of_the_paper_stands_behind_it() -> None:
     claims = " ".join(text(paper_report(FEW), 100).partition("The paper's claims: WikiText-2")[2].split())
-    assert "paper 1.175 (of T=1500 over T=100, whose AR of 83.3" in claims
+    assert "paper 1.175 (gain at T=1500 over that at T=100, where AR, at 83.3" in claims

@@ -175,7 +175,7 @@ def test_what_must_be_known_of_a_claim_s_number_is_told_and_why_there_are_no_cla
     body = plain(paper_page("out", paper_report(), []).body)
     assert "undisturbed it is 1.44" in body
     sampled = plain(paper_page("out", paper_report(request(prompts=2, temperature=0.6)), []).body)
-    assert "is of greedy decoding; here tokens were sampled" in sampled
+    assert "are about greedy decoding; here tokens were sampled" in sampled
 
 
 def test_commits_that_went_on_are_named() -> None:

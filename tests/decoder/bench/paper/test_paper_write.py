@@ -134,5 +134,5 @@ def test_of_sampled_texts_the_page_says_why_there_are_no_claims(tmp_path: Path) 
     write(paper_report(structs.replace(FEW, temperature=0.6)), tmp_path)
     text = (tmp_path / "report.md").read_text("utf-8")
     section = text.partition("## The paper's claims")[2].partition("##")[0]
-    assert "is of greedy decoding; here tokens were sampled" in section
+    assert "are about greedy decoding; here tokens were sampled" in section
     assert "|" not in section
