@@ -319,7 +319,7 @@ def test_a_gpu_always_computes_as_many_rows_as_cost_it_nothing() -> None:
 
 
 def test_a_model_whose_logits_depend_on_where_keys_lie_is_refused() -> None:
-    with pytest.raises(PairError, match=r"other bits for a draft tree than for plain text.*leave out --exact"):
+    with pytest.raises(PairError, match=r"draft tree differ in bits from those for plain text.*leave out --exact"):
         found_sizes(quirk=lambda _rows, _place, first: first * 1e-3)
 
 
