@@ -77,5 +77,5 @@ def test_a_small_tree_fits_in_a_frame() -> None:
 
 
 def test_words_of_no_message_are_refused() -> None:
-    with pytest.raises(ValueError, match="kind 17"):
+    with pytest.raises(ValueError, match="unknown kind of message: 17"):
         decode(np.array([17]))

@@ -93,5 +93,5 @@ def test_draft_rows_are_those_of_the_draws() -> None:
 def test_block_refuses_a_tree() -> None:
     tree = TokenTree([9])
     tree.draw(0, [2, 1], [-1.0, -1.0], torch.tensor([0.2, 0.3, 0.5]))
-    with pytest.raises(ValueError, match="no chain"):
+    with pytest.raises(ValueError, match="is not a chain"):
         VERIFIERS["block"].on_device(drawn_tree(tree), torch.ones(3, 3), torch.ones(3, 3), PhiloxGenerator(0))
