@@ -1,7 +1,7 @@
 """Models in a folder or on the Hugging Face hub: configuration, weights and tokenizer.
 
-Models of the fast families, which have native implementations, are read without transformers, whose import takes longer
-than torch's; transformers reads all other models. Knows nothing of pairs.
+Models of the native families are read without transformers, whose import takes longer than torch's; transformers reads
+all other models. Knows nothing of pairs.
 """
 
 import functools

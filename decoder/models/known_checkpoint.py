@@ -1,4 +1,4 @@
-"""Checkpoints of the fast families, read without transformers: config.json, generation_config.json and safetensors.
+"""Checkpoints of the native families, read without transformers: config.json, generation_config.json and safetensors.
 
 Fast families have native implementations (GPT-NeoX, Llama, Mistral, Qwen2). A checkpoint is read here only if every
 field and every weight is known; if not, or if it is missing, these functions return None, and

@@ -98,7 +98,7 @@ def expected_path(
 
 
 def _architecture(config: Any) -> Architecture | str:
-    """Architecture of a model of a fast family; for any other model, the name of its class in transformers."""
+    """Architecture of a model of a native family; for any other model, the name of its class in transformers."""
     if isinstance(config, Architecture):
         return config
     architecture: Architecture | str = imported("decoder.forward.hf").architecture_of(config)

@@ -48,7 +48,7 @@ def reported(database: Database) -> Iterator[None]:
         if error.args != (NO_ROW,):
             raise
         raise DatabaseError(
-            f"the study is gone from {database.shown}; run the same command again to begin anew"
+            f"the study was deleted from {database.shown}; run the same command again to start over"
         ) from error
 
 

@@ -133,7 +133,7 @@ def _alone(probe: Probe, case: Case) -> Iterable[Finding]:
         yield Finding("problem", with_places(error))
     except Exception as error:  # noqa: BLE001 - any fault of the installation is a finding
         why = (str(error).strip().splitlines() or ["no reason given"])[0]
-        yield Finding("problem", f"could not be examined: {type(error).__name__}: {why}", "install dynatui anew")
+        yield Finding("problem", f"could not be examined: {type(error).__name__}: {why}", "reinstall dynatui")
 
 
 def terminal(_case: Case) -> Iterator[Finding]:

@@ -158,7 +158,7 @@ def with_places(error: DecoderError) -> str:
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
     """The settings file as text and as a TOML table; raises ConfigError if it cannot be read or is not TOML."""
     text = _text(path)
-    return text, table(path, text, "correct it, or begin anew from dynatui config --print-default")
+    return text, table(path, text, "correct it, or start from dynatui config --print-default")
 
 
 def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:

@@ -42,8 +42,8 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("Limited by", "The rule that kept the most probable further node out of the tree: D0, rho_stop, D_max, N_max, "
      "cost, the context or the length of the text. Turning another knob changes little."),
     ("auto", "A method beside dynatree, which obeys its knobs alone: auto drafts as many nodes as pay, by the "
-     "measured times of drafting and verification and by the acceptance so far; none where none pays. It also drafts "
-     "what followed in the text before, without a pass of the draft."),
+     "measured times of drafting and verification and by the acceptance rate so far; none where none pays. "
+     "It also drafts the continuation of earlier occurrences in the text, without a pass of the draft."),
     ("same text", "The text equals plain decoding's, as far as both have come. ~ it differs, and where; a near tie is "
      "a difference within rounding. ! it differs by more than rounding."),
     ("Tree", "Each guess stands beside the token that it follows, or in a row below it, the accepted path first. %: "

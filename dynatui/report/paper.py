@@ -56,7 +56,7 @@ def paper_page(name: str, report: "PaperReport", figures: Sequence[tuple[str, by
 def _warnings(report: "PaperReport") -> list[str]:
     """Warnings for the top of the page."""
     turns = sum(len(block.turns) for block in report.blocks)
-    missing = [] if report.complete else ["Interrupted: a part of what was asked for was not measured."]
+    missing = [] if report.complete else ["Interrupted: a part of the requested measurement is missing."]
     loud = [f"In {report.disturbed} of {turns} turns other work disturbed the measurement."] * bool(report.disturbed)
     return missing + loud
 

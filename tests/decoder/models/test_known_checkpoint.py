@@ -36,7 +36,7 @@ def silent(_: str) -> None:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Checkpoints of the fast families, saved by transformers; each once."""
+    """Checkpoints of the native families, saved by transformers; each once."""
     home, saved = tmp_path_factory.mktemp("families"), dict[str, Path]()
 
     def folder(name: str) -> Path:

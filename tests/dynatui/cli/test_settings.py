@@ -204,7 +204,7 @@ def test_settings_of_what_is_decoded_do_not_hinder_following(write: Write, recor
             "seed = 1\ndevice = auto  # any",
             '(at line 2, column 10); put text in quotes: device = "auto"\n',
         ),
-        ("device = auto auto", "correct it, or begin anew"),
+        ("device = auto auto", "correct it, or start from"),
         ("prompt = 'x'", "line 1: prompt is 'x'; give a list"),
         ("prompt = ['x', 1]", "line 1: prompt is ['x', 1]; give a list"),
         ("d0 = 1" + "0" * 400, "line 1: d0 is a number of 401 digits"),

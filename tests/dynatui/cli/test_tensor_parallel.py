@@ -43,7 +43,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def test_what_every_process_refuses_is_told_once(tmp_path: Path) -> None:
     done = ended_run(["-m", "dynatui", "--headless", "--tensor-parallel", "3", "--device", "cuda:0"], tmp_path)
     assert (done.code, done.printed) == (2, "")
-    assert done.errors.count("--device cuda:0 is one") == done.errors.count("\n") == 1
+    assert done.errors.count("--device cuda:0 is a single device") == done.errors.count("\n") == 1
 
 
 LEADING = """
