@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -64,7 +65,7 @@ class KilledRuns:
         runner, output = self._started()
         if self._luck.random() < 0.5:
             time.sleep(self._luck.uniform(0, within_s))
-            self._kill_a_step()
+            self._kill_a_step(runner)
         time.sleep(self._luck.uniform(0, within_s))
         if runner.poll() is None:
             runner.send_signal(signal.SIGKILL)
@@ -104,13 +105,15 @@ class KilledRuns:
             log.flush()
             return subprocess.Popen(command, env=self._environment, stdout=log, stderr=log), output
 
-    def _kill_a_step(self) -> None:
-        if of_steps := self._of_steps():
-            try:
-                os.kill(self._luck.choice(of_steps), signal.SIGKILL)
-            except ProcessLookupError:
-                return
-            self.kills["step"] += 1
+    def _kill_a_step(self, runner: "subprocess.Popen[bytes]") -> None:
+        """Kills a process of the present step, or of the next one where none runs at this moment."""
+        while runner.poll() is None:
+            if of_steps := self._of_steps():
+                with suppress(ProcessLookupError):
+                    os.kill(self._luck.choice(of_steps), signal.SIGKILL)
+                    self.kills["step"] += 1
+                    return
+            time.sleep(0.01)
 
     def _of_steps(self) -> list[int]:
         """Processes of the present step."""
