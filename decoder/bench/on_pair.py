@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
 if TYPE_CHECKING:
     from decoder.models.pair import Pair
 
@@ -25,6 +27,23 @@ class OnPair:
     def pair_options(self) -> dict[str, Any]:
         """Keyword arguments of `decoder.run.loading.load_pair`."""
         return {name: getattr(self, name) for name in OnPair.__dataclass_fields__}
+
+
+class PairRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Pair and seed of a measurement: the first fields of its request, which determines the results."""
+
+    target: str
+    draft: str
+    device: str
+    dtype: str
+    draft_dtype: str
+    seed: int
+
+
+def differing(one: msgspec.Struct, other: msgspec.Struct) -> list[str]:
+    """Names of the fields in which two requests of one type differ."""
+    mine, theirs = (msgspec.json.decode(msgspec.json.encode(each)) for each in (one, other))
+    return [name for name, value in mine.items() if theirs[name] != value]
 
 
 def pair_names(pair: "Pair | None") -> dict[str, str]:

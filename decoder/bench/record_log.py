@@ -2,66 +2,90 @@
 
 The first line is the header, every other line a record. Damaged lines at the end, as left by a kill, a full disk or a
 power failure, are dropped, and what they recorded is measured again. One process at a time may write a log: see
-`alone`. Knows nothing of its records.
+`opened`. Knows nothing of its records.
 """
 
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
+import torch
+from msgspec import UNSET, UnsetType
 
-from decoder.bench.machine import Machine, unlike
+from decoder.bench.machine import Machine, examined, unlike, utc_now
+from decoder.bench.on_pair import Note, differing
 from decoder.errors import ConfigError, shortened
 
-
-class LogHeader(Protocol):
-    """First line of a log."""
-
-    @property
-    def schema(self) -> int:
-        """Version of the lines' format."""
-
-    @property
-    def machine(self) -> Machine:
-        """Request: a struct of all settings of the measurement; only the same request resumes it."""
-
-    @property
-    def request(self) -> Any:
-        """Struct of everything that decides the measurement; only the same request resumes it."""
+Q = TypeVar("Q")
+C = TypeVar("C")
 
 
-H = TypeVar("H", bound=LogHeader)
+class LogHeader(msgspec.Struct, Generic[Q, C], frozen=True, kw_only=True, tag="begun"):
+    """First line of a log: machine, request, and times of forward passes."""
+
+    schema: int
+    """Version of the lines' format."""
+    started_at: str
+    """Start of the measurement, UTC in ISO 8601."""
+    commit: str | None | UnsetType = UNSET
+    """Git commit of the source tree, with -dirty if files were changed since; None outside of a git checkout.
+
+    Unset in logs of a measurement that does not record it.
+    """
+    machine: Machine
+    request: Q = msgspec.field(name="asked")
+    """Struct of everything that decides the measurement; only the same request resumes it."""
+    costs: C
+    context: int | UnsetType = UNSET
+    """Context length of the pair, in tokens; unset in logs of a measurement that does not record it."""
+
+
+H = TypeVar("H", bound=LogHeader[Any, Any])
 R = TypeVar("R")
+K = TypeVar("K")
+
+
+@dataclass(frozen=True)
+class LogFormat(Generic[H, R]):
+    """Lines of one kind of log."""
+
+    lines: "msgspec.json.Decoder[H | R]"
+    """JSON decoder of one line."""
+    schema: int
+    """Only supported version."""
+    remedy: str
+    """Advice in errors about an unusable file, such as "let --output name another file"."""
 
 
 class RecordLog(Generic[H, R]):
     """Log with its header and records, kept in a file where a path is given, else in memory."""
 
-    def __init__(
-        self, path: Path | None, lines: "msgspec.json.Decoder[H | R]", first: type[H], schema: int, remedy: str
-    ) -> None:
-        """Reads the log from its file, if there is one.
+    def __init__(self, path: Path | None, kind: LogFormat[H, R]) -> None:
+        """Reads the log from its file, if there is one; a file that is to be written is `opened` instead.
 
         Args:
             path: File, which need not exist yet; None: records stay in memory.
-            lines: JSON decoder of one line.
-            first: Type of the header, a struct with the tag "begun".
-            schema: Only supported version.
-            remedy: Advice in errors about an unusable file, such as "let --output name another file".
+            kind: Format of the lines.
 
         Raises:
             ConfigError: The file cannot be read, or holds something else.
         """
-        self._path, self._decoder, self._first, self._remedy = path, lines, first, remedy
+        self._path, self._decoder, self._remedy = path, kind.lines, kind.remedy
+        self.schema = kind.schema
         self.header: H | None = None
         self.records: list[R] = []
-        for line in self._lines(schema):
+        for line in self._lines():
             self._take(line)
+
+    def of(self, kind: type[K]) -> list[K]:
+        """Records of one type, in the order of the lines."""
+        return [record for record in self.records if isinstance(record, kind)]
 
     def begin(self, header: H, *, complete: bool = False) -> H:
         """Header of the log; the given one is written where the log has none yet.
@@ -77,8 +101,7 @@ class RecordLog(Generic[H, R]):
         if self.header is None:
             self._write(header)
             return header
-        here, request = (msgspec.to_builtins(each.request) for each in (self.header, header))
-        if other := [name for name in request if here[name] != request[name]]:
+        if other := differing(header.request, self.header.request):
             raise ConfigError(
                 f"{self._shown} holds a measurement with other {', '.join(other)}; ask for the same, or {self._remedy}"
             )
@@ -103,10 +126,10 @@ class RecordLog(Generic[H, R]):
         return shortened(self._path)
 
     def _take(self, line: H | R) -> None:
-        if isinstance(line, self._first):
-            self.header = line
+        if isinstance(line, LogHeader):
+            self.header = line  # type: ignore[assignment]  # the only kind of header
         else:
-            self.records.append(line)  # type: ignore[arg-type]  # any other line is a record
+            self.records.append(line)
 
     def _write(self, line: H | R) -> None:
         if self._path is not None:
@@ -117,7 +140,7 @@ class RecordLog(Generic[H, R]):
                 raise self._unusable("write", error) from None
         self._take(line)
 
-    def _lines(self, schema: int) -> list[H | R]:
+    def _lines(self) -> list[H | R]:
         """Decoded lines of the file; a damaged end, as after a power failure, is cut off the file."""
         if self._path is None:
             return []
@@ -127,7 +150,7 @@ class RecordLog(Generic[H, R]):
         while decoded and decoded[-1] is None:
             decoded.pop()
         lines = [line for line in decoded if line is not None]
-        begins = bool(lines) and isinstance(lines[0], self._first) and lines[0].schema == schema
+        begins = bool(lines) and isinstance(lines[0], LogHeader) and lines[0].schema == self.schema
         if not content.startswith(_PREFIX[: len(content)]) or (ended and not begins):
             raise self._foreign()
         if len(lines) < len(decoded):
@@ -165,6 +188,47 @@ class RecordLog(Generic[H, R]):
 
     def _unusable(self, what: str, error: OSError) -> ConfigError:
         return ConfigError(f"cannot {what} {self._shown}: {error.strerror}; {self._remedy}")
+
+
+def header_now(
+    log: "RecordLog[LogHeader[Q, C], Any]",
+    request: Q,
+    device: torch.device,
+    costs: Callable[[], C],
+    note: Note,
+    *,
+    commit: str | None | UnsetType = UNSET,
+    context: int | UnsetType = UNSET,
+) -> LogHeader[Q, C]:
+    """Header of a measurement that begins or resumes a log now.
+
+    Args:
+        log: Log, whose times of forward passes count where it has a header.
+        request: Request of the measurement.
+        device: Device of the target.
+        costs: Times forward passes; called for a new log only.
+        note: Receiver of progress lines.
+        commit: See `LogHeader`.
+        context: See `LogHeader`.
+    """
+    if log.header is None:
+        note("measuring forward passes")
+    return LogHeader(
+        schema=log.schema,
+        started_at=utc_now(),
+        commit=commit,
+        machine=examined(device),
+        request=request,
+        costs=costs() if log.header is None else log.header.costs,
+        context=context,
+    )
+
+
+@contextmanager
+def opened(path: Path | None, kind: LogFormat[H, R]) -> Iterator[RecordLog[H, R]]:
+    """Log whose file no other process measures into meanwhile; see `alone` and `RecordLog` for arguments and errors."""
+    with alone(path, kind.remedy):
+        yield RecordLog(path, kind)
 
 
 @contextmanager

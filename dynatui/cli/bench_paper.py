@@ -187,6 +187,7 @@ def paper(
 def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
     """Measures the remaining turns and reports on all; raises KeyboardInterrupt if interrupted before any result."""
     from decoder.bench.paper.job import measure  # noqa: PLC0415
+    from decoder.bench.paper.records import Resumed, blocks_of  # noqa: PLC0415
     from decoder.bench.paper.summary import report  # noqa: PLC0415
 
     interrupted = False
@@ -195,9 +196,10 @@ def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
             pass
     except KeyboardInterrupt:
         interrupted = True
-    if not ready.log.blocks:
+    blocks = blocks_of(ready.log)
+    if not blocks:
         raise KeyboardInterrupt
-    result = report(ready.header, ready.log.blocks, ready.log.resumed)
+    result = report(ready.header, blocks, ready.log.of(Resumed))
     return Measured(made.on_terminal(result), result, interrupted, partial(write_all, result, output, made))
 
 

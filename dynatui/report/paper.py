@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from decoder.bench.paper.corrections import CORRECTIONS, Correction
-from decoder.bench.paper.request import Request
+from decoder.bench.paper.request import PaperRequest
 from decoder.events import arithmetic
 from decoder.tables.data import UNKNOWN, Table
 from dynatui.report.markup import Markup, details, element, joined
@@ -79,7 +79,7 @@ def _setup(report: "PaperReport") -> list[tuple[str, str]]:
     ]
 
 
-def _chosen(request: Request) -> str:
+def _chosen(request: PaperRequest) -> str:
     how = f"at temperature {request.temperature:g}, top-p {request.top_p:g}" if request.temperature else "greedily"
     return f"{how}, seed {request.seed}, {'to' if request.stops_at_eos else 'on behind'} the end of text"
 

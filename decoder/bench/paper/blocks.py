@@ -13,7 +13,7 @@ from decoder.analysis.metrics import Tally, figures
 from decoder.bench.contenders import BASELINE, Trial
 from decoder.bench.paper.cuts import cut
 from decoder.bench.paper.records import Turn
-from decoder.bench.paper.request import Lane, Request
+from decoder.bench.paper.request import Lane, PaperRequest
 from decoder.engine import Engine
 from decoder.events import Figures
 from decoder.forward.near_tie import Judge
@@ -38,7 +38,7 @@ class TurnResult:
 
 
 def turns(
-    engine: Engine, request: Request, prompt: Sequence[int], results: Mapping[str, TurnResult]
+    engine: Engine, request: PaperRequest, prompt: Sequence[int], results: Mapping[str, TurnResult]
 ) -> tuple[Turn, ...]:
     """Results of all lanes on one prompt, in the order of the request's lanes.
 

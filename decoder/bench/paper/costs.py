@@ -1,16 +1,16 @@
 """Cost curve of the machine: seconds of a forward pass by its number of rows, the tokens that it computes."""
 
-from decoder.bench.paper.records import RoundCosts
+from decoder.bench.paper.records import CostCurve
 from decoder.bench.pass_costs import repeated_costs
 from decoder.models.pair import Pair
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def round_costs(pair: Pair, tokens: int) -> RoundCosts:
+def cost_curve(pair: Pair, tokens: int) -> CostCurve:
     """Seconds of target and draft passes after about `tokens` tokens of text; the minimum of repeated measurements."""
     series = repeated_costs(pair, tokens)
-    return RoundCosts(
+    return CostCurve(
         rows=ROWS,
         verify_s=tuple(
             min(costs.verify.seconds(rows) if rows > 1 else costs.plain_s() for costs in series) for rows in ROWS

@@ -4,16 +4,16 @@ An incomplete log is resumed only on the machine that began it, but by any commi
 machine.
 """
 
-from decoder.bench.machine import examined, source_commit, utc_now
+from decoder.bench.machine import source_commit
 from decoder.bench.on_pair import Note
-from decoder.bench.paper.costs import round_costs
-from decoder.bench.paper.log import PaperLog
-from decoder.bench.paper.records import Header, Resumed
-from decoder.bench.paper.request import Request
+from decoder.bench.paper.costs import cost_curve
+from decoder.bench.paper.records import Header, PaperLog, Resumed, blocks_of
+from decoder.bench.paper.request import PaperRequest
+from decoder.bench.record_log import header_now
 from decoder.models.pair import Pair
 
 
-def header(pair: Pair, request: Request, log: PaperLog, tokens: int, note: Note) -> Header:
+def header(pair: Pair, request: PaperRequest, log: PaperLog, tokens: int, note: Note) -> Header:
     """Header of the log; for a new log, forward passes are timed and the header is written.
 
     Args:
@@ -26,17 +26,19 @@ def header(pair: Pair, request: Request, log: PaperLog, tokens: int, note: Note)
     Raises:
         ConfigError: The log was begun with another request or on another machine, or cannot be written.
     """
-    before = log.header
-    note("measuring forward passes" if before is None else f"resuming: {len(log.blocks)} blocks are measured already")
-    now = Header(
-        started_at=utc_now(),
+    before, count = log.header, len(blocks_of(log))
+    if before is not None:
+        note(f"resuming: {count} blocks are measured already")
+    now = header_now(
+        log,
+        request,
+        pair.target.device,
+        lambda: cost_curve(pair, tokens),
+        note,
         commit=source_commit(),
-        machine=examined(pair.target.device),
-        request=request,
-        costs=before.costs if before else round_costs(pair, tokens),
         context=pair.context,
     )
-    complete = len(log.blocks) >= request.block_count
+    complete = count >= request.block_count
     first = log.begin(now, complete=complete)
     if before and not complete:
         _note_version(log, before, now)
@@ -45,8 +47,8 @@ def header(pair: Pair, request: Request, log: PaperLog, tokens: int, note: Note)
 
 def _note_version(log: PaperLog, before: Header, now: Header) -> None:
     """Adds a record to the log if its latest results are from another commit or version of dynatui."""
-    first, this = ((each.commit, each.machine.versions["dynatui"]) for each in (before, now))
-    last = [first, *((each.commit, each.version) for each in log.resumed)][-1]
+    first, this = ((each.commit or None, each.machine.versions["dynatui"]) for each in (before, now))
+    last = [first, *((each.commit, each.version) for each in log.of(Resumed))][-1]
     if this != last:
         commit, version = this
         log.add(Resumed(at=now.started_at, commit=commit, version=version))

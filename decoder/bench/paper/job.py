@@ -17,12 +17,11 @@ from decoder.bench.paper.blocks import TurnResult, turns
 from decoder.bench.paper.contenders import contenders
 from decoder.bench.paper.experiments import Extent, Plan, plan
 from decoder.bench.paper.header import header
-from decoder.bench.paper.log import REMEDY, PaperLog
 from decoder.bench.paper.prompts import encoded, needed
-from decoder.bench.paper.records import Block, Header
-from decoder.bench.paper.request import Experiment, Request
+from decoder.bench.paper.records import FORMAT, Block, Header, PaperLog, blocks_of
+from decoder.bench.paper.request import Experiment, PaperRequest
 from decoder.bench.protocol import Turn, TurnPlan, can_decode, endless, longest_first, taken
-from decoder.bench.record_log import alone
+from decoder.bench.record_log import opened
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.models.pair import Pair
@@ -86,8 +85,7 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
     sampling = Sampling(job.temperature, 0, job.top_p)
     if job.log is not None:
         made_folder(job.log.parent)  # an unusable folder must be reported before the slow loading of models
-    with alone(job.log, REMEDY):
-        log = PaperLog(job.log)
+    with opened(job.log, FORMAT) as log:
         engine = _engine(job, sampling, note)
         pair, sets = engine.pair, {texts.name: texts for texts in job.text_sets}
         prompts = tuple(encoded(pair, sets[each.data_set], each) for each in experiments)
@@ -117,7 +115,7 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
 def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:
     """Yields the number of finished turns and a text about the latest; nothing if the log has all blocks."""
     request, experiment, prompts = ready.header.request, ready.header.request.experiments[number], ready.prompts[number]
-    done = {(each.repeat, each.prompt) for each in ready.log.blocks if each.experiment == number}
+    done = {(each.repeat, each.prompt) for each in blocks_of(ready.log) if each.experiment == number}
     if len(done) == experiment.prompts * experiment.repeats:
         return
     taken_turns = len(done) * len(experiment.lanes)
@@ -138,7 +136,7 @@ def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int,
         yield taken_turns, f"prompt {turn.prompt + 1} of {len(prompts)}"
 
 
-def _turns(request: Request, experiment: Experiment) -> int:
+def _turns(request: PaperRequest, experiment: Experiment) -> int:
     """Number of turns of all lanes in an experiment, warm-up included."""
     warm_up = min(request.warm_up, experiment.prompts)
     return len(experiment.lanes) * (warm_up + experiment.prompts * experiment.repeats)
@@ -173,9 +171,9 @@ def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
     return replace(job.extent, length=room)
 
 
-def _asked(job: OnPaper, pair: Pair, extent: Extent) -> Request:
+def _asked(job: OnPaper, pair: Pair, extent: Extent) -> PaperRequest:
     planned = job.plan(extent)
-    return Request(
+    return PaperRequest(
         **pair_names(pair),
         seed=job.seed,
         temperature=job.temperature,

@@ -1,15 +1,17 @@
-"""Records of a measurement, one per line of the log: a header, then blocks of turns. Independent of models."""
+"""Log of a measurement: a header, then blocks of turns, one a line. Independent of models."""
+
+from typing import TypeAlias
 
 import msgspec
 
-from decoder.bench.machine import Machine
-from decoder.bench.paper.request import Request
+from decoder.bench.paper.request import PaperRequest
+from decoder.bench.record_log import LogFormat, LogHeader, RecordLog
 from decoder.events import Figures
 
 SCHEMA = 1
 
 
-class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
+class CostCurve(msgspec.Struct, frozen=True, kw_only=True):
     """Cost curve of the machine: seconds of forward passes by their number of rows, the tokens that they compute."""
 
     rows: tuple[int, ...]
@@ -17,21 +19,6 @@ class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of a target pass for each number in `rows`."""
     draft_s: tuple[float, ...]
     """Seconds of a draft pass for each number in `rows`."""
-
-
-class Header(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
-    """First line of the log: request, machine and times of forward passes."""
-
-    schema: int = SCHEMA
-    started_at: str
-    """Start of the measurement, UTC in ISO 8601."""
-    commit: str | None
-    """Git commit of the source tree, with -dirty if files were changed since; None outside of a git checkout."""
-    machine: Machine
-    request: Request = msgspec.field(name="asked")
-    costs: RoundCosts
-    context: int
-    """Context length of the pair, in tokens."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +40,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block"):
     """Block: results of all lanes of an experiment on one prompt; a measurement resumes with the next missing block."""
 
     experiment: int
-    """Index of the experiment in `Request.experiments`."""
+    """Index of the experiment in `PaperRequest.experiments`."""
     prompt: int
     repeat: int
     prompt_tokens: int
@@ -68,9 +55,25 @@ class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag="resumed"):
     at: str
     """Time of the resumption, UTC in ISO 8601."""
     commit: str | None
-    """Git commit of the source tree, as in `Header`."""
+    """Git commit of the source tree, as in `LogHeader`."""
     version: str
     """Version of dynatui that resumed the measurement."""
+
+
+Header: TypeAlias = LogHeader[PaperRequest, CostCurve]
+Record: TypeAlias = Block | Resumed
+PaperLog: TypeAlias = RecordLog[Header, Record]
+FORMAT: LogFormat[Header, Record] = LogFormat(
+    msgspec.json.Decoder(Header | Record), SCHEMA, "let --output name another folder"
+)
+
+
+def blocks_of(log: PaperLog) -> list[Block]:
+    """All blocks; if two processes measured the same block, only the first record of it."""
+    blocks: dict[tuple[int, int, int], Block] = {}
+    for block in log.of(Block):
+        blocks.setdefault((block.experiment, block.prompt, block.repeat), block)
+    return list(blocks.values())
 
 
 def has_text_of(figures: Figures, plain: Figures) -> bool:

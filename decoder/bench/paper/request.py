@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from decoder.bench.data_sets.text_set import TextSet
+from decoder.bench.on_pair import PairRequest
 
 Unit = Literal["characters", "tokens"]
 """Unit of prompt lengths; the paper's L_max counts characters."""
@@ -49,15 +50,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int = 1
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class PaperRequest(PairRequest, frozen=True, kw_only=True):
     """Everything that determines the results; a log can only be resumed with an equal request."""
 
-    target: str
-    draft: str
-    device: str
-    dtype: str
-    draft_dtype: str
-    seed: int
     temperature: float
     top_p: float
     stops_at_eos: bool

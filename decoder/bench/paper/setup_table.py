@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from decoder.bench.paper.report import PaperReport
-from decoder.bench.paper.request import Experiment, Request
+from decoder.bench.paper.request import Experiment, PaperRequest
 from decoder.events import arithmetic
 from decoder.tables.data import Cell, Column, Table
 from decoder.tables.text import counted
@@ -67,7 +67,7 @@ def _rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
     yield "order", "all lanes side by side on each prompt, in one process"
     yield "seed", str(request.seed)
     yield "versions", ", ".join(f"{name} {version}" for name, version in header.machine.versions.items())
-    yield "commit", header.commit
+    yield "commit", header.commit or None
     yield "begun", header.started_at
     yield from (
         ("resumed", f"{each.at}, dynatui {each.version}, commit {each.commit or 'unknown'}") for each in report.resumed
@@ -85,7 +85,7 @@ def _never_measured(report: PaperReport) -> list[str]:
     return [name for name in dict.fromkeys(request) if name not in measured]
 
 
-def _experiment(request: Request, experiment: Experiment) -> str:
+def _experiment(request: PaperRequest, experiment: Experiment) -> str:
     repeats = f", {experiment.repeats} times" if experiment.repeats > 1 else ""
     return (
         f"{request.text_set(experiment.data_set).title}: {counted(experiment.prompts, 'prompt')} of at most "

@@ -17,7 +17,7 @@ from decoder.bench.contenders import BASELINE
 from decoder.bench.paper.lanes import paper_depth
 from decoder.bench.paper.records import Block, Header, Resumed, has_text_of
 from decoder.bench.paper.report import Cell, PaperReport
-from decoder.bench.paper.request import Lane, Request
+from decoder.bench.paper.request import Lane, PaperRequest
 from decoder.bench.protocol import DISTURBED
 from decoder.events import Figures
 
@@ -137,7 +137,7 @@ def _counts(drawn: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.bincount(places.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
 
 
-def _cells(request: Request, number: int, blocks: Sequence[Block]) -> Iterator[Cell]:
+def _cells(request: PaperRequest, number: int, blocks: Sequence[Block]) -> Iterator[Cell]:
     """Cells of one experiment, one for each lane and text length that has results."""
     experiment = request.experiments[number]
     here = [each for each in blocks if each.experiment == number]

@@ -13,7 +13,7 @@ from decoder.bench.paper import published
 from decoder.bench.paper.paired import Course, courses, speed, stat
 from decoder.bench.paper.published import FIXED_BACKBONE, HARDWARE, LENGTH, PublishedNumber
 from decoder.bench.paper.report import PaperReport
-from decoder.bench.paper.request import Experiment, Request
+from decoder.bench.paper.request import Experiment, PaperRequest
 from decoder.bench.paper.rows import (
     AR,
     SPEED,
@@ -70,7 +70,7 @@ def conditions(report: PaperReport) -> tuple[str, ...]:
     )
 
 
-def setting(request: Request, experiment: Experiment) -> str:
+def setting(request: PaperRequest, experiment: Experiment) -> str:
     """Setting of an experiment in words: data set, text length and maximum prompt length."""
     title = request.text_set(experiment.data_set).title
     return f"{title}, T={experiment.lengths[-1]}, prompts of at most {experiment.most} {experiment.unit}"

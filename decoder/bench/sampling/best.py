@@ -6,14 +6,14 @@ from typing import TypeAlias
 import numpy as np
 
 from decoder.bench.sampling.log import Expected
-from decoder.bench.sampling.request import Contest, Place, Request
+from decoder.bench.sampling.request import Contest, Place, SamplingRequest
 from decoder.draft.delayed_shape import DelayedTree
 
 Aim: TypeAlias = Callable[[DelayedTree, float], float]
 """Function from a tree shape and its block efficiency to the value that the best shape maximises."""
 
 
-def tokens_of(request: Request, records: Sequence[Expected], contest: Contest) -> dict[DelayedTree, float]:
+def tokens_of(request: SamplingRequest, records: Sequence[Expected], contest: Contest) -> dict[DelayedTree, float]:
     """Expected block efficiency of each shape that a contest allows: mean over all roots of these texts."""
     roots = [record.roots for record in records]
     means = np.average([record.tokens[contest.verifier] for record in records], axis=0, weights=roots).tolist()
@@ -21,12 +21,16 @@ def tokens_of(request: Request, records: Sequence[Expected], contest: Contest) -
     return {shape: mean for shape, mean in shapes if request.belongs(shape, contest)}
 
 
-def best_shape(request: Request, records: Sequence[Expected], contest: Contest, aim: Aim) -> tuple[DelayedTree, float]:
+def best_shape(
+    request: SamplingRequest, records: Sequence[Expected], contest: Contest, aim: Aim
+) -> tuple[DelayedTree, float]:
     """Shape that maximises `aim` on these texts, and its block efficiency on them."""
     return max(tokens_of(request, records, contest).items(), key=lambda one: aim(*one))
 
 
-def block_efficiency(request: Request, records: Iterable[Expected], contest: Contest, aim: Aim) -> dict[Place, float]:
+def block_efficiency(
+    request: SamplingRequest, records: Iterable[Expected], contest: Contest, aim: Aim
+) -> dict[Place, float]:
     """Expected block efficiency of each text, with the best shape for its sampling setting.
 
     The shape for one half of the prompts is chosen on the other half (cross-validation), so that a contest gains no

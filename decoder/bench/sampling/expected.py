@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from decoder.bench.sampling.log import BOUND, Expected
-from decoder.bench.sampling.request import Place, Request
+from decoder.bench.sampling.request import Place, SamplingRequest
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.errors import PromptError
 from decoder.models.pair import Pair
@@ -26,7 +26,7 @@ DIGITS = 6
 
 def expected(
     pair: Pair,
-    request: Request,
+    request: SamplingRequest,
     place: Place,
     prompt: Sequence[int],
     text: Sequence[int],
@@ -64,19 +64,21 @@ def expected(
     )
 
 
-def _by_shape(request: Request, verifier: str, drawn: RootDraws) -> list[float]:
-    """Expected block efficiency of one verifier at a root, for each shape in the order of `Request.shapes`."""
+def _by_shape(request: SamplingRequest, verifier: str, drawn: RootDraws) -> list[float]:
+    """Expected block efficiency of one verifier at a root, for each shape in the order of `SamplingRequest.shapes`."""
     by_shape = dict(zip(drawn.draws.shapes, drawn.expected_tokens(verifier).tolist(), strict=True))
     return [by_shape[shape] for shape in request.shapes(verifier)]
 
 
-def _selected(request: Request, chooser: Chooser, root: Root, tokens: Mapping[str, list[float]]) -> dict[str, float]:
+def _selected(
+    request: SamplingRequest, chooser: Chooser, root: Root, tokens: Mapping[str, list[float]]
+) -> dict[str, float]:
     """Expected block efficiency of the shape that the selector chooses at this root, by verifier."""
     names = [contest.verifier for contest in request.selecting()]
     return {name: tokens[name][request.shapes(name).index(chooser.best(root, name))] for name in names}
 
 
-def _along_path(request: Request, drawn: RootDraws) -> tuple[list[float], dict[str, list[float]]]:
+def _along_path(request: SamplingRequest, drawn: RootDraws) -> tuple[list[float], dict[str, list[float]]]:
     """L1 distance of draft and target probabilities and acceptance of each solver, by depth along one drafted path.
 
     Both are shown in figure 1 of the paper.

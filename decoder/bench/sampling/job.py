@@ -11,17 +11,17 @@ from pathlib import Path
 from types import MappingProxyType
 
 from decoder.bench.contenders import BASELINE, decoded
-from decoder.bench.machine import examined, load, utc_now
+from decoder.bench.machine import load
 from decoder.bench.on_pair import Note, OnPair, pair_names
 from decoder.bench.pass_costs import repeated_costs
 from decoder.bench.protocol import DISTURBED
-from decoder.bench.record_log import alone
+from decoder.bench.record_log import header_now, opened
 from decoder.bench.sampling.costs import round_costs
 from decoder.bench.sampling.expected import expected
-from decoder.bench.sampling.log import REMEDY, Header, Log
+from decoder.bench.sampling.log import FORMAT, Expected, Header, Realised, SamplingLog, holds_all
 from decoder.bench.sampling.realised import chosen, contenders, realised, seeded
 from decoder.bench.sampling.report import SamplingReport, for_speed, report
-from decoder.bench.sampling.request import Place, Request, label
+from decoder.bench.sampling.request import Place, SamplingRequest, label
 from decoder.bench.sampling.tasks import Task
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
@@ -41,7 +41,7 @@ Prompts = Mapping[Place, Sequence[int]]
 
 @dataclass(frozen=True)
 class OnSamplings(OnPair):
-    """Options of a measurement, before models are loaded; `Request` adds the names of the loaded target and draft."""
+    """Options of a measurement, before models are loaded; the request adds the names of the loaded pair."""
 
     tasks: tuple[Task, ...]
     samplings: tuple[Sampling, ...]
@@ -58,9 +58,11 @@ class OnSamplings(OnPair):
     log: Path | None = None
     """Path of the log, from which an interrupted measurement resumes."""
 
-    def request(self, pair: Pair | None = None, selectors: Mapping[str, Path] = MappingProxyType({})) -> Request:
+    def request(
+        self, pair: Pair | None = None, selectors: Mapping[str, Path] = MappingProxyType({})
+    ) -> SamplingRequest:
         """Request of the measurement for a loaded pair; if `pair` is None, it only serves to validate the options."""
-        return Request(
+        return SamplingRequest(
             **pair_names(pair),
             seed=self.seed,
             samplings=self.samplings,
@@ -89,11 +91,11 @@ def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, boo
     if job.selector != SHIPPED:
         # raises an error for an unusable selector before the slow loading of models
         about(Path(job.selector))
-    with alone(job.log, REMEDY):
-        return _measured(job, Log(job.log), note)
+    with opened(job.log, FORMAT) as log:
+        return _measured(job, log, note)
 
 
-def _measured(job: OnSamplings, log: Log, note: Note) -> tuple[SamplingReport, bool]:
+def _measured(job: OnSamplings, log: SamplingLog, note: Note) -> tuple[SamplingReport, bool]:
     """Measures all records that the log lacks; returns the report and whether the measurement was interrupted."""
     engine = load_pair(**job.pair_options, report=note)
     selectors = _selectors(job.selector, engine.pair, note)
@@ -109,24 +111,23 @@ def _measured(job: OnSamplings, log: Log, note: Note) -> tuple[SamplingReport, b
             _decode(engine, header, log, these, job.selector, note)
     except KeyboardInterrupt:
         interrupted = True
-    if not log.expected:
+    if not log.of(Expected):
         raise KeyboardInterrupt
     return report(log, header, load_after=load(), disturbed_above=DISTURBED), interrupted
 
 
-def _begun(engine: Engine, request: Request, log: Log, rows: int, note: Note) -> Header:
+def _begun(engine: Engine, request: SamplingRequest, log: SamplingLog, rows: int, note: Note) -> Header:
     """Header of the log; for a new log, forward passes are timed and the header is written."""
-    if log.header is None:
-        note("measuring forward passes")
-        costs = round_costs(repeated_costs(engine.pair, rows + request.max_new_tokens))
-    else:
-        costs = log.header.costs
-        note(f"resuming: the roots of {len(log.expected)} of {len(prompts_of(request))} texts are evaluated already")
-    header = Header(started_at=utc_now(), machine=examined(engine.pair.target.device), request=request, costs=costs)
-    return log.begin(header, complete=log.holds_all(request))
+    pair, tokens = engine.pair, rows + request.max_new_tokens
+    if log.header is not None:
+        note(
+            f"resuming: the roots of {len(log.of(Expected))} of {len(prompts_of(request))} texts are evaluated already"
+        )
+    now = header_now(log, request, pair.target.device, lambda: round_costs(repeated_costs(pair, tokens)), note)
+    return log.begin(now, complete=holds_all(log, request))
 
 
-def prompts_of(request: Request) -> dict[Place, str]:
+def prompts_of(request: SamplingRequest) -> dict[Place, str]:
     """Prompts of all texts, by place."""
     return {place: request.tasks[place.task][place.prompt] for place in request.places()}
 
@@ -150,10 +151,15 @@ def _chooser(selectors: Mapping[str, Path], pair: Pair, header: Header) -> Choos
 
 
 def _expect(
-    engine: Engine, chooser: Chooser | None, header: Header, log: Log, prompts: Prompts, note: Callable[[int], None]
+    engine: Engine,
+    chooser: Chooser | None,
+    header: Header,
+    log: SamplingLog,
+    prompts: Prompts,
+    note: Callable[[int], None],
 ) -> None:
     """Evaluates the closed forms on the texts of one sampling setting and logs the results."""
-    done = {record.place for record in log.expected}
+    done = {record.place for record in log.of(Expected)}
     for number, (place, ids) in enumerate(prompts.items()):
         if place not in done:
             config = RunConfig((BASELINE,), header.request.max_new_tokens)
@@ -162,16 +168,16 @@ def _expect(
             note(number + 1)
 
 
-def _decode(engine: Engine, header: Header, log: Log, prompts: Prompts, selector: str, note: Note) -> None:
+def _decode(engine: Engine, header: Header, log: SamplingLog, prompts: Prompts, selector: str, note: Note) -> None:
     """Decodes the texts of one sampling setting with all contenders and logs the results."""
     request = header.request
     those = {place: ids for place, ids in prompts.items() if request.decodes(place)}
     if not those:
         return
     number = next(iter(those)).sampling
-    records = [record for record in log.expected if record.place.sampling == number]
+    records = [record for record in log.of(Expected) if record.place.sampling == number]
     all_ = contenders(request, request.samplings[number], chosen(request, records, for_speed(header)), selector)
-    done = frozenset((record.place, record.repeat) for record in log.realised)
+    done = frozenset((record.place, record.repeat) for record in log.of(Realised))
     progress = _progress(note, f"{label(request.samplings[number])}, decoded", len(those) * request.repeats)
     before = sum(place in those for place, _ in done)
     for count, record in enumerate(realised(engine, request, those, all_, done), before + 1):
@@ -192,7 +198,7 @@ def _progress(note: Note, what: str, total: int) -> Callable[[int], None]:
     return say
 
 
-def _encoded(pair: Pair, request: Request) -> dict[Place, list[int]]:
+def _encoded(pair: Pair, request: SamplingRequest) -> dict[Place, list[int]]:
     """Token ids of all prompts, by place; the message of an error names the prompt."""
     more = request.max_new_tokens + 2 * request.length
     token_ids = {}

@@ -1,28 +1,15 @@
 """Log of a measurement of verifiers: a header, then one record per evaluated or decoded text."""
 
-from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
-from decoder.bench.machine import Machine
-from decoder.bench.record_log import RecordLog
+from decoder.bench.record_log import LogFormat, LogHeader, RecordLog
 from decoder.bench.sampling.costs import RoundCosts
-from decoder.bench.sampling.request import Place, Request
+from decoder.bench.sampling.request import Place, SamplingRequest
 
 SCHEMA = 2
-REMEDY = "let --output name another file"
-
-
-class Header(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
-    """First line of the log: request, machine and times of forward passes."""
-
-    schema: int = SCHEMA
-    started_at: str
-    """Start of the measurement, UTC in ISO 8601."""
-    machine: Machine
-    request: Request = msgspec.field(name="asked")
-    costs: RoundCosts
+Header: TypeAlias = LogHeader[SamplingRequest, RoundCosts]
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True, tag="expected"):
@@ -31,7 +18,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, tag="expected"):
     place: Place
     roots: int
     tokens: dict[str, tuple[float, ...]]
-    """Expected block efficiency by verifier, of each shape in the order of `Request.shapes`."""
+    """Expected block efficiency by verifier, of each shape in the order of `SamplingRequest.shapes`."""
     selected: dict[str, float]
     """Expected block efficiency of the shapes that the selector chooses, by verifier."""
     distance: tuple[float, ...]
@@ -63,34 +50,16 @@ class Realised(msgspec.Struct, frozen=True, kw_only=True, tag="realised"):
 
 
 Record: TypeAlias = Expected | Realised
+SamplingLog: TypeAlias = RecordLog[Header, Record]
+FORMAT: LogFormat[Header, Record] = LogFormat(
+    msgspec.json.Decoder(Header | Record), SCHEMA, "let --output name another file"
+)
 BOUND = "bound"
 """Key of the upper bound in `Expected.acceptance`."""
-_LINES: msgspec.json.Decoder[Header | Record] = msgspec.json.Decoder(Header | Record)
 
 
-class Log(RecordLog[Header, Record]):
-    """Header and records of a measurement; kept in a file if a path is given, else only in memory."""
-
-    def __init__(self, path: Path | None) -> None:
-        """Reads the file, if there is one.
-
-        Raises:
-            ConfigError: The file cannot be read, or is not a log of this benchmark.
-        """
-        super().__init__(path, _LINES, Header, SCHEMA, REMEDY)
-
-    @property
-    def expected(self) -> list[Expected]:
-        """Records of the closed forms, one per text."""
-        return [record for record in self.records if isinstance(record, Expected)]
-
-    @property
-    def realised(self) -> list[Realised]:
-        """Records of decoded texts, one per text and repeat."""
-        return [record for record in self.records if isinstance(record, Realised)]
-
-    def holds_all(self, request: Request) -> bool:
-        """Whether the log contains all records of the request."""
-        texts = {(record.place, record.repeat) for record in self.realised}
-        decoded = sum(map(request.decodes, request.places())) * request.repeats
-        return len(self.expected) == len(request.places()) and len(texts) == decoded
+def holds_all(log: SamplingLog, request: SamplingRequest) -> bool:
+    """Whether the log contains all records of the request."""
+    texts = {(record.place, record.repeat) for record in log.of(Realised)}
+    decoded = sum(map(request.decodes, request.places())) * request.repeats
+    return len(log.of(Expected)) == len(request.places()) and len(texts) == decoded

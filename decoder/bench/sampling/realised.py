@@ -13,7 +13,7 @@ from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.protocol import TurnPlan, measured, warmed_up
 from decoder.bench.sampling.best import Aim, best_shape
 from decoder.bench.sampling.log import Decoded, Expected, Realised
-from decoder.bench.sampling.request import Contest, Place, Request
+from decoder.bench.sampling.request import Contest, Place, SamplingRequest
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.engine import Engine
 from decoder.methods.delayed import SHIPPED, Delayed
@@ -27,7 +27,7 @@ DRAWING = "delayed"
 """Name of the method that decodes with sampled draft trees."""
 
 
-def chosen(request: Request, records: Sequence[Expected], aim: Aim) -> dict[Contest, DelayedTree]:
+def chosen(request: SamplingRequest, records: Sequence[Expected], aim: Aim) -> dict[Contest, DelayedTree]:
     """Shape that maximises `aim` for every contest, over all texts of one sampling setting."""
     return {contest: best_shape(request, records, contest, aim)[0] for contest in request.contests()}
 
@@ -43,7 +43,7 @@ def selecting_name(contest: Contest) -> str:
 
 
 def contenders(
-    request: Request, sampling: Sampling, shapes: Mapping[Contest, DelayedTree], selector: str = SHIPPED
+    request: SamplingRequest, sampling: Sampling, shapes: Mapping[Contest, DelayedTree], selector: str = SHIPPED
 ) -> list[Contender]:
     """All contenders: plain decoding, coupled trees, and each verifier with its chosen shapes and with a selector."""
     lanes = [own(name, name, name, _config(request, sampling, name)) for name in (BASELINE, *COUPLED_METHODS)]
@@ -63,7 +63,7 @@ def contenders(
 
 def realised(
     engine: Engine,
-    request: Request,
+    request: SamplingRequest,
     prompts: dict[Place, Sequence[int]],
     contenders: Sequence[Contender],
     done: frozenset[tuple[Place, int]],
@@ -72,7 +72,7 @@ def realised(
 
     Args:
         engine: Engine with the loaded pair.
-        request: Request of the measurement.
+        request: SamplingRequest of the measurement.
         prompts: Token ids of the prompts by place, all with the same sampling setting.
         contenders: Contenders that decode each text.
         done: Pairs (place, repeat) of the texts in the log.
@@ -97,13 +97,13 @@ def realised(
         yield Realised(place=place, repeat=repeat, turns=decoded)
 
 
-def seeded(engine: Engine, request: Request, place: Place, repeat: int = 0) -> Engine:
+def seeded(engine: Engine, request: SamplingRequest, place: Place, repeat: int = 0) -> Engine:
     """Engine with the text's sampling setting, and a seed that no other text or repeat has."""
     number = repeat * len(request.places()) + request.places().index(place)
     return engine.sampled(request.seed + number, Schedule(request.samplings[place.sampling]))
 
 
-def _config(request: Request, sampling: Sampling, method: str, rules: Delayed | None = None) -> RunConfig:
+def _config(request: SamplingRequest, sampling: Sampling, method: str, rules: Delayed | None = None) -> RunConfig:
     config = RunConfig(
         (method,),
         request.max_new_tokens,

@@ -13,9 +13,9 @@ from decoder.bench.sampling import paper
 from decoder.bench.sampling.averages import Values, by_sampling, by_task, estimate, mean, ratio
 from decoder.bench.sampling.best import Aim, best_shape, block_efficiency
 from decoder.bench.sampling.claims import Claim, Ranking, along_depth, of_measure, of_selector, ranking
-from decoder.bench.sampling.log import BOUND, Decoded, Expected, Header, Log, Realised
+from decoder.bench.sampling.log import BOUND, Decoded, Expected, Header, Realised, SamplingLog, holds_all
 from decoder.bench.sampling.realised import COUPLED_METHODS, chosen, contender_name, selecting_name
-from decoder.bench.sampling.request import Contest, Place, Request, label
+from decoder.bench.sampling.request import Contest, Place, SamplingRequest, label
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.names import COUPLED, Drafting
 
@@ -99,11 +99,11 @@ class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
     claims: list[Claim]
 
 
-def report(log: Log, header: Header, *, load_after: float | None, disturbed_above: float) -> SamplingReport:
+def report(log: SamplingLog, header: Header, *, load_after: float | None, disturbed_above: float) -> SamplingReport:
     """Report of the log, which must contain the closed forms of at least one text.
 
     Args:
-        log: Log of the measurement.
+        log: SamplingLog of the measurement.
         header: Header of the log.
         load_after: Load average over the last minute of the measurement; None if unknown.
         disturbed_above: Fraction of waiting for a processor above which a decoded text counts as disturbed.
@@ -111,24 +111,24 @@ def report(log: Log, header: Header, *, load_after: float | None, disturbed_abov
     request = header.request
     seed = request.seed
     efficiency = {
-        contest: block_efficiency(request, log.expected, contest, _for_tokens) for contest in request.contests()
+        contest: block_efficiency(request, log.of(Expected), contest, _for_tokens) for contest in request.contests()
     }
-    efficiency |= {contest: _selected(log.expected, contest) for contest in request.selecting()}
-    by_contest = {contest: _turns(log.realised, names) for contest, names in _contenders_of(header, log).items()}
-    by_name = {name: _turns(log.realised, dict.fromkeys(range(len(request.samplings)), name)) for name in OTHERS}
+    efficiency |= {contest: _selected(log.of(Expected), contest) for contest in request.selecting()}
+    by_contest = {contest: _turns(log.of(Realised), names) for contest, names in _contenders_of(header, log).items()}
+    by_name = {name: _turns(log.of(Realised), dict.fromkeys(range(len(request.samplings)), name)) for name in OTHERS}
     speed = partial(_tokens_per_second, threads=header.machine.threads)
     decoded = {contest: _per_text(turns, speed) for contest, turns in by_contest.items() if turns}
     others = {name: _per_text(turns, speed) for name, turns in by_name.items() if turns}
     lengths = {name: _per_text(turns, _tokens_per_round) for name, turns in by_name.items() if turns}
-    distance, acceptance = _by_depth(log.expected)
+    distance, acceptance = _by_depth(log.of(Expected))
     solvers = {name: levels for name, levels in acceptance.items() if name != BOUND}
     return SamplingReport(
         header=header,
         load_after=load_after,
-        complete=log.holds_all(request),
-        roots=sum(record.roots for record in log.expected),
-        decoded=sum(len(record.turns) for record in log.realised),
-        disturbed=sum((turn.waited or 0) > disturbed_above for record in log.realised for turn in record.turns),
+        complete=holds_all(log, request),
+        roots=sum(record.roots for record in log.of(Expected)),
+        decoded=sum(len(record.turns) for record in log.of(Realised)),
+        disturbed=sum((turn.waited or 0) > disturbed_above for record in log.of(Realised) for turn in record.turns),
         block_efficiency=[_row(request, contest, values) for contest, values in efficiency.items()]
         + [_coupled(request, name, lengths[name]) for name in COUPLED_METHODS if name in lengths],
         tokens_per_second=[_row(request, contest, values, others[BASELINE]) for contest, values in decoded.items()]
@@ -139,7 +139,7 @@ def report(log: Log, header: Header, *, load_after: float | None, disturbed_abov
                 name: [estimate(values, seed).value for values in levels] for name, levels in acceptance.items()
             },
         ),
-        actions=_actions(header, log.expected),
+        actions=_actions(header, log.of(Expected)),
         agreement=_agreements(header, log, by_contest),
         rankings=_rankings(efficiency, decoded, seed),
         claims=[
@@ -159,7 +159,7 @@ def _for_tokens(_shape: object, tokens: float) -> float:
     return tokens
 
 
-def _row(request: Request, contest: Contest, values: Values, plain: Values | None = None) -> Row:
+def _row(request: SamplingRequest, contest: Contest, values: Values, plain: Values | None = None) -> Row:
     return Row(
         verifier=contest.verifier,
         drafting=contest.drafting,
@@ -171,7 +171,7 @@ def _row(request: Request, contest: Contest, values: Values, plain: Values | Non
     )
 
 
-def _coupled(request: Request, method: str, values: Values, plain: Values | None = None) -> Row:
+def _coupled(request: SamplingRequest, method: str, values: Values, plain: Values | None = None) -> Row:
     row = _row(request, Contest(COUPLED, Drafting.TREE), values, plain)
     return msgspec.structs.replace(row, drafting=method)
 
@@ -203,7 +203,7 @@ def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
     return actions
 
 
-def _contenders_of(header: Header, log: Log) -> dict[Contest, dict[int, str]]:
+def _contenders_of(header: Header, log: SamplingLog) -> dict[Contest, dict[int, str]]:
     """Name of the contender that decoded for a contest, by contest and number of the sampling setting."""
     selecting = header.request.selecting()
     names: dict[Contest, dict[int, str]] = {contest: {} for contest in header.request.contests()}
@@ -219,20 +219,20 @@ def _selected(records: Sequence[Expected], contest: Contest) -> dict[Place, floa
     return {record.place: record.selected[contest.verifier] for record in records}
 
 
-def _decoded_shapes(header: Header, log: Log) -> dict[int, dict[Contest, DelayedTree]]:
+def _decoded_shapes(header: Header, log: SamplingLog) -> dict[int, dict[Contest, DelayedTree]]:
     """Shape with which texts were decoded, by number of the sampling setting and by contest."""
-    records: dict[int, list[Expected]] = {record.place.sampling: [] for record in log.realised}
-    for record in log.expected:
+    records: dict[int, list[Expected]] = {record.place.sampling: [] for record in log.of(Realised)}
+    for record in log.of(Expected):
         if record.place.sampling in records:
             records[record.place.sampling].append(record)
     return {sampling: chosen(header.request, those, for_speed(header)) for sampling, those in records.items()}
 
 
-def _agreements(header: Header, log: Log, by_contest: Mapping[Contest, Turns]) -> list[Agreement]:
+def _agreements(header: Header, log: SamplingLog, by_contest: Mapping[Contest, Turns]) -> list[Agreement]:
     """Measured and expected block efficiency of each decoded contest, with the same shapes and prompts."""
     request, shapes, agreements = header.request, _decoded_shapes(header, log), []
     for contest, turns in by_contest.items():
-        decoded = [record for record in log.expected if record.place in turns]
+        decoded = [record for record in log.of(Expected) if record.place in turns]
         if contest.drafting == Drafting.SELECTOR:
             expected = _selected(decoded, contest)
         else:

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
-
+from decoder.bench.on_pair import PairRequest
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 from decoder.errors import require
 from decoder.sampling.settings import Sampling
@@ -39,15 +38,9 @@ class Contest:
     """Required number of rollouts; None if any number is allowed."""
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class SamplingRequest(PairRequest, frozen=True, kw_only=True):
     """Everything that determines the results; a log can only be resumed with an equal request."""
 
-    target: str
-    draft: str
-    device: str
-    dtype: str
-    draft_dtype: str
-    seed: int
     samplings: tuple[Sampling, ...]
     tasks: dict[str, tuple[str, ...]]
     """Prompts of each task."""

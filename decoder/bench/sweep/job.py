@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from decoder.bench.on_pair import OnPair, pair_names
-from decoder.bench.sweep.request import Request
+from decoder.bench.sweep.request import SweepRequest
 from decoder.bench.sweep.spaces import Axes, base_named, space_named
 from decoder.knobs import TunableParameters
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OnSettings(OnPair):
-    """Options of a sweep, before models are loaded; `Request` adds the names of the loaded target and draft."""
+    """Options of a sweep, before models are loaded; the request adds the names of the loaded pair."""
 
     space: str
     axes: Axes
@@ -31,13 +31,13 @@ class OnSettings(OnPair):
         """Base parameters of the method; the sweep varies those on the axes."""
         return base_named(space_named(self.space), self.preset)
 
-    def request(self, pair: "Pair | None" = None) -> Request:
+    def request(self, pair: "Pair | None" = None) -> SweepRequest:
         """Request of the sweep for a loaded pair; if `pair` is None, the result only serves to validate the options.
 
         Raises:
             ConfigError: A parameter value of a setting is out of bounds.
         """
-        request = Request(
+        request = SweepRequest(
             space=self.space,
             axes=self.axes,
             reference=msgspec.to_builtins(self.base),

@@ -19,7 +19,7 @@ from decoder.bench.statistics import estimate
 from decoder.bench.summary import Difference, differences, near_tie_judge, per_round, rows
 from decoder.bench.sweep.job import OnSettings
 from decoder.bench.sweep.outcome import Outcome, Refused, Result
-from decoder.bench.sweep.request import Request
+from decoder.bench.sweep.request import SweepRequest
 from decoder.bench.sweep.spaces import Setting, space_named
 from decoder.bench.sweep.worker import Measure
 from decoder.engine import Engine
@@ -37,7 +37,7 @@ Prompts = Sequence[Sequence[int]]
 class Ready:
     """What a worker needs to measure settings, made after its models are loaded."""
 
-    request: Request
+    request: SweepRequest
     machine: dict[str, Any]
     """Description of the machine on which the worker runs."""
     measure: Measure
@@ -62,7 +62,9 @@ def ready(job: OnSettings, note: Note) -> Ready:
     return Ready(request, machine, measure)
 
 
-def compared(engine: Engine, request: Request, base: TunableParameters, prompts: Prompts, setting: Setting) -> Result:
+def compared(
+    engine: Engine, request: SweepRequest, base: TunableParameters, prompts: Prompts, setting: Setting
+) -> Result:
     """Measures one setting against plain decoding (`ar`) and the reference parameters.
 
     The result is `Refused` if the setting's trees do not fit in memory, a text differs from `ar`'s without a near tie

@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 
 from decoder.bench.database import Database
 from decoder.bench.on_pair import Note
-from decoder.bench.sweep.request import Request
+from decoder.bench.sweep.request import SweepRequest
 from decoder.bench.sweep.trials import GRACE_S, HEARTBEAT_S, joined, make, noted, worker_name
 from decoder.bench.sweep.worker import Measure, work
 from decoder.errors import DecoderError, ModelError
@@ -30,7 +30,7 @@ class ReadyWorker(Protocol):
     """What a worker needs to measure settings, made after its models are loaded."""
 
     @property
-    def request(self) -> Request:
+    def request(self) -> SweepRequest:
         """Request of the sweep that the worker measures."""
 
     @property

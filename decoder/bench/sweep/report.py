@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from decoder.bench.sweep.outcome import Outcome, Refused
-from decoder.bench.sweep.request import Request
+from decoder.bench.sweep.request import SweepRequest
 from decoder.bench.sweep.spaces import Setting
 from decoder.bench.sweep.trials import Sweep
 
@@ -47,7 +47,7 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     study: str
     storage: str
     """URL of the database, with its password removed."""
-    request: Request = msgspec.field(name="asked")
+    request: SweepRequest = msgspec.field(name="asked")
     machines: dict[str, dict[str, Any]]
     """Descriptions of the machines on which workers ran, by host name."""
     trials: tuple[Trial, ...]

@@ -12,8 +12,11 @@ DIGITS = 12
 """Number of hexadecimal digits of the SHA-256 that a study's name contains."""
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that determines the results of a sweep; different requests belong to different studies."""
+class SweepRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that determines the results of a sweep; different requests belong to different studies.
+
+    The order of the fields decides the name of the study, so that those of `PairRequest` stand in the middle.
+    """
 
     space: str
     axes: Axes
@@ -40,8 +43,3 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def study(self) -> str:
         """Default name of this request's study: the grid's name and a digest of the request."""
         return f"{self.space}-{sha256(msgspec.json.encode(self, order='deterministic')).hexdigest()[:DIGITS]}"
-
-    def differing(self, other: "Request") -> list[str]:
-        """Names of the fields in which the two requests differ."""
-        mine, theirs = (msgspec.json.decode(msgspec.json.encode(each)) for each in (self, other))
-        return [name for name, value in mine.items() if theirs[name] != value]

@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 
 from decoder.bench.database import Database, Transaction
+from decoder.bench.on_pair import differing
 from decoder.bench.sweep.outcome import Outcome, Result
-from decoder.bench.sweep.request import Request
+from decoder.bench.sweep.request import SweepRequest
 from decoder.bench.sweep.spaces import Setting
 from decoder.errors import ConfigError, DatabaseError, quoted, require, shortened
 
@@ -47,7 +48,7 @@ class Sweep:
 
     database: Database
     study: str
-    request: Request
+    request: SweepRequest
     heartbeat_s: float = HEARTBEAT_S
     grace_s: float = GRACE_S
 
@@ -89,7 +90,7 @@ def make(database: Database) -> None:
 
 def joined(
     database: Database,
-    request: Request,
+    request: SweepRequest,
     study: str | None = None,
     heartbeat_s: float = HEARTBEAT_S,
     grace_s: float = GRACE_S,
@@ -103,7 +104,7 @@ def joined(
     study = request.study if study is None else study
     with database.alone() as transaction:
         if before := transaction.rows("SELECT asked FROM sweeps WHERE study = ?", study):
-            other = request.differing(_asked(study, before[0][0]))
+            other = differing(request, _asked(study, before[0][0]))
             require(
                 not other,
                 f"the study {quoted(study)} was begun with other {', '.join(other)}; ask for the same, or let --study "
@@ -226,7 +227,7 @@ def settled(sweep: Sweep) -> bool:
         )
 
 
-def mixed(request: Request) -> list[Setting]:
+def mixed(request: SweepRequest) -> list[Setting]:
     """Settings in the random order of measurement, which lets the remaining time be estimated from the elapsed time."""
     settings = request.settings
     return Random(request.seed).sample(settings, len(settings))
@@ -243,9 +244,9 @@ def _of(sweep: Sweep) -> Iterator[Transaction]:
         yield transaction
 
 
-def _asked(study: str, text: str) -> Request:
+def _asked(study: str, text: str) -> SweepRequest:
     try:
-        return msgspec.json.decode(text, type=Request)
+        return msgspec.json.decode(text, type=SweepRequest)
     except msgspec.DecodeError:
         raise DatabaseError(
             f"the study {quoted(study)} is no sweep of this version; let --study name another"

@@ -12,7 +12,7 @@ import pytest
 
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.paper import figures, header, job
-from decoder.bench.paper.records import RoundCosts
+from decoder.bench.paper.records import CostCurve
 from decoder.bench.paper.report import PaperReport
 from decoder.errors import ConfigError, require
 from dynatui.cli import bench_files, bench_paper
@@ -47,8 +47,8 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "none.toml"))
     monkeypatch.delenv("DYNATUI_DATA", raising=False)
     (tmp_path / "none.toml").touch()
-    costs = RoundCosts(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
-    monkeypatch.setattr(header, "round_costs", lambda *_: costs)  # which takes seconds
+    costs = CostCurve(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
+    monkeypatch.setattr(header, "cost_curve", lambda *_: costs)  # which takes seconds
     monkeypatch.setattr(bench_paper, "parts", lambda: Parts(text_sets, (write,), lambda _: "THE TABLE\n"))
 
 

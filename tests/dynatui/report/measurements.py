@@ -1,23 +1,12 @@
 """Measurements of speed that nobody made."""
 
 from decoder.bench.arithmetic import Arithmetic, Shape
-from decoder.bench.machine import Machine
 from decoder.bench.report import Record, Report, RoundsReport, Setup
 from decoder.bench.rounds import Growth, Rounds
 from decoder.bench.statistics import Median
 from decoder.bench.summary import Comparison, Difference, Row
 from decoder.events import Figures
-
-MACHINE = Machine(
-    system="Linux",
-    processor="a processor",
-    cores=2,
-    threads=1,
-    accelerator=None,
-    versions={"torch": "2"},
-    load_before=0.5,
-    copy_bytes_per_s=None,
-)
+from tests.decoder.bench.machines import MACHINE
 
 
 def setup(target: str = "big", name: str = "tree") -> Setup:

@@ -22,7 +22,7 @@ from decoder.bench.paper.figures.cells import (
 from decoder.bench.paper.figures.marks import curve, level, name_points, ticks_at
 from decoder.bench.paper.figures.note import listed, sign
 from decoder.bench.paper.figures.style import DARK, Look, look, name_axes, right_axis, sheet
-from decoder.bench.paper.records import RoundCosts
+from decoder.bench.paper.records import CostCurve
 from decoder.bench.paper.report import Cell, PaperReport
 
 NODES = "nodes_per_round"
@@ -95,7 +95,7 @@ def _points(axes: Axes, report: PaperReport, cells: Sequence[Cell]) -> None:
         curve(axes, [_place(cell)], look(lane.family), text, **edge, **sizes[cell.experiment == MAIN])
 
 
-def _costs(axes: Axes, costs: RoundCosts) -> None:
+def _costs(axes: Axes, costs: CostCurve) -> None:
     """Draws the curve of milliseconds per target pass over rows."""
     other = right_axis(axes, "one target pass over this many rows (ms)")
     seconds = zip(costs.rows, costs.verify_s, strict=True)

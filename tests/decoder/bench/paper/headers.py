@@ -3,21 +3,10 @@
 from typing import Any
 
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.machine import Machine
-from decoder.bench.paper.records import Block, Header, RoundCosts, Turn
-from decoder.bench.paper.request import Experiment, Lane, Request
+from decoder.bench.paper.records import SCHEMA, Block, CostCurve, Header, Turn
+from decoder.bench.paper.request import Experiment, Lane, PaperRequest
 from decoder.events import Figures
-
-MACHINE = Machine(
-    system="Linux",
-    processor="a processor",
-    cores=2,
-    threads=1,
-    accelerator=None,
-    versions={"dynatui": "0"},
-    load_before=0.5,
-    copy_bytes_per_s=None,
-)
+from tests.decoder.bench.machines import MACHINE
 
 
 def header(**changes: Any) -> Header:
@@ -39,11 +28,12 @@ def header(**changes: Any) -> Header:
         ),
     }
     return Header(
+        schema=SCHEMA,
         started_at="2026-01-01T00:00:00Z",
         commit=None,
         machine=MACHINE,
-        request=Request(**given | changes),
-        costs=RoundCosts(rows=(1,), verify_s=(2.0,), draft_s=(1.0,)),
+        request=PaperRequest(**given | changes),
+        costs=CostCurve(rows=(1,), verify_s=(2.0,), draft_s=(1.0,)),
         context=64,
     )
 

@@ -9,22 +9,12 @@ from msgspec import structs
 
 from decoder.analysis.interval import Interval
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.machine import Machine
-from decoder.bench.paper.records import Block, Header, RoundCosts, Turn
+from decoder.bench.paper.records import SCHEMA, Block, CostCurve, Header, Turn
 from decoder.bench.paper.report import Cell, PaperReport
-from decoder.bench.paper.request import Experiment, Lane, Request
+from decoder.bench.paper.request import Experiment, Lane, PaperRequest
 from decoder.events import Figures
+from tests.decoder.bench.machines import MACHINE
 
-MACHINE = Machine(
-    system="Linux",
-    processor="a processor",
-    cores=2,
-    threads=1,
-    accelerator=None,
-    versions={"dynatui": "0", "torch": "2"},
-    load_before=0.5,
-    copy_bytes_per_s=None,
-)
 LENGTHS = (100, 200, 500, 1000, 1500)
 CAPS = (100, 300, 800)
 """Prompt lengths of the experiment on them, in characters."""
@@ -135,7 +125,7 @@ def request(
     lanes: Collection[str] | None = None,
     sets: Collection[str] = ("wikitext", "books"),
     **changes: Any,
-) -> Request:
+) -> PaperRequest:
     """All experiments on fewer prompts.
 
     Args:
@@ -176,11 +166,11 @@ def request(
             experiment("fixed_trees", "wikitext", 800, ("ar", *(lane.name for lane, _ in FIXED_TREES)), last),
         ),
     }
-    return Request(**given | changes)
+    return PaperRequest(**given | changes)
 
 
 def paper_report(
-    those: Request | None = None,
+    those: PaperRequest | None = None,
     *,
     different: Collection[tuple[str, int]] = (),
     near_ties: Collection[tuple[str, int]] = (),
@@ -199,11 +189,12 @@ def paper_report(
     those = request() if those is None else those
     blocks = list(_blocks(those, frozenset(different), frozenset(near_ties), slower or {}))
     header = Header(
+        schema=SCHEMA,
         started_at="2026-01-01T00:00:00Z",
         commit="0123456789ab",
         machine=MACHINE,
         request=those,
-        costs=RoundCosts(rows=(1, 8, 64), verify_s=(0.007, 0.008, 0.012), draft_s=(0.001, 0.001, 0.002)),
+        costs=CostCurve(rows=(1, 8, 64), verify_s=(0.007, 0.008, 0.012), draft_s=(0.001, 0.001, 0.002)),
         context=2048,
     )
     whole = PaperReport(
@@ -221,7 +212,10 @@ LAWS = {lane.name: law for lane, law in (*MAIN, *SENSITIVITY, *FIXED_TREES)}
 
 
 def _blocks(
-    those: Request, different: frozenset[tuple[str, int]], ties: frozenset[tuple[str, int]], slower: dict[str, float]
+    those: PaperRequest,
+    different: frozenset[tuple[str, int]],
+    ties: frozenset[tuple[str, int]],
+    slower: dict[str, float],
 ) -> Iterator[Block]:
     def turn(name: str, experiment: Experiment, prompt: int) -> Turn:
         same = not those.lane(name).own_text and (name, prompt) not in different
@@ -280,7 +274,7 @@ def _figures(name: str, experiment: Experiment, prompt: int, length: int, slower
     )
 
 
-def _cells(those: Request, blocks: list[Block]) -> Iterator[Cell]:
+def _cells(those: PaperRequest, blocks: list[Block]) -> Iterator[Cell]:
     for number, experiment in enumerate(those.experiments):
         mine = [block for block in blocks if block.experiment == number]
         for place, length in enumerate(experiment.lengths):

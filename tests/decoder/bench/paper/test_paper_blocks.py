@@ -10,7 +10,7 @@ from decoder.append_only import TokenLog
 from decoder.bench.contenders import Trial, decoded
 from decoder.bench.paper import blocks
 from decoder.bench.paper.blocks import TurnResult, turns
-from decoder.bench.paper.request import Lane, Request
+from decoder.bench.paper.request import Lane, PaperRequest
 from decoder.engine import Engine
 from decoder.forward.near_tie import Verdict
 from decoder.run.config import RunConfig
@@ -20,7 +20,7 @@ from tests.decoder.makers import TinyModels
 PROMPT = [5, 9, 17, 40]
 LENGTHS = (2, 6, 8)
 OTHER = Lane(name="generate dynamic", method="generate", family="hf", parameters={})
-ASKED: Request = structs.replace(
+ASKED: PaperRequest = structs.replace(
     header().request, lanes=(Lane(name="ar", method="ar", family="ar", parameters={}), OTHER)
 )
 

@@ -8,12 +8,14 @@ import pytest
 import torch
 from msgspec import structs
 
+from decoder.bench import record_log
 from decoder.bench.machine import Machine
 from decoder.bench.paper import header
-from decoder.bench.paper.log import PaperLog
-from decoder.bench.paper.records import Header
+from decoder.bench.paper.records import FORMAT, Header, Resumed, blocks_of
+from decoder.bench.record_log import RecordLog
 from decoder.errors import ConfigError
-from tests.decoder.bench.paper.headers import MACHINE, block
+from tests.decoder.bench.machines import MACHINE
+from tests.decoder.bench.paper.headers import block
 from tests.decoder.bench.paper.headers import header as first_line
 
 PAIR: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), context=64)
@@ -21,23 +23,23 @@ PAIR: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), 
 
 def went_on(monkeypatch: pytest.MonkeyPatch, path: Path, commit: str | None, machine: Machine = MACHINE) -> Header:
     """What a measurement on this machine, by this commit, begins with."""
-    monkeypatch.setattr(header, "examined", lambda _: machine)
+    monkeypatch.setattr(record_log, "examined", lambda _: machine)
     monkeypatch.setattr(header, "source_commit", lambda: commit)
-    monkeypatch.setattr(header, "round_costs", lambda *_: first_line().costs)
-    return header.header(PAIR, first_line().request, PaperLog(path), 8, lambda _: None)
+    monkeypatch.setattr(header, "cost_curve", lambda *_: first_line().costs)
+    return header.header(PAIR, first_line().request, RecordLog(path, FORMAT), 8, lambda _: None)
 
 
 @pytest.fixture
 def half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A log in which one of two blocks is missing, by commit a."""
     went_on(monkeypatch, tmp_path / "log", "a")
-    PaperLog(tmp_path / "log").add(block(0))
+    RecordLog(tmp_path / "log", FORMAT).add(block(0))
     return tmp_path / "log"
 
 
 @pytest.fixture
 def whole(half: Path) -> Path:
-    PaperLog(half).add(block(1))
+    RecordLog(half, FORMAT).add(block(1))
     return half
 
 
@@ -45,7 +47,7 @@ OTHERS = [
     ({"processor": "another"}, "processor a processor, here another"),
     ({"cores": 4}, "cores 2, here 4"),
     ({"accelerator": "a GPU"}, "accelerator None, here a GPU"),
-    ({"versions": {"dynatui": "0", "torch": "3"}}, "torch None, here 3"),
+    ({"versions": {"dynatui": "0", "torch": "3"}}, "torch 2, here 3"),
 ]
 
 
@@ -71,7 +73,8 @@ def test_where_nothing_is_missing_any_machine_and_commit_may_show_it(
 
 
 @pytest.mark.parametrize(
-    "changes", [{"load_before": 9.0}, {"threads": 2}, {"system": "Linux 7"}, {"versions": {"dynatui": "1"}}]
+    "changes",
+    [{"load_before": 9.0}, {"threads": 2}, {"system": "Linux 7"}, {"versions": {"dynatui": "1", "torch": "2"}}],
 )
 def test_load_and_threads_are_no_other_machine(
     changes: dict[str, Any], half: Path, monkeypatch: pytest.MonkeyPatch
@@ -80,12 +83,12 @@ def test_load_and_threads_are_no_other_machine(
 
 
 def test_another_version_that_went_on_is_kept(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    went_on(monkeypatch, half, "a", structs.replace(MACHINE, versions={"dynatui": "1"}))
-    assert [(each.commit, each.version) for each in PaperLog(half).resumed] == [("a", "1")]
+    went_on(monkeypatch, half, "a", structs.replace(MACHINE, versions={"dynatui": "1", "torch": "2"}))
+    assert [(each.commit, each.version) for each in RecordLog(half, FORMAT).of(Resumed)] == [("a", "1")]
 
 
 def test_each_commit_that_went_on_is_kept_once(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for commit in ("a", "b", "b", None, "a"):
         went_on(monkeypatch, half, commit)
-    assert [each.commit for each in PaperLog(half).resumed] == ["b", None, "a"]
-    assert PaperLog(half).blocks == [block(0)]
+    assert [each.commit for each in RecordLog(half, FORMAT).of(Resumed)] == ["b", None, "a"]
+    assert blocks_of(RecordLog(half, FORMAT)) == [block(0)]

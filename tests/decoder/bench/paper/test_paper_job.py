@@ -18,10 +18,10 @@ from decoder.bench.paper import header
 from decoder.bench.paper import job as paper_job
 from decoder.bench.paper.job import Prepared, measure, prepared
 from decoder.bench.paper.lanes import ASSISTANT
-from decoder.bench.paper.log import PaperLog
-from decoder.bench.paper.records import Block, RoundCosts
+from decoder.bench.paper.records import FORMAT, Block, CostCurve, blocks_of
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.summary import report
+from decoder.bench.record_log import RecordLog
 from decoder.errors import ConfigError, PromptError
 from tests import tiny
 from tests.decoder.bench.paper.tiny_measurements import BOOKS, EXTENT, TEXTS, WIKITEXT, done, job, readied
@@ -42,8 +42,8 @@ def unheard(_line: str) -> None:
 @pytest.fixture(autouse=True)
 def _known_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes are measured for one measurement alone, which is made before: it takes seconds."""
-    costs = RoundCosts(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
-    monkeypatch.setattr(header, "round_costs", lambda *_: costs)
+    costs = CostCurve(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
+    monkeypatch.setattr(header, "cost_curve", lambda *_: costs)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def whole(tiny_models: TinyModels, log: Path) -> Prepared:
 
 @pytest.fixture(scope="module")
 def found(whole: Prepared) -> PaperReport:
-    return report(whole.header, whole.log.blocks)
+    return report(whole.header, blocks_of(whole.log))
 
 
 def test_every_lane_of_every_experiment_decodes_every_prompt(whole: Prepared) -> None:
@@ -69,8 +69,8 @@ def test_every_lane_of_every_experiment_decodes_every_prompt(whole: Prepared) ->
         for prompt in range(each.prompts)
         for repeat in range(2)
     ]
-    assert sorted(places(whole.log.blocks)) == request
-    for block in whole.log.blocks:
+    assert sorted(places(blocks_of(whole.log))) == request
+    for block in blocks_of(whole.log):
         each = experiments[block.experiment]
         assert sorted(turn.lane for turn in block.turns) == sorted(each.lanes)
         assert all(len(turn.at) == len(each.lengths) for turn in block.turns)
@@ -92,7 +92,7 @@ def test_figures_at_a_length_are_of_so_many_tokens(found: PaperReport) -> None:
 
 
 def test_prompts_are_cut_to_the_length_of_the_experiment(whole: Prepared) -> None:
-    tokens = {(block.experiment, block.prompt): block.prompt_tokens for block in whole.log.blocks}
+    tokens = {(block.experiment, block.prompt): block.prompt_tokens for block in blocks_of(whole.log)}
     names = [each.name for each in whole.header.request.experiments]
     short, long = (number for number, name in enumerate(names) if name == "prompt_length")
     assert tokens[short, 0] < tokens[long, 0] < tokens[0, 0]
@@ -107,25 +107,25 @@ def test_the_beginning_says_where_and_by_what_it_was_measured(found: PaperReport
     assert (header.context, header.request.device, header.request.dtype) == (tiny.CONTEXT, "cpu", "float32")
     assert header.costs.rows == (1, 2, 4, 8, 16, 32, 64)
     assert all(seconds > 0 for seconds in header.costs.verify_s + header.costs.draft_s)
-    assert header.commit is None or len(header.commit.removesuffix("-dirty")) == 40
+    assert not header.commit or len(header.commit.removesuffix("-dirty")) == 40
 
 
 def test_a_measurement_that_was_cut_off_goes_on_and_measures_nothing_twice(
     tiny_models: TinyModels, whole: Prepared, log: Path, tmp_path: Path
 ) -> None:
-    assert whole.log.blocks
+    assert blocks_of(whole.log)
     lines = log.read_bytes().splitlines(keepends=True)
     half = tmp_path / "half.jsonl"
     half.write_bytes(b"".join(lines[:4]) + lines[4][:50])
     told: list[str] = []
     again = done(job(tiny_models.pair("neox"), replace(EXTENT, repeats=2), log=half), told.append)
     assert half.read_bytes().splitlines(keepends=True)[:4] == lines[:4]
-    assert sorted(places(again.log.blocks)) == sorted(places(whole.log.blocks))
+    assert sorted(places(blocks_of(again.log))) == sorted(places(blocks_of(whole.log)))
     assert "resuming: 3 blocks are measured already" in told
 
 
 def test_what_is_complete_is_not_measured_again(tiny_models: TinyModels, whole: Prepared, log: Path) -> None:
-    assert whole.log.blocks
+    assert blocks_of(whole.log)
     before = log.read_bytes()
     again = readied(job(tiny_models.pair("neox"), replace(EXTENT, repeats=2), log=log), unheard)
     assert [each.share for each in measure(again, pytest.fail)] == [1.0]
@@ -142,12 +142,12 @@ def test_progress_rises_to_the_end(tiny_models: TinyModels) -> None:
 
 def test_the_turns_of_a_block_stand_in_the_order_of_the_lanes(whole: Prepared) -> None:
     order = [lane.name for lane in whole.header.request.lanes]
-    for block in whole.log.blocks:
+    for block in blocks_of(whole.log):
         assert [turn.lane for turn in block.turns] == [name for name in order if name in {t.lane for t in block.turns}]
 
 
 def test_a_measurement_of_something_else_is_refused(tiny_models: TinyModels, whole: Prepared, log: Path) -> None:
-    assert whole.log.blocks
+    assert blocks_of(whole.log)
     with pytest.raises(ConfigError, match="holds a measurement with other seed, experiments; ask for the same, or let"):
         readied(job(tiny_models.pair("neox"), EXTENT, log=log, seed=1), unheard)
 
@@ -172,7 +172,7 @@ def test_kills_at_any_time_lose_and_repeat_nothing(tiny_models: TinyModels, tmp_
     for blocks in (1, 4, 1000):
         code = after_a_kill([*arguments, str(log)], log, len(kept) + blocks, random.uniform(0, 0.05))
         assert code == (0 if blocks == 1000 else -signal.SIGKILL)
-        again = PaperLog(log).blocks
+        again = blocks_of(RecordLog(log, FORMAT))
         assert again[: len(kept)] == kept
         kept = again
     request = [(number, prompt, repeat) for number in range(2) for prompt in range(3) for repeat in range(3)]
@@ -185,16 +185,16 @@ def test_texts_go_on_behind_the_end_of_text(tiny_models: TinyModels) -> None:
     pair = tiny_models.ending("neox", eos_token_id=end)
     lanes = ("linear K=4", "alg1", "generate dynamic", ASSISTANT)
     extent = replace(ONE, lanes=lanes, prompts=1)
-    (on,) = done(job(pair, extent, text_sets=(WIKITEXT,))).log.blocks
+    (on,) = blocks_of(done(job(pair, extent, text_sets=(WIKITEXT,))).log)
     assert {turn.at[-1].committed for turn in on.turns} == {12}
     assert len(on.turns) == 5
-    (off,) = done(job(pair, extent, text_sets=(WIKITEXT,), stops_at_eos=True)).log.blocks
+    (off,) = blocks_of(done(job(pair, extent, text_sets=(WIKITEXT,), stops_at_eos=True)).log)
     assert {turn.at[-1].committed for turn in off.turns} == {ids.index(end) + 1}
 
 
 def test_sampled_texts_are_ar_s_or_transformers_own(tiny_models: TinyModels) -> None:
     extent = replace(ONE, lanes=("phase 2", "generate dynamic"), prompts=1)
-    (block,) = done(job(tiny_models.pair("neox"), extent, text_sets=(WIKITEXT,), temperature=1.0)).log.blocks
+    (block,) = blocks_of(done(job(tiny_models.pair("neox"), extent, text_sets=(WIKITEXT,), temperature=1.0)).log)
     same = {turn.lane: turn.at[-1].identical_to_ar for turn in block.turns}
     assert same == {"ar": True, "phase 2": True, "generate dynamic": None}
 
@@ -210,8 +210,8 @@ def test_a_foreign_lane_that_fails_is_left_out_with_a_note(
     extent = replace(ONE, lanes=("linear K=4", ASSISTANT), warm_up=1)
     ready = done(job(tiny_models.pair("neox"), extent, text_sets=(WIKITEXT,)), told.append)
     assert f"{ASSISTANT} is left out: no such cache" in told
-    assert {turn.lane for block in ready.log.blocks for turn in block.turns} == {"ar", "linear K=4"}
-    assert report(ready.header, ready.log.blocks).complete
+    assert {turn.lane for block in blocks_of(ready.log) for turn in block.turns} == {"ar", "linear K=4"}
+    assert report(ready.header, blocks_of(ready.log)).complete
 
 
 def test_an_interruption_leaves_the_blocks_that_are_complete(tiny_models: TinyModels) -> None:
@@ -219,8 +219,8 @@ def test_an_interruption_leaves_the_blocks_that_are_complete(tiny_models: TinyMo
     for step in measure(ready, unheard):
         if step.line == "main, wikitext: prompt 2 of 2":
             break
-    assert places(ready.log.blocks) == [(0, 0, 0)]
-    assert not report(ready.header, ready.log.blocks).complete
+    assert places(blocks_of(ready.log)) == [(0, 0, 0)]
+    assert not report(ready.header, blocks_of(ready.log)).complete
 
 
 def test_as_many_tokens_as_fit_are_decoded_where_no_number_was_asked_for(tiny_models: TinyModels) -> None:
@@ -287,4 +287,4 @@ def test_a_log_into_which_another_measures_is_refused(tiny_models: TinyModels, t
         pytest.raises(ConfigError, match=r"another process measures into .*log.jsonl; wait for it, or let --output"),
     ):
         readied(request, unheard)
-    assert not readied(request, unheard).log.blocks
+    assert not blocks_of(readied(request, unheard).log)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from decoder.bench.paper.log import PaperLog
-from decoder.bench.paper.records import Resumed
+from decoder.bench.paper.records import FORMAT, PaperLog, Resumed, blocks_of
+from decoder.bench.record_log import RecordLog
 from decoder.errors import ConfigError
 from tests.decoder.bench.paper.headers import block, header
 
 
 def kept(path: Path) -> PaperLog:
-    log = PaperLog(path)
+    log = RecordLog(path, FORMAT)
     log.begin(header())
     log.add(block(0))
     log.add(block(1))
@@ -34,7 +34,7 @@ def room_for(size: int) -> Iterator[None]:
 
 
 def test_what_was_measured_is_read_again(tmp_path: Path) -> None:
-    before, again = kept(tmp_path / "log"), PaperLog(tmp_path / "log")
+    before, again = kept(tmp_path / "log"), RecordLog(tmp_path / "log", FORMAT)
     assert (again.header, again.records) == (before.header, before.records)
     assert again.begin(header()) == before.header
     assert len((tmp_path / "log").read_bytes().splitlines()) == 3
@@ -46,7 +46,7 @@ def test_a_line_that_was_cut_off_is_dropped_and_written_anew(lost: int, tmp_path
     kept(path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-lost])
-    log = PaperLog(path)
+    log = RecordLog(path, FORMAT)
     assert log.records == [block(0)]
     log.add(block(1))
     assert path.read_bytes() == whole
@@ -56,21 +56,21 @@ def test_a_full_disk_is_one_line_and_half_a_block_is_no_block(tmp_path: Path) ->
     path = tmp_path / "log"
     kept(path)
     whole = path.read_bytes()
-    log = PaperLog(path)
+    log = RecordLog(path, FORMAT)
     with (
         room_for(len(whole) + 20),
         pytest.raises(ConfigError, match=r"cannot write .*: .*; let --output name another f"),
     ):
         log.add(block(2))
     assert len(path.read_bytes()) == len(whole) + 20
-    assert len(log.records) == len(PaperLog(path).records) == 2
+    assert len(log.records) == len(RecordLog(path, FORMAT).records) == 2
     assert path.read_bytes() == whole
 
 
 def test_a_file_of_another_measurement_is_refused_by_what_differs(tmp_path: Path) -> None:
     kept(tmp_path / "log")
     with pytest.raises(ConfigError, match=r"holds a measurement with other seed, warm_up; ask for the same, or let"):
-        PaperLog(tmp_path / "log").begin(header(seed=1, warm_up=2))
+        RecordLog(tmp_path / "log", FORMAT).begin(header(seed=1, warm_up=2))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_file_of_another_kind_is_refused_and_left_as_it_is(content: str, tmp_p
     path = tmp_path / "log"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ConfigError, match="holds no measurement of this version; let --output name another folder"):
-        PaperLog(path)
+        RecordLog(path, FORMAT)
     assert path.read_text(encoding="utf-8") == content
 
 
@@ -88,12 +88,12 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"cannot write .*No such file or directory; let --output name another folder"
     ):
-        PaperLog(tmp_path / "none" / "log").begin(header())
+        RecordLog(tmp_path / "none" / "log", FORMAT).begin(header())
 
 
 def test_a_folder_in_its_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*Is a directory; let --output name another folder"):
-        PaperLog(tmp_path)
+        RecordLog(tmp_path, FORMAT)
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 40, b'{"type":"block","exp\n', b"\0\0\n\0\0\n", b"\n", b'{"type":"bl\xff'])
@@ -102,7 +102,7 @@ def test_what_is_damaged_at_the_end_is_dropped(tail: bytes, tmp_path: Path) -> N
     kept(path)
     whole = path.read_bytes()
     path.write_bytes(whole + tail)
-    assert PaperLog(path).records == [block(0), block(1)]
+    assert RecordLog(path, FORMAT).records == [block(0), block(1)]
     assert path.read_bytes() == whole
 
 
@@ -113,20 +113,20 @@ def test_a_file_that_is_damaged_in_its_middle_is_refused_and_left_as_it_is(damag
     first, _, last = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + damage + b"\n" + last)
     with pytest.raises(ConfigError, match=r"is damaged in line 2; let --output name another folder, or remove it$"):
-        PaperLog(path)
+        RecordLog(path, FORMAT)
     assert path.read_bytes() == first + damage + b"\n" + last
 
 
 def test_a_block_that_two_processes_took_counts_once(tmp_path: Path) -> None:
     kept(tmp_path / "log")
-    twice = PaperLog(tmp_path / "log")
+    twice = RecordLog(tmp_path / "log", FORMAT)
     twice.add(structs.replace(block(1), prompt_tokens=4))
-    assert PaperLog(tmp_path / "log").blocks == [block(0), block(1)]
+    assert blocks_of(RecordLog(tmp_path / "log", FORMAT)) == [block(0), block(1)]
 
 
 def test_a_log_without_any_resumption_is_read_and_one_with_it_too(tmp_path: Path) -> None:
     log = kept(tmp_path / "log")
-    assert log.resumed == []
+    assert log.of(Resumed) == []
     log.add(Resumed(at="2026-01-02T00:00:00Z", commit="abc", version="1"))
-    again = PaperLog(tmp_path / "log")
-    assert (again.blocks, [each.commit for each in again.resumed]) == ([block(0), block(1)], ["abc"])
+    again = RecordLog(tmp_path / "log", FORMAT)
+    assert (blocks_of(again), [each.commit for each in again.of(Resumed)]) == ([block(0), block(1)], ["abc"])

@@ -3,27 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from decoder.bench.machine import Machine
 from decoder.bench.sampling.costs import RoundCosts
-from decoder.bench.sampling.log import BOUND, Expected, Header
-from decoder.bench.sampling.request import Place, Request
+from decoder.bench.sampling.log import BOUND, SCHEMA, Expected, Header
+from decoder.bench.sampling.request import Place, SamplingRequest
 from decoder.sampling.settings import Sampling
 from decoder.verify.lossless.verifiers import SOLVERS
+from tests.decoder.bench.machines import MACHINE
 
-MACHINE = Machine(
-    system="Linux",
-    processor="a processor",
-    cores=2,
-    threads=1,
-    accelerator=None,
-    versions={"dynatui": "0"},
-    load_before=0.5,
-    copy_bytes_per_s=None,
-)
 COSTS = RoundCosts(first_s=1.0, level_s=(0.0, 1.0, 1.5), verify_s=(0.0, 4.0, 4.0, 5.0, 5.0, 6.0))
 
 
-def request(**changes: Any) -> Request:
+def request(**changes: Any) -> SamplingRequest:
     given: dict[str, Any] = {
         "target": "target",
         "draft": "draft",
@@ -41,14 +31,16 @@ def request(**changes: Any) -> Request:
         "decoded": 1,
         "repeats": 1,
     }
-    return Request(**given | changes)
+    return SamplingRequest(**given | changes)
 
 
-def header(those: Request) -> Header:
-    return Header(started_at="2026-01-01T00:00:00Z", machine=MACHINE, request=those, costs=COSTS)
+def header(those: SamplingRequest) -> Header:
+    return Header(schema=SCHEMA, started_at="2026-01-01T00:00:00Z", machine=MACHINE, request=those, costs=COSTS)
 
 
-def expected(those: Request, place: Place, tokens: Mapping[str, Mapping[tuple[int, int, int], float]]) -> Expected:
+def expected(
+    those: SamplingRequest, place: Place, tokens: Mapping[str, Mapping[tuple[int, int, int], float]]
+) -> Expected:
     """One text, on which all shapes but those that are named bring one token."""
     return Expected(
         place=place,

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from decoder.bench.record_log import alone
+from decoder.bench.record_log import RecordLog, alone
 from decoder.bench.sampling import job as module
 from decoder.bench.sampling.expected import expected
 from decoder.bench.sampling.job import OnSamplings, measure_samplings
-from decoder.bench.sampling.log import Log
+from decoder.bench.sampling.log import FORMAT, Expected
 from decoder.bench.sampling.realised import seeded
 from decoder.bench.sampling.report import SamplingReport
 from decoder.bench.sampling.request import Place, samplings
@@ -103,9 +103,9 @@ def test_a_measurement_that_was_killed_goes_on_and_measures_nothing_twice(
     half.write_bytes(b"".join(lines[:5]) + lines[5][:30])
     again, _ = measure_samplings(job(tiny_models, log=half), lambda _: None)
     assert half.read_bytes().splitlines(keepends=True)[:5] == lines[:5]
-    assert [len(each.expected) for each in (Log(half), Log(log))] == [4, 4]
+    assert [len(each.of(Expected)) for each in (RecordLog(half, FORMAT), RecordLog(log, FORMAT))] == [4, 4]
     assert again.actions == done.actions
-    assert Log(half).expected == Log(log).expected
+    assert RecordLog(half, FORMAT).of(Expected) == RecordLog(log, FORMAT).of(Expected)
 
 
 def test_another_machine_shows_what_is_whole_and_measures_nothing_that_is_missing(
@@ -185,7 +185,7 @@ def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
     rows = [(row.verifier, row.drafting) for row in report.block_efficiency + report.tokens_per_second]
     assert rows.count(("specinfer", "selector")) == 2
     assert ("naive", "selector") not in rows
-    (record,) = Log(log).expected
+    (record,) = RecordLog(log, FORMAT).of(Expected)
     assert record.selected["specinfer"] <= max(record.tokens["specinfer"])
     assert [named.split()[0] for named in report.header.request.selectors] == ["specinfer", "traversal"]
 

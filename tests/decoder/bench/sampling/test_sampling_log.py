@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from decoder.bench.sampling.log import Decoded, Log, Realised
+from decoder.bench.record_log import RecordLog
+from decoder.bench.sampling.log import FORMAT, Decoded, Expected, Realised, SamplingLog
 from decoder.bench.sampling.request import Place
 from decoder.errors import ConfigError
 from tests.decoder.bench.sampling.records import expected, header, request
@@ -16,8 +17,8 @@ TURN = Realised(
 )
 
 
-def kept(path: Path) -> Log:
-    log = Log(path)
+def kept(path: Path) -> SamplingLog:
+    log = RecordLog(path, FORMAT)
     log.begin(header(request()))
     log.add(expected(request(), Place(0, "one", 0), {}))
     log.add(TURN)
@@ -25,8 +26,12 @@ def kept(path: Path) -> Log:
 
 
 def test_what_was_measured_is_read_again(tmp_path: Path) -> None:
-    before, again = kept(tmp_path / "log"), Log(tmp_path / "log")
-    assert (again.header, again.expected, again.realised) == (before.header, before.expected, before.realised)
+    before, again = kept(tmp_path / "log"), RecordLog(tmp_path / "log", FORMAT)
+    assert (again.header, again.of(Expected), again.of(Realised)) == (
+        before.header,
+        before.of(Expected),
+        before.of(Realised),
+    )
     again.begin(header(request()))
     assert len((tmp_path / "log").read_bytes().splitlines()) == 3
 
@@ -37,8 +42,8 @@ def test_a_line_that_was_cut_off_is_dropped_and_written_anew(lost: int, tmp_path
     kept(path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-lost])
-    log = Log(path)
-    assert (len(log.expected), log.realised) == (1, [])
+    log = RecordLog(path, FORMAT)
+    assert (len(log.of(Expected)), log.of(Realised)) == (1, [])
     log.add(TURN)
     assert path.read_bytes() == whole
 
@@ -48,7 +53,7 @@ def test_a_file_that_was_cut_off_in_its_first_line_begins_anew(tmp_path: Path) -
     kept(path)
     whole = path.read_bytes()
     path.write_bytes(whole[:9])
-    assert Log(path).header is None
+    assert RecordLog(path, FORMAT).header is None
     kept(path)
     assert path.read_bytes() == whole
 
@@ -56,7 +61,7 @@ def test_a_file_that_was_cut_off_in_its_first_line_begins_anew(tmp_path: Path) -
 def test_a_file_of_another_measurement_is_refused_by_what_differs(tmp_path: Path) -> None:
     kept(tmp_path / "log")
     with pytest.raises(ConfigError, match=r"holds a measurement with other seed, k; ask for the same"):
-        Log(tmp_path / "log").begin(header(request(seed=1, k=1)))
+        RecordLog(tmp_path / "log", FORMAT).begin(header(request(seed=1, k=1)))
 
 
 @pytest.mark.parametrize(
@@ -66,10 +71,10 @@ def test_a_file_of_another_kind_is_refused_and_left_as_it_is(content: str, tmp_p
     path = tmp_path / "log"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ConfigError, match="holds no measurement of this version; let --output name another file"):
-        Log(path)
+        RecordLog(path, FORMAT)
     assert path.read_text(encoding="utf-8") == content
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot write .*No such file or directory; let --output name another"):
-        Log(tmp_path / "none" / "log").begin(header(request()))
+        RecordLog(tmp_path / "none" / "log", FORMAT).begin(header(request()))

@@ -5,11 +5,12 @@ import pytest
 from msgspec import structs
 
 from decoder.analysis.interval import Interval
+from decoder.bench.record_log import RecordLog
 from decoder.bench.sampling import paper
 from decoder.bench.sampling.averages import Values, by_sampling, by_task, estimate, mean, ratio
 from decoder.bench.sampling.best import best_shape, block_efficiency
 from decoder.bench.sampling.claims import along_depth, of_measure, ranking
-from decoder.bench.sampling.log import Decoded, Log, Realised
+from decoder.bench.sampling.log import FORMAT, Decoded, Realised
 from decoder.bench.sampling.report import SamplingReport, report
 from decoder.bench.sampling.request import Contest, Place
 from decoder.bench.sampling.table import on_samplings
@@ -124,7 +125,7 @@ def whole() -> SamplingReport:
         samplings=(Sampling(0.6), Sampling(1.0, 0, 0.9)),
         tasks={"math": ("a", "b"), "other": ("c",)},
     )
-    log = Log(None)
+    log = RecordLog(None, FORMAT)
     log.begin(header(those))
     for place in those.places():
         log.add(expected(those, place, {"specinfer": {(2, 0, 2): 3.0}, "traversal": {(2, 1, 2): 4.0}}))
@@ -197,7 +198,7 @@ def test_the_table_fits_and_says_what_stands_in_for_what_and_that_the_machine_wa
 
 def test_a_selector_has_rows_of_its_own_beside_the_best_delayed_shapes() -> None:
     those = request(verifiers=("specinfer", "block"), k=4, length=8, selectors=("specinfer abc",), decoded=2)
-    log = Log(None)
+    log = RecordLog(None, FORMAT)
     log.begin(header(those))
     for place in those.places():
         log.add(expected(those, place, {"specinfer": {(2, 1, 2): 3.0}, "block": {(1, 0, 4): 2.0}}))

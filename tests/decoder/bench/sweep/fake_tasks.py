@@ -12,7 +12,7 @@ from typing import Any
 
 from decoder.bench.database import understood
 from decoder.bench.sweep.processes import Joined, Task, working
-from decoder.bench.sweep.request import Request
+from decoder.bench.sweep.request import SweepRequest
 from decoder.bench.sweep.spaces import Setting
 from decoder.bench.sweep.trials import mixed
 from decoder.bench.sweep.worker import Measure
@@ -23,7 +23,7 @@ from tests.decoder.bench.sweep.sweeps import fake_result, request, sqlite_in
 @dataclass(frozen=True)
 class FakeReady:
     measure: Measure
-    request: Request = field(default_factory=request)
+    request: SweepRequest = field(default_factory=request)
     machine: dict[str, object] = field(default_factory=dict)
 
 

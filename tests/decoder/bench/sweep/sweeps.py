@@ -13,7 +13,7 @@ from decoder.bench.database import understood
 from decoder.bench.statistics import Median
 from decoder.bench.sweep.outcome import Outcome
 from decoder.bench.sweep.report import Trial, read
-from decoder.bench.sweep.request import Request
+from decoder.bench.sweep.request import SweepRequest
 from decoder.bench.sweep.spaces import Setting
 from decoder.bench.sweep.trials import Sweep, joined, make
 
@@ -25,7 +25,7 @@ NEVER_S = 1000
 """A grace in which no worker is thought dead, however long it waits for its turn."""
 
 
-def request(**changes: Any) -> Request:
+def request(**changes: Any) -> SweepRequest:
     given: dict[str, Any] = {
         "space": "fixed",
         "axes": AXES,
@@ -39,7 +39,7 @@ def request(**changes: Any) -> Request:
         "repeats": 1,
         "seed": 0,
     }
-    return Request(**given | changes)
+    return SweepRequest(**given | changes)
 
 
 def outcome(speed: float = 1.5, **changes: Any) -> Outcome:
@@ -64,7 +64,7 @@ def fake_result(setting: Setting) -> Outcome:
 
 def sweep_in(
     url: str,
-    question: Request | None = None,
+    question: SweepRequest | None = None,
     name: str | None = None,
     *,
     heartbeat_s: float = HEARTBEAT_S,

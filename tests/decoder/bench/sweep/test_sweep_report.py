@@ -9,7 +9,7 @@ import pytest
 from decoder.bench.sweep.heat_map import Cell, extremes, heat_maps, legend
 from decoder.bench.sweep.outcome import Refused
 from decoder.bench.sweep.report import SweepReport, Trial, read
-from decoder.bench.sweep.request import Request
+from decoder.bench.sweep.request import SweepRequest
 from decoder.bench.sweep.table import on_sweep
 from decoder.bench.sweep.trials import claimed, kept, noted
 from decoder.tables.text import WIDTH
@@ -18,7 +18,7 @@ from tests.decoder.bench.sweep.sweeps import outcome, request, sqlite_in, sweep_
 SMALL = request(axes={"D": (3, 4), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)})
 
 
-def report(trials: Sequence[Trial] = (), question: Request = SMALL) -> SweepReport:
+def report(trials: Sequence[Trial] = (), question: SweepRequest = SMALL) -> SweepReport:
     """A report in which all but these are waiting."""
     known = {trial.setting.key: trial for trial in trials}
     return SweepReport(
@@ -30,7 +30,7 @@ def report(trials: Sequence[Trial] = (), question: Request = SMALL) -> SweepRepo
     )
 
 
-def done(number: int, speed: float, question: Request = SMALL) -> Trial:
+def done(number: int, speed: float, question: SweepRequest = SMALL) -> Trial:
     return Trial(setting=question.settings[number], state="done", outcome=outcome(speed))
 
 
@@ -127,7 +127,7 @@ def test_what_has_no_speed_is_named_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("question", [request(axes=dict(SMALL.axes) | {"T": (100, 200, 300, 500, 1000)}), SMALL])
-def test_a_report_is_at_most_80_columns_wide(question: Request) -> None:
+def test_a_report_is_at_most_80_columns_wide(question: SweepRequest) -> None:
     text = on_sweep(report([done(number, 1.5, question) for number in range(len(question.settings))], question))
     assert max(map(len, text.splitlines())) <= WIDTH
 

@@ -5,16 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from decoder.bench.sweep.request import Request
+from decoder.bench.on_pair import differing
+from decoder.bench.sweep.request import SweepRequest
 from decoder.errors import ConfigError
 from tests.decoder.bench.sweep.sweeps import AXES, request
 
 
 def test_the_same_question_has_the_same_study_in_every_process() -> None:
     question = request(reference={"branching": (1, 2, 3)})
-    again = msgspec.json.decode(msgspec.json.encode(question), type=Request)
+    again = msgspec.json.decode(msgspec.json.encode(question), type=SweepRequest)
     assert again.study == question.study
-    assert again.differing(question) == []
+    assert differing(again, question) == []
     assert again.study.startswith("fixed-")
 
 
@@ -34,7 +35,7 @@ def test_the_same_question_has_the_same_study_in_every_process() -> None:
 def test_another_question_is_another_study(change: dict[str, Any]) -> None:
     other = request(**change)
     assert other.study != request().study
-    assert request().differing(other) == list(change)
+    assert differing(request(), other) == list(change)
 
 
 def test_no_repeats_are_refused() -> None:

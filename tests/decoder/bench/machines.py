@@ -1,0 +1,14 @@
+"""The machine of measurements that nobody made."""
+
+from decoder.bench.machine import Machine
+
+MACHINE = Machine(
+    system="Linux",
+    processor="a processor",
+    cores=2,
+    threads=1,
+    accelerator=None,
+    versions={"dynatui": "0", "torch": "2"},
+    load_before=0.5,
+    copy_bytes_per_s=None,
+)
