@@ -6,14 +6,14 @@ An interruption ends a measurement early; complete blocks are reported.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Generic, TypeVar
 
 from decoder.bench import report, sizes
 from decoder.bench.baselines import baselines
 from decoder.bench.contenders import inexact, sweep
 from decoder.bench.machine import examined
 from decoder.bench.on_pair import Note, OnPair
-from decoder.bench.protocol import Sample, TurnPlan, endless, longest_first, measured, mixed, warmed_up
+from decoder.bench.progress import Done, Show, interrupted
+from decoder.bench.protocol import Experiment, Sample, endless, longest_first, measured_into, mixed, warmed_up
 from decoder.bench.samples import Samples
 from decoder.bench.shapes import loaded_pair, random_prompt
 from decoder.bench.sizes import Size
@@ -29,8 +29,6 @@ from decoder.sampling.settings import Schedule
 from decoder.session.cuda_graph.static_shapes import passes
 from decoder.tensor_parallel.check import require_partial_target
 from decoder.tree_rules import tree_rule
-
-R = TypeVar("R", report.Report, report.RoundsReport)
 
 
 @dataclass(frozen=True)
@@ -67,16 +65,8 @@ class OnRounds:
     repeats: int = 9
 
 
-@dataclass(frozen=True)
-class Done(Generic[R]):
-    """Report of a measurement, and whether it was interrupted."""
-
-    report: R
-    interrupted: bool
-
-
-def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
-    """Measures methods and baselines.
+def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Report]:
+    """Measures methods and baselines; `show` displays the progress.
 
     Raises:
         DecoderError: A prompt does not fit, or models or device fail.
@@ -107,14 +97,14 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         contenders += baselines(pair, job.config)
     elif job.with_baselines:
         note("transformers' own generation is left out: it needs the whole target in one process")
-    plan = TurnPlan(contenders, prompts, _warm_up(pair, prompts), job.repeats, job.config.seed)
-    setup, samples, interrupted = _measured(engine, plan, job.config, note)
-    peaks = [] if interrupted else _peaks(pair, samples)
-    return Done(report.of_texts(setup, engine, samples, peaks), interrupted)
+    plan = Experiment(contenders, prompts, _warm_up(pair, prompts), job.repeats, job.config.seed)
+    setup, samples, early = _measured(engine, plan, job.config, note, show)
+    peaks = [] if early else _peaks(pair, samples)
+    return Done(report.of_texts(setup, engine, samples, peaks), early)
 
 
-def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
-    """Measures rounds.
+def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.RoundsReport]:
+    """Measures rounds; `show` displays the progress.
 
     Raises:
         DecoderError: No tree has one of the sizes, a text is too long, or models or device fail.
@@ -127,10 +117,10 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
     sizes.refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]
-    plan = TurnPlan(contenders, prompts, longest_first(prompts), job.repeats, job.config.seed, mixed)
-    setup, samples, interrupted = _measured(engine, plan, job.config, note)
-    peaks = [] if interrupted else _peaks(pair, samples)
-    return Done(report.of_rounds(setup, pair, samples, peaks), interrupted)
+    plan = Experiment(contenders, prompts, longest_first(prompts), job.repeats, job.config.seed, order=mixed)
+    setup, samples, early = _measured(engine, plan, job.config, note, show)
+    peaks = [] if early else _peaks(pair, samples)
+    return Done(report.of_rounds(setup, pair, samples, peaks), early)
 
 
 def _peaks(pair: Pair, samples: Samples) -> list[int]:
@@ -146,22 +136,17 @@ def _warm_up(pair: Pair, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[
     return prompts[:1] if pair.target.device.type == "cpu" else longest_first(prompts)
 
 
-def _measured(engine: Engine, plan: TurnPlan, config: RunConfig, note: Note) -> tuple[report.Setup, Samples, bool]:
+def _measured(
+    engine: Engine, plan: Experiment, config: RunConfig, note: Note, show: Show
+) -> tuple[report.Setup, Samples, bool]:
+    """Setup and samples of an experiment, and whether it was interrupted."""
     machine = examined(engine.pair.target.device)
     note(f"warming up: {', '.join(contender.name for contender in plan.contenders)}")
     ready = warmed_up(engine, plan, note)
     setup = report.setup(engine, machine, ready, config)
-    turns = ready.turns()
     taken: list[Sample] = []
-    interrupted = False
-    try:
-        for sample in measured(engine, ready, turns):
-            taken.append(sample)
-            if len(taken) % len(ready.contenders) == 0:
-                note(f"{len(taken)} of {len(turns)} turns")
-    except KeyboardInterrupt:
-        interrupted = True
+    early = interrupted(show(measured_into(taken, engine, ready)))
     samples = Samples(taken, ready.contenders, sampling=config.sampling)
     if not samples.prompts:
         raise KeyboardInterrupt
-    return setup, samples, interrupted
+    return setup, samples, early

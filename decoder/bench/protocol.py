@@ -16,9 +16,11 @@ from msgspec import structs
 
 from decoder.analysis.metrics import Tally
 from decoder.bench.contenders import Contender, Trial
+from decoder.bench.cuts import totals_at
 from decoder.bench.instrumented import Seen
 from decoder.bench.machine import peak_during
 from decoder.bench.on_pair import Note
+from decoder.bench.progress import Progress
 from decoder.engine import Engine
 from decoder.errors import DeviceError, PairError
 from decoder.methods import WHOLE, same_until
@@ -51,6 +53,8 @@ class Sample:
     prompt: int
     repeat: int
     tally: Tally
+    at: tuple[Tally, ...] = ()
+    """Totals at each of the experiment's lengths; only the last has the peak memory, measured over the whole turn."""
     seen: Seen | None = None
     """Work of both models after prefill; None where unknown. See `Trial`, also for the next two fields."""
     kv_bytes: int | None = None
@@ -81,8 +85,8 @@ def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Tu
 
 
 @dataclass(frozen=True)
-class TurnPlan:
-    """Contenders, prompts and repeats of one experiment, and the order of its turns."""
+class Experiment:
+    """Contenders, prompts, text lengths and repeats that are measured together, and the order of the turns."""
 
     contenders: Sequence[Contender]
     prompts: Sequence[Tokens]
@@ -91,6 +95,8 @@ class TurnPlan:
     repeats: int = 1
     seed: int = 0
     """Seed of the random order of turns."""
+    lengths: Sequence[int] = ()
+    """Text lengths in new tokens, ascending, at which totals are kept besides those of the whole text."""
     order: Callable[[int, int, int, int], Iterator[Turn]] = schedule
     """(contenders, prompts, repeats, seed) -> all turns."""
     attempts: int = ATTEMPTS
@@ -111,14 +117,14 @@ def longest_first(prompts: Sequence[Tokens]) -> list[Tokens]:
     return sorted(prompts, key=len, reverse=True)
 
 
-def warmed_up(engine: Engine, plan: TurnPlan, note: Note) -> TurnPlan:
-    """Decodes the warm-up prompts; returns the plan without contenders that cannot decode them, see `can_decode`.
+def warmed_up(engine: Engine, experiment: Experiment, note: Note) -> Experiment:
+    """Decodes the warm-up prompts; returns the experiment without contenders that cannot decode them, see `can_decode`.
 
     Raises:
         DeviceError: The device's memory is full.
     """
-    able = [contender for contender in plan.contenders if can_decode(engine, contender, plan.warm_up, note)]
-    return replace(plan, contenders=able)
+    able = [contender for contender in experiment.contenders if can_decode(engine, contender, experiment.warm_up, note)]
+    return replace(experiment, contenders=able)
 
 
 def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], note: Note) -> bool:
@@ -130,27 +136,8 @@ def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], 
     return all(_works(engine, contender, prompt, note) for prompt in prompts)
 
 
-def measured(engine: Engine, plan: TurnPlan, turns: Iterable[Turn]) -> Iterator[Sample]:
-    """Yields the sample of each turn as soon as it is measured; see `taken`."""
-    prompts = plan.prompts
-    for turn, trial, waited in taken(engine, plan, turns):
-        contender = plan.contenders[turn.contender]
-        yield Sample(
-            contender.name,
-            contender.group,
-            turn.prompt,
-            turn.repeat,
-            trial.tally,
-            seen=trial.seen,
-            kv_bytes=trial.kv_bytes,
-            waits=trial.waits,
-            waited=waited,
-            same_until=same_until(contender.group, contender.settings, len(prompts[turn.prompt])),
-        )
-
-
-def taken(engine: Engine, plan: TurnPlan, turns: Iterable[Turn]) -> Iterator[tuple[Turn, Trial, float | None]]:
-    """(turn, its trial, share of its time that threads waited for a processor), in the order of the turns.
+def measured(engine: Engine, experiment: Experiment, turns: Iterable[Turn]) -> Iterator[Sample]:
+    """Yields the sample of each turn as soon as it is measured, in the order of the turns.
 
     Raises:
         DeviceError: The device's memory is full.
@@ -159,9 +146,44 @@ def taken(engine: Engine, plan: TurnPlan, turns: Iterable[Turn]) -> Iterator[tup
     gc.freeze()  # otherwise each collection would scan the loaded models, which takes a good part of a second
     try:
         for turn in turns:
-            yield turn, *_undisturbed(engine, plan.contenders[turn.contender], plan.prompts[turn.prompt], plan.attempts)
+            yield _sample(engine, experiment, turn)
     finally:
         gc.unfreeze()
+
+
+def measured_into(samples: list[Sample], engine: Engine, experiment: Experiment) -> Iterator[Progress]:
+    """Measures all turns and appends their samples; yields the progress after each turn.
+
+    Raises:
+        DeviceError: The device's memory is full.
+    """
+    turns = experiment.turns()
+    for number, sample in enumerate(measured(engine, experiment, turns), 1):
+        samples.append(sample)
+        yield Progress(f"{number} of {len(turns)} turns", number / len(turns))
+
+
+def disturbed(waits: Iterable[float | None]) -> int:
+    """Number of turns, by the shares of their time that threads waited, whose timing other processes disturbed."""
+    return sum(waited > DISTURBED for waited in waits if waited is not None)
+
+
+def _sample(engine: Engine, experiment: Experiment, turn: Turn) -> Sample:
+    contender, prompt = experiment.contenders[turn.contender], experiment.prompts[turn.prompt]
+    trial, waited = _undisturbed(engine, contender, prompt, experiment.attempts)
+    return Sample(
+        contender.name,
+        contender.group,
+        turn.prompt,
+        turn.repeat,
+        trial.tally,
+        at=totals_at(trial, experiment.lengths),
+        seen=trial.seen,
+        kv_bytes=trial.kv_bytes,
+        waits=trial.waits,
+        waited=waited,
+        same_until=same_until(contender.group, contender.settings, len(prompt)),
+    )
 
 
 def _undisturbed(engine: Engine, contender: Contender, prompt: Tokens, attempts: int) -> tuple[Trial, float | None]:

@@ -10,7 +10,7 @@ from decoder.analysis.metrics import figures
 from decoder.bench.arithmetic import Arithmetic, Work, shape
 from decoder.bench.contenders import BASELINE
 from decoder.bench.machine import Machine, load, read_bytes, utc_now
-from decoder.bench.protocol import Sample, TurnPlan
+from decoder.bench.protocol import Experiment, Sample
 from decoder.bench.rounds import Growth, Rounds, growth, rounds
 from decoder.bench.samples import Samples
 from decoder.bench.summary import Bandwidth, Comparison, Difference, Row, comparisons, differences, near_tie_judge, rows
@@ -111,7 +111,7 @@ class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[Record]
 
 
-def setup(engine: Engine, machine: Machine, plan: TurnPlan, config: RunConfig) -> Setup:
+def setup(engine: Engine, machine: Machine, plan: Experiment, config: RunConfig) -> Setup:
     """Setup of a planned measurement."""
     path, pair = decoding_path(engine), engine.pair
     return Setup(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from decoder.analysis.metrics import FIGURES
 from decoder.bench.contenders import INEXACT
-from decoder.bench.protocol import DISTURBED
+from decoder.bench.protocol import disturbed
 from decoder.bench.report import Report, RoundsReport, Setup
 from decoder.bench.rounds import LENGTHS, Growth, Rounds
 from decoder.bench.summary import Comparison, Difference, Row
@@ -43,8 +43,7 @@ def _heading(report: Report | RoundsReport) -> str:
     """Models, machine, settings and noise of the measurement."""
     setup, machine = report.setup, report.setup.machine
     waits = [record.waited for record in report.samples]
-    disturbed = sum(waited > DISTURBED for waited in waits if waited is not None)
-    quiet = "" if None in waits else f"; {disturbed} of {len(waits)} turns were disturbed"
+    quiet = "" if None in waits else f"; {disturbed(waits)} of {len(waits)} turns were disturbed"
     prompts = f"{counted(len(setup.prompts), 'prompt')} of {_range([len(prompt) for prompt in setup.prompts])} tokens"
     computed = arithmetic(setup.dtype, setup.draft_dtype, exact=setup.exact)
     lines = [

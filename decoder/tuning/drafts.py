@@ -16,7 +16,8 @@ from decoder.analysis.interval import Interval
 from decoder.analysis.metrics import Tally, together
 from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.on_pair import Note
-from decoder.bench.protocol import Sample, TurnPlan, measured, warmed_up
+from decoder.bench.progress import Show
+from decoder.bench.protocol import Experiment, Sample, measured_into, warmed_up
 from decoder.bench.samples import Samples
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
@@ -46,8 +47,8 @@ class OnDrafts:
     draft_dtype: str = "auto"
 
 
-def rank(job: OnDrafts, note: Note) -> Ranking:
-    """Loads every draft beside one target and measures them in turns.
+def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
+    """Loads every draft beside one target and measures them in turns; `show` displays the progress.
 
     Raises:
         DecoderError: Texts are not greedy, no draft can be used with this target, or a prompt does not fit.
@@ -73,7 +74,7 @@ def rank(job: OnDrafts, note: Note) -> Ranking:
         for name, engine in engines.items()
         for method in METHODS
     ]
-    samples = _measured(next(iter(engines.values())), lanes, prompts, job, note)
+    samples = _measured(next(iter(engines.values())), lanes, prompts, job, note, show)
     results = [
         _draft(name, samples, config.seed, agreement=agreements[name], ratio=ratios[name], chain=chains[name])
         for name in engines
@@ -168,15 +169,13 @@ def _bound(contender: Contender, engine: Engine) -> Contender:
 
 
 def _measured(
-    engine: Engine, lanes: Sequence[Contender], prompts: Sequence[Sequence[int]], job: OnDrafts, note: Note
+    engine: Engine, lanes: Sequence[Contender], prompts: Sequence[Sequence[int]], job: OnDrafts, note: Note, show: Show
 ) -> Samples:
-    plan = TurnPlan(lanes, prompts, prompts[:1], seed=job.config.seed)
+    plan = Experiment(lanes, prompts, prompts[:1], seed=job.config.seed)
     warmed_up(engine, plan, note)
     samples: list[Sample] = []
-    for number, sample in enumerate(measured(engine, plan, plan.turns()), 1):
-        samples.append(sample)
-        if number % len(lanes) == 0:
-            note(f"{number // len(lanes)} of {len(prompts)} prompts measured")
+    for _ in show(measured_into(samples, engine, plan)):
+        pass
     return Samples(samples, lanes)
 
 

@@ -24,7 +24,7 @@ from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Schedule
 from decoder.tuning import check
-from decoder.tuning.outcome import Conditions, Progress, Tuned
+from decoder.tuning.outcome import Conditions, Tuned, TuneProgress
 from decoder.tuning.passages import FEWEST, Passages, split, whole
 from decoder.tuning.search import INITIAL, Block, Search, Setting, State
 from decoder.tuning.space import BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES
@@ -60,7 +60,7 @@ class OnPrompts(OnPair):
     """URL of Optuna's database, which keeps trials and from which a search resumes; None: memory."""
 
 
-def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped: Callable[[], bool]) -> Tuned:
+def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], stopped: Callable[[], bool]) -> Tuned:
     """Searches and checks; `stopped` ends the search early, not the check.
 
     Raises:
@@ -108,7 +108,7 @@ class _Tuning:
         conditions: Conditions,
         passages: Passages,
         turns: Turns,
-        watch: Callable[[Progress], None],
+        watch: Callable[[TuneProgress], None],
     ) -> None:
         self._job = job
         self._conditions = conditions
@@ -123,7 +123,7 @@ class _Tuning:
         search = Search(studies, self._block, len(self._passages.search), self._job.config.seed)
         for state in search.run(lambda: stopped() or self._left_s() <= 0):
             self._watch(
-                Progress(
+                TuneProgress(
                     self._conditions, state, checking=False, left_s=max(0.0, self._left_s()), check_s=self._reserve_s()
                 )
             )
@@ -161,7 +161,7 @@ class _Tuning:
             samples += block
             left_s = max(0.0, until - time.monotonic())
             self._watch(
-                Progress(self._conditions, state, checking=True, left_s=left_s, check_s=takes_s, checked=number)
+                TuneProgress(self._conditions, state, checking=True, left_s=left_s, check_s=takes_s, checked=number)
             )
         contenders = [contender(name, one, config) for name, one in {PLAIN: Setting(PLAIN), **settings}.items()]
         return check.checked(samples, contenders, config.seed, self._turns.near_tie)

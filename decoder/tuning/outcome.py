@@ -29,7 +29,7 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Progress:
+class TuneProgress:
     """Progress of a tuning."""
 
     conditions: Conditions

@@ -9,7 +9,7 @@ from random import Random
 
 from decoder.analysis.metrics import figures
 from decoder.bench.contenders import BASELINE, Contender, own
-from decoder.bench.protocol import Sample, Turn, TurnPlan, measured, warmed_up
+from decoder.bench.protocol import Experiment, Sample, Turn, measured, warmed_up
 from decoder.engine import Engine
 from decoder.errors import DeviceError
 from decoder.forward.near_tie import Judge
@@ -59,7 +59,7 @@ class Turns:
         by_name = {BASELINE: Setting(BASELINE), **settings}
         contenders = [contender(name, setting, self._config) for name, setting in by_name.items()]
         cold = [one for one, setting in zip(contenders, by_name.values(), strict=True) if setting not in self._warm]
-        warmed_up(self._engine, TurnPlan(cold, (), [max(self._passages, key=len)]), lambda _: None)
+        warmed_up(self._engine, Experiment(cold, (), [max(self._passages, key=len)]), lambda _: None)
         self._warm.update(by_name.values())
         self._contenders[:] = contenders
         order = self._random.sample(range(len(contenders)), len(contenders))
@@ -80,7 +80,7 @@ class Turns:
         next(self._samples, None)
 
     def _begun(self) -> Iterator[Sample]:
-        plan = TurnPlan(self._contenders, self._passages, (), attempts=self._attempts)
+        plan = Experiment(self._contenders, self._passages, (), attempts=self._attempts)
         return measured(self._engine, plan, self._turns())
 
     def _turns(self) -> Iterator[Turn]:

@@ -22,8 +22,8 @@ from dynatui.cli import bench_paper, bench_sampling, bench_sweep, options, ranks
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.number_lists import number_lists
 from dynatui.cli.options import Declared, Given, Group
+from dynatui.cli.time_left import say_line, shown
 from dynatui.session import Models
-from dynatui.terminal import streams
 
 ONLY_TEXTS = ("methods", "baselines", "hostile")
 """Parameters of `bench speed` without effect when rounds are measured; sweeps and `ABOUT_TEXTS` have none either."""
@@ -188,7 +188,7 @@ def _rule_options() -> list[Parameter]:
 def _on_texts(**given: Any) -> Measured:
     from decoder.bench import job, table  # noqa: PLC0415 - imports torch
 
-    done = job.measure_texts(job.OnTexts(**given), streams.say)
+    done = job.measure_texts(job.OnTexts(**given), say_line, shown)
     return Measured(table.on_texts(done.report), done.report, done.interrupted)
 
 
@@ -208,7 +208,7 @@ def _on_rounds(
     made = partial(random_pair, *shapes) if shapes else pair
     how = {name: value for name, value in asdict(models).items() if name not in ONLY_LOADED}
     trees = tuple(Size(*size) for size in sizes)
-    done = job.measure_rounds(job.OnRounds(load=partial(made, **how), sizes=trees, **given), streams.say)
+    done = job.measure_rounds(job.OnRounds(load=partial(made, **how), sizes=trees, **given), say_line, shown)
     return Measured(table.on_rounds(done.report), done.report, done.interrupted)
 
 

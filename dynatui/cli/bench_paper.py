@@ -12,15 +12,13 @@ from decoder.bench.on_pair import OnPair
 from decoder.errors import require
 from decoder.models.names import require_model
 from dynatui.cli import options
-from dynatui.cli.bench_files import Parts, parts, write_all
+from dynatui.cli.bench_files import parts, write_all
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.number_lists import names
 from dynatui.cli.time_left import say_line, shown
-from dynatui.terminal import streams
 
 if TYPE_CHECKING:
     from decoder.bench.paper.experiments import Extent
-    from decoder.bench.paper.job import Prepared
 
 FOLDER, QUICK_FOLDER = "bench-paper", "bench-paper-quick"
 FROM_FOLDER, FROM_HUB = "wikitext,books", "wikitext,pg19"
@@ -178,29 +176,11 @@ def paper(
             log=folder / "log.jsonl",
             **pair.pair_options,
         )
-        with job.prepared(measurement, streams.say) as ready:
-            return _measured(ready, made, folder)
+        done = job.measure_paper(measurement, say_line, shown)
+        keep = partial(write_all, done.report, folder, made)
+        return Measured(made.on_terminal(done.report), done.report, done.interrupted, keep)
 
     return run_and_report(measure, None)
-
-
-def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
-    """Measures the remaining turns and reports on all; raises KeyboardInterrupt if interrupted before any result."""
-    from decoder.bench.paper.job import measure  # noqa: PLC0415
-    from decoder.bench.paper.records import Resumed, blocks_of  # noqa: PLC0415
-    from decoder.bench.paper.summary import report  # noqa: PLC0415
-
-    interrupted = False
-    try:
-        for _ in shown(measure(ready, say_line)):
-            pass
-    except KeyboardInterrupt:
-        interrupted = True
-    blocks = blocks_of(ready.log)
-    if not blocks:
-        raise KeyboardInterrupt
-    result = report(ready.header, blocks, ready.log.of(Resumed))
-    return Measured(made.on_terminal(result), result, interrupted, partial(write_all, result, output, made))
 
 
 def _extent(*, quick: bool, **given: object) -> "Extent":

@@ -12,7 +12,7 @@ from decoder.verify.names import VERIFIER_NAMES
 from dynatui.cli import options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.number_lists import names, numbers
-from dynatui.terminal import streams
+from dynatui.cli.time_left import say_line, shown
 
 TASKS = "writing,coding,translation,math_reasoning,math"
 ALL_VERIFIERS = ",".join(VERIFIER_NAMES)
@@ -129,8 +129,8 @@ def sampling(
             log=output,
             **pair.pair_options,
         )
-        report, interrupted = job.measure_samplings(measurement, streams.say)
-        return Measured(table.on_samplings(report), report, interrupted)
+        done = job.measure_samplings(measurement, say_line, shown)
+        return Measured(table.on_samplings(done.report), done.report, done.interrupted)
 
     return run_and_report(measure, json_file)
 

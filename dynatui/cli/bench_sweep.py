@@ -128,9 +128,9 @@ def sweep(
 def _measured(job: OnSettings, database: Database, study: str | None, workers: int) -> Measured:
     from decoder.bench.sweep.processes import Task  # noqa: PLC0415 - not needed for --help
     from decoder.bench.sweep.watching import watched  # noqa: PLC0415
-    from dynatui.cli.sweep_progress import Progress  # noqa: PLC0415
+    from dynatui.cli.sweep_progress import SweepDisplay  # noqa: PLC0415
 
-    name, interrupted, progress = None, False, Progress()
+    name, interrupted, progress = None, False, SweepDisplay()
     task = Task(partial(_prepared, job), database, study)
     try:
         with progress.shown(), closing(watched(task, workers, EVERY_S, streams.say)) as reports:

@@ -23,7 +23,7 @@ SHADES = ("grey35", "blue", "cyan", "green", "yellow", "bright_yellow")
 """Colours of the heat map, from the slowest setting to the fastest."""
 
 
-class Progress:
+class SweepDisplay:
     """Shows reports as they arrive, with the time left, estimated from the pace since the first report."""
 
     def __init__(self, say: Callable[[str], None] = streams.say) -> None:

@@ -24,7 +24,7 @@ from dynatui.terminal.shutdown import handled
 
 if TYPE_CHECKING:
     from decoder.tuning.job import OnPrompts
-    from decoder.tuning.outcome import Progress, Tuned
+    from decoder.tuning.outcome import Tuned, TuneProgress
 
 LENGTH = 64
 _tuning = partial(Option, rich_help_panel="Tuning")
@@ -102,7 +102,7 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
 
     stop = Stop()
 
-    def watch(progress: "Progress") -> None:
+    def watch(progress: "TuneProgress") -> None:
         stop.searching = not progress.checking
         show(progress)
 

@@ -7,6 +7,7 @@ from decoder.models.names import LOOKUP
 from decoder.run.config import RunConfig
 from dynatui.cli import settings
 from dynatui.cli.headless import INTERRUPTED
+from dynatui.cli.time_left import say_line, shown
 from dynatui.session import Models
 from dynatui.terminal import streams
 
@@ -38,7 +39,7 @@ def ranked(context: typer.Context, names: str, models: Models, prompts: tuple[st
     )
     out, _ = streams.for_printing()
     try:
-        results = rank(job, streams.say)
+        results = rank(job, say_line, shown)
     except KeyboardInterrupt:
         streams.say("interrupted before every draft was measured once; nothing can be compared")
         return INTERRUPTED

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from decoder.run.config import RunConfig
 from decoder.tables.text import counted
-from decoder.tuning.outcome import Progress
+from decoder.tuning.outcome import TuneProgress
 from decoder.tuning.race import ratio
 from decoder.tuning.search import INITIAL, Leader, Setting
 from decoder.tuning.space import SHIPPED, TREE
@@ -29,7 +29,7 @@ BAR = 30
 LABEL = 14
 """Width in characters of the label before a line."""
 MOST_KNOBS = 9
-Watch = Callable[[Progress], None]
+Watch = Callable[[TuneProgress], None]
 
 
 @contextmanager
@@ -55,7 +55,7 @@ class Lines:
         self._printed: tuple[object, ...] = ()
         self._printed_at = -SELDOM_S
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: TuneProgress) -> None:
         """Prints progress, unless the last line says the same and is recent."""
         news = (progress.checking, *(leader.trial for leader in progress.state.leaders.values()))
         if news != self._printed or self._clock() - self._printed_at >= SELDOM_S:
@@ -63,7 +63,7 @@ class Lines:
             self._say(line(progress))
 
 
-def line(progress: Progress) -> str:
+def line(progress: TuneProgress) -> str:
     """The progress as one line of text."""
     state, left = progress.state, words(progress.left_s)
     if progress.checking:
@@ -72,7 +72,7 @@ def line(progress: Progress) -> str:
     return f"searching: {_trials(progress)}; best so far {_origin(best)}; {left} left, then the check"
 
 
-def screen(progress: Progress, width: int) -> list[str]:
+def screen(progress: TuneProgress, width: int) -> list[str]:
     """The progress as lines of at most `width` columns, few enough for a terminal of 24 lines."""
     state = progress.state
     tree, *others = state.leaders.values()
@@ -98,20 +98,20 @@ def _about(label: str, text: str) -> str:
     return f"{label:{LABEL}}{text}"
 
 
-def _phase(progress: Progress) -> list[str]:
+def _phase(progress: TuneProgress) -> list[str]:
     left, then = words(progress.left_s), words(progress.check_s)
     if progress.checking:
         return [_about("checking", f"{left} left, {progress.checked} texts done that the search has not seen")]
     return [_about("searching", f"{left} left, then {then} to check what was found on other texts")]
 
 
-def _stopping(progress: Progress) -> str:
+def _stopping(progress: TuneProgress) -> str:
     if progress.checking:
         return "Ctrl-C: quit, nothing is written."
     return "Ctrl-C: no more search, only the check. Twice: quit, nothing is written."
 
 
-def _trials(progress: Progress) -> str:
+def _trials(progress: TuneProgress) -> str:
     state = progress.state
     wrong = f", {len(state.wrong)} with a differing text" if state.wrong else ""
     return f"{counted(state.trials, 'setting')} tried, {state.pruned} given up early{wrong}"
@@ -135,7 +135,7 @@ def _knobs(setting: Setting) -> str:
     return " ".join(rule_options(run)) or "as shipped"
 
 
-def _now(progress: Progress) -> str:
+def _now(progress: TuneProgress) -> str:
     current = progress.state.current
     if progress.checking or current is None:
         return "-"

@@ -46,15 +46,14 @@ def _part(number_of: int, report: "Report | RoundsReport") -> Markup:
 
 
 def _warnings(report: "Report | RoundsReport") -> Iterator[str]:
-    from decoder.bench.protocol import DISTURBED  # noqa: PLC0415 - imports torch
+    from decoder.bench.protocol import disturbed  # noqa: PLC0415 - imports torch
 
     setup, waits = report.setup, [record.waited for record in report.samples]
     turns = len(setup.contenders) * len(setup.prompts) * setup.repeats
     if len(waits) < turns:
         yield f"Interrupted: this rests on {len(waits)} of {turns} turns."
-    disturbed = sum(waited > DISTURBED for waited in waits if waited is not None)
-    if disturbed:
-        yield f"In {disturbed} of {len(waits)} turns threads waited long for a processor: other work disturbed them."
+    if loud := disturbed(waits):
+        yield f"In {loud} of {len(waits)} turns threads waited long for a processor: other work disturbed them."
 
 
 def _setup(report: "Report | RoundsReport") -> list[tuple[str, str]]:

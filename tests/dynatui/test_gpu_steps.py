@@ -64,7 +64,7 @@ def test_a_measurement_is_understood_by_the_command_line(
 ) -> None:
     asked: list[Any] = []
 
-    def stop(given: Any, _note: object) -> None:
+    def stop(given: Any, _note: object, _show: object) -> None:
         asked.append(given)
         raise KeyboardInterrupt
 

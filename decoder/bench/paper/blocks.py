@@ -3,48 +3,28 @@
 Where a text first differs from `ar`'s, logits computed in float32 decide whether the difference is a near tie.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Iterable, Sequence
 
 from msgspec import structs
 
 from decoder.analysis.metrics import Tally, figures
-from decoder.bench.contenders import BASELINE, Trial
-from decoder.bench.paper.cuts import cut
+from decoder.bench.contenders import BASELINE
 from decoder.bench.paper.records import Turn
 from decoder.bench.paper.request import Lane, PaperRequest
+from decoder.bench.protocol import Sample
 from decoder.engine import Engine
 from decoder.events import Figures
 from decoder.forward.near_tie import Judge
 from decoder.methods import METHODS, WHOLE
 
 
-@dataclass(frozen=True)
-class TurnResult:
-    """Result of one lane on one prompt, held until all lanes have decoded the prompt."""
-
-    at: tuple[Tally, ...]
-    """Totals at each text length; only the last has the peak memory, measured over the entire decoding."""
-    kv_bytes: int | None
-    waited: float | None
-
-    @classmethod
-    def of(cls, trial: Trial, waited: float | None, lengths: Sequence[int]) -> Self:
-        """Result of a trial, with its totals cut at each of `lengths`."""
-        cuts = [cut(trial.after, length) for length in lengths]
-        cuts[-1] = structs.replace(cuts[-1], peak_bytes=trial.tally.peak_bytes)
-        return cls(tuple(cuts), trial.kv_bytes, waited)
-
-
-def turns(
-    engine: Engine, request: PaperRequest, prompt: Sequence[int], results: Mapping[str, TurnResult]
-) -> tuple[Turn, ...]:
-    """Results of all lanes on one prompt, in the order of the request's lanes.
+def turns(engine: Engine, request: PaperRequest, prompt: Sequence[int], samples: Iterable[Sample]) -> tuple[Turn, ...]:
+    """Results of all lanes on one prompt, in the order of the request's lanes, from one sample of each.
 
     Raises:
         DeviceError: The device has too little memory to judge near ties.
     """
+    results = {sample.contender: sample for sample in samples}
     ar = results[BASELINE]
     judge = Judge(engine.pair.target, engine.gumbel_noise())
     return tuple(

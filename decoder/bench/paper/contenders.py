@@ -6,13 +6,13 @@ from dataclasses import replace
 from decoder.bench.baselines import baselines
 from decoder.bench.contenders import Contender, own
 from decoder.bench.paper.lanes import rules
-from decoder.bench.paper.request import Experiment, Lane, PaperRequest
+from decoder.bench.paper.request import Lane, PaperExperiment, PaperRequest
 from decoder.methods import METHODS
 from decoder.models.pair import Pair
 from decoder.run.config import RunConfig
 
 
-def contenders(pair: Pair, request: PaperRequest, experiment: Experiment) -> list[Contender]:
+def contenders(pair: Pair, request: PaperRequest, experiment: PaperExperiment) -> list[Contender]:
     """Contenders for an experiment's lanes, in the same order; those of transformers run on the pair's own modules.
 
     Raises:

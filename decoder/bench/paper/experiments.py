@@ -19,7 +19,7 @@ from decoder.bench.paper.lanes import (
     fixed_grid,
     sensitivity,
 )
-from decoder.bench.paper.request import Experiment, Lane, Unit
+from decoder.bench.paper.request import Lane, PaperExperiment, Unit
 from decoder.bench.sweep.spaces import BRANCHINGS, BREADTHS, DEPTHS, FIXED_DEPTHS, TAUS, THRESHOLDS
 from decoder.errors import quoted, require
 
@@ -123,7 +123,7 @@ class Plan:
     """Lanes and experiments of a measurement."""
 
     lanes: tuple[Lane, ...]
-    experiments: tuple[Experiment, ...]
+    experiments: tuple[PaperExperiment, ...]
 
 
 def require_names(extent: Extent) -> None:
@@ -199,9 +199,9 @@ def _fixed_trees(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Pl
 
 def _experiment(
     name: str, extent: Extent, texts: TextSet, lanes: Sequence[Lane], *, lengths: tuple[int, ...] = ()
-) -> Experiment:
+) -> PaperExperiment:
     usual = PG19_CHARACTERS if texts.stands_for == PG19 else extent.usual_most
-    return Experiment(
+    return PaperExperiment(
         name=name,
         data_set=texts.name,
         most=extent.most or usual,

@@ -4,7 +4,7 @@ A block is one prompt that all lanes decode one after the other, in random order
 Blocks that the log contains are not measured again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,14 +13,17 @@ from decoder.bench.contenders import Contender
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.machine import load
 from decoder.bench.on_pair import Note, OnPair, pair_names
-from decoder.bench.paper.blocks import TurnResult, turns
+from decoder.bench.paper.blocks import turns
 from decoder.bench.paper.contenders import contenders
 from decoder.bench.paper.experiments import Extent, Plan, plan
 from decoder.bench.paper.header import header
 from decoder.bench.paper.prompts import encoded, needed
-from decoder.bench.paper.records import FORMAT, Block, Header, PaperLog, blocks_of
-from decoder.bench.paper.request import Experiment, PaperRequest
-from decoder.bench.protocol import Turn, TurnPlan, can_decode, endless, longest_first, taken
+from decoder.bench.paper.records import FORMAT, Block, Header, PaperLog, Resumed, blocks_of
+from decoder.bench.paper.report import PaperReport
+from decoder.bench.paper.request import PaperExperiment, PaperRequest
+from decoder.bench.paper.summary import report
+from decoder.bench.progress import Done, Progress, Show, interrupted
+from decoder.bench.protocol import Experiment, Sample, can_decode, endless, longest_first, measured
 from decoder.bench.record_log import opened
 from decoder.engine import Engine
 from decoder.errors import ConfigError
@@ -63,15 +66,6 @@ class Prepared:
     """Maximum number of attempts at a turn when other processes disturb its timing."""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Progress of a measurement: a line of text and the finished share."""
-
-    line: str
-    share: float
-    """Fraction of all tokens to decode that are decoded, warm-up included."""
-
-
 @contextmanager
 def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
     """Context with loaded models, opened log and encoded prompts; in it, the log is locked against other processes.
@@ -95,8 +89,23 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
         yield Prepared(engine, log, first, prompts, extent.attempts)
 
 
+def measure_paper(job: OnPaper, note: Note, show: Show) -> Done[PaperReport]:
+    """Measures what the log lacks; `show` displays the progress.
+
+    Raises:
+        DecoderError: See `prepared` and `measure`.
+        KeyboardInterrupt: Interrupted before the first block was complete.
+    """
+    with prepared(job, note) as ready:
+        early = interrupted(show(measure(ready, note)))
+        blocks = blocks_of(ready.log)
+        if not blocks:
+            raise KeyboardInterrupt
+        return Done(report(ready.header, blocks, ready.log.of(Resumed)), early)
+
+
 def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
-    """Measures all blocks that the log lacks, and yields the progress after each turn.
+    """Measures all blocks that the log lacks, and yields the share of the tokens to decode after each turn.
 
     A block is written to the log before the progress of its last turn is yielded.
 
@@ -125,31 +134,40 @@ def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int,
         able += [contender] * can_decode(ready.engine, contender, warm_up, note)
         taken_turns += len(warm_up)
         yield taken_turns, f"warmed up {contender.name}"
-    plan = TurnPlan(able, prompts, warm_up, experiment.repeats, request.seed + number, attempts=ready.attempts)
-    results: dict[str, TurnResult] = {}
-    for turn, trial, waited in taken(ready.engine, plan, plan.turns(done)):
+    lanes = Experiment(
+        able,
+        prompts,
+        warm_up,
+        experiment.repeats,
+        request.seed + number,
+        lengths=experiment.lengths,
+        attempts=ready.attempts,
+    )
+    samples: list[Sample] = []
+    for sample in measured(ready.engine, lanes, lanes.turns(done)):
         taken_turns += 1
-        results[able[turn.contender].name] = TurnResult.of(trial, waited, experiment.lengths)
-        if len(results) == len(able):
-            ready.log.add(_block(ready, number, turn, results))
-            results = {}
-        yield taken_turns, f"prompt {turn.prompt + 1} of {len(prompts)}"
+        samples.append(sample)
+        if len(samples) == len(able):
+            ready.log.add(_block(ready, number, samples))
+            samples = []
+        yield taken_turns, f"prompt {sample.prompt + 1} of {len(prompts)}"
 
 
-def _turns(request: PaperRequest, experiment: Experiment) -> int:
+def _turns(request: PaperRequest, experiment: PaperExperiment) -> int:
     """Number of turns of all lanes in an experiment, warm-up included."""
     warm_up = min(request.warm_up, experiment.prompts)
     return len(experiment.lanes) * (warm_up + experiment.prompts * experiment.repeats)
 
 
-def _block(ready: Prepared, number: int, turn: Turn, results: Mapping[str, TurnResult]) -> Block:
-    ids = ready.prompts[number][turn.prompt]
+def _block(ready: Prepared, number: int, samples: Sequence[Sample]) -> Block:
+    prompt = samples[0].prompt
+    ids = ready.prompts[number][prompt]
     return Block(
         experiment=number,
-        prompt=turn.prompt,
-        repeat=turn.repeat,
+        prompt=prompt,
+        repeat=samples[0].repeat,
         prompt_tokens=len(ids),
-        turns=turns(ready.engine, ready.header.request, ids, results),
+        turns=turns(ready.engine, ready.header.request, ids, samples),
         load=load(),
     )
 

@@ -16,7 +16,7 @@ from decoder.analysis.interval import Interval, bootstrap
 from decoder.bench.contenders import BASELINE
 from decoder.bench.paper.records import Block, has_text_of
 from decoder.bench.paper.report import PaperReport
-from decoder.bench.paper.request import Experiment
+from decoder.bench.paper.request import PaperExperiment
 from decoder.bench.sampling.averages import Values, estimate
 from decoder.bench.sampling.request import Place
 from decoder.events import Figures
@@ -35,7 +35,7 @@ does so in only 88 to 94 %.
 class Course:
     """All results of one experiment at one text length."""
 
-    experiment: Experiment
+    experiment: PaperExperiment
     blocks: tuple[Block, ...]
     seed: int
     place: int = -1

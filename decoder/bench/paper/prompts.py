@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.paper.request import Experiment
+from decoder.bench.paper.request import PaperExperiment
 from decoder.errors import PromptError
 from decoder.models.pair import Pair
 from decoder.models.text import TOKEN_CHARACTERS, encode_prompt, without_surrogates
 
 
-def needed(texts: TextSet, experiments: Sequence[Experiment]) -> TextSet:
+def needed(texts: TextSet, experiments: Sequence[PaperExperiment]) -> TextSet:
     """Data set truncated to what the experiments read, so that the log does not contain entire books."""
     reading = [each for each in experiments if each.data_set == texts.name]
     count = max((each.prompts for each in reading), default=0)
@@ -21,7 +21,7 @@ def needed(texts: TextSet, experiments: Sequence[Experiment]) -> TextSet:
     return structs.replace(texts, prompts=prompts)
 
 
-def encoded(pair: Pair, texts: TextSet, experiment: Experiment) -> list[list[int]]:
+def encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment) -> list[list[int]]:
     """Token ids of each prompt of an experiment.
 
     Raises:
@@ -30,7 +30,7 @@ def encoded(pair: Pair, texts: TextSet, experiment: Experiment) -> list[list[int
     return [_encoded(pair, texts, experiment, number) for number in range(experiment.prompts)]
 
 
-def _encoded(pair: Pair, texts: TextSet, experiment: Experiment, number: int) -> list[int]:
+def _encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment, number: int) -> list[int]:
     text = without_surrogates(texts.prompts[number]).strip()[: _characters(experiment)]
     in_tokens = experiment.unit == "tokens"
     try:
@@ -47,6 +47,6 @@ def _encoded(pair: Pair, texts: TextSet, experiment: Experiment, number: int) ->
     return ids[: experiment.most]
 
 
-def _characters(experiment: Experiment) -> int:
+def _characters(experiment: PaperExperiment) -> int:
     """Maximum number of characters of a text that an experiment reads."""
     return experiment.most * (TOKEN_CHARACTERS if experiment.unit == "tokens" else 1)

@@ -26,7 +26,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
     lane: str
     at: tuple[Figures, ...]
-    """Figures at each of `Experiment.lengths`, compared with `ar`'s in the same block, with verdicts on near ties.
+    """Figures at each of `PaperExperiment.lengths`, compared with `ar`'s in the same block, with verdicts on near ties.
 
     Only the last figures have the peak memory, which was measured over the entire turn.
     """

@@ -28,7 +28,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the lane's text may differ from `ar`'s by design; texts are then not compared."""
 
 
-class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+class PaperExperiment(msgspec.Struct, frozen=True, kw_only=True):
     """Experiment: lanes that decode the same prompts of one data set, one after the other on each prompt."""
 
     name: str
@@ -62,7 +62,7 @@ class PaperRequest(PairRequest, frozen=True, kw_only=True):
     text_sets: tuple[TextSet, ...]
     """Data sets, truncated to what the experiments read."""
     lanes: tuple[Lane, ...]
-    experiments: tuple[Experiment, ...]
+    experiments: tuple[PaperExperiment, ...]
 
     @property
     def block_count(self) -> int:

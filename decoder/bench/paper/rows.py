@@ -10,7 +10,7 @@ from decoder.bench.paper.printed import marked
 from decoder.bench.paper.published import PublishedNumber
 from decoder.bench.paper.report import Cell as Measured
 from decoder.bench.paper.report import PaperReport
-from decoder.bench.paper.request import Experiment, Lane
+from decoder.bench.paper.request import Lane, PaperExperiment
 from decoder.tables.data import Cell, Column, Table
 
 AR = "ar"
@@ -20,7 +20,7 @@ class Row(NamedTuple):
     """Row of a table: a lane in one experiment at one text length."""
 
     lane: Lane
-    experiment: Experiment
+    experiment: PaperExperiment
     text_set: TextSet
     cell: Measured
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from decoder.bench.paper.report import PaperReport
-from decoder.bench.paper.request import Experiment, PaperRequest
+from decoder.bench.paper.request import PaperExperiment, PaperRequest
 from decoder.events import arithmetic
 from decoder.tables.data import Cell, Column, Table
 from decoder.tables.text import counted
@@ -85,7 +85,7 @@ def _never_measured(report: PaperReport) -> list[str]:
     return [name for name in dict.fromkeys(request) if name not in measured]
 
 
-def _experiment(request: PaperRequest, experiment: Experiment) -> str:
+def _experiment(request: PaperRequest, experiment: PaperExperiment) -> str:
     repeats = f", {experiment.repeats} times" if experiment.repeats > 1 else ""
     return (
         f"{request.text_set(experiment.data_set).title}: {counted(experiment.prompts, 'prompt')} of at most "

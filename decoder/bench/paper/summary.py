@@ -18,7 +18,7 @@ from decoder.bench.paper.lanes import paper_depth
 from decoder.bench.paper.records import Block, Header, Resumed, has_text_of
 from decoder.bench.paper.report import Cell, PaperReport
 from decoder.bench.paper.request import Lane, PaperRequest
-from decoder.bench.protocol import DISTURBED
+from decoder.bench.protocol import disturbed
 from decoder.events import Figures
 
 
@@ -98,12 +98,11 @@ POOLED = "tokens_per_round"
 def report(header: Header, blocks: Sequence[Block], resumed: Sequence[Resumed] = ()) -> PaperReport:
     """Report of the blocks measured so far."""
     request = header.request
-    waits = [turn.waited for each in blocks for turn in each.turns]
     return PaperReport(
         header=header,
         load_after=blocks[-1].load if blocks else None,
         complete=len(blocks) == request.block_count,
-        disturbed=sum(waited > DISTURBED for waited in waits if waited is not None),
+        disturbed=disturbed(turn.waited for each in blocks for turn in each.turns),
         blocks=list(blocks),
         cells=[cell for number in range(len(request.experiments)) for cell in _cells(request, number, blocks)],
         resumed=list(resumed),

@@ -13,7 +13,7 @@ from decoder.bench.paper import published
 from decoder.bench.paper.paired import Course, courses, speed, stat
 from decoder.bench.paper.published import FIXED_BACKBONE, HARDWARE, LENGTH, PublishedNumber
 from decoder.bench.paper.report import PaperReport
-from decoder.bench.paper.request import Experiment, PaperRequest
+from decoder.bench.paper.request import PaperExperiment, PaperRequest
 from decoder.bench.paper.rows import (
     AR,
     SPEED,
@@ -70,26 +70,26 @@ def conditions(report: PaperReport) -> tuple[str, ...]:
     )
 
 
-def setting(request: PaperRequest, experiment: Experiment) -> str:
+def setting(request: PaperRequest, experiment: PaperExperiment) -> str:
     """Setting of an experiment in words: data set, text length and maximum prompt length."""
     title = request.text_set(experiment.data_set).title
     return f"{title}, T={experiment.lengths[-1]}, prompts of at most {experiment.most} {experiment.unit}"
 
 
-def _of(report: PaperReport, experiment: Experiment) -> list[Row]:
+def _of(report: PaperReport, experiment: PaperExperiment) -> list[Row]:
     return longest(list(rows(report, "main", experiment.data_set)))
 
 
-def _name(name: str, experiment: Experiment) -> str:
+def _name(name: str, experiment: PaperExperiment) -> str:
     return f"{name}_{experiment.data_set.replace('/', '_')}"
 
 
 def _per_lane(
     name: str, title: str, what: str, specs: Sequence[Spec], remarks: Sequence[str] = ()
-) -> Callable[[PaperReport, Experiment, Sequence[str]], Iterator[Table]]:
+) -> Callable[[PaperReport, PaperExperiment, Sequence[str]], Iterator[Table]]:
     """Function that makes a table of all lanes on one data set, next to the paper's main results."""
 
-    def make(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
+    def make(report: PaperReport, experiment: PaperExperiment, notes: Sequence[str]) -> Iterator[Table]:
         heading = f"{title}: {setting(report.header.request, experiment)}"
         shown = _of(report, experiment)
         other = _other_setting(experiment, shown)
@@ -100,7 +100,7 @@ def _per_lane(
     return make
 
 
-def _other_setting(experiment: Experiment, shown: Sequence[Row]) -> tuple[str, ...]:
+def _other_setting(experiment: PaperExperiment, shown: Sequence[Row]) -> tuple[str, ...]:
     """Note for the case that the paper's numbers have another text length or maximum prompt length."""
     stands_for = next((row.text_set.stands_for for row in shown), None)
     if stands_for is None or stands_for not in published.MOST:
@@ -165,7 +165,7 @@ _verification = _per_lane(
 )
 
 
-def _memory(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
+def _memory(report: PaperReport, experiment: PaperExperiment, notes: Sequence[str]) -> Iterator[Table]:
     plain = report.cell("main", experiment.data_set, AR)
     base = plain.stats.get("peak_mb") if plain else None
 
@@ -190,7 +190,7 @@ def _memory(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -
     yield from make(report, experiment, notes)
 
 
-def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
+def _ablation(report: PaperReport, experiment: PaperExperiment, notes: Sequence[str]) -> Iterator[Table]:
     by_name = {row.lane.paper_name: row for row in reversed(_of(report, experiment))}
     steps = [by_name[name] for name in ABLATION if name in by_name]
     course = next((each for each in courses(report, "main") if each.experiment == experiment), None)
@@ -236,7 +236,7 @@ def _gain(course: Course, lane: str, base: str) -> Interval | None:
     return structs.replace(percent, value=percent.value - 100, low=low, high=high)
 
 
-def _length(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
+def _length(report: PaperReport, experiment: PaperExperiment, notes: Sequence[str]) -> Iterator[Table]:
     yield from table(
         _name("length", experiment),
         f"Length scaling: {setting(report.header.request, experiment)}",

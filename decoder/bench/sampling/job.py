@@ -3,10 +3,10 @@
 What the log already contains is not measured again. After an interruption, the finished records are reported.
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,7 +14,7 @@ from decoder.bench.contenders import BASELINE, decoded
 from decoder.bench.machine import load
 from decoder.bench.on_pair import Note, OnPair, pair_names
 from decoder.bench.pass_costs import repeated_costs
-from decoder.bench.protocol import DISTURBED
+from decoder.bench.progress import Done, Progress, Show, interrupted
 from decoder.bench.record_log import header_now, opened
 from decoder.bench.sampling.costs import round_costs
 from decoder.bench.sampling.expected import expected
@@ -78,8 +78,8 @@ class OnSamplings(OnPair):
         )
 
 
-def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, bool]:
-    """Performs the measurement; returns the report and whether the measurement was interrupted.
+def measure_samplings(job: OnSamplings, note: Note, show: Show = iter) -> Done[SamplingReport]:
+    """Measures what the log lacks; `show` displays the progress.
 
     Raises:
         DecoderError: An option is out of bounds, a prompt does not fit into the context, the log belongs to another
@@ -92,28 +92,32 @@ def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, boo
         # raises an error for an unusable selector before the slow loading of models
         about(Path(job.selector))
     with opened(job.log, FORMAT) as log:
-        return _measured(job, log, note)
+        return _measured(job, log, note, show)
 
 
-def _measured(job: OnSamplings, log: SamplingLog, note: Note) -> tuple[SamplingReport, bool]:
-    """Measures all records that the log lacks; returns the report and whether the measurement was interrupted."""
+def _measured(job: OnSamplings, log: SamplingLog, note: Note, show: Show) -> Done[SamplingReport]:
     engine = load_pair(**job.pair_options, report=note)
     selectors = _selectors(job.selector, engine.pair, note)
     request = job.request(engine.pair, selectors)
     prompts = _encoded(engine.pair, request)
     header = _begun(engine, request, log, max(map(len, prompts.values())), note)
     chooser = _chooser(selectors, engine.pair, header) if request.selecting() else None
-    interrupted = False
-    try:
-        for number, sampling in enumerate(request.samplings):
-            these = {place: ids for place, ids in prompts.items() if place.sampling == number}
-            _expect(engine, chooser, header, log, these, _progress(note, f"{label(sampling)}, roots of", len(these)))
-            _decode(engine, header, log, these, job.selector, note)
-    except KeyboardInterrupt:
-        interrupted = True
+    early = interrupted(show(_steps(engine, chooser, header, log, prompts, job.selector)))
     if not log.of(Expected):
         raise KeyboardInterrupt
-    return report(log, header, load_after=load(), disturbed_above=DISTURBED), interrupted
+    return Done(report(log, header, load_after=load()), early)
+
+
+def _steps(
+    engine: Engine, chooser: Chooser | None, header: Header, log: SamplingLog, prompts: Prompts, selector: str
+) -> Iterator[Progress]:
+    """Measures all records that the log lacks; yields the share of the records after each."""
+    request = header.request
+    for number, sampling in enumerate(request.samplings):
+        these = {place: ids for place, ids in prompts.items() if place.sampling == number}
+        expecting = _expect(engine, chooser, header, log, these)
+        for line in chain(expecting, _decode(engine, header, log, these, selector)):
+            yield Progress(f"{label(sampling)}, {line}", len(log.records) / request.record_count)
 
 
 def _begun(engine: Engine, request: SamplingRequest, log: SamplingLog, rows: int, note: Note) -> Header:
@@ -151,25 +155,20 @@ def _chooser(selectors: Mapping[str, Path], pair: Pair, header: Header) -> Choos
 
 
 def _expect(
-    engine: Engine,
-    chooser: Chooser | None,
-    header: Header,
-    log: SamplingLog,
-    prompts: Prompts,
-    note: Callable[[int], None],
-) -> None:
-    """Evaluates the closed forms on the texts of one sampling setting and logs the results."""
+    engine: Engine, chooser: Chooser | None, header: Header, log: SamplingLog, prompts: Prompts
+) -> Iterator[str]:
+    """Evaluates the closed forms on the texts of one sampling setting and logs the results; yields the progress."""
     done = {record.place for record in log.of(Expected)}
-    for number, (place, ids) in enumerate(prompts.items()):
+    for number, (place, ids) in enumerate(prompts.items(), 1):
         if place not in done:
             config = RunConfig((BASELINE,), header.request.max_new_tokens)
             text = decoded(seeded(engine, header.request, place), ids, BASELINE, config).tally.tokens
             log.add(expected(engine.pair, header.request, place, ids, list(text), chooser))
-            note(number + 1)
+            yield f"roots of {number} of {len(prompts)} texts"
 
 
-def _decode(engine: Engine, header: Header, log: SamplingLog, prompts: Prompts, selector: str, note: Note) -> None:
-    """Decodes the texts of one sampling setting with all contenders and logs the results."""
+def _decode(engine: Engine, header: Header, log: SamplingLog, prompts: Prompts, selector: str) -> Iterator[str]:
+    """Decodes the texts of one sampling setting with all contenders and logs the results; yields the progress."""
     request = header.request
     those = {place: ids for place, ids in prompts.items() if request.decodes(place)}
     if not those:
@@ -178,24 +177,10 @@ def _decode(engine: Engine, header: Header, log: SamplingLog, prompts: Prompts, 
     records = [record for record in log.of(Expected) if record.place.sampling == number]
     all_ = contenders(request, request.samplings[number], chosen(request, records, for_speed(header)), selector)
     done = frozenset((record.place, record.repeat) for record in log.of(Realised))
-    progress = _progress(note, f"{label(request.samplings[number])}, decoded", len(those) * request.repeats)
-    before = sum(place in those for place, _ in done)
+    before, total = sum(place in those for place, _ in done), len(those) * request.repeats
     for count, record in enumerate(realised(engine, request, those, all_, done), before + 1):
         log.add(record)
-        progress(count)
-
-
-def _progress(note: Note, what: str, total: int) -> Callable[[int], None]:
-    """Function that writes a progress line with the estimated remaining time, given the number of finished texts."""
-    started = time.monotonic()
-    first: list[int] = []
-
-    def say(done: int) -> None:
-        first.append(done - 1)
-        pace = (time.monotonic() - started) / (done - first[0])
-        note(f"{what} {done} of {total} texts, {pace * (total - done) / 60:.0f} min left for these")
-
-    return say
+        yield f"decoded {count} of {total} texts"
 
 
 def _encoded(pair: Pair, request: SamplingRequest) -> dict[Place, list[int]]:

@@ -60,6 +60,5 @@ BOUND = "bound"
 
 def holds_all(log: SamplingLog, request: SamplingRequest) -> bool:
     """Whether the log contains all records of the request."""
-    texts = {(record.place, record.repeat) for record in log.of(Realised)}
-    decoded = sum(map(request.decodes, request.places())) * request.repeats
-    return len(log.of(Expected)) == len(request.places()) and len(texts) == decoded
+    evaluated, texts = log.of(Expected), {(record.place, record.repeat) for record in log.of(Realised)}
+    return len(evaluated) == len(request.places()) and len(evaluated) + len(texts) == request.record_count

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from decoder.bench.contenders import BASELINE, Contender, own
-from decoder.bench.protocol import TurnPlan, measured, warmed_up
+from decoder.bench.protocol import Experiment, measured, warmed_up
 from decoder.bench.sampling.best import Aim, best_shape
 from decoder.bench.sampling.log import Decoded, Expected, Realised
 from decoder.bench.sampling.request import Contest, Place, SamplingRequest
@@ -78,7 +78,7 @@ def realised(
         done: Pairs (place, repeat) of the texts in the log.
     """
     places, texts = list(prompts), list(prompts.values())
-    plan = TurnPlan(contenders, texts, texts[:1], request.repeats, request.seed, attempts=1)
+    plan = Experiment(contenders, texts, texts[:1], request.repeats, request.seed, attempts=1)
     left = plan.turns({(repeat, places.index(place)) for place, repeat in done if place in prompts})
     if left:
         warmed_up(seeded(engine, request, places[left[0].prompt], left[0].repeat), plan, lambda _: None)

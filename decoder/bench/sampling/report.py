@@ -9,6 +9,7 @@ import msgspec
 
 from decoder.analysis.interval import Interval
 from decoder.bench.contenders import BASELINE
+from decoder.bench.protocol import disturbed
 from decoder.bench.sampling import paper
 from decoder.bench.sampling.averages import Values, by_sampling, by_task, estimate, mean, ratio
 from decoder.bench.sampling.best import Aim, best_shape, block_efficiency
@@ -99,14 +100,13 @@ class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
     claims: list[Claim]
 
 
-def report(log: SamplingLog, header: Header, *, load_after: float | None, disturbed_above: float) -> SamplingReport:
+def report(log: SamplingLog, header: Header, *, load_after: float | None) -> SamplingReport:
     """Report of the log, which must contain the closed forms of at least one text.
 
     Args:
         log: SamplingLog of the measurement.
         header: Header of the log.
         load_after: Load average over the last minute of the measurement; None if unknown.
-        disturbed_above: Fraction of waiting for a processor above which a decoded text counts as disturbed.
     """
     request = header.request
     seed = request.seed
@@ -128,7 +128,7 @@ def report(log: SamplingLog, header: Header, *, load_after: float | None, distur
         complete=holds_all(log, request),
         roots=sum(record.roots for record in log.of(Expected)),
         decoded=sum(len(record.turns) for record in log.of(Realised)),
-        disturbed=sum((turn.waited or 0) > disturbed_above for record in log.of(Realised) for turn in record.turns),
+        disturbed=disturbed(turn.waited for record in log.of(Realised) for turn in record.turns),
         block_efficiency=[_row(request, contest, values) for contest, values in efficiency.items()]
         + [_coupled(request, name, lengths[name]) for name in COUPLED_METHODS if name in lengths],
         tokens_per_second=[_row(request, contest, values, others[BASELINE]) for contest, values in decoded.items()]

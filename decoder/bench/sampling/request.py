@@ -114,6 +114,12 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
             for prompt in range(len(prompts))
         ]
 
+    @property
+    def record_count(self) -> int:
+        """Number of records in a complete log: one for each evaluated text, and one for each decoding of a text."""
+        places = self.places()
+        return len(places) + sum(map(self.decodes, places)) * self.repeats
+
     def decodes(self, place: Place) -> bool:
         """Whether a text is also decoded, not only evaluated by closed forms."""
         return place.prompt < self.decoded

@@ -12,7 +12,7 @@ import msgspec
 from decoder.bench.contenders import BASELINE, own
 from decoder.bench.machine import examined, source_commit
 from decoder.bench.on_pair import Note
-from decoder.bench.protocol import DISTURBED, TurnPlan, endless, measured, warmed_up
+from decoder.bench.protocol import Experiment, disturbed, endless, measured, warmed_up
 from decoder.bench.samples import Measure as Figure
 from decoder.bench.samples import Samples
 from decoder.bench.statistics import estimate
@@ -77,7 +77,7 @@ def compared(
         own(REFERENCE, REFERENCE, space.method, plain),
         own(SETTING, SETTING, space.method, config),
     ]
-    plan = TurnPlan(contenders, prompts, prompts[:1], request.repeats, request.seed)
+    plan = Experiment(contenders, prompts, prompts[:1], request.repeats, request.seed)
     try:
         warmed_up(engine, plan, lambda _: None)
         samples = Samples(measured(engine, plan, plan.turns()), contenders)
@@ -93,7 +93,6 @@ def compared(
 def _outcome(samples: Samples, seed: int, near_ties: int) -> Result:
     row = next(row for row in rows(samples, seed, None) if row.name == SETTING)
     nodes, rounds = (_middle(samples, figure) for figure in (per_round("drafted"), lambda figures: figures.rounds))
-    waits = [turn.waited for turn in samples.all() if turn.waited is not None]
     if row.over_ar is None or row.tokens_per_second is None or row.tokens_per_round is None or row.round_ms is None:
         return Refused(reason="the texts are too short to be timed")
     return Outcome(
@@ -105,7 +104,7 @@ def _outcome(samples: Samples, seed: int, near_ties: int) -> Result:
         nodes_per_round=nodes or 0.0,
         rounds=rounds or 0.0,
         round_ms=row.round_ms,
-        disturbed=sum(waited > DISTURBED for waited in waits),
+        disturbed=disturbed(turn.waited for turn in samples.all()),
         near_ties=near_ties,
     )
 

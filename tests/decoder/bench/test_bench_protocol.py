@@ -13,7 +13,7 @@ import torch
 from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.bench.contenders import Contender, Trial
-from decoder.bench.protocol import Sample, Turn, TurnPlan, measured, mixed, schedule, warmed_up
+from decoder.bench.protocol import Experiment, Sample, Turn, measured, mixed, schedule, warmed_up
 from decoder.bench.samples import Samples
 from decoder.errors import DeviceError, PairError
 from decoder.methods import WHOLE
@@ -26,12 +26,12 @@ def contender(name: str, run: Callable[[list[int]], Tally], *, foreign: bool = F
     return Contender(name, name, lambda _pair, ids: Trial(run(list(ids))), {}, foreign=foreign)
 
 
-def warm(contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], note: Callable[[str], None]) -> TurnPlan:
-    return warmed_up(ENGINE, TurnPlan(contenders, PROMPTS, prompts, repeats=2), note)
+def warm(contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], note: Callable[[str], None]) -> Experiment:
+    return warmed_up(ENGINE, Experiment(contenders, PROMPTS, prompts, repeats=2), note)
 
 
 def sampled(contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], repeats: int = 1) -> list[Sample]:
-    plan = TurnPlan(contenders, prompts, (), repeats)
+    plan = Experiment(contenders, prompts, (), repeats)
     return list(measured(ENGINE, plan, plan.turns()))
 
 
@@ -64,7 +64,7 @@ def test_the_order_hangs_on_the_seed_alone() -> None:
 
 
 def test_blocks_that_are_measured_are_left_out_and_the_others_keep_their_order() -> None:
-    plan = TurnPlan([contender("ar", refuses)] * 3, PROMPTS, (), repeats=2)
+    plan = Experiment([contender("ar", refuses)] * 3, PROMPTS, (), repeats=2)
     done = {(0, 1), (1, 2)}
     assert plan.turns(done) == [turn for turn in plan.turns() if (turn.repeat, turn.prompt) not in done]
     assert {(turn.repeat, turn.prompt) for turn in plan.turns(done)} == {(0, 0), (0, 2), (1, 0), (1, 1)}

@@ -4,6 +4,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from decoder.bench import job, machine, table
 from decoder.bench.baselines import ASSISTED, CACHES, LOOKED_UP, baselines
 from decoder.bench.contenders import PROMPT_LOOKUP, Trial, decoded, own, sweep
-from decoder.bench.job import Done, OnTexts, measure_texts
+from decoder.bench.job import OnTexts, measure_texts
+from decoder.bench.progress import Done, Progress, Show
 from decoder.bench.protocol import Sample
 from decoder.bench.report import Report
 from decoder.bench.samples import Samples
@@ -334,29 +336,28 @@ def test_prompts_that_do_not_fit_are_refused(tiny_models: TinyModels) -> None:
         measure_texts(on_texts(tiny_models.pair("neox"), config=RunConfig(max_new_tokens=500)), lambda _: None)
 
 
-def test_an_interruption_reports_what_is_complete(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "measured", lambda *given: interrupted(given, after=3))
-    found = measure_texts(on_texts(tiny_models.pair("neox"), methods=("ar",), with_baselines=False), lambda _: None)
+def interrupted_after(count: int) -> Show:
+    """A display during which an interrupt follows so many turns."""
+
+    def show(steps: Iterator[Progress]) -> Iterator[Progress]:
+        yield from islice(steps, count)
+        raise KeyboardInterrupt
+
+    return show
+
+
+def test_an_interruption_reports_what_is_complete(tiny_models: TinyModels) -> None:
+    texts = on_texts(tiny_models.pair("neox"), methods=("ar",), with_baselines=False)
+    found = measure_texts(texts, lambda _: None, interrupted_after(3))
     assert found.interrupted
     assert [(record.repeat, record.prompt) for record in found.report.samples] == [(0, 0), (0, 1), (1, 0)]
     assert "INTERRUPTED: what follows rests on 3 of 4 turns" in table.on_texts(found.report)
 
 
-def test_an_interruption_before_anything_is_complete_is_one(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job, "measured", lambda *given: interrupted(given, after=0))
+def test_an_interruption_before_anything_is_complete_is_one(tiny_models: TinyModels) -> None:
+    texts = on_texts(tiny_models.pair("neox"), methods=("ar",), with_baselines=False)
     with pytest.raises(KeyboardInterrupt):
-        measure_texts(on_texts(tiny_models.pair("neox"), methods=("ar",), with_baselines=False), lambda _: None)
-
-
-def interrupted(given: tuple[Any, ...], after: int) -> Iterator[Sample]:
-    from decoder.bench.protocol import measured  # noqa: PLC0415 - the one that the test has replaced elsewhere
-
-    for number, sample in enumerate(measured(*given)):
-        if number == after:
-            raise KeyboardInterrupt
-        yield sample
+        measure_texts(texts, lambda _: None, interrupted_after(0))
 
 
 def test_an_accelerator_is_called_by_its_name_and_a_cpu_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

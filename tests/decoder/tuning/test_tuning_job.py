@@ -12,7 +12,7 @@ from decoder.run.config import RunConfig
 from decoder.session.host import HostSession
 from decoder.tuning import job as module
 from decoder.tuning.job import CHECK_SHARE, OnPrompts, reserve_s, tuned
-from decoder.tuning.outcome import Progress, Tuned
+from decoder.tuning.outcome import Tuned, TuneProgress
 from decoder.tuning.passages import FEWEST
 from decoder.tuning.search import Setting
 from decoder.tuning.space import TREE
@@ -30,17 +30,17 @@ def on(tiny_models: TinyModels, **changes: Any) -> OnPrompts:
     return replace(job, **changes)
 
 
-def run(job: OnPrompts, stopped_after: int | None = None) -> tuple[Tuned, list[Progress]]:
-    seen = list[Progress]()
+def run(job: OnPrompts, stopped_after: int | None = None) -> tuple[Tuned, list[TuneProgress]]:
+    seen = list[TuneProgress]()
     return tuned(job, lambda _: None, seen.append, lambda: len(seen) >= (stopped_after or 10**6)), seen
 
 
 @pytest.fixture(scope="module")
-def done(tiny_models: TinyModels) -> tuple[Tuned, list[Progress]]:
+def done(tiny_models: TinyModels) -> tuple[Tuned, list[TuneProgress]]:
     return run(on(tiny_models))
 
 
-def test_a_search_comes_before_a_check_of_everyone_on_other_texts(done: tuple[Tuned, list[Progress]]) -> None:
+def test_a_search_comes_before_a_check_of_everyone_on_other_texts(done: tuple[Tuned, list[TuneProgress]]) -> None:
     found, seen = done
     assert [progress.checking for progress in seen] == sorted(progress.checking for progress in seen)
     assert found.state.trials > 0
@@ -50,7 +50,7 @@ def test_a_search_comes_before_a_check_of_everyone_on_other_texts(done: tuple[Tu
     assert not found.checked.wrong
 
 
-def test_what_was_found_is_a_run_that_can_be_written_down(done: tuple[Tuned, list[Progress]]) -> None:
+def test_what_was_found_is_a_run_that_can_be_written_down(done: tuple[Tuned, list[TuneProgress]]) -> None:
     found, _ = done
     assert found.run.of(DynaTree) == (found.found or TREE.shipped)
     assert found.run.of(Linear) == (found.chain if found.verdict.keeps_chain else Linear())

@@ -6,7 +6,7 @@ from decoder.analysis.interval import Interval
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling
-from decoder.tuning.outcome import Conditions, Progress, Tuned
+from decoder.tuning.outcome import Conditions, Tuned, TuneProgress
 from decoder.tuning.search import Current, Leader, Setting, State
 from decoder.tuning.space import TREE
 from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked, verdict
@@ -25,10 +25,10 @@ FOUND_ONES = {
 CURRENT = Current(Setting("dynatree", TREE_FOUND), 4, 16, Interval(value=0.97, low=0.93, high=1.02))
 
 
-def progress(*, checking: bool = False, **changes: Any) -> Progress:
+def progress(*, checking: bool = False, **changes: Any) -> TuneProgress:
     given: dict[str, Any] = {"leaders": FOUND_ONES, "trials": 37, "pruned": 29, "current": CURRENT}
     state = State(**given | {"importance": SHARES | {"branching": 0.0, "history": 0.0}} | changes)
-    return Progress(WHERE, state, checking, left_s=80.0, check_s=90.0, checked=12 if checking else 0)
+    return TuneProgress(WHERE, state, checking, left_s=80.0, check_s=90.0, checked=12 if checking else 0)
 
 
 def estimate(median: float, *, sure: bool) -> Interval:

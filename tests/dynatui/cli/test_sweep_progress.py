@@ -7,7 +7,7 @@ from rich.console import Console
 
 from decoder.bench.sweep.report import SweepReport, Trial
 from dynatui.cli import sweep_progress
-from dynatui.cli.sweep_progress import Progress, drawn
+from dynatui.cli.sweep_progress import SweepDisplay, drawn
 from tests.decoder.bench.sweep.sweeps import outcome, request
 
 GRID = request(axes={"D": (3, 4), "B": (2, 3), "tau": (0.05,), "T": (100, 200)})
@@ -43,7 +43,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> StringIO:
 
 def test_elsewhere_each_new_setting_is_a_line() -> None:
     said: list[str] = []
-    progress = Progress(said.append)
+    progress = SweepDisplay(said.append)
     with progress.shown():
         for done in (2, 2, 4, 8):
             progress.update(report(done))
@@ -57,7 +57,7 @@ def test_elsewhere_each_new_setting_is_a_line() -> None:
 def test_a_setting_without_a_speed_is_told_with_the_reason() -> None:
     said: list[str] = []
     refused = Trial(setting=GRID.settings[0], state="refused", reason="its text differs")
-    progress = Progress(said.append)
+    progress = SweepDisplay(said.append)
     progress.update(report(0))
     progress.update(
         SweepReport(study="", storage="", request=GRID, machines={}, trials=(refused, *report(0).trials[1:]))
@@ -68,7 +68,7 @@ def test_a_setting_without_a_speed_is_told_with_the_reason() -> None:
 def test_a_terminal_shows_a_heat_map_that_needs_no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = on_terminal(monkeypatch)
     said: list[str] = []
-    progress = Progress(said.append)
+    progress = SweepDisplay(said.append)
     with progress.shown():
         progress.update(report(3, running=1))
     assert said == ["fixed-0123: 3 of 8 settings are measured"]

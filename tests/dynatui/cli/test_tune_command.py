@@ -13,7 +13,7 @@ from decoder.methods.linear import Linear
 from decoder.tuning import job as module
 from decoder.tuning import study
 from decoder.tuning.job import OnPrompts
-from decoder.tuning.outcome import Progress, Tuned
+from decoder.tuning.outcome import Tuned, TuneProgress
 from dynatui.cli import presets
 from dynatui.cli.main import main
 from dynatui.terminal import streams
@@ -39,7 +39,7 @@ class Tuner:
         self.stopped: list[bool] = []
 
     def __call__(
-        self, job: OnPrompts, note: Any, watch: Callable[[Progress], None], stopped: Callable[[], bool]
+        self, job: OnPrompts, note: Any, watch: Callable[[TuneProgress], None], stopped: Callable[[], bool]
     ) -> Tuned:
         del note
         self.jobs.append(job)

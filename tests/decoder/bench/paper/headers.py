@@ -4,7 +4,7 @@ from typing import Any
 
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.paper.records import SCHEMA, Block, CostCurve, Header, Turn
-from decoder.bench.paper.request import Experiment, Lane, PaperRequest
+from decoder.bench.paper.request import Lane, PaperExperiment, PaperRequest
 from decoder.events import Figures
 from tests.decoder.bench.machines import MACHINE
 
@@ -24,7 +24,9 @@ def header(**changes: Any) -> Header:
         "text_sets": (TextSet(name="wikitext", title="W", prompts=("one", "two")),),
         "lanes": (Lane(name="phase 1", method="dynatree", family="dynatree", parameters={"branching": [1, 2, 3]}),),
         "experiments": (
-            Experiment(name="main", data_set="wikitext", most=8, prompts=2, lanes=("ar", "phase 1"), lengths=(4, 8)),
+            PaperExperiment(
+                name="main", data_set="wikitext", most=8, prompts=2, lanes=("ar", "phase 1"), lengths=(4, 8)
+            ),
         ),
     }
     return Header(

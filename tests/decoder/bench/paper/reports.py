@@ -11,7 +11,7 @@ from decoder.analysis.interval import Interval
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.paper.records import SCHEMA, Block, CostCurve, Header, Turn
 from decoder.bench.paper.report import Cell, PaperReport
-from decoder.bench.paper.request import Experiment, Lane, PaperRequest
+from decoder.bench.paper.request import Lane, PaperExperiment, PaperRequest
 from decoder.events import Figures
 from tests.decoder.bench.machines import MACHINE
 
@@ -140,8 +140,10 @@ def request(
     few = tuple(name for name in ("ar", "linear K=5", "fixed D5 B2", "phase 3") if name in main)
     last = lengths[-1:]
 
-    def experiment(name: str, data_set: str, most: int, names: tuple[str, ...], new: tuple[int, ...]) -> Experiment:
-        return Experiment(name=name, data_set=data_set, most=most, prompts=prompts, lanes=names, lengths=new)
+    def experiment(
+        name: str, data_set: str, most: int, names: tuple[str, ...], new: tuple[int, ...]
+    ) -> PaperExperiment:
+        return PaperExperiment(name=name, data_set=data_set, most=most, prompts=prompts, lanes=names, lengths=new)
 
     given: dict[str, Any] = {
         "target": "target",
@@ -217,7 +219,7 @@ def _blocks(
     ties: frozenset[tuple[str, int]],
     slower: dict[str, float],
 ) -> Iterator[Block]:
-    def turn(name: str, experiment: Experiment, prompt: int) -> Turn:
+    def turn(name: str, experiment: PaperExperiment, prompt: int) -> Turn:
         same = not those.lane(name).own_text and (name, prompt) not in different
         found = tuple(
             _figures(name, experiment, prompt, length, slower.get(name, 1.0)) for length in experiment.lengths
@@ -236,7 +238,7 @@ def _blocks(
                 yield Block(experiment=number, prompt=prompt, repeat=repeat, prompt_tokens=200, turns=turns)
 
 
-def _figures(name: str, experiment: Experiment, prompt: int, length: int, slower: float) -> Figures:
+def _figures(name: str, experiment: PaperExperiment, prompt: int, length: int, slower: float) -> Figures:
     """Easy prompts bring more tokens a round, and so do long texts; longer prompts cost time."""
     law = LAWS[name]
     luck = np.random.default_rng([prompt, len(name), ord(name[0]), ord(name[-1])]).normal(1, 0.01, 2).tolist()

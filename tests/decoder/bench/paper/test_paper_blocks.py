@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.bench.contenders import Trial, decoded
+from decoder.bench.cuts import totals_at
 from decoder.bench.paper import blocks
-from decoder.bench.paper.blocks import TurnResult, turns
+from decoder.bench.paper.blocks import turns
 from decoder.bench.paper.request import Lane, PaperRequest
+from decoder.bench.protocol import Sample
 from decoder.engine import Engine
 from decoder.forward.near_tie import Verdict
 from decoder.run.config import RunConfig
@@ -44,12 +45,16 @@ def with_another(plain: Trial, index: int, token: int) -> Trial:
     return replace(plain, tally=after[-1], after=after)
 
 
-def result(trial: Trial) -> TurnResult:
-    return TurnResult.of(trial, 0.0, LENGTHS)
+def samples(plain: Trial, other: Trial) -> list[Sample]:
+    """Turns of ar and of one other lane."""
+    return [
+        Sample(name, name, 0, 0, trial.tally, at=totals_at(trial, LENGTHS), kv_bytes=trial.kv_bytes, waited=0.0)
+        for name, trial in (("ar", plain), (OTHER.name, other))
+    ]
 
 
 def test_the_same_text_is_told_as_such(engine: Engine, plain: Trial) -> None:
-    ar, other = turns(engine, ASKED, PROMPT, {"ar": result(plain), OTHER.name: result(plain)})
+    ar, other = turns(engine, ASKED, PROMPT, samples(plain, plain))
     assert [each.identical_to_ar for each in other.at] == [True] * 3
     assert [each.speedup for each in (*ar.at, *other.at)] == [1.0] * 6
     assert {each.near_tie for each in other.at} == {None}
@@ -58,7 +63,7 @@ def test_the_same_text_is_told_as_such(engine: Engine, plain: Trial) -> None:
 def test_a_difference_is_judged_where_it_is_seen(engine: Engine, plain: Trial) -> None:
     right = plain.tally.tokens[4]
     wrong = with_another(plain, 4, (right + 1) % 200)
-    _, other = turns(engine, ASKED, PROMPT, {"ar": result(plain), OTHER.name: result(wrong)})
+    _, other = turns(engine, ASKED, PROMPT, samples(plain, wrong))
     assert [each.first_difference for each in other.at] == [None, 4, 4]
     assert [each.near_tie for each in other.at] == [None, False, False]
     gap = other.at[-1].first_difference_gap
@@ -83,7 +88,7 @@ def test_what_transformers_wrote_is_judged_by_the_module_too(
     monkeypatch.setattr(blocks, "Judge", lambda *_: judge)
     wrong = with_another(plain, 4, (plain.tally.tokens[4] + 1) % 200)
     those = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, method=method)))
-    _, other = turns(engine, those, PROMPT, {"ar": result(plain), OTHER.name: result(wrong)})
+    _, other = turns(engine, those, PROMPT, samples(plain, wrong))
     assert request == [([*PROMPT, *plain.tally.tokens[:4]], by_module)]
     assert other.at[-1].near_tie
 
@@ -91,12 +96,6 @@ def test_what_transformers_wrote_is_judged_by_the_module_too(
 def test_a_difference_by_design_is_none(engine: Engine, plain: Trial) -> None:
     wrong = with_another(plain, 4, (plain.tally.tokens[4] + 1) % 200)
     request = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, own_text=True)))
-    _, other = turns(engine, request, PROMPT, {"ar": result(plain), OTHER.name: result(wrong)})
+    _, other = turns(engine, request, PROMPT, samples(plain, wrong))
     assert {(each.identical_to_ar, each.first_difference, each.near_tie) for each in other.at} == {(None, None, None)}
     assert other.at[-1].speedup == 1.0
-
-
-def test_the_peak_of_memory_is_of_the_whole_turn() -> None:
-    tally = Tally(rounds=1, log=TokenLog().plus(range(8)))
-    found = TurnResult.of(Trial(structs.replace(tally, peak_bytes=7), (tally,)), None, LENGTHS)
-    assert [each.peak_bytes for each in found.at] == [None, None, 7]

@@ -7,7 +7,7 @@ import pytest
 
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.paper.experiments import NAMES, QUICK, Extent, Plan, plan, require_names
-from decoder.bench.paper.request import Experiment
+from decoder.bench.paper.request import PaperExperiment
 from decoder.errors import ConfigError
 from decoder.methods import METHODS
 
@@ -20,7 +20,7 @@ def planned(extent: Extent = Extent(), **changes: Any) -> Plan:  # noqa: B008 - 
     return plan(replace(extent, **changes), (BOOKS, WIKITEXT), sampled=False)
 
 
-def named(found: Plan, name: str) -> list[Experiment]:
+def named(found: Plan, name: str) -> list[PaperExperiment]:
     return [each for each in found.experiments if each.name == name]
 
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from decoder.bench.paper.records import Block, Turn
 from decoder.bench.paper.report import FIGURE_KEYS, Cell, PaperReport
-from decoder.bench.paper.request import Experiment, Lane
+from decoder.bench.paper.request import Lane, PaperExperiment
 from decoder.bench.paper.summary import COUNTS, POOLED, TIMES, report, stat
 from decoder.events import Figures
 from tests.decoder.bench.paper.headers import header
@@ -46,7 +46,7 @@ def reported(
 ) -> PaperReport:
     """By lane, prompt by prompt its figures at both lengths, or at one."""
     lengths = (4, 8)[-len(texts["ar"][0]) :]
-    experiment = Experiment(
+    experiment = PaperExperiment(
         name="main", data_set="wikitext", most=8, prompts=2, lanes=tuple(lane.name for lane in lanes), lengths=lengths
     )
     blocks = [

@@ -1,5 +1,6 @@
 """Whole comparisons on tiny models: closed forms at real roots, real rounds, and going on after a kill."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,9 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from decoder.bench import record_log
+from decoder.bench.progress import Progress
 from decoder.bench.record_log import RecordLog, alone
-from decoder.bench.sampling import job as module
 from decoder.bench.sampling.expected import expected
 from decoder.bench.sampling.job import OnSamplings, measure_samplings
 from decoder.bench.sampling.log import FORMAT, Expected
@@ -80,9 +82,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def done(tiny_models: TinyModels, log: Path) -> SamplingReport:
-    report, interrupted = measure_samplings(job(tiny_models, log=log), lambda _: None)
-    assert not interrupted
-    return report
+    found = measure_samplings(job(tiny_models, log=log), lambda _: None)
+    assert not found.interrupted
+    return found.report
 
 
 def test_a_comparison_measures_every_verifier_and_coupled_trees(done: SamplingReport) -> None:
@@ -101,7 +103,7 @@ def test_a_measurement_that_was_killed_goes_on_and_measures_nothing_twice(
     lines = log.read_bytes().splitlines(keepends=True)
     half = tmp_path / "half.jsonl"
     half.write_bytes(b"".join(lines[:5]) + lines[5][:30])
-    again, _ = measure_samplings(job(tiny_models, log=half), lambda _: None)
+    again = measure_samplings(job(tiny_models, log=half), lambda _: None).report
     assert half.read_bytes().splitlines(keepends=True)[:5] == lines[:5]
     assert [len(each.of(Expected)) for each in (RecordLog(half, FORMAT), RecordLog(log, FORMAT))] == [4, 4]
     assert again.actions == done.actions
@@ -112,8 +114,8 @@ def test_another_machine_shows_what_is_whole_and_measures_nothing_that_is_missin
     tiny_models: TinyModels, done: SamplingReport, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = structs.replace(done.header.machine, cores=done.header.machine.cores + 1)
-    monkeypatch.setattr(module, "examined", lambda _: other)
-    assert measure_samplings(job(tiny_models, log=log), lambda _: None)[0].actions == done.actions
+    monkeypatch.setattr(record_log, "examined", lambda _: other)
+    assert measure_samplings(job(tiny_models, log=log), lambda _: None).report.actions == done.actions
     half = tmp_path / "half.jsonl"
     half.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
     with pytest.raises(ConfigError, match=r"was begun on another machine: cores \d+, here \d+; let --output name"):
@@ -121,12 +123,13 @@ def test_another_machine_shows_what_is_whole_and_measures_nothing_that_is_missin
 
 
 def test_an_interruption_leaves_a_report_of_what_was_measured(tiny_models: TinyModels, tmp_path: Path) -> None:
-    def note(line: str) -> None:
-        if "roots of 1" in line:
-            raise KeyboardInterrupt
+    def show(steps: Iterator[Progress]) -> Iterator[Progress]:
+        yield next(steps)
+        raise KeyboardInterrupt
 
-    report, interrupted = measure_samplings(job(tiny_models, log=tmp_path / "log"), note)
-    assert interrupted
+    found = measure_samplings(job(tiny_models, log=tmp_path / "log"), lambda _: None, show)
+    report = found.report
+    assert found.interrupted
     assert not report.complete
     assert report.tokens_per_second == []
     assert "INTERRUPTED" in on_samplings(report)
@@ -181,7 +184,7 @@ def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
         dtype="float32",
         log=log,
     )
-    report, _ = measure_samplings(brief, lambda _: None)
+    report = measure_samplings(brief, lambda _: None).report
     rows = [(row.verifier, row.drafting) for row in report.block_efficiency + report.tokens_per_second]
     assert rows.count(("specinfer", "selector")) == 2
     assert ("naive", "selector") not in rows

@@ -142,7 +142,7 @@ def whole() -> SamplingReport:
             )
         )
     assert log.header is not None
-    return report(log, log.header, load_after=1.0, disturbed_above=0.03)
+    return report(log, log.header, load_after=1.0)
 
 
 def test_a_report_has_a_row_for_every_contest_and_for_coupled_trees(whole: SamplingReport) -> None:
@@ -206,7 +206,7 @@ def test_a_selector_has_rows_of_its_own_beside_the_best_delayed_shapes() -> None
         turns = [Decoded(contender=name, tokens=8, rounds=4, decode_s=wall, waited=0) for name, wall in times.items()]
         log.add(Realised(place=place, repeat=0, turns=tuple(turns)))
     assert log.header is not None
-    found = report(log, log.header, load_after=1.0, disturbed_above=0.03)
+    found = report(log, log.header, load_after=1.0)
     efficiency = {(row.verifier, row.drafting): row.mean.value for row in found.block_efficiency}
     assert efficiency["specinfer", "selector"] == 1.5
     assert ("block", "selector") not in efficiency

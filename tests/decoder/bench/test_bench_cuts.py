@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.bench.baselines import baselines
-from decoder.bench.contenders import Contender, own
-from decoder.bench.paper.cuts import cut
+from decoder.bench.contenders import Contender, Trial, own
+from decoder.bench.cuts import cut, totals_at
 from decoder.engine import Engine
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
@@ -88,3 +89,9 @@ def test_tokens_that_came_with_the_prompt_have_no_time() -> None:
 def test_a_text_that_ended_before_is_whole() -> None:
     whole = Tally(rounds=1, timed_tokens=2, log=TokenLog().plus((1, 2)))
     assert cut((whole,), 9) is whole
+
+
+def test_the_peak_of_memory_is_of_the_whole_turn() -> None:
+    tally = Tally(rounds=1, log=TokenLog().plus(range(8)))
+    found = totals_at(Trial(structs.replace(tally, peak_bytes=7), (tally,)), (2, 6, 8))
+    assert [each.peak_bytes for each in found] == [None, None, 7]

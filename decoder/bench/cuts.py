@@ -10,7 +10,16 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from decoder.analysis.metrics import Tally
+from decoder.bench.contenders import Trial
 from decoder.tree import share_of_depth
+
+
+def totals_at(trial: Trial, lengths: Sequence[int]) -> tuple[Tally, ...]:
+    """Totals of a trial at each of these lengths; only the last has the peak memory, measured over the whole turn."""
+    cuts = [cut(trial.after, length) for length in lengths]
+    if cuts:
+        cuts[-1] = structs.replace(cuts[-1], peak_bytes=trial.tally.peak_bytes)
+    return tuple(cuts)
 
 
 def cut(after: Sequence[Tally], length: int) -> Tally:

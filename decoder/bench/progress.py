@@ -1,0 +1,38 @@
+"""Steps of a measurement as they are shown, and its report after the last step or an interruption. Imports no torch."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of a measurement: a line of text and the finished share."""
+
+    line: str
+    share: float
+    """Share of the work that is done, in [0, 1]."""
+
+
+Show: TypeAlias = Callable[[Iterator[Progress]], Iterable[Progress]]
+"""Display of steps, which passes each of them on."""
+
+
+@dataclass(frozen=True)
+class Done(Generic[R]):
+    """Report of a measurement, and whether it was interrupted."""
+
+    report: R
+    interrupted: bool
+
+
+def interrupted(steps: Iterable[Progress]) -> bool:
+    """Takes all steps of a measurement; whether an interrupt ended it before the last one."""
+    try:
+        for _ in steps:
+            pass
+    except KeyboardInterrupt:
+        return True
+    return False
