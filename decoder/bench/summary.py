@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from decoder.analysis.metrics import first_difference
 from decoder.bench.contenders import BASELINE, INEXACT, PROMPT_LOOKUP, is_adaptive
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Measure, Samples, tokens_per_second
@@ -156,7 +157,7 @@ def differences(samples: Samples, judge: Judge) -> list[Difference]:
     verdicts: dict[tuple[int, int, tuple[int, int], bool], Verdict | None] = {}
     for name, prompt, text in samples.differing():
         right = samples.texts[prompt]
-        index = next((i for i, (a, b) in enumerate(zip(text, right, strict=False)) if a != b), None)
+        index = first_difference(text, right)
         verdict = None
         if index is not None:
             rivals = (right[index], text[index])

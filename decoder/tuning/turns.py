@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from decoder.analysis.metrics import figures
+from decoder.analysis.metrics import figures, first_difference
 from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.protocol import Experiment, Sample, Turn, measured, warmed_up
 from decoder.engine import Engine
@@ -68,7 +68,7 @@ class Turns:
 
     def near_tie(self, passage: int, text: Sequence[int], plain: Sequence[int]) -> bool:
         """Whether the first difference from ar's text is a near tie."""
-        differs = next((place for place, (a, b) in enumerate(zip(text, plain, strict=False)) if a != b), None)
+        differs = first_difference(text, plain)
         if differs is None:
             return False
         before = [*self._passages[passage], *plain[:differs]]

@@ -85,7 +85,7 @@ def mean(values: Values, seed: int) -> Interval | None:
     return estimate(values, seed) if values else None
 
 
-def stat(values: Values, seed: int) -> Interval | None:
+def mean_and_std(values: Values, seed: int) -> Interval | None:
     """Mean over prompts with its bootstrap interval and the standard deviation over prompts."""
     interval = mean(values, seed)
     return interval and structs.replace(interval, std=pstdev(values.values()))

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from decoder.analysis.interval import Interval
 from decoder.bench.paper import published
-from decoder.bench.paper.paired import Course, courses, speed, stat
+from decoder.bench.paper.paired import Course, courses, mean_and_std, speed
 from decoder.bench.paper.published import FIXED_BACKBONE, HARDWARE, LENGTH, PublishedNumber
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.request import PaperExperiment, PaperRequest
@@ -228,7 +228,7 @@ def _gain(course: Course, lane: str, base: str) -> Interval | None:
     """Gain in tokens/s over another lane in the same blocks, in %."""
     if lane == base:
         return None
-    quotient = stat(course.quotients(lane, base, speed), course.seed)
+    quotient = mean_and_std(course.quotients(lane, base, speed), course.seed)
     if quotient is None:
         return None
     percent = quotient.times(100)

@@ -78,8 +78,7 @@ def of_measure(
         return
 
     def claim(says: str, quotient: float | None, over: Values, under: Values) -> Claim:
-        quotient_here = ratio(over, under, seed)
-        return Claim(says=says, paper=quotient, here=quotient_here, verdict=verdict(quotient_here))
+        return _claim(says, over, under, seed, quotient)
 
     best, worst = max(known, key=lambda name: known[name]), min(known, key=lambda name: known[name])
     others = [name for name in known if name not in (best, worst)]
@@ -106,16 +105,18 @@ def of_measure(
 def of_selector(what: str, selected: Mapping[str, Values], static: Mapping[str, Values], seed: int) -> Iterator[Claim]:
     """Claims, one for each verifier, that choosing the tree shape in each round beats the best fixed delayed shape."""
     for name, values in selected.items():
-        quotient = ratio(values, static[name], seed)
         says = f"{what}: {paper.NAMES[name]} with a selector over the best delayed shape"
-        yield Claim(says=says, paper=None, here=quotient, verdict=verdict(quotient))
+        yield _claim(says, values, static[name], seed)
 
 
 def along_depth(distance: Sequence[Values], acceptance: Mapping[str, Sequence[Values]], seed: int) -> Iterator[Claim]:
     """Claims of the paper's figure 1, from the root to the deepest level: L1 distance grows and acceptance falls."""
-    quotient = ratio(distance[-1], distance[0], seed)
-    yield Claim(says="L1 distance grows with depth", paper=None, here=quotient, verdict=verdict(quotient))
+    yield _claim("L1 distance grows with depth", distance[-1], distance[0], seed)
     for name, levels in acceptance.items():
-        quotient = ratio(levels[0], levels[-1], seed)
-        says = f"acceptance of {paper.NAMES[name]} falls with depth"
-        yield Claim(says=says, paper=None, here=quotient, verdict=verdict(quotient))
+        yield _claim(f"acceptance of {paper.NAMES[name]} falls with depth", levels[0], levels[-1], seed)
+
+
+def _claim(says: str, over: Values, under: Values, seed: int, quotient: float | None = None) -> Claim:
+    """Claim tested by the quotient of two means, beside the paper's quotient."""
+    here = ratio(over, under, seed)
+    return Claim(says=says, paper=quotient, here=here, verdict=verdict(here))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from decoder.bench.paper.paired import Course, courses, mean, speed, spread_quotient, stat
+from decoder.bench.paper.paired import Course, courses, mean, mean_and_std, speed, spread_quotient
 from decoder.bench.paper.records import Turn
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.sampling.request import Place
@@ -50,7 +50,7 @@ def test_experiments_that_have_not_begun_have_no_course() -> None:
 
 def test_nothing_has_no_mean() -> None:
     assert mean({}, 0) is None
-    assert stat({}, 0) is None
+    assert mean_and_std({}, 0) is None
 
 
 def test_a_spread_is_a_standard_deviation_on_common_prompts() -> None:
