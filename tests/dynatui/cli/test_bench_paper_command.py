@@ -139,7 +139,7 @@ def test_an_interruption_reports_what_is_complete(
     honest = job._block
 
     def interrupting(*given: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGINT) if given[2].prompt else None
+        os.kill(os.getpid(), signal.SIGINT) if given[2][0].prompt else None
         return honest(*given)
 
     monkeypatch.setattr(job, "_block", interrupting)
