@@ -8,21 +8,16 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
-
-import typer
-from typer import Argument, Option
 
 from decoder.errors import ConfigError, quoted
 from decoder.events import encode
-from dynatui.attach.address import address, is_here
+from dynatui.attach.address import Address, address, is_here
 from dynatui.attach.events import Event
 from dynatui.cli import options, request, settings
 from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
-from dynatui.cli.options import Given, Group
+from dynatui.cli.parameters import Given, Group, argument, in_panel, option, switch
 from dynatui.prompts.load import from_text
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
@@ -38,51 +33,46 @@ _LOOK_UP_S = 0.05
 _PATIENCE_S, _AGAIN_S = 1.0, 0.2
 """Seconds from a signal to the first interruption of a blocked write, and from one interruption to the next."""
 _WAIT_S = 0.5
-_server = partial(Option, rich_help_panel="Watching")
-
-Url = Annotated[
-    str,
-    Argument(metavar="URL", help="The server: HOST:PORT, http://HOST:PORT or https://HOST, with or without /metrics."),
-]
-Interval = Annotated[float, _server(metavar="S", help="Seconds from one reading of the metrics to the next.")]
-Polls = Annotated[
-    int | None,
-    _server(
-        metavar="N",
-        min=1,
-        help="End after N readings, and after the answer to --prompt; otherwise only when interrupted.",
+WATCHING = "Watching"
+PARAMETERS = (
+    argument(
+        "where",
+        "URL",
+        "The server: HOST:PORT, http://HOST:PORT or https://HOST, with or without /metrics.",
+        parse=address,
     ),
-]
-Prompt = Annotated[
-    str | None,
-    _server(
-        metavar="TEXT",
-        help="Send this prompt to the server, once, and show the rounds of its answer if the server reports them.",
+    *in_panel(
+        WATCHING,
+        option("interval", "S", "Seconds from one reading of the metrics to the next.", float, default=1.0),
+        option(
+            "polls",
+            "N",
+            "End after N readings, and after the answer to --prompt; otherwise only when interrupted.",
+            int,
+            least=1,
+        ),
+        option(
+            "prompt",
+            "TEXT",
+            "Send this prompt to the server, once, and show the rounds of its answer if the server reports them.",
+        ),
+        option("max_new_tokens", "N", "Maximum number of tokens in the answer to --prompt.", int, default=128, least=1),
+        option("record", "FILE", "Record all events to FILE, for dynatui replay FILE.", Path),
     ),
-]
-MaxNewTokens = Annotated[
-    int, _server("--max-new-tokens", metavar="N", min=1, help="Maximum number of tokens in the answer to --prompt.")
-]
-Record = Annotated[Path | None, _server(metavar="FILE", help="Record all events to FILE, for dynatui replay FILE.")]
-Headless = Annotated[
-    bool,
-    Option(
-        "--headless", rich_help_panel=options.OUTPUT, help="No screen: a line of JSON a reading on standard output."
-    ),
-]
-VIEW = Group(tuple(each for each in options.view(options.LIVE_SPEED) if each.name not in ("speed", "mouse")))
+    switch("no_screen", "--headless", "No screen: a line of JSON a reading on standard output.", panel=options.OUTPUT),
+    Group("view", [each for each in options.VIEW_OPTIONS if each.name != "mouse"]),
+)
 
 
 def attach(
-    context: typer.Context,
-    url: Url,
+    where: Address,
     *,
-    interval: Interval = 1.0,
-    polls: Polls = None,
-    prompt: Prompt = None,
-    max_new_tokens: MaxNewTokens = 128,
-    record: Record = None,
-    no_screen: Headless = False,
+    interval: float,
+    polls: int | None,
+    prompt: str | None,
+    max_new_tokens: int,
+    record: Path | None,
+    no_screen: bool,
     view: Given,
 ) -> int:
     """Watch the speculative decoding of a running server: vLLM, SGLang, llama.cpp, TensorRT-LLM or TGI.
@@ -90,10 +80,8 @@ def attach(
     Reads its metrics every second. An access token is read from the variable DYNATUI_ATTACH_TOKEN. Where there is no
     terminal, each reading is a line of JSON on standard output.
     """
-    del context
     if not _SHORTEST_S <= interval <= _LONGEST_S:
         raise ConfigError(f"--interval is {quoted(interval)}; give {_SHORTEST_S:g} to {_LONGEST_S:g} seconds")
-    where = address(url)
     shown = request.view(view, settings.keymap())
     on_screen = not no_screen and streams.can_show_screen()
     from dynatui.attach.client import token  # noqa: PLC0415 - these three import an HTTP client

@@ -4,19 +4,18 @@ The search and its verdict are in `decoder.tuning`. Imports torch only when a se
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from signal import SIGINT
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
-from typer import Option
 
 from decoder.models.names import LOOKUP, require_both
 from dynatui.cli import options, presets, request
 from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
-from dynatui.cli.options import Given
+from dynatui.cli.number_lists import names
+from dynatui.cli.parameters import CONTEXT, Given, Group, in_panel, option, switch
 from dynatui.cli.tune_drafts import ranked
 from dynatui.session import Models
 from dynatui.terminal import streams
@@ -27,23 +26,29 @@ if TYPE_CHECKING:
     from decoder.tuning.outcome import Progress, Tuned
 
 LENGTH = 64
-_tuning = partial(Option, rich_help_panel="Tuning")
-
-Minutes = Annotated[float, _tuning(metavar="M", help="Minutes for the search and the check of its result.")]
-Name = Annotated[str, _tuning(metavar="NAME", help="Name of the preset, for dynatui --preset NAME.")]
-Force = Annotated[bool, _tuning("--force", help="Write the preset even if there is one of that name.")]
-Storage = Annotated[
-    str | None,
-    _tuning(metavar="URL", help="Optuna database, such as sqlite:///tuning.db, from which a later search continues."),
-]
-Drafts = Annotated[
-    str | None,
-    _tuning(
-        metavar="ID|DIR,..",
-        help="Instead of searching knobs, rank these drafts of the target: agreement, cost, speed, what limits each.",
+TUNING = "Tuning"
+PARAMETERS = (
+    CONTEXT,
+    request.MODELS,
+    request.PROMPTS,
+    options.CHAT,
+    *in_panel(
+        TUNING,
+        option(
+            "drafts",
+            "ID|DIR,..",
+            "Instead of searching knobs, rank these drafts of the target: agreement, cost, speed, what limits each.",
+            parse=names,
+        ),
+        option("minutes", "M", "Minutes for the search and the check of its result.", float, default=5.0),
+        option("max_new_tokens", "N", "Tokens of each text.", int, default=LENGTH, least=1),
+        option("name", "NAME", "Name of the preset, for dynatui --preset NAME.", default="mine"),
+        switch("force", "--force", "Write the preset even if there is one of that name."),
+        option("storage", "URL", "Optuna database, such as sqlite:///tuning.db, from which a later search continues."),
     ),
-]
-MaxNewTokens = Annotated[int, _tuning("--max-new-tokens", metavar="N", min=1, help="Tokens of each text.")]
+    options.SEED,
+    Group("sampling", options.SAMPLING_OPTIONS),
+)
 
 
 class Stop:
@@ -67,14 +72,14 @@ def tune(
     *,
     models: Models,
     prompts: request.Prompts,
-    chat: options.Chat = None,
-    drafts: Drafts = None,
-    minutes: Minutes = 5.0,
-    max_new_tokens: MaxNewTokens = LENGTH,
-    name: Name = "mine",
-    force: Force = False,
-    storage: Storage = None,
-    seed: options.Seed = 0,
+    chat: bool | None,
+    drafts: tuple[str, ...] | None,
+    minutes: float,
+    max_new_tokens: int,
+    name: str,
+    force: bool,
+    storage: str | None,
+    seed: int,
     sampling: Given,
 ) -> int:
     """Find DynaTree's knobs that are fastest for your prompts on this machine, and write them as a preset.
