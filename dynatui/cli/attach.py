@@ -4,19 +4,17 @@ Shows a screen, or prints one JSON line per poll where there is no terminal. The
 the HTTP client is imported after that.
 """
 
-import signal
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 
 from decoder.errors import ConfigError, quoted
 from decoder.events import encode
 from dynatui.attach.address import Address, address, is_here
 from dynatui.attach.events import Event
 from dynatui.cli import options, request, settings
-from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
+from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.parameters import Given, Group, argument, in_panel, option, switch
 from dynatui.prompts.load import from_text
 from dynatui.record.recording import Recorder
@@ -26,12 +24,12 @@ from dynatui.session import View
 from dynatui.sources.server import LiveServer, RecordedServer, ServerSource, polled
 from dynatui.state.server_state import ServerState, applied, remark
 from dynatui.terminal import streams
-from dynatui.terminal.shutdown import handled
+from dynatui.terminal.signals import stoppable
 
 _SHORTEST_S, _LONGEST_S = 0.1, 3600.0
 _LOOK_UP_S = 0.05
-_PATIENCE_S, _AGAIN_S = 1.0, 0.2
-"""Seconds from a signal to the first interruption of a blocked write, and from one interruption to the next."""
+_PATIENCE_S = 1.0
+"""Seconds from a signal to the interruption of a blocked write."""
 _WAIT_S = 0.5
 WATCHING = "Watching"
 PARAMETERS = (
@@ -117,24 +115,30 @@ def _printed(source: ServerSource) -> int:
     """Prints every event until the source ends or a signal arrives; returns the exit code."""
     out, _ = streams.for_printing()
     state = ServerState()
-    with _stoppable() as stop:
+    stop = threading.Event()
+
+    def request_stop(_number: int) -> float:
+        stop.set()
+        return _PATIENCE_S
+
+    with stoppable(request_stop):
         source.start()
         try:
-            for event in _taken(source, stop):
+            for event in _taken(source, stop.is_set):
                 streams.show(encode(event).decode(), out)
                 before, state = state, applied(state, event)
                 for line in _news(before, state):
                     streams.say(line)
         finally:
             source.close(_WAIT_S)
-    if stop.requested:
+    if stop.is_set():
         streams.say("interrupted")
-    return INTERRUPTED if stop.requested else 0
+    return INTERRUPTED if stop.is_set() else 0
 
 
-def _taken(source: ServerSource, stop: "Stop") -> Iterator[Event]:
+def _taken(source: ServerSource, stopped: Callable[[], bool]) -> Iterator[Event]:
     """The events of a source, until it ends or a signal has requested to stop."""
-    while not stop.requested:
+    while not stopped():
         over = source.ended
         yield from source.take()
         if over:
@@ -155,30 +159,3 @@ def _news(before: ServerState, after: ServerState) -> Iterator[str]:
         yield "drafts are accepted again"
     if (line := remark(after)) and line != remark(before):
         yield line
-
-
-class Stop:
-    """A flag that signals set: whether the end of the command was requested."""
-
-    requested = False
-
-
-@contextmanager
-def _stoppable() -> Iterator[Stop]:
-    """Context in which the first signal sets the flag `Stop`.
-
-    A blocked write is interrupted soon after that, or by the next signal.
-    """
-    stop = Stop()
-
-    def request_stop(_number: int, _frame: FrameType | None) -> None:
-        if stop.requested:
-            raise KeyboardInterrupt
-        stop.requested = True
-        signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _AGAIN_S)
-
-    with handled(INTERRUPTING, request_stop):
-        try:
-            yield stop
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)

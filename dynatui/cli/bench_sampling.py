@@ -14,6 +14,7 @@ from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
 from dynatui.cli.parameters import CONTEXT, Group, in_panel, option
 from dynatui.terminal import streams
 
+TASKS = "writing,coding,translation,math_reasoning,math"
 BESIDE_PROMPTS = ("data", "tasks", "prompts")
 """Parameters without effect when the user gives prompts."""
 
@@ -39,7 +40,7 @@ PARAMETERS = (
             "tasks",
             "NAMES",
             "Categories of Spec-Bench.",
-            default="writing,coding,translation,math_reasoning,math",
+            default=TASKS,
             parse=names,
         ),
         option(

@@ -6,20 +6,19 @@ The search and its verdict are in `decoder.tuning`. Imports torch only when a se
 from collections.abc import Sequence
 from pathlib import Path
 from signal import SIGINT
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import typer
 
 from decoder.models.names import LOOKUP, require_both
 from dynatui.cli import options, presets, request
-from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
+from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.number_lists import names
 from dynatui.cli.parameters import CONTEXT, Given, Group, in_panel, option, switch
 from dynatui.cli.tune_drafts import ranked
 from dynatui.session import Models
 from dynatui.terminal import streams
-from dynatui.terminal.shutdown import handled
+from dynatui.terminal.signals import INTERRUPTING, handled, stoppable
 
 if TYPE_CHECKING:
     from decoder.tuning.job import OnPrompts
@@ -51,20 +50,19 @@ PARAMETERS = (
 )
 
 
-class Stop:
-    """Signal handler: the first Ctrl-C during the search ends the search; any other signal ends the program."""
+class _Search:
+    """The phase of a tuning, which decides what Ctrl-C does."""
 
-    def __init__(self) -> None:
-        self.searching = False
-        """Whether the search is running, not the check that follows it."""
-        self.search_ended = False
-        """Whether Ctrl-C has ended the search."""
+    running = False
+    """Whether candidates are searched, not the result checked."""
+    ended = False
+    """Whether Ctrl-C has ended the search."""
 
-    def __call__(self, number: int, _frame: FrameType | None) -> None:
-        """Handles a signal."""
-        if number != SIGINT or self.search_ended or not self.searching:
+    def stop(self, number: int) -> None:
+        """Handles the first signal: Ctrl-C during the search ends the search, any other signal the program."""
+        if number != SIGINT or not self.running:
             raise KeyboardInterrupt
-        self.search_ended = True
+        self.ended = True
 
 
 def tune(
@@ -105,15 +103,15 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
     from dynatui.cli import tune_report as report  # noqa: PLC0415
     from dynatui.cli.tune_screen import watching  # noqa: PLC0415 - imports rich
 
-    stop = Stop()
+    search = _Search()
 
     def watch(progress: "Progress") -> None:
-        stop.searching = not progress.checking
+        search.running = not progress.checking
         show(progress)
 
     try:
-        with handled(INTERRUPTING, stop), watching() as show:
-            result = tuned(job, streams.say, watch, lambda: stop.search_ended)
+        with stoppable(search.stop), watching() as show:
+            result = tuned(job, streams.say, watch, lambda: search.ended)
     except KeyboardInterrupt:
         streams.say("interrupted; nothing was written")
         return INTERRUPTED
