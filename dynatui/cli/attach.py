@@ -15,7 +15,7 @@ from dynatui.attach.address import Address, address, is_here
 from dynatui.attach.events import Event
 from dynatui.cli import options, request, settings
 from dynatui.cli.headless import INTERRUPTED
-from dynatui.cli.parameters import Given, Group, argument, in_panel, option, switch
+from dynatui.cli.parameters import Declared, Given, Group, argument, in_panel, option, switch
 from dynatui.prompts.load import from_text
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
@@ -32,7 +32,7 @@ _PATIENCE_S = 1.0
 """Seconds from a signal to the interruption of a blocked write."""
 _WAIT_S = 0.5
 WATCHING = "Watching"
-PARAMETERS = (
+PARAMETERS: Declared = (
     argument(
         "where",
         "URL",

@@ -13,7 +13,7 @@ from dynatui.cli.bench_files import Parts, parts, write_all
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.number_lists import names
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS, RUN
-from dynatui.cli.parameters import in_panel, option, switch
+from dynatui.cli.parameters import Declared, in_panel, option, switch
 from dynatui.cli.time_left import say_line, shown
 from dynatui.terminal import streams
 
@@ -25,7 +25,7 @@ FOLDER, QUICK_FOLDER = "bench-paper", "bench-paper-quick"
 FROM_FOLDER, FROM_HUB = ("wikitext", "books"), ("wikitext", "pg19")
 """Names of the data sets used by default: from a folder given by --data, and from the Hugging Face hub."""
 
-PARAMETERS = (
+PARAMETERS: Declared = (
     request.PAIR,
     *in_panel(
         COMPARED,

@@ -11,7 +11,7 @@ from dynatui.cli import options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.number_lists import names, numbers
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
-from dynatui.cli.parameters import CONTEXT, Group, in_panel, option
+from dynatui.cli.parameters import CONTEXT, Declared, Group, in_panel, option
 from dynatui.terminal import streams
 
 TASKS = "writing,coding,translation,math_reasoning,math"
@@ -23,7 +23,7 @@ def _numbers(flag: str, text: str) -> tuple[float, ...]:
     return numbers(flag, text, names(text), remedy="numbers with commas between them")
 
 
-PARAMETERS = (
+PARAMETERS: Declared = (
     CONTEXT,
     request.PAIR,
     *in_panel(

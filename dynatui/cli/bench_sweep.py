@@ -16,7 +16,7 @@ from decoder.errors import ConfigError, quoted, require, shortened
 from dynatui.cli import options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.options import MEASUREMENT
-from dynatui.cli.parameters import CONTEXT, argument, in_panel, option, switch
+from dynatui.cli.parameters import CONTEXT, Declared, argument, in_panel, option, switch
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _axis(text: str) -> tuple[str, str]:
     return name.strip(), listed
 
 
-PARAMETERS = (
+PARAMETERS: Declared = (
     CONTEXT,
     argument(
         "space", "SPACE", f"Grid of settings to measure, of {', '.join(SPACES)}.", required=False, parse=space_named

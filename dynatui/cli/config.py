@@ -14,7 +14,7 @@ from typer.core import TyperOption
 from decoder.methods import METHODS
 from decoder.run.config import RunConfig
 from dynatui.cli import request, settings
-from dynatui.cli.parameters import CONTEXT, switch
+from dynatui.cli.parameters import CONTEXT, Declared, switch
 from dynatui.cli.settings import KEYS, key_of, kinds, options_of
 from dynatui.cli.toml_file import KINDS, toml
 from dynatui.keymap import KEYMAP
@@ -27,7 +27,7 @@ _HEAD = """\
 """
 
 
-PARAMETERS = (
+PARAMETERS: Declared = (
     CONTEXT,
     switch("path", "--path", "Print only the path of the settings file, which may not exist."),
     switch("print_default", "--print-default", "Print a template of the settings file, with every line explained."),

@@ -25,7 +25,7 @@ from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
 from dynatui.cli import config, options, request
 from dynatui.cli.doctor_spread import spreading
-from dynatui.cli.parameters import CONTEXT, switch
+from dynatui.cli.parameters import CONTEXT, Declared, switch
 from dynatui.cli.settings import applied, fill, strange_variables, with_places
 from dynatui.gpu import Gpu, gpus
 from dynatui.record.recording import recordings_folder
@@ -83,7 +83,7 @@ class Report(msgspec.Struct, frozen=True):
     findings: list[Examined]
 
 
-PARAMETERS = (
+PARAMETERS: Declared = (
     CONTEXT,
     request.MODELS,
     options.TENSOR_PARALLEL,

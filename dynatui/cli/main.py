@@ -14,7 +14,7 @@ from threading import Event
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import decoder
 from decoder.errors import ConfigError, DecoderError, about, lacks_temporary_folder, not_importable, with_short_quotes
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def command() -> TyperGroup:
     """The complete command line, with options for all registered methods."""
     configured = settings.fallback
-    commands = [
+    commands: list[TyperCommand | TyperGroup] = [
         parameters.command("replay", replay, REPLAY, configured),
         parameters.command("config", config.config, config.PARAMETERS),
         parameters.command("doctor", doctor.doctor, doctor.PARAMETERS),
@@ -157,7 +157,7 @@ _TOUR = switch(
     panel=options.SCREEN,
 )
 _OTHER = argument("other", "OTHER", "Another recording, to be shown beside the first.", Path, required=False)
-REPLAY = (options.RECORDING, _OTHER, options.HEADLESS, options.JSON, Group("view", options.REPLAY_VIEW))
+REPLAY: Declared = (options.RECORDING, _OTHER, options.HEADLESS, options.JSON, Group("view", options.REPLAY_VIEW))
 
 
 def live_parameters() -> Declared:

@@ -3,14 +3,14 @@
 import shutil
 from pathlib import Path
 
-from dynatui.cli.parameters import argument, option, switch
+from dynatui.cli.parameters import Declared, argument, option, switch
 from dynatui.terminal import streams
 
 _FILM = ".cast"
 _USUAL_SIZE = (120, 40)
 """Columns and lines of an asciicast if there is no terminal."""
 
-PARAMETERS = (
+PARAMETERS: Declared = (
     argument(
         "source",
         "FILE|DIR",

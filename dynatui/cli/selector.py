@@ -16,7 +16,7 @@ from decoder.bench.on_pair import OnPair
 from decoder.errors import PromptError, require
 from dynatui.cli import options, parameters, request
 from dynatui.cli.number_lists import names, numbers
-from dynatui.cli.parameters import option, switch
+from dynatui.cli.parameters import Declared, option, switch
 from dynatui.cli.time_left import shown
 from dynatui.terminal import streams
 
@@ -41,7 +41,7 @@ def _length(default: int) -> TyperOption:
 
 _DATA = _option("data", "DIR", "Folder of labelled roots.", Path, required=True)
 _SEED = options.seed(panel=SELECTOR)
-COLLECT = (
+COLLECT: Declared = (
     _DATA,
     request.PAIR,
     request.PROMPTS,
@@ -67,7 +67,7 @@ COLLECT = (
     ),
     _SEED,
 )
-TRAIN = (
+TRAIN: Declared = (
     _DATA,
     _option("out", "FILE", "The selector that is written.", Path, required=True),
     _option("verifier", "NAME", "The verifier that the selector is trained for.", default="specinfer"),
@@ -80,7 +80,7 @@ TRAIN = (
     ),
     _SEED,
 )
-EVALUATE = (
+EVALUATE: Declared = (
     _DATA,
     _option("selector_file", "FILE", "The selector.", Path, flag="--selector", required=True),
     request.PAIR,

@@ -93,11 +93,12 @@ def applied(context: typer.Context) -> dict[str, Setting]:
     `--speed` of a replay has the same name as that of a live run, but other bounds and another meaning.
     """
     live = context.find_root().command
-    known = options_of(live)
-    mine = options_of(context.command)
-    shared = {key: option for key, option in mine.items() if key in known and option.help == known[key].help}
-    flags = typed(context)
-    names = {key: option.name for key, option in shared.items() if option.name not in flags}
+    known, flags = options_of(live), typed(context)
+    names = {
+        key: option.name
+        for key, option in options_of(context.command).items()
+        if option.name not in flags and key in known and option.help == known[key].help
+    }
     return {names[key]: setting for key, setting in read(live).items() if key in names}
 
 

@@ -14,7 +14,7 @@ from decoder.models.names import LOOKUP, require_both
 from dynatui.cli import options, presets, request
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.number_lists import names
-from dynatui.cli.parameters import CONTEXT, Given, Group, in_panel, option, switch
+from dynatui.cli.parameters import CONTEXT, Declared, Given, Group, in_panel, option, switch
 from dynatui.cli.tune_drafts import ranked
 from dynatui.session import Models
 from dynatui.terminal import streams
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LENGTH = 64
 TUNING = "Tuning"
-PARAMETERS = (
+PARAMETERS: Declared = (
     CONTEXT,
     request.MODELS,
     request.PROMPTS,

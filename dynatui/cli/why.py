@@ -12,12 +12,12 @@ from decoder.analysis.findings import Case, cases
 from decoder.analysis.metrics import Race, fold
 from dynatui.clean import clean_line
 from dynatui.cli import options
-from dynatui.cli.parameters import switch
+from dynatui.cli.parameters import Declared, switch
 from dynatui.cli.why_report import heading, item, report, silence
 from dynatui.record.reader import Runs
 from dynatui.terminal import streams
 
-PARAMETERS = (
+PARAMETERS: Declared = (
     options.RECORDING,
     switch("as_json", "--json", "One JSON object a run: the numbers behind the sentences."),
 )
