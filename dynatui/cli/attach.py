@@ -41,23 +41,23 @@ PARAMETERS: Declared = (
     ),
     *in_panel(
         WATCHING,
-        option("interval", "S", "Seconds from one reading of the metrics to the next.", float, default=1.0),
+        option("--interval S", "Seconds from one reading of the metrics to the next.", float, default=1.0),
         option(
-            "polls",
-            "N",
+            "--polls N",
             "End after N readings, and after the answer to --prompt; otherwise only when interrupted.",
             int,
             least=1,
         ),
         option(
-            "prompt",
-            "TEXT",
+            "--prompt TEXT",
             "Send this prompt to the server, once, and show the rounds of its answer if the server reports them.",
         ),
-        option("max_new_tokens", "N", "Maximum number of tokens in the answer to --prompt.", int, default=128, least=1),
-        option("record", "FILE", "Record all events to FILE, for dynatui replay FILE.", Path),
+        option("--max-new-tokens N", "Maximum number of tokens in the answer to --prompt.", int, default=128, least=1),
+        option("--record FILE", "Record all events to FILE, for dynatui replay FILE.", Path),
     ),
-    switch("no_screen", "--headless", "No screen: a line of JSON a reading on standard output.", panel=options.OUTPUT),
+    switch(
+        "--headless", "No screen: a line of JSON a reading on standard output.", name="no_screen", panel=options.OUTPUT
+    ),
     Group("view", [each for each in options.VIEW_OPTIONS if each.name != "mouse"]),
 )
 

@@ -41,8 +41,7 @@ def all_methods() -> str:
 
 def _methods() -> TyperOption:
     return option(
-        "methods",
-        "NAMES",
+        "--methods NAMES",
         f"Methods to measure beside ar, of {all_methods().replace(',', ', ')}.",
         default=all_methods(),
         parse=_named,
@@ -64,8 +63,7 @@ def _sweeps() -> Iterator[TyperOption]:
     for name, method in METHODS.items():
         if sweep := method.sweep:
             yield option(
-                name,
-                sweep.metavar,
+                f"--{name} {sweep.metavar}",
                 sweep.help,
                 default=sweep.usual,
                 parse=partial(number_lists, f"--{name}", example=sweep.example),
@@ -76,10 +74,9 @@ def _sweeps() -> Iterator[TyperOption]:
 def _presets() -> TyperOption:
     names = tuple(preset for method in METHODS.values() for preset in method.presets)
     return option(
-        "presets",
-        "NAMES",
+        "--preset NAMES",
         f"One or more of the presets {', '.join(names)}, or of your own.",
-        flag="--preset",
+        name="presets",
         default=",".join(names),
         parse=lambda text: tuple(map(str.strip, text.split(","))),
         panel=options.TREE,
@@ -108,8 +105,7 @@ def _two(shapes: str) -> tuple[str, str]:
 
 
 _SHAPES = option(
-    "shapes",
-    "TARGET:DRAFT",
+    "--shapes TARGET:DRAFT",
     "Instead of models, random weights of these shapes: names such as pythia-2.8b:pythia-70m, or two config.json.",
     parse=_two,
     panel=options.MODELS,
@@ -118,25 +114,22 @@ _MEASURED = (
     *in_panel(
         MEASUREMENT,
         option(
-            "trees",
-            "DxN,..",
+            "--trees DxN,..",
             "With --context or --shapes: sizes of trees, as levels x verified rows.",
             default="1x2,2x4,4x8,4x16,8x32,8x64",
             parse=partial(number_lists, "--trees", example="8x64"),
         ),
         option(
-            "contexts",
-            "N,N,..",
+            "--context N,N,..",
             "Measure rounds of given sizes instead of texts, after contexts of N random tokens: their cost, and how "
             f"it grows. Default with --shapes: {CONTEXT_LENGTH}.",
-            flag="--context",
+            name="contexts",
             parse=_contexts,
         ),
     ),
     options.MAX_NEW_TOKENS,
     option(
-        "repeats",
-        "R",
+        "--repeats R",
         f"Times that each prompt is decoded; {TEXT_REPEATS} unless given, {ROUND_REPEATS} for rounds.",
         int,
         least=1,
@@ -147,23 +140,20 @@ _MEASURED = (
     *in_panel(
         MEASUREMENT,
         switch(
-            "baselines",
             "--baselines/--no-baselines",
             "Whether transformers' greedy and assisted generation and its prompt lookup are measured; left out beside "
             "--tensor-parallel.",
             default=True,
         ),
         switch(
-            "hostile",
             "--hostile",
             "Let the draft guess at random, with full confidence: what methods cost when no draft is accepted.",
         ),
         option(
-            "json_file",
-            "FILE",
+            "--json FILE",
             "Append to FILE a line of JSON with every sample, all settings and the machine.",
             Path,
-            flag="--json",
+            name="json_file",
         ),
     ),
 )

@@ -29,82 +29,69 @@ PARAMETERS: Declared = (
     *in_panel(
         PROMPTS,
         option(
-            "data",
-            "DIR",
+            "--data DIR",
             "A folder with spec_bench/question.jsonl, whose tasks replace the paper's data sets. Without it, and "
             "without prompts: the embedded prompts.",
             Path,
             envvar="DYNATUI_DATA",
         ),
+        option("--tasks NAMES", "Categories of Spec-Bench.", default=TASKS, parse=names),
         option(
-            "tasks",
-            "NAMES",
-            "Categories of Spec-Bench.",
-            default=TASKS,
-            parse=names,
-        ),
-        option(
-            "prompts", "N", "Number of prompts per task, along whose texts trees are drawn.", int, default=4, least=1
+            "--prompts N", "Number of prompts per task, along whose texts trees are drawn.", int, default=4, least=1
         ),
     ),
     Group("given", options.PROMPT_OPTIONS, request.Prompts),
     *in_panel(
         COMPARED,
         option(
-            "temperatures",
-            "T,..",
+            "--temperatures T,..",
             "Temperatures of sampling without truncation.",
             default="0.2,0.4,0.6,0.8,1,1.2",
             parse=partial(_numbers, "--temperatures"),
         ),
         option(
-            "top_p",
-            "P,..",
+            "--top-p P,..",
             "Further settings: values of top-p at temperature 1; '' for none.",
             default="0.9,0.99",
             parse=partial(_numbers, "--top-p"),
         ),
         option(
-            "verifiers",
-            "NAMES",
+            "--verifiers NAMES",
             f"Verifiers to compare, of {', '.join(VERIFIER_NAMES)}.",
             default=",".join(VERIFIER_NAMES),
             parse=names,
             show_default="all",
         ),
-        option("k", "K", "Maximum number of rollouts per tree.", int, default=4),
+        option("--k K", "Maximum number of rollouts per tree.", int, default=4),
         option(
-            "length",
-            "L",
+            "--length L",
             "Maximum of L1, the tokens drawn before a tree branches, and of L2, those of each rollout; both from 0.",
             int,
             default=8,
         ),
         option(
-            "selector",
-            "FILE",
+            "--selector FILE",
             "Selector, which chooses the tree shape of each round; shipped: the one that comes with dynatui, if any.",
             default="shipped",
         ),
     ),
     *in_panel(
         MEASUREMENT,
-        option("max_new_tokens", "N", "Length in tokens of the texts along which trees are drawn.", int, default=64),
-        option("roots_every", "N", "Tokens between the roots at which trees are drawn.", int, default=16),
+        option("--max-new-tokens N", "Length in tokens of the texts along which trees are drawn.", int, default=64),
+        option("--roots-every N", "Tokens between the roots at which trees are drawn.", int, default=16),
         option(
-            "decoded",
-            "N",
+            "--decoded N",
             "Prompts of each task that are also decoded, for tokens per second; 0: only closed forms.",
             int,
             default=1,
         ),
-        option("repeats", "R", "Times that each of these prompts is decoded.", int, default=1, least=1, most=1000),
+        option("--repeats R", "Times that each of these prompts is decoded.", int, default=1, least=1, most=1000),
     ),
     options.SEED,
     *in_panel(
         MEASUREMENT,
-        option("output", "FILE", "Save measurements in FILE as they are made, and resume from it.", Path),
-        option("json_file", "FILE", "Append to FILE a line of JSON with the whole report.", Path, flag="--json"),
+        option("--output FILE", "Save measurements in FILE as they are made, and resume from it.", Path),
+        option("--json FILE", "Append to FILE a line of JSON with the whole report.", Path, name="json_file"),
     ),
 )
 

@@ -46,8 +46,7 @@ PARAMETERS: Declared = (
     *in_panel(
         SWEPT,
         option(
-            "axis",
-            "NAME=V,V,..",
+            "--axis NAME=V,V,..",
             "Other values of an axis. "
             + "; ".join(f"{name}: {', '.join(space.axes)}" for name, space in SPACES.items())
             + ". T: new tokens. May be repeated.",
@@ -55,16 +54,14 @@ PARAMETERS: Declared = (
             parse=_axis,
         ),
         option(
-            "preset",
-            "NAME",
+            "--preset NAME",
             "DynaTree's knobs that are not on an axis, and the knobs of the reference.",
             show_default="paper",
         ),
     ),
     request.CUT_PROMPTS,
     option(
-        "repeats",
-        "R",
+        "--repeats R",
         "Times that each prompt is decoded in a trial.",
         int,
         default=1,
@@ -76,8 +73,7 @@ PARAMETERS: Declared = (
     *in_panel(
         MEASUREMENT,
         option(
-            "workers",
-            "N",
+            "--workers N",
             "Worker processes on this machine. The same command on another machine with the same --storage adds "
             "workers.",
             int,
@@ -86,16 +82,15 @@ PARAMETERS: Declared = (
             most=MOST_WORKERS,
         ),
         option(
-            "storage",
-            "URL",
+            "--storage URL",
             "The database of trials: sqlite:///FILE, or postgresql://USER@HOST/DATABASE for several machines.",
             parse=understood,
             show_default=f"{FILE} in --output",
         ),
-        option("study", "NAME", "The study's name in the database.", show_default="made from the settings"),
-        option("output", "DIR", "Folder of the database, where --storage names none.", Path, default=Path()),
-        switch("show", "--show", "Show what the database holds, and measure nothing."),
-        option("json_file", "FILE", "Append to FILE a line of JSON with every trial.", Path, flag="--json"),
+        option("--study NAME", "The study's name in the database.", show_default="made from the settings"),
+        option("--output DIR", "Folder of the database, where --storage names none.", Path, default=Path()),
+        switch("--show", "Show what the database holds, and measure nothing."),
+        option("--json FILE", "Append to FILE a line of JSON with every trial.", Path, name="json_file"),
     ),
 )
 

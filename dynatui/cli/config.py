@@ -29,8 +29,8 @@ _HEAD = """\
 
 PARAMETERS: Declared = (
     CONTEXT,
-    switch("path", "--path", "Print only the path of the settings file, which may not exist."),
-    switch("print_default", "--print-default", "Print a template of the settings file, with every line explained."),
+    switch("--path", "Print only the path of the settings file, which may not exist."),
+    switch("--print-default", "Print a template of the settings file, with every line explained."),
 )
 
 

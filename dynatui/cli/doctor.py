@@ -88,7 +88,7 @@ PARAMETERS: Declared = (
     request.MODELS,
     options.TENSOR_PARALLEL,
     options.LOG_FILE,
-    switch("as_json", "--json", "One JSON object instead of lines."),
+    switch("--json", "One JSON object instead of lines.", name="as_json"),
 )
 
 

@@ -81,10 +81,10 @@ def command() -> TyperGroup:
         parameters.command("doctor", doctor.doctor, doctor.PARAMETERS),
         parameters.command("why", why.why, why.PARAMETERS),
         parameters.command("report", report.report, report.PARAMETERS),
-        bench.command(),
-        selector.command(),
         parameters.command("tune", tune.tune, tune.PARAMETERS, configured),
         parameters.command("attach", attach.attach, attach.PARAMETERS, configured),
+        bench.command(),
+        selector.command(),
     ]
     live = parameters.group(
         "",
@@ -132,13 +132,10 @@ def _show_version(_context: Any, _option: Any, wanted: bool) -> None:  # noqa: F
         raise typer.Exit
 
 
-_VERSION = switch(
-    "version", "--version", "Show the version and exit.", is_eager=True, expose_value=False, callback=_show_version
-)
-_RECORD = option("record", "FILE", "Append all events to FILE as they happen.", Path, panel=options.RUN)
+_VERSION = switch("--version", "Show the version and exit.", is_eager=True, expose_value=False, callback=_show_version)
+_RECORD = option("--record FILE", "Append all events to FILE as they happen.", Path, panel=options.RUN)
 _METRICS_PORT = option(
-    "metrics_port",
-    "PORT",
+    "--metrics-port PORT",
     "Serve the counts of the run to Prometheus at http://127.0.0.1:PORT/metrics, under the names of vLLM's "
     "metrics. 0: any free port.",
     int,
@@ -147,10 +144,9 @@ _METRICS_PORT = option(
     panel=options.RUN,
 )
 _FOLLOW = option(
-    "follow", "FILE", "Watch a recording that another process is writing, instead of decoding.", Path, panel=options.RUN
+    "--follow FILE", "Watch a recording that another process is writing, instead of decoding.", Path, panel=options.RUN
 )
 _TOUR = switch(
-    "tour",
     "--tour/--no-tour",
     "Whether the second round is shown slowly, stage by stage, where no prompt, model or recording is given.",
     default=True,

@@ -36,7 +36,7 @@ _DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 def speed(fastest: float, explained: str) -> TyperOption:
     """The option --speed, up to `fastest`."""
-    return option("speed", "X", explained, float, parse=partial(_speed, fastest), panel=SCREEN)
+    return option("--speed X", explained, float, parse=partial(_speed, fastest), panel=SCREEN)
 
 
 def _speed(fastest: float, text: str) -> float:
@@ -55,23 +55,21 @@ PROMPT_OPTIONS = (
     *in_panel(
         PROMPTS,
         option(
-            "prompt_files",
-            "FILE",
+            "--prompt-file FILE",
             "A text file, a .jsonl file with a prompt a line, or - for standard input. May be repeated.",
             list[str],
-            flag="--prompt-file",
+            name="prompt_files",
         ),
-        option("prompt_texts", "TEXT", "The prompt itself. May be repeated.", list[str], flag="--prompt"),
+        option("--prompt TEXT", "The prompt itself. May be repeated.", list[str], name="prompt_texts"),
     ),
 )
 """Options that give prompts; their values make a `request.Prompts`."""
 CUT_PROMPT_OPTIONS = (
     *PROMPT_OPTIONS,
-    option("prompt_chars", "N", "Only the first N characters of each prompt.", int, least=1, panel=PROMPTS),
+    option("--prompt-chars N", "Only the first N characters of each prompt.", int, least=1, panel=PROMPTS),
 )
 """Options that give prompts, for commands that can also cut each prompt."""
 CHAT = switch(
-    "chat",
     "--chat/--no-chat",
     "Wrap each prompt in the chat template of the target's tokenizer.",
     default=None,
@@ -79,8 +77,7 @@ CHAT = switch(
     panel=PROMPTS,
 )
 MAX_NEW_TOKENS = option(
-    "max_new_tokens",
-    "N",
+    "--max-new-tokens N",
     "Maximum number of tokens to generate for a prompt.",
     int,
     show_default=str(RunConfig().max_new_tokens),
@@ -91,8 +88,7 @@ MAX_NEW_TOKENS = option(
 def seed(default: int | None = 0, panel: str = RUN, more: str = "") -> TyperOption:
     """The option --seed; its help ends with `more`."""
     return option(
-        "seed",
-        "S",
+        "--seed S",
         f"Seed of everything that is random.{more}",
         int,
         default=default,
@@ -104,22 +100,20 @@ def seed(default: int | None = 0, panel: str = RUN, more: str = "") -> TyperOpti
 
 SEED = seed()
 LIVE_SEED = seed(None, more=f" Default 0; {EMBEDDED_SEED} for the embedded pair on the screen.")
-JSON = switch("as_json", "--json", "No screen: one JSON object a prompt on standard output.", panel=OUTPUT)
+JSON = switch("--json", "No screen: one JSON object a prompt on standard output.", name="as_json", panel=OUTPUT)
 HEADLESS = switch(
-    "no_screen", "--headless", "No screen: text on standard output, progress on standard error.", panel=OUTPUT
+    "--headless", "No screen: text on standard output, progress on standard error.", name="no_screen", panel=OUTPUT
 )
 LOG_FILE = option(
-    "log",
-    "FILE",
+    "--log-file FILE",
     "File for messages of libraries and errors, instead of the default in the user's log folder.",
     Path,
-    flag="--log-file",
+    name="log",
     panel=SCREEN,
 )
 RECORDING = argument("path", "FILE", "A file that --record has written.", Path)
 TENSOR_PARALLEL = option(
-    "tensor_parallel",
-    "N",
+    "--tensor-parallel N",
     "Spread the target over N processes, each with a GPU of its own; torchrun may have started them.",
     int,
     default=1,
@@ -130,44 +124,39 @@ TENSOR_PARALLEL = option(
 MODEL_OPTIONS = (
     *in_panel(
         MODELS,
-        option("target", "ID|DIR", "Target model: a Hugging Face id or a folder."),
+        option("--target ID|DIR", "Target model: a Hugging Face id or a folder."),
         option(
-            "draft",
-            "ID|DIR|lookup",
+            "--draft ID|DIR|lookup",
             "Draft model with the target's tokenizer; lookup: no model, drafts are copied from earlier in the text.",
         ),
         option(
-            "device",
-            "NAME",
+            "--device NAME",
             "auto, cpu, cuda or cuda:N.",
             default=Models.device,
             complete=lambda _: ("auto", "cpu", "cuda"),
         ),
         option(
-            "dtype",
-            "NAME",
+            "--dtype NAME",
             "auto, float32, bfloat16 or float16. auto: the checkpoint's on CUDA, bfloat16 on a CPU that has it.",
             default=Models.dtype,
             complete=lambda _: _DTYPES,
         ),
         option(
-            "draft_dtype",
-            "NAME",
+            "--draft-dtype NAME",
             "The draft's dtype; auto: the target's. Half precision drafts faster, and the target still decides.",
             default=Models.draft_dtype,
             complete=lambda _: _DTYPES,
         ),
         switch(
-            "exact",
             "--exact/--no-exact",
             "Batch-invariant: compute each token bit-identically in all methods, also in bfloat16 and float16. Slower. "
             "Only hf, which runs the model by itself, may still differ at a near tie.",
             default=Models.exact,
         ),
         switch(
-            "compiled",
             "--compile/--no-compile",
             "For CUDA: try torch.compile on the passes of both models and keep what is faster. Delays the start.",
+            name="compiled",
             default=Models.compiled,
         ),
     ),
@@ -178,18 +167,16 @@ PAIR_OPTIONS = MODEL_OPTIONS[:5]
 VIEW_OPTIONS = (
     *in_panel(
         SCREEN,
-        option("fps", "N", "Frames a second. Over SSH 5, else 10.", int, least=1, most=60),
-        option("theme", "NAME", "A theme of Textual."),
+        option("--fps N", "Frames a second. Over SSH 5, else 10.", int, least=1, most=60),
+        option("--theme NAME", "A theme of Textual."),
         option(
-            "symbols",
-            "|".join(get_args(Symbols)),
+            f"--symbols {'|'.join(get_args(Symbols))}",
             "Characters with which curves and lines are drawn.",
             Symbols,
             default=View.symbols,
         ),
-        switch("no_color", "--no-color", "No colours, as with NO_COLOR in the environment."),
+        switch("--no-color", "No colours, as with NO_COLOR in the environment."),
         switch(
-            "mouse",
             "--mouse/--no-mouse",
             "Whether mouse clicks and the wheel control the screen; otherwise the terminal can select and copy.",
             default=View.mouse,
@@ -226,11 +213,9 @@ def instead(name: str, value: object) -> str | None:
 def declared(each: MethodOption, panel: str, more: Callable[[], Sequence[str]] = tuple) -> TyperOption:
     """A method's option on a command line; `more` gives shell completions beyond the option's choices."""
     return option(
-        each.name,
-        each.metavar or None,
+        f"{each.flag}/--no-{each.flag.removeprefix('--')}" if each.kind is bool else f"{each.flag} {each.metavar}",
         each.help,
         each.kind,
-        flag=f"{each.flag}/--no-{each.flag.removeprefix('--')}" if each.kind is bool else each.flag,
         default=each.default,
         parse=partial(_whole_number, each) if each.instead else None,
         complete=(lambda _: (*each.choices, *more())) if each.choices else None,
@@ -244,8 +229,7 @@ SAMPLING_OPTIONS = tuple(declared(each, RUN) for each in options_of(SAMPLING))
 def methods() -> TyperOption:
     """The option that names the methods of a race."""
     return option(
-        "methods",
-        "NAMES",
+        "--methods NAMES",
         f"The methods that race, of {', '.join(METHODS)}; the first is the one that is watched.",
         parse=method_names,
         complete=_names,

@@ -37,12 +37,11 @@ CONTEXT = Group("context", (), get_current_context)
 
 
 def option(
-    name: str,
-    metavar: str | None,
+    usage: str,
     explained: str,
     kind: Any = str,
     *,
-    flag: str | None = None,
+    name: str | None = None,
     parse: Callable[[str], object] | None = None,
     complete: Callable[[str], Sequence[str]] | None = None,
     least: int | None = None,
@@ -54,11 +53,10 @@ def option(
     """An option of a command.
 
     Args:
-        name: Name of the function's parameter.
-        metavar: Placeholder of the value in the help; None for a `bool`.
+        usage: Flag and placeholder of the value, such as "--fps N"; for a `bool` only "--show" or "--mouse/--no-mouse".
         explained: Help text.
         kind: Type of the value, which Typer checks; a `list` may be repeated, a `bool` takes no value.
-        flag: Flag on the command line, unless it is the name with hyphens.
+        name: Name of the function's parameter, unless it is the flag's with underscores.
         parse: Function from text to the value, instead of `kind`; raises ConfigError for an invalid text. A default is
             then text, too.
         complete: Function from the beginning of a value to values that shells offer.
@@ -68,12 +66,13 @@ def option(
         panel: Panel of `--help`.
         further: Other arguments of `TyperOption`: default, required, envvar, is_eager, callback.
     """
+    flags, _, metavar = usage.partition(" ")
     return TyperOption(
-        param_decls=[name, flag or f"--{name.replace('_', '-')}"],
+        param_decls=[name or flags.partition("/")[0].lstrip("-").replace("-", "_"), flags],
         type_descriptor=resolve_type_descriptor(kind, OptionInfo(min=least, max=most, parser=parse)),
         is_flag=kind is bool,
         multiple=kind == list[str],
-        metavar=metavar,
+        metavar=metavar or None,
         help=explained,
         autocompletion=complete and (lambda _context, _arguments, begun: complete(begun)),
         min=least,
@@ -85,9 +84,9 @@ def option(
     )
 
 
-def switch(name: str, flag: str, explained: str, *, default: bool | None = False, **further: Any) -> TyperOption:
-    """An option without a value, such as --show or --mouse/--no-mouse, with the further parameters of `option`."""
-    return option(name, None, explained, bool, flag=flag, default=default, **further)
+def switch(usage: str, explained: str, *, default: bool | None = False, **further: Any) -> TyperOption:
+    """An option without a value, with the further parameters of `option`."""
+    return option(usage, explained, bool, default=default, **further)
 
 
 def in_panel(title: str, *options: TyperOption) -> Sequence[TyperOption]:

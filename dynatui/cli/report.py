@@ -18,21 +18,19 @@ PARAMETERS: Declared = (
         Path,
     ),
     option(
-        "output",
-        "PAGE.html|FILM.cast",
+        "--output PAGE.html|FILM.cast",
         "File to write: the page, or with the ending .cast an asciicast of one run, in the size of this terminal.",
         Path,
         show_default="named like FILE or DIR, in the working directory",
     ),
     option(
-        "run",
-        "N",
+        "--run N",
         "Number of the only run of a recording to write, from 1.",
         int,
         least=1,
         show_default="all runs; for an asciicast the first",
     ),
-    switch("force", "--force", "Overwrite the file if it exists."),
+    switch("--force", "Overwrite the file if it exists."),
 )
 
 

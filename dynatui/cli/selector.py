@@ -36,59 +36,54 @@ def _numbers(flag: str, text: str) -> tuple[float, ...]:
 
 
 def _length(default: int) -> TyperOption:
-    return _option("max_new_tokens", "N", "Tokens sampled after each prompt.", int, default=default, least=1)
+    return _option("--max-new-tokens N", "Tokens sampled after each prompt.", int, default=default, least=1)
 
 
-_DATA = _option("data", "DIR", "Folder of labelled roots.", Path, required=True)
+_DATA = _option("--data DIR", "Folder of labelled roots.", Path, required=True)
 _SEED = options.seed(panel=SELECTOR)
 COLLECT: Declared = (
     _DATA,
     request.PAIR,
     request.PROMPTS,
-    _option("verifiers", "NAMES", "Verifiers whose rounds are labelled.", default="specinfer,traversal", parse=names),
+    _option("--verifiers NAMES", "Verifiers whose rounds are labelled.", default="specinfer,traversal", parse=names),
     _option(
-        "temperatures",
-        "T,T,..",
+        "--temperatures T,T,..",
         "Temperatures that texts are sampled at.",
         default="0.6,1",
         parse=partial(_numbers, "--temperatures"),
     ),
     _option(
-        "top_ps",
-        "P,P,..",
+        "--top-ps P,P,..",
         "Values of top-p, each with each temperature.",
         default="1",
         parse=partial(_numbers, "--top-ps"),
     ),
     _length(96),
-    _option("every", "N", "Tokens from one labelled root to the next.", int, default=16, least=1),
+    _option("--every N", "Tokens from one labelled root to the next.", int, default=16, least=1),
     _option(
-        "trees", "N", "Number of independent draws over which a label is averaged.", int, default=4, least=1, most=1000
+        "--trees N", "Number of independent draws over which a label is averaged.", int, default=4, least=1, most=1000
     ),
     _SEED,
 )
 TRAIN: Declared = (
     _DATA,
-    _option("out", "FILE", "The selector that is written.", Path, required=True),
-    _option("verifier", "NAME", "The verifier that the selector is trained for.", default="specinfer"),
-    _option("epochs", "N", "Number of training passes over all roots.", int, default=40, least=1),
+    _option("--out FILE", "The selector that is written.", Path, required=True),
+    _option("--verifier NAME", "The verifier that the selector is trained for.", default="specinfer"),
+    _option("--epochs N", "Number of training passes over all roots.", int, default=40, least=1),
     _switch(
-        "hidden",
-        "--hidden/--no-hidden",
-        "Whether the selector uses hidden states of the models, where available.",
-        default=True,
+        "--hidden/--no-hidden", "Whether the selector uses hidden states of the models, where available.", default=True
     ),
     _SEED,
 )
 EVALUATE: Declared = (
     _DATA,
-    _option("selector_file", "FILE", "The selector.", Path, flag="--selector", required=True),
+    _option("--selector FILE", "The selector.", Path, name="selector_file", required=True),
     request.PAIR,
     request.PROMPTS,
     _switch(
-        "decoding",
         "--decode/--no-decode",
         "Whether texts are also decoded, with the selector and with the best fixed shape.",
+        name="decoding",
         default=True,
     ),
     _length(128),

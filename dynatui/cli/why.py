@@ -19,7 +19,7 @@ from dynatui.terminal import streams
 
 PARAMETERS: Declared = (
     options.RECORDING,
-    switch("as_json", "--json", "One JSON object a run: the numbers behind the sentences."),
+    switch("--json", "One JSON object a run: the numbers behind the sentences.", name="as_json"),
 )
 
 

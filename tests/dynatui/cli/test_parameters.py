@@ -64,19 +64,19 @@ def values(*declared: Group | TyperOption | TyperArgument, line: str) -> dict[st
 
 
 def test_a_group_makes_one_argument_of_the_values_of_its_options() -> None:
-    pair = Group("pair", (option("a", "N", "", int), option("b", "N", "", int, default=3)), lambda a, b: (a, b))
-    assert values(pair, switch("c", "--c", ""), line="--a 2") == {"pair": (2, 3), "c": False}
+    pair = Group("pair", (option("--a N", "", int), option("--b N", "", int, default=3)), lambda a, b: (a, b))
+    assert values(pair, switch("--c", ""), line="--a 2") == {"pair": (2, 3), "c": False}
 
 
 def test_a_text_is_parsed_once_whether_given_or_the_default() -> None:
-    split = option("names", "NAMES", "", parse=lambda text: text.split(","), default="a,b")
+    split = option("--names NAMES", "", parse=lambda text: text.split(","), default="a,b")
     assert values(split, line="") == {"names": ["a", "b"]}
     assert values(split, line="--names c") == {"names": ["c"]}
     assert values(argument("names", "NAMES", "", parse=len), line="four") == {"names": 4}
 
 
 def test_an_option_without_a_value_is_none_and_a_repeated_one_empty() -> None:
-    assert values(option("one", "N", "", int), option("all", "N", "", list[str]), line="") == {"one": None, "all": ()}
+    assert values(option("--one N", "", int), option("--all N", "", list[str]), line="") == {"one": None, "all": ()}
 
 
 def test_an_error_of_a_parser_reaches_the_caller() -> None:
@@ -84,8 +84,8 @@ def test_an_error_of_a_parser_reaches_the_caller() -> None:
         raise ConfigError(text)
 
     with pytest.raises(ConfigError, match=r"^no$"):
-        values(option("one", "N", "", parse=refuse), line="--one no")
+        values(option("--one N", "", parse=refuse), line="--one no")
 
 
 def test_a_panel_is_that_of_each_of_its_options() -> None:
-    assert [each.rich_help_panel for each in in_panel("P", option("a", "N", ""), switch("b", "--b", ""))] == ["P", "P"]
+    assert [each.rich_help_panel for each in in_panel("P", option("--a N", ""), switch("--b", ""))] == ["P", "P"]
