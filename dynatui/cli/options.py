@@ -51,17 +51,15 @@ def _speed(fastest: float, text: str) -> float:
     return value
 
 
-PROMPT_OPTIONS = (
-    *in_panel(
-        PROMPTS,
-        option(
-            "--prompt-file FILE",
-            "A text file, a .jsonl file with a prompt a line, or - for standard input. May be repeated.",
-            list[str],
-            name="prompt_files",
-        ),
-        option("--prompt TEXT", "The prompt itself. May be repeated.", list[str], name="prompt_texts"),
+PROMPT_OPTIONS = in_panel(
+    PROMPTS,
+    option(
+        "--prompt-file FILE",
+        "A text file, a .jsonl file with a prompt a line, or - for standard input. May be repeated.",
+        list[str],
+        name="prompt_files",
     ),
+    option("--prompt TEXT", "The prompt itself. May be repeated.", list[str], name="prompt_texts"),
 )
 """Options that give prompts; their values make a `request.Prompts`."""
 CUT_PROMPT_OPTIONS = (
@@ -121,44 +119,42 @@ TENSOR_PARALLEL = option(
     most=1024,
     panel=MODELS,
 )
-MODEL_OPTIONS = (
-    *in_panel(
-        MODELS,
-        option("--target ID|DIR", "Target model: a Hugging Face id or a folder."),
-        option(
-            "--draft ID|DIR|lookup",
-            "Draft model with the target's tokenizer; lookup: no model, drafts are copied from earlier in the text.",
-        ),
-        option(
-            "--device NAME",
-            "auto, cpu, cuda or cuda:N.",
-            default=Models.device,
-            complete=lambda _: ("auto", "cpu", "cuda"),
-        ),
-        option(
-            "--dtype NAME",
-            "auto, float32, bfloat16 or float16. auto: the checkpoint's on CUDA, bfloat16 on a CPU that has it.",
-            default=Models.dtype,
-            complete=lambda _: _DTYPES,
-        ),
-        option(
-            "--draft-dtype NAME",
-            "The draft's dtype; auto: the target's. Half precision drafts faster, and the target still decides.",
-            default=Models.draft_dtype,
-            complete=lambda _: _DTYPES,
-        ),
-        switch(
-            "--exact/--no-exact",
-            "Batch-invariant: compute each token bit-identically in all methods, also in bfloat16 and float16. Slower. "
-            "Only hf, which runs the model by itself, may still differ at a near tie.",
-            default=Models.exact,
-        ),
-        switch(
-            "--compile/--no-compile",
-            "For CUDA: try torch.compile on the passes of both models and keep what is faster. Delays the start.",
-            name="compiled",
-            default=Models.compiled,
-        ),
+MODEL_OPTIONS = in_panel(
+    MODELS,
+    option("--target ID|DIR", "Target model: a Hugging Face id or a folder."),
+    option(
+        "--draft ID|DIR|lookup",
+        "Draft model with the target's tokenizer; lookup: no model, drafts are copied from earlier in the text.",
+    ),
+    option(
+        "--device NAME",
+        "auto, cpu, cuda or cuda:N.",
+        default=Models.device,
+        complete=lambda _: ("auto", "cpu", "cuda"),
+    ),
+    option(
+        "--dtype NAME",
+        "auto, float32, bfloat16 or float16. auto: the checkpoint's on CUDA, bfloat16 on a CPU that has it.",
+        default=Models.dtype,
+        complete=lambda _: _DTYPES,
+    ),
+    option(
+        "--draft-dtype NAME",
+        "The draft's dtype; auto: the target's. Half precision drafts faster, and the target still decides.",
+        default=Models.draft_dtype,
+        complete=lambda _: _DTYPES,
+    ),
+    switch(
+        "--exact/--no-exact",
+        "Batch-invariant: compute each token bit-identically in all methods, also in bfloat16 and float16. Slower. "
+        "Only hf, which runs the model by itself, may still differ at a near tie.",
+        default=Models.exact,
+    ),
+    switch(
+        "--compile/--no-compile",
+        "For CUDA: try torch.compile on the passes of both models and keep what is faster. Delays the start.",
+        name="compiled",
+        default=Models.compiled,
     ),
 )
 """Options for the model pair with its device and dtypes; their values make a `Models`."""

@@ -1,7 +1,7 @@
 """Makes options, arguments and commands as Typer's own objects, which draw `--help` and complete in shells.
 
-The only module that constructs objects of Typer, for which Typer has no public function that takes no signature. Knows
-no option, and nothing of settings.
+Typer's public functions make them only from the signatures of functions, so this module, and no other, uses private
+ones. Knows no option, and nothing of settings.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -89,7 +89,7 @@ def switch(usage: str, explained: str, *, default: bool | None = False, **furthe
     return option(usage, explained, bool, default=default, **further)
 
 
-def in_panel(title: str, *options: TyperOption) -> Sequence[TyperOption]:
+def in_panel(title: str, *options: TyperOption) -> tuple[TyperOption, ...]:
     """New options, all in the panel of `--help` with this title."""
     for each in options:
         each.rich_help_panel = title
