@@ -4,25 +4,18 @@ Shows a screen, or prints one JSON line per poll where there is no terminal. The
 the HTTP client is imported after that.
 """
 
-import signal
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Annotated
-
-import typer
-from typer import Argument, Option
 
 from decoder.errors import ConfigError, quoted
 from decoder.events import encode
-from dynatui.attach.address import address, is_here
+from dynatui.attach.address import Address, address, is_here
 from dynatui.attach.events import Event
 from dynatui.cli import options, request, settings
-from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
-from dynatui.cli.options import Given, Group
+from dynatui.cli.headless import INTERRUPTED
+from dynatui.cli.parameters import Declared, Given, Group, argument, in_panel, option, switch
 from dynatui.prompts.load import from_text
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
@@ -31,58 +24,53 @@ from dynatui.session import View
 from dynatui.sources.server import LiveServer, RecordedServer, ServerSource, polled
 from dynatui.state.server_state import ServerState, applied, remark
 from dynatui.terminal import streams
-from dynatui.terminal.shutdown import handled
+from dynatui.terminal.signals import stoppable
 
 _SHORTEST_S, _LONGEST_S = 0.1, 3600.0
 _LOOK_UP_S = 0.05
-_PATIENCE_S, _AGAIN_S = 1.0, 0.2
-"""Seconds from a signal to the first interruption of a blocked write, and from one interruption to the next."""
+_PATIENCE_S = 1.0
+"""Seconds from a signal to the interruption of a blocked write."""
 _WAIT_S = 0.5
-_server = partial(Option, rich_help_panel="Watching")
-
-Url = Annotated[
-    str,
-    Argument(metavar="URL", help="The server: HOST:PORT, http://HOST:PORT or https://HOST, with or without /metrics."),
-]
-Interval = Annotated[float, _server(metavar="S", help="Seconds from one reading of the metrics to the next.")]
-Polls = Annotated[
-    int | None,
-    _server(
-        metavar="N",
-        min=1,
-        help="End after N readings, and after the answer to --prompt; otherwise only when interrupted.",
+WATCHING = "Watching"
+PARAMETERS: Declared = (
+    argument(
+        "where",
+        "URL",
+        "The server: HOST:PORT, http://HOST:PORT or https://HOST, with or without /metrics.",
+        parse=address,
     ),
-]
-Prompt = Annotated[
-    str | None,
-    _server(
-        metavar="TEXT",
-        help="Send this prompt to the server, once, and show the rounds of its answer if the server reports them.",
+    *in_panel(
+        WATCHING,
+        option("--interval S", "Seconds from one reading of the metrics to the next.", float, default=1.0),
+        option(
+            "--polls N",
+            "End after N readings, and after the answer to --prompt; otherwise only when interrupted.",
+            int,
+            least=1,
+        ),
+        option(
+            "--prompt TEXT",
+            "Send this prompt to the server, once, and show the rounds of its answer if the server reports them.",
+        ),
+        option("--max-new-tokens N", "Maximum number of tokens in the answer to --prompt.", int, default=128, least=1),
+        option("--record FILE", "Record all events to FILE, for dynatui replay FILE.", Path),
     ),
-]
-MaxNewTokens = Annotated[
-    int, _server("--max-new-tokens", metavar="N", min=1, help="Maximum number of tokens in the answer to --prompt.")
-]
-Record = Annotated[Path | None, _server(metavar="FILE", help="Record all events to FILE, for dynatui replay FILE.")]
-Headless = Annotated[
-    bool,
-    Option(
-        "--headless", rich_help_panel=options.OUTPUT, help="No screen: a line of JSON a reading on standard output."
+    switch(
+        "--headless", "No screen: a line of JSON a reading on standard output.", name="no_screen", panel=options.OUTPUT
     ),
-]
-VIEW = Group(tuple(each for each in options.view(options.LIVE_SPEED) if each.name not in ("speed", "mouse")))
+    Group("view", [each for each in options.VIEW_OPTIONS if each.name != "mouse"]),
+)
 
 
 def attach(
-    context: typer.Context,
-    url: Url,
+    where: Address,
     *,
-    interval: Interval = 1.0,
-    polls: Polls = None,
-    prompt: Prompt = None,
-    max_new_tokens: MaxNewTokens = 128,
-    record: Record = None,
-    no_screen: Headless = False,
+    interval: float,
+    polls: int | None,
+    prompt: str | None,
+    max_new_tokens: int,
+    record: Path | None,
+    no_screen: bool,
     view: Given,
 ) -> int:
     """Watch the speculative decoding of a running server: vLLM, SGLang, llama.cpp, TensorRT-LLM or TGI.
@@ -90,10 +78,8 @@ def attach(
     Reads its metrics every second. An access token is read from the variable DYNATUI_ATTACH_TOKEN. Where there is no
     terminal, each reading is a line of JSON on standard output.
     """
-    del context
     if not _SHORTEST_S <= interval <= _LONGEST_S:
         raise ConfigError(f"--interval is {quoted(interval)}; give {_SHORTEST_S:g} to {_LONGEST_S:g} seconds")
-    where = address(url)
     shown = request.view(view, settings.keymap())
     on_screen = not no_screen and streams.can_show_screen()
     from dynatui.attach.client import token  # noqa: PLC0415 - these three import an HTTP client
@@ -129,24 +115,30 @@ def _printed(source: ServerSource) -> int:
     """Prints every event until the source ends or a signal arrives; returns the exit code."""
     out, _ = streams.for_printing()
     state = ServerState()
-    with _stoppable() as stop:
+    stop = threading.Event()
+
+    def request_stop(_number: int) -> float:
+        stop.set()
+        return _PATIENCE_S
+
+    with stoppable(request_stop):
         source.start()
         try:
-            for event in _taken(source, stop):
+            for event in _taken(source, stop.is_set):
                 streams.show(encode(event).decode(), out)
                 before, state = state, applied(state, event)
                 for line in _news(before, state):
                     streams.say(line)
         finally:
             source.close(_WAIT_S)
-    if stop.requested:
+    if stop.is_set():
         streams.say("interrupted")
-    return INTERRUPTED if stop.requested else 0
+    return INTERRUPTED if stop.is_set() else 0
 
 
-def _taken(source: ServerSource, stop: "Stop") -> Iterator[Event]:
+def _taken(source: ServerSource, stopped: Callable[[], bool]) -> Iterator[Event]:
     """The events of a source, until it ends or a signal has requested to stop."""
-    while not stop.requested:
+    while not stopped():
         over = source.ended
         yield from source.take()
         if over:
@@ -167,30 +159,3 @@ def _news(before: ServerState, after: ServerState) -> Iterator[str]:
         yield "drafts are accepted again"
     if (line := remark(after)) and line != remark(before):
         yield line
-
-
-class Stop:
-    """A flag that signals set: whether the end of the command was requested."""
-
-    requested = False
-
-
-@contextmanager
-def _stoppable() -> Iterator[Stop]:
-    """Context in which the first signal sets the flag `Stop`.
-
-    A blocked write is interrupted soon after that, or by the next signal.
-    """
-    stop = Stop()
-
-    def request_stop(_number: int, _frame: FrameType | None) -> None:
-        if stop.requested:
-            raise KeyboardInterrupt
-        stop.requested = True
-        signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _AGAIN_S)
-
-    with handled(INTERRUPTING, request_stop):
-        try:
-            yield stop
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)

@@ -3,25 +3,24 @@
 The measurements are in `decoder.bench`. Imports torch only when a measurement begins.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from inspect import Parameter
+from pathlib import Path
 from typing import Any
 
 import typer
-from typer import Option
+from typer.core import TyperGroup
 
-from decoder.errors import ConfigError, quoted, require
+from decoder.errors import require
 from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
 from decoder.models.names import require_both, require_model
 from decoder.run.config import RunConfig
 from dynatui.cli import bench_options as own
-from dynatui.cli import bench_paper, bench_sampling, bench_sweep, options, ranks, request, settings
+from dynatui.cli import bench_paper, bench_sampling, bench_sweep, options, parameters, ranks, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
-from dynatui.cli.number_lists import number_lists
-from dynatui.cli.options import Declared, Given, Group
+from dynatui.cli.parameters import CONTEXT, Given
 from dynatui.cli.time_left import say_line, shown
 from dynatui.session import Models
 
@@ -43,24 +42,16 @@ WHOLE_BASELINES = (
 )
 
 
-def commands() -> typer.Typer:
+def command() -> TyperGroup:
     """The command group `dynatui bench`, with options for all registered methods."""
-    app = typer.Typer()
-    given: Declared = {
-        "names": Group(options.MODEL_OPTIONS[:2]),
-        "arithmetic": Group(options.MODEL_OPTIONS[2:]),
-        "prompts": request.CUT_PROMPTS,
-        "methods": _method_option(),
-        "sweeps": Group(_sweep_options()),
-        "preset": _preset_option(),
-        "rules": Group(_rule_options()),
-    }
-    app.callback()(bench)
-    app.command()(settings.configured(speed, given))
-    app.command()(settings.configured(bench_sampling.sampling, {"pair": request.PAIR, "given": request.PROMPTS}))
-    app.command()(settings.configured(bench_paper.paper, {"pair": request.PAIR}))
-    app.command()(settings.configured(bench_sweep.sweep, {"pair": request.PAIR, "prompts": request.CUT_PROMPTS}))
-    return app
+    configured = settings.fallback
+    commands = [
+        parameters.command("speed", speed, own.parameters(), configured),
+        parameters.command("sampling", bench_sampling.sampling, bench_sampling.PARAMETERS, configured),
+        parameters.command("paper", bench_paper.paper, bench_paper.PARAMETERS, configured),
+        parameters.command("sweep", bench_sweep.sweep, bench_sweep.PARAMETERS, configured),
+    ]
+    return parameters.group("bench", bench, (CONTEXT,), commands)
 
 
 def bench(context: typer.Context) -> None:
@@ -73,31 +64,31 @@ def speed(
     context: typer.Context,
     *,
     names: Given,
-    shapes: own.Shapes = None,
+    shapes: tuple[str, str] | None,
     arithmetic: Given,
-    tensor_parallel: options.TensorParallel = 1,
+    tensor_parallel: int,
     prompts: request.Prompts,
-    methods: str,
+    methods: tuple[str, ...],
     sweeps: Given,
-    trees: own.Sizes = "1x2,2x4,4x8,4x16,8x32,8x64",
-    context_length: own.Contexts = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    repeats: own.Repeats = None,
-    seed: options.Seed = 0,
-    baselines: own.Baselines = True,
-    hostile: own.Hostile = False,
-    json_file: own.JsonFile = None,
-    preset: str,
+    trees: tuple[tuple[int, ...], ...],
+    contexts: tuple[int, ...] | None,
+    max_new_tokens: int | None,
+    repeats: int | None,
+    seed: int,
+    baselines: bool,
+    hostile: bool,
+    json_file: Path | None,
+    presets: tuple[str, ...],
     rules: Given,
 ) -> int:
     """Measure every method, and transformers' own generation, side by side on the same prompts.
 
     All decode with the same weights, turn by turn after a warm-up. A method whose text differs from ar's gets no speed.
     """
-    on_rounds = shapes is not None or context_length is not None
+    on_rounds = shapes is not None or contexts is not None
     parts = tensor_parallel if shapes is None else 1
     typed = settings.typed(context)
-    measured = () if on_rounds else _named(methods)
+    measured = () if on_rounds else methods
     if "methods" not in typed and parts > 1:
         measured = tuple(name for name in measured if not METHODS[name].whole_target)
     if on_rounds:
@@ -106,7 +97,7 @@ def speed(
         settings.refuse(context, _idle_for_texts(measured))
         require(parts == 1 or not (baselines and "baselines" in typed), WHOLE_BASELINES)
     length = ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
-    runs = _runs(preset, rules, max_new_tokens=length, seed=seed)
+    runs = _runs(presets, rules, max_new_tokens=length, seed=seed)
     config = next(iter(runs.values()))
     models = Models(**names, **arithmetic)
     require_both(models.target, models.draft)
@@ -119,11 +110,11 @@ def speed(
     if on_rounds:
         measure = partial(
             _on_rounds,
-            shapes=None if shapes is None else _two(shapes),
+            shapes=shapes,
             models=models,
             tensor_parallel=parts,
-            sizes=number_lists("--trees", trees, example="8x64"),
-            contexts=_contexts(own.CONTEXT if context_length is None else context_length),
+            sizes=trees,
+            contexts=contexts or (own.CONTEXT_LENGTH,),
             config=config,
             repeats=repeats or own.ROUND_REPEATS,
         )
@@ -141,48 +132,6 @@ def speed(
             repeats=repeats or own.TEXT_REPEATS,
         )
     return run_and_report(measure, json_file)
-
-
-def all_methods() -> str:
-    """Names of all methods that --methods accepts; decoding by transformers is measured as a baseline instead."""
-    return ",".join(name for name, method in METHODS.items() if not method.by_module)
-
-
-def _method_option() -> Parameter:
-    shown = own.measured(
-        metavar="NAMES",
-        show_default="all",
-        help=f"Methods to measure beside ar, of {all_methods().replace(',', ', ')}.",
-    )
-    return options.parameter("methods", str, shown, all_methods())
-
-
-def _sweep_options() -> list[Parameter]:
-    return [
-        options.parameter(name, str, own.measured(f"--{name}", metavar=each.metavar, help=each.help), each.usual)
-        for name, method in METHODS.items()
-        if (each := method.sweep)
-    ]
-
-
-def _preset_option() -> Parameter:
-    names = tuple(preset for method in METHODS.values() for preset in method.presets)
-    shown = Option(
-        "--preset",
-        metavar="NAMES",
-        rich_help_panel=options.TREE,
-        help=f"One or more of the presets {', '.join(names)}, or of your own.",
-    )
-    return options.parameter("preset", str, shown, ",".join(names))
-
-
-def _rule_options() -> list[Parameter]:
-    """The options of sampling, and those of methods that change a parameter in every measured preset."""
-    changing = [option for method in METHODS.values() if method.presets for option in method.options]
-    changes = (
-        options.declared(each, options.TREE) for each in options.of_methods() if each in changing and not each.default
-    )
-    return [*options.SAMPLING_OPTIONS, *changes]
 
 
 def _on_texts(**given: Any) -> Measured:
@@ -230,9 +179,9 @@ def _sweeping() -> list[str]:
     return [name for name, method in METHODS.items() if method.sweep]
 
 
-def _runs(presets: str, rules: Given, **given: Any) -> dict[str, RunConfig]:
-    """The run configuration for each preset in a list of names."""
-    return {name: request.run_config({**rules, **given, "preset": name}) for name in map(str.strip, presets.split(","))}
+def _runs(presets: Sequence[str], rules: Given, **given: Any) -> dict[str, RunConfig]:
+    """The run configuration for each preset."""
+    return {name: request.run_config({**rules, **given, "preset": name}) for name in presets}
 
 
 def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[str, TunableParameters]]:
@@ -245,18 +194,9 @@ def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[st
     }
     for name, method in METHODS.items():
         if method.sweep:
-            groups = number_lists(f"--{name}", sweeps[name], example=method.sweep.example)
             rules, changes = config.rules(name), method.sweep.changes
-            sets[name] = {method.sweep.label(*group): replace(rules, **changes(*group)) for group in groups}
+            sets[name] = {method.sweep.label(*group): replace(rules, **changes(*group)) for group in sweeps[name]}
     return sets
-
-
-def _named(names: str) -> tuple[str, ...]:
-    """The methods named in a list, without duplicates; raises ConfigError for one that cannot be measured."""
-    methods = tuple(dict.fromkeys(request.method_names(names)))
-    for name in methods:
-        require(not METHODS[name].by_module, f"{name} is measured as the baseline assisted; leave it out of --methods")
-    return methods
 
 
 def _with_draft(methods: tuple[str, ...], draft: str | None) -> tuple[str, ...]:
@@ -265,16 +205,3 @@ def _with_draft(methods: tuple[str, ...], draft: str | None) -> tuple[str, ...]:
 
     model_free = bool(draft) and is_model_free(draft)
     return tuple(name for name in methods if not (model_free and METHODS[name].needs_model))
-
-
-def _contexts(text: str) -> tuple[int, ...]:
-    lengths = tuple(length for (length,) in number_lists("--context", text, example="256"))
-    require(min(lengths) >= 1, f"--context is {quoted(text)}; give lengths from 1 up")
-    return lengths
-
-
-def _two(shapes: str) -> tuple[str, str]:
-    target, colon, draft = shapes.partition(":")
-    if not (target and colon and draft):
-        raise ConfigError(f"--shapes is {quoted(shapes)}; give target and draft, for example pythia-2.8b:pythia-70m")
-    return target, draft

@@ -1,69 +1,159 @@
-"""Declares the options that only `dynatui bench speed` has; `dynatui.cli.bench` decides how they combine."""
+"""Declares the parameters of `dynatui bench speed`; `dynatui.cli.bench` decides how they combine."""
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-from typer import Option
+from typer.core import TyperOption
 
-from dynatui.cli import options
+from decoder.errors import ConfigError, quoted, require
+from decoder.methods import METHODS
+from dynatui.cli import options, request
+from dynatui.cli.number_lists import number_lists
+from dynatui.cli.options import MEASUREMENT
+from dynatui.cli.parameters import CONTEXT, Declared, Group, in_panel, option, switch
 
 TEXT_REPEATS, ROUND_REPEATS = 3, 9
-CONTEXT = "256"
+CONTEXT_LENGTH = 256
 
-measured = partial(Option, rich_help_panel="Measurement")
 
-Shapes = Annotated[
-    str | None,
-    Option(
-        metavar="TARGET:DRAFT",
-        rich_help_panel=options.MODELS,
-        help="Instead of models, random weights of these shapes: names such as pythia-2.8b:pythia-70m, "
-        "or two config.json.",
+def parameters() -> Declared:
+    """The parameters of `bench speed`, with options for all registered methods."""
+    return (
+        CONTEXT,
+        Group("names", options.MODEL_OPTIONS[:2]),
+        _SHAPES,
+        Group("arithmetic", options.MODEL_OPTIONS[2:]),
+        options.TENSOR_PARALLEL,
+        request.CUT_PROMPTS,
+        _methods(),
+        Group("sweeps", tuple(_sweeps())),
+        *_MEASURED,
+        _presets(),
+        Group("rules", (*options.SAMPLING_OPTIONS, *_changes())),
+    )
+
+
+def all_methods() -> str:
+    """Names of all methods that --methods accepts; decoding by transformers is measured as a baseline instead."""
+    return ",".join(name for name, method in METHODS.items() if not method.by_module)
+
+
+def _methods() -> TyperOption:
+    return option(
+        "--methods NAMES",
+        f"Methods to measure beside ar, of {all_methods().replace(',', ', ')}.",
+        default=all_methods(),
+        parse=_named,
+        show_default="all",
+        panel=MEASUREMENT,
+    )
+
+
+def _named(text: str) -> tuple[str, ...]:
+    """The methods named in a list, without duplicates; raises ConfigError for one that cannot be measured."""
+    methods = tuple(dict.fromkeys(options.method_names(text)))
+    for name in methods:
+        require(not METHODS[name].by_module, f"{name} is measured as the baseline assisted; leave it out of --methods")
+    return methods
+
+
+def _sweeps() -> Iterator[TyperOption]:
+    """The options that list the settings to measure of a method, each with the method's name."""
+    for name, method in METHODS.items():
+        if sweep := method.sweep:
+            yield option(
+                f"--{name} {sweep.metavar}",
+                sweep.help,
+                default=sweep.usual,
+                parse=partial(number_lists, f"--{name}", example=sweep.example),
+                panel=MEASUREMENT,
+            )
+
+
+def _presets() -> TyperOption:
+    names = tuple(preset for method in METHODS.values() for preset in method.presets)
+    return option(
+        "--preset NAMES",
+        f"One or more of the presets {', '.join(names)}, or of your own.",
+        name="presets",
+        default=",".join(names),
+        parse=lambda text: tuple(map(str.strip, text.split(","))),
+        panel=options.TREE,
+    )
+
+
+def _changes() -> Iterator[TyperOption]:
+    """The options of methods that change a parameter in every measured preset."""
+    changing = [each for method in METHODS.values() if method.presets for each in method.options]
+    for each in options.of_methods():
+        if each in changing and not each.default:
+            yield options.declared(each, options.TREE)
+
+
+def _contexts(text: str) -> tuple[int, ...]:
+    lengths = tuple(length for (length,) in number_lists("--context", text, example="256"))
+    require(min(lengths) >= 1, f"--context is {quoted(text)}; give lengths from 1 up")
+    return lengths
+
+
+def _two(shapes: str) -> tuple[str, str]:
+    target, colon, draft = shapes.partition(":")
+    if not (target and colon and draft):
+        raise ConfigError(f"--shapes is {quoted(shapes)}; give target and draft, for example pythia-2.8b:pythia-70m")
+    return target, draft
+
+
+_SHAPES = option(
+    "--shapes TARGET:DRAFT",
+    "Instead of models, random weights of these shapes: names such as pythia-2.8b:pythia-70m, or two config.json.",
+    parse=_two,
+    panel=options.MODELS,
+)
+_MEASURED = (
+    *in_panel(
+        MEASUREMENT,
+        option(
+            "--trees DxN,..",
+            "With --context or --shapes: sizes of trees, as levels x verified rows.",
+            default="1x2,2x4,4x8,4x16,8x32,8x64",
+            parse=partial(number_lists, "--trees", example="8x64"),
+        ),
+        option(
+            "--context N,N,..",
+            "Measure rounds of given sizes instead of texts, after contexts of N random tokens: their cost, and how "
+            f"it grows. Default with --shapes: {CONTEXT_LENGTH}.",
+            name="contexts",
+            parse=_contexts,
+        ),
     ),
-]
-Sizes = Annotated[
-    str,
-    measured(
-        "--trees", metavar="DxN,..", help="With --context or --shapes: sizes of trees, as levels x verified rows."
+    options.MAX_NEW_TOKENS,
+    option(
+        "--repeats R",
+        f"Times that each prompt is decoded; {TEXT_REPEATS} unless given, {ROUND_REPEATS} for rounds.",
+        int,
+        least=1,
+        most=1000,
+        panel=MEASUREMENT,
     ),
-]
-Contexts = Annotated[
-    str | None,
-    measured(
-        "--context",
-        metavar="N,N,..",
-        help="Measure rounds of given sizes instead of texts, after contexts of N random tokens: "
-        f"their cost, and how it grows. Default with --shapes: {CONTEXT}.",
+    options.SEED,
+    *in_panel(
+        MEASUREMENT,
+        switch(
+            "--baselines/--no-baselines",
+            "Whether transformers' greedy and assisted generation and its prompt lookup are measured; left out beside "
+            "--tensor-parallel.",
+            default=True,
+        ),
+        switch(
+            "--hostile",
+            "Let the draft guess at random, with full confidence: what methods cost when no draft is accepted.",
+        ),
+        option(
+            "--json FILE",
+            "Append to FILE a line of JSON with every sample, all settings and the machine.",
+            Path,
+            name="json_file",
+        ),
     ),
-]
-Repeats = Annotated[
-    int | None,
-    measured(
-        metavar="R",
-        min=1,
-        max=1000,
-        help=f"Times that each prompt is decoded; {TEXT_REPEATS} unless given, {ROUND_REPEATS} for rounds.",
-    ),
-]
-Hostile = Annotated[
-    bool,
-    measured(
-        "--hostile",
-        help="Let the draft guess at random, with full confidence: what methods cost when no draft is accepted.",
-    ),
-]
-Baselines = Annotated[
-    bool,
-    measured(
-        "--baselines/--no-baselines",
-        help="Whether transformers' greedy and assisted generation and its prompt lookup are measured; left out "
-        "beside --tensor-parallel.",
-    ),
-]
-JsonFile = Annotated[
-    Path | None,
-    measured(
-        "--json", metavar="FILE", help="Append to FILE a line of JSON with every sample, all settings and the machine."
-    ),
-]
+)

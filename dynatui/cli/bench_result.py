@@ -12,10 +12,10 @@ from types import FrameType
 import msgspec
 
 from decoder.errors import ConfigError, shortened
-from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
+from dynatui.cli.headless import INTERRUPTED
 from dynatui.files import to_append
 from dynatui.terminal import last_word, streams
-from dynatui.terminal.shutdown import handled
+from dynatui.terminal.signals import INTERRUPTING, handled
 
 
 @dataclass(frozen=True)

@@ -2,101 +2,121 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
-from typer import Option
 
 from decoder.bench.on_pair import OnPair
 from decoder.verify.names import VERIFIER_NAMES
 from dynatui.cli import options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.number_lists import names, numbers
+from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
+from dynatui.cli.parameters import CONTEXT, Declared, Group, in_panel, option
 from dynatui.cli.time_left import say_line, shown
 
 TASKS = "writing,coding,translation,math_reasoning,math"
-ALL_VERIFIERS = ",".join(VERIFIER_NAMES)
 BESIDE_PROMPTS = ("data", "tasks", "prompts")
 """Parameters without effect when the user gives prompts."""
 
-_prompt, _compared, _measure = (
-    partial(Option, rich_help_panel=panel) for panel in (options.PROMPTS, "What is compared", "Measurement")
-)
 
-Data = Annotated[
-    Path | None,
-    _prompt(
-        metavar="DIR",
-        envvar="DYNATUI_DATA",
-        help="A folder with spec_bench/question.jsonl, whose tasks replace the paper's data sets. "
-        "Without it, and without prompts: the embedded prompts.",
+def _numbers(flag: str, text: str) -> tuple[float, ...]:
+    return numbers(flag, text, names(text), remedy="numbers with commas between them")
+
+
+PARAMETERS: Declared = (
+    CONTEXT,
+    request.PAIR,
+    *in_panel(
+        PROMPTS,
+        option(
+            "--data DIR",
+            "A folder with spec_bench/question.jsonl, whose tasks replace the paper's data sets. Without it, and "
+            "without prompts: the embedded prompts.",
+            Path,
+            envvar="DYNATUI_DATA",
+        ),
+        option("--tasks NAMES", "Categories of Spec-Bench.", default=TASKS, parse=names),
+        option(
+            "--prompts N", "Number of prompts per task, along whose texts trees are drawn.", int, default=4, least=1
+        ),
     ),
-]
-Tasks = Annotated[str, _prompt(metavar="NAMES", help="Categories of Spec-Bench.")]
-Prompts = Annotated[
-    int, _prompt(metavar="N", min=1, help="Number of prompts per task, along whose texts trees are drawn.")
-]
-Temperatures = Annotated[str, _compared(metavar="T,..", help="Temperatures of sampling without truncation.")]
-TopPs = Annotated[
-    str, _compared(metavar="P,..", help="Further settings: values of top-p at temperature 1; '' for none.")
-]
-Verifiers = Annotated[
-    str, _compared(metavar="NAMES", show_default="all", help=f"Verifiers to compare, of {', '.join(VERIFIER_NAMES)}.")
-]
-MostRollouts = Annotated[int, _compared("--k", metavar="K", help="Maximum number of rollouts per tree.")]
-Length = Annotated[
-    int,
-    _compared(
-        metavar="L",
-        help="Maximum of L1, the tokens drawn before a tree branches, and of L2, those of each rollout; both from 0.",
+    Group("given", options.PROMPT_OPTIONS, request.Prompts),
+    *in_panel(
+        COMPARED,
+        option(
+            "--temperatures T,..",
+            "Temperatures of sampling without truncation.",
+            default="0.2,0.4,0.6,0.8,1,1.2",
+            parse=partial(_numbers, "--temperatures"),
+        ),
+        option(
+            "--top-p P,..",
+            "Further settings: values of top-p at temperature 1; '' for none.",
+            default="0.9,0.99",
+            parse=partial(_numbers, "--top-p"),
+        ),
+        option(
+            "--verifiers NAMES",
+            f"Verifiers to compare, of {', '.join(VERIFIER_NAMES)}.",
+            default=",".join(VERIFIER_NAMES),
+            parse=names,
+            show_default="all",
+        ),
+        option("--k K", "Maximum number of rollouts per tree.", int, default=4),
+        option(
+            "--length L",
+            "Maximum of L1, the tokens drawn before a tree branches, and of L2, those of each rollout; both from 0.",
+            int,
+            default=8,
+        ),
+        option(
+            "--selector FILE",
+            "Selector, which chooses the tree shape of each round; shipped: the one that comes with dynatui, if any.",
+            default="shipped",
+        ),
     ),
-]
-Selector = Annotated[
-    str,
-    _compared(
-        metavar="FILE",
-        help="Selector, which chooses the tree shape of each round; shipped: the one that comes with dynatui, if any.",
+    *in_panel(
+        MEASUREMENT,
+        option("--max-new-tokens N", "Length in tokens of the texts along which trees are drawn.", int, default=64),
+        option("--roots-every N", "Tokens between the roots at which trees are drawn.", int, default=16),
+        option(
+            "--decoded N",
+            "Prompts of each task that are also decoded, for tokens per second; 0: only closed forms.",
+            int,
+            default=1,
+        ),
+        option("--repeats R", "Times that each of these prompts is decoded.", int, default=1, least=1, most=1000),
     ),
-]
-MaxNewTokens = Annotated[int, _measure(metavar="N", help="Length in tokens of the texts along which trees are drawn.")]
-RootsEvery = Annotated[int, _measure(metavar="N", help="Tokens between the roots at which trees are drawn.")]
-Decoded = Annotated[
-    int,
-    _measure(
-        metavar="N", help="Prompts of each task that are also decoded, for tokens per second; 0: only closed forms."
+    options.SEED,
+    *in_panel(
+        MEASUREMENT,
+        option("--output FILE", "Save measurements in FILE as they are made, and resume from it.", Path),
+        option("--json FILE", "Append to FILE a line of JSON with the whole report.", Path, name="json_file"),
     ),
-]
-Repeats = Annotated[int, _measure(metavar="R", min=1, max=1000, help="Times that each of these prompts is decoded.")]
-Output = Annotated[
-    Path | None,
-    _measure(metavar="FILE", help="Save measurements in FILE as they are made, and resume from it."),
-]
-JsonFile = Annotated[
-    Path | None, _measure("--json", metavar="FILE", help="Append to FILE a line of JSON with the whole report.")
-]
+)
 
 
 def sampling(
     context: typer.Context,
     *,
     pair: OnPair,
-    data: Data = None,
-    tasks: Tasks = TASKS,
-    prompts: Prompts = 4,
+    data: Path | None,
+    tasks: tuple[str, ...],
+    prompts: int,
     given: request.Prompts,
-    temperatures: Temperatures = "0.2,0.4,0.6,0.8,1,1.2",
-    top_p: TopPs = "0.9,0.99",
-    verifiers: Verifiers = ALL_VERIFIERS,
-    k: MostRollouts = 4,
-    length: Length = 8,
-    selector: Selector = "shipped",
-    max_new_tokens: MaxNewTokens = 64,
-    roots_every: RootsEvery = 16,
-    decoded: Decoded = 1,
-    repeats: Repeats = 1,
-    seed: options.Seed = 0,
-    output: Output = None,
-    json_file: JsonFile = None,
+    temperatures: tuple[float, ...],
+    top_p: tuple[float, ...],
+    verifiers: tuple[str, ...],
+    k: int,
+    length: int,
+    selector: str,
+    max_new_tokens: int,
+    roots_every: int,
+    decoded: int,
+    repeats: int,
+    seed: int,
+    output: Path | None,
+    json_file: Path | None,
 ) -> int:
     """Compare lossless verifiers on i.i.d. and delayed trees, in the layout of the paper's tables 2 to 15.
 
@@ -114,10 +134,10 @@ def sampling(
             tasks=(
                 tasks_of.given(given.read())
                 if given.given or data is None
-                else tasks_of.spec_bench(data, names(tasks), prompts)
+                else tasks_of.spec_bench(data, tasks, prompts)
             ),
-            samplings=samplings(_numbers("--temperatures", temperatures), _numbers("--top-p", top_p)),
-            verifiers=names(verifiers),
+            samplings=samplings(temperatures, top_p),
+            verifiers=verifiers,
             k=k,
             length=length,
             max_new_tokens=max_new_tokens,
@@ -133,7 +153,3 @@ def sampling(
         return Measured(table.on_samplings(done.report), done.report, done.interrupted)
 
     return run_and_report(measure, json_file)
-
-
-def _numbers(option: str, text: str) -> tuple[float, ...]:
-    return numbers(option, text, names(text), remedy="numbers with commas between them")

@@ -4,18 +4,19 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
-from typer import Argument, Option
 
 from decoder.bench.database import Database, of_file, understood
 from decoder.bench.on_pair import OnPair
 from decoder.bench.sweep.job import OnSettings
-from decoder.bench.sweep.spaces import SPACES, Axes, Space, axes_with, axis_values, space_named
+from decoder.bench.sweep.spaces import SPACES, Space, axes_with, axis_values, space_named
 from decoder.errors import ConfigError, quoted, require, shortened
 from dynatui.cli import options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
+from dynatui.cli.options import MEASUREMENT
+from dynatui.cli.parameters import CONTEXT, Declared, argument, in_panel, option, switch
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
@@ -24,81 +25,92 @@ if TYPE_CHECKING:
 EVERY_S = 5.0
 """Seconds between two database queries for the display: long, since queries take time from the measurement."""
 MOST_WORKERS = 64
+SWEPT = "What is swept"
 FILE = "sweeps.db"
 BESIDE_SHOW = frozenset({"show", "storage", "study", "output", "json_file"})
 """Parameters that have an effect even when nothing is measured."""
 
-_prompt, _swept, _kept = (
-    partial(Option, rich_help_panel=panel) for panel in (options.PROMPTS, "What is swept", "Measurement")
-)
 
-SpaceName = Annotated[
-    str | None,
-    Argument(metavar="SPACE", show_default=False, help=f"Grid of settings to measure, of {', '.join(SPACES)}."),
-]
-AxisValues = Annotated[
-    list[str] | None,
-    _swept(
-        "--axis",
-        metavar="NAME=V,V,..",
-        help="Other values of an axis. "
-        + "; ".join(f"{name}: {', '.join(space.axes)}" for name, space in SPACES.items())
-        + ". T: new tokens. May be repeated.",
+def _axis(text: str) -> tuple[str, str]:
+    name, equals, listed = text.partition("=")
+    require(bool(equals), f"--axis is {quoted(text)}; give NAME=V,V,.., for example T=100,200")
+    return name.strip(), listed
+
+
+PARAMETERS: Declared = (
+    CONTEXT,
+    argument(
+        "space", "SPACE", f"Grid of settings to measure, of {', '.join(SPACES)}.", required=False, parse=space_named
     ),
-]
-Preset = Annotated[
-    str | None,
-    _swept(
-        metavar="NAME",
-        show_default="paper",
-        help="DynaTree's knobs that are not on an axis, and the knobs of the reference.",
+    request.PAIR,
+    *in_panel(
+        SWEPT,
+        option(
+            "--axis NAME=V,V,..",
+            "Other values of an axis. "
+            + "; ".join(f"{name}: {', '.join(space.axes)}" for name, space in SPACES.items())
+            + ". T: new tokens. May be repeated.",
+            list[str],
+            parse=_axis,
+        ),
+        option(
+            "--preset NAME",
+            "DynaTree's knobs that are not on an axis, and the knobs of the reference.",
+            show_default="paper",
+        ),
     ),
-]
-Repeats = Annotated[int, _kept(metavar="R", min=1, max=1000, help="Times that each prompt is decoded in a trial.")]
-Workers = Annotated[
-    int,
-    _kept(
-        metavar="N",
-        min=1,
-        max=MOST_WORKERS,
-        help="Worker processes on this machine. The same command on another machine with the same "
-        "--storage adds workers.",
+    request.CUT_PROMPTS,
+    option(
+        "--repeats R",
+        "Times that each prompt is decoded in a trial.",
+        int,
+        default=1,
+        least=1,
+        most=1000,
+        panel=MEASUREMENT,
     ),
-]
-Storage = Annotated[
-    str | None,
-    _kept(
-        metavar="URL",
-        show_default=f"{FILE} in --output",
-        help="The database of trials: sqlite:///FILE, or postgresql://USER@HOST/DATABASE for several machines.",
+    options.SEED,
+    *in_panel(
+        MEASUREMENT,
+        option(
+            "--workers N",
+            "Worker processes on this machine. The same command on another machine with the same --storage adds "
+            "workers.",
+            int,
+            default=1,
+            least=1,
+            most=MOST_WORKERS,
+        ),
+        option(
+            "--storage URL",
+            "The database of trials: sqlite:///FILE, or postgresql://USER@HOST/DATABASE for several machines.",
+            parse=understood,
+            show_default=f"{FILE} in --output",
+        ),
+        option("--study NAME", "The study's name in the database.", show_default="made from the settings"),
+        option("--output DIR", "Folder of the database, where --storage names none.", Path, default=Path()),
+        switch("--show", "Show what the database holds, and measure nothing."),
+        option("--json FILE", "Append to FILE a line of JSON with every trial.", Path, name="json_file"),
     ),
-]
-Study = Annotated[
-    str | None, _kept(metavar="NAME", show_default="made from the settings", help="The study's name in the database.")
-]
-Output = Annotated[Path, _kept(metavar="DIR", help="Folder of the database, where --storage names none.")]
-Show = Annotated[bool, _kept("--show", help="Show what the database holds, and measure nothing.")]
-JsonFile = Annotated[
-    Path | None, _kept("--json", metavar="FILE", help="Append to FILE a line of JSON with every trial.")
-]
+)
 
 
 def sweep(
     context: typer.Context,
-    space: SpaceName = None,
     *,
+    space: Space | None,
     pair: OnPair,
-    axis: AxisValues = None,
-    preset: Preset = None,
+    axis: Sequence[tuple[str, str]],
+    preset: str | None,
     prompts: request.Prompts,
-    repeats: Repeats = 1,
-    seed: options.Seed = 0,
-    workers: Workers = 1,
-    storage: Storage = None,
-    study: Study = None,
-    output: Output = Path(),
-    show: Show = False,
-    json_file: JsonFile = None,
+    repeats: int,
+    seed: int,
+    workers: int,
+    storage: Database | None,
+    study: str | None,
+    output: Path,
+    show: bool,
+    json_file: Path | None,
 ) -> int:
     """Measure a grid of settings beside plain decoding, as trials in a database; resumes an interrupted sweep.
 
@@ -107,14 +119,15 @@ def sweep(
     """
     typed = settings.typed(context)
     require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave it out")
+    database = storage or of_file(output / FILE)
     if show:
         settings.refuse(context, dict.fromkeys(typed.keys() - BESIDE_SHOW, "beside --show"))
-        return run_and_report(lambda: _shown(_database(storage, output), study), json_file)
-    require(space is not None, f"no space was named; give one of {', '.join(SPACES)}")
-    swept = space_named(space or "")
+        return run_and_report(lambda: _shown(database, study), json_file)
+    if space is None:
+        raise ConfigError(f"no space was named; give one of {', '.join(SPACES)}")
     job = OnSettings(
-        space=swept.name,
-        axes=_axes(swept, axis or ()),
+        space=space.name,
+        axes=axes_with(space, {name: axis_values(space, name, listed) for name, listed in axis}),
         preset=preset,
         prompts=prompts.read(),
         repeats=repeats,
@@ -122,7 +135,7 @@ def sweep(
         **pair.pair_options,
     )
     job.request()
-    return run_and_report(lambda: _measured(job, _made(_database(storage, output)), study, workers), json_file)
+    return run_and_report(lambda: _measured(job, _made(database), study, workers), json_file)
 
 
 def _measured(job: OnSettings, database: Database, study: str | None, workers: int) -> Measured:
@@ -157,19 +170,6 @@ def _shown(database: Database, study: str | None, *, interrupted: bool = False) 
 
     report = looked_up(database, study)
     return Measured(on_sweep(report), report, interrupted)
-
-
-def _axes(space: Space, given: Sequence[str]) -> Axes:
-    values = {}
-    for text in given:
-        name, equals, listed = text.partition("=")
-        require(bool(equals), f"--axis is {quoted(text)}; give NAME=V,V,.., for example T=100,200")
-        values[name.strip()] = axis_values(space, name.strip(), listed)
-    return axes_with(space, values)
-
-
-def _database(storage: str | None, output: Path) -> Database:
-    return of_file(output / FILE) if storage is None else understood(storage)
 
 
 def _made(database: Database) -> Database:

@@ -13,7 +13,8 @@ from typer.core import TyperOption
 
 from decoder.methods import METHODS
 from decoder.run.config import RunConfig
-from dynatui.cli import options, request, settings
+from dynatui.cli import request, settings
+from dynatui.cli.parameters import CONTEXT, Declared, switch
 from dynatui.cli.settings import KEYS, key_of, kinds, options_of
 from dynatui.cli.toml_file import KINDS, toml
 from dynatui.keymap import KEYMAP
@@ -26,9 +27,14 @@ _HEAD = """\
 """
 
 
-def config(
-    context: typer.Context, *, path: options.ShowPath = False, print_default: options.ShowDefault = False
-) -> int:
+PARAMETERS: Declared = (
+    CONTEXT,
+    switch("--path", "Print only the path of the settings file, which may not exist."),
+    switch("--print-default", "Print a template of the settings file, with every line explained."),
+)
+
+
+def config(context: typer.Context, *, path: bool, print_default: bool) -> int:
     """Show the settings in force, and where each is set: in the settings file or by a variable."""
     out, _ = streams.for_printing()
     live = context.find_root()
@@ -86,9 +92,9 @@ def _explained(live: Any) -> Iterator[str]:
     known = kinds(live)
     for panel, group in groupby(options_of(live).items(), lambda pair: str(pair[1].rich_help_panel)):
         yield f"\n# --- {panel} ---\n"
-        for key, option in group:
-            value = default(option)
-            yield f"\n# {option.help}\n"
+        for key, each in group:
+            value = default(each)
+            yield f"\n# {each.help}\n"
             yield f"# {key}: {KINDS[known[key]]}; not set\n" if value is None else f"#{key} = {toml(value)}\n"
 
 

@@ -23,9 +23,9 @@ from decoder.errors import DecoderError, ModelError
 from decoder.events import arithmetic
 from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
-from dynatui.cli import config, options
+from dynatui.cli import config, options, request
 from dynatui.cli.doctor_spread import spreading
-from dynatui.cli.options import Given
+from dynatui.cli.parameters import CONTEXT, Declared, switch
 from dynatui.cli.settings import applied, fill, strange_variables, with_places
 from dynatui.gpu import Gpu, gpus
 from dynatui.record.recording import recordings_folder
@@ -83,16 +83,18 @@ class Report(msgspec.Struct, frozen=True):
     findings: list[Examined]
 
 
-def doctor(
-    context: typer.Context,
-    *,
-    models: Given,
-    tensor_parallel: options.TensorParallel = 1,
-    log: options.LogFile = None,
-    as_json: options.DoctorJson = False,
-) -> int:
+PARAMETERS: Declared = (
+    CONTEXT,
+    request.MODELS,
+    options.TENSOR_PARALLEL,
+    options.LOG_FILE,
+    switch("--json", "One JSON object instead of lines.", name="as_json"),
+)
+
+
+def doctor(context: typer.Context, *, models: Models, tensor_parallel: int, log: Path | None, as_json: bool) -> int:
     """Examine terminal, packages, devices, models, settings and files; nothing is downloaded."""
-    given: dict[str, Any] = {**models, "tensor_parallel": tensor_parallel, "log": log}
+    given: dict[str, Any] = {**vars(models), "tensor_parallel": tensor_parallel, "log": log}
     with suppress(DecoderError):  # the probe of settings reports invalid ones
         given |= fill(context, applied(context))
     live = context.find_root()
@@ -219,9 +221,9 @@ def devices(case: Case) -> Iterator[Finding]:
     own = "" if case.models.draft_dtype == "auto" else str(draft).removeprefix("torch.")
     yield Finding("ok", f"models would run on {device} in {arithmetic(dtype, own)}{''.join(ways)}")
     slow = {"bfloat16": not cpu_computes_bf16(), "float16": not _cpu_has_fp16()}
-    for option, name in (("--dtype", dtype), ("--draft-dtype", own)):
+    for flag, name in (("--dtype", dtype), ("--draft-dtype", own)):
         if device.type == "cpu" and slow.get(name):
-            yield Finding("note", f"this CPU does not compute in {name}, so that is slow", f"give {option} float32")
+            yield Finding("note", f"this CPU does not compute in {name}, so that is slow", f"give {flag} float32")
 
 
 def models(case: Case) -> Iterator[Finding]:

@@ -7,7 +7,6 @@ recording is complete up to its last event. The function that loads the engine i
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from decoder.errors import DecoderError, ModelError
@@ -18,17 +17,15 @@ from dynatui.record.recording import Recorder, numbered_run
 from dynatui.record.transcript import Transcript
 from dynatui.session import Session
 from dynatui.terminal import last_word
-from dynatui.terminal.shutdown import STOP_SIGNALS, handled
+from dynatui.terminal.signals import stoppable
 from dynatui.terminal.streams import OutputError
 
 if TYPE_CHECKING:
     from dynatui.sources.engine import Load
 
 INTERRUPTED = 130
-INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
-_PATIENCE_S, _AGAIN_S = 2.0, 0.2
-"""Seconds from a signal to the first interruption of a round or a blocked write, and from one interruption to the next;
-Ctrl-C does not start them, and waits for the end of the round."""
+_PATIENCE_S = 2.0
+"""Seconds from a signal to the interruption of a round or a blocked write; Ctrl-C waits for the end of the round."""
 
 
 def run(session: Session, transcript: Transcript, load: "Load") -> int:
@@ -96,14 +93,13 @@ def _interruptible(steering: Steering, transcript: Transcript) -> Iterator[Calla
         nonlocal decoding
         decoding = True
 
-    def stop(number: int, _frame: FrameType | None) -> None:
-        again, steering.stopped = steering.stopped, True
-        if again or not decoding:
+    def stop(number: int) -> float | None:
+        steering.stopped = True
+        if not decoding:
             raise KeyboardInterrupt
-        if number != signal.SIGINT:
-            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _AGAIN_S)
+        return None if number == signal.SIGINT else _PATIENCE_S
 
-    with handled(INTERRUPTING, stop):
+    with stoppable(stop):
         try:
             yield begin
         except OutputError:
@@ -114,5 +110,3 @@ def _interruptible(steering: Steering, transcript: Transcript) -> Iterator[Calla
         except KeyboardInterrupt:
             steering.stopped = True
             transcript.finish()
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)

@@ -25,7 +25,7 @@ from dynatui.clean import clean
 from dynatui.terminal import last_word, streams
 from dynatui.terminal.last_word import LastWord
 from dynatui.terminal.output import give_back, modes_of
-from dynatui.terminal.shutdown import STOP_SIGNALS
+from dynatui.terminal.signals import STOP_SIGNALS
 
 MOST = 16
 """Maximum number of ranks; no machine has more GPUs."""

@@ -11,11 +11,10 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Any, cast
+from typing import Any
 
 import typer
-from typer.core import TyperGroup
-from typer.main import get_command
+from typer.core import TyperCommand, TyperGroup
 
 import decoder
 from decoder.errors import ConfigError, DecoderError, about, lacks_temporary_folder, not_importable, with_short_quotes
@@ -23,12 +22,24 @@ from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
 from decoder.models.names import LOOKUP, require_both
 from decoder.tensor_parallel.ranks import LOST
-from dynatui.cli import attach, bench, headless, options, presets, ranks, request, selector, settings, tune
-from dynatui.cli.config import config
-from dynatui.cli.doctor import doctor
-from dynatui.cli.options import Declared, Given, Group, expanded
-from dynatui.cli.report import report
-from dynatui.cli.why import why
+from dynatui.cli import (
+    attach,
+    bench,
+    config,
+    doctor,
+    headless,
+    options,
+    parameters,
+    presets,
+    ranks,
+    report,
+    request,
+    selector,
+    settings,
+    tune,
+    why,
+)
+from dynatui.cli.parameters import CONTEXT, Declared, Given, Group, argument, option, switch
 from dynatui.record.reader import Runs
 from dynatui.record.server_recording import is_of_server
 from dynatui.record.transcript import Transcript
@@ -63,26 +74,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def command() -> TyperGroup:
     """The complete command line, with options for all registered methods."""
-    app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
-    live: Declared = {
-        "models": request.MODELS,
-        "prompts": request.PROMPTS,
-        "methods": options.methods(),
-        "rules": Group(tuple(options.rules(presets.completing))),
-        "view": Group(options.view(options.LIVE_SPEED)),
-    }
-    tuned = {"models": request.MODELS, "prompts": request.PROMPTS, "sampling": Group(options.SAMPLING_OPTIONS)}
-    app.callback(invoke_without_command=True)(settings.configured(watch, live))
-    app.command()(settings.configured(replay, {"view": Group(options.view(options.REPLAY_SPEED))}))
-    app.command()(config)
-    app.command()(expanded(doctor, {"models": Group(options.MODEL_OPTIONS)}))
-    app.command()(why)
-    app.command()(report)
-    app.add_typer(bench.commands(), name="bench")
-    app.add_typer(selector.commands(), name="selector")
-    app.command()(settings.configured(tune.tune, tuned))
-    app.command()(settings.configured(attach.attach, {"view": attach.VIEW}))
-    return cast("TyperGroup", get_command(app))
+    configured = settings.fallback
+    commands: list[TyperCommand | TyperGroup] = [
+        parameters.command("replay", replay, REPLAY, configured),
+        parameters.command("config", config.config, config.PARAMETERS),
+        parameters.command("doctor", doctor.doctor, doctor.PARAMETERS),
+        parameters.command("why", why.why, why.PARAMETERS),
+        parameters.command("report", report.report, report.PARAMETERS),
+        parameters.command("tune", tune.tune, tune.PARAMETERS, configured),
+        parameters.command("attach", attach.attach, attach.PARAMETERS, configured),
+        bench.command(),
+        selector.command(),
+    ]
+    live = parameters.group(
+        "",
+        watch,
+        live_parameters(),
+        commands,
+        configured,
+        invoke_without_command=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    return parameters.with_completion(live)
 
 
 def _invoked(arguments: Sequence[str] | None) -> int:
@@ -113,33 +126,71 @@ def _misused(error: typer.TyperException) -> str:
     return f"{with_short_quotes(error.format_message().rstrip('.'))}; see {path} --help"
 
 
-def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
+def _show_version(_context: Any, _option: Any, wanted: bool) -> None:  # noqa: FBT001 - Typer calls it by position
     if wanted:
         typer.echo(f"dynatui {decoder.__version__}")
         raise typer.Exit
+
+
+_VERSION = switch("--version", "Show the version and exit.", is_eager=True, expose_value=False, callback=_show_version)
+_RECORD = option("--record FILE", "Append all events to FILE as they happen.", Path, panel=options.RUN)
+_METRICS_PORT = option(
+    "--metrics-port PORT",
+    "Serve the counts of the run to Prometheus at http://127.0.0.1:PORT/metrics, under the names of vLLM's "
+    "metrics. 0: any free port.",
+    int,
+    least=0,
+    most=65535,
+    panel=options.RUN,
+)
+_FOLLOW = option(
+    "--follow FILE", "Watch a recording that another process is writing, instead of decoding.", Path, panel=options.RUN
+)
+_TOUR = switch(
+    "--tour/--no-tour",
+    "Whether the second round is shown slowly, stage by stage, where no prompt, model or recording is given.",
+    default=True,
+    panel=options.SCREEN,
+)
+_OTHER = argument("other", "OTHER", "Another recording, to be shown beside the first.", Path, required=False)
+REPLAY: Declared = (options.RECORDING, _OTHER, options.HEADLESS, options.JSON, Group("view", options.REPLAY_VIEW))
+
+
+def live_parameters() -> Declared:
+    """The parameters of `watch`."""
+    return (
+        CONTEXT,
+        request.MODELS,
+        options.TENSOR_PARALLEL,
+        request.PROMPTS,
+        Group("run", (options.CHAT, options.methods(), options.MAX_NEW_TOKENS, options.LIVE_SEED)),
+        _RECORD,
+        _METRICS_PORT,
+        _FOLLOW,
+        Group("rules", tuple(options.rules(presets.completing))),
+        options.HEADLESS,
+        options.JSON,
+        _TOUR,
+        Group("view", options.LIVE_VIEW),
+        _VERSION,
+    )
 
 
 def watch(
     context: typer.Context,
     *,
     models: Models,
-    tensor_parallel: options.TensorParallel = 1,
+    tensor_parallel: int,
     prompts: request.Prompts,
-    chat: options.Chat = None,
-    methods: str | None,
-    max_new_tokens: options.MaxNewTokens = None,
-    seed: options.OptionalSeed = None,
-    record: options.Record = None,
-    metrics_port: options.MetricsPort = None,
-    follow: options.Follow = None,
+    run: Given,
+    record: Path | None,
+    metrics_port: int | None,
+    follow: Path | None,
     rules: Given,
-    no_screen: options.Headless = False,
-    as_json: options.Json = False,
-    tour: options.Tour = True,
+    no_screen: bool,
+    as_json: bool,
+    tour: bool,
     view: Given,
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
 ) -> int:
     """Watch and steer speculative decoding of language models, live, in a terminal.
 
@@ -164,18 +215,17 @@ def watch(
     files = prompts.of_files()
     require_both(models.target, models.draft)
     on_screen = wants_screen and streams.can_show_screen()  # after prompts are read: may replace standard input
+    given = {**rules, **run}
     if on_screen and models.embedded:
-        rules = {**rules, "temperature": EMBEDDED_TEMPERATURE if rules["temperature"] is None else rules["temperature"]}
-        seed = EMBEDDED_SEED if seed is None else seed
-    if on_screen and not models.embedded and rules["selector"] is None and rules["drafting"] is None:
-        rules = {**rules, "selector": NONE}  # only the embedded pair has a selector that a key can turn on
+        usual = {"temperature": EMBEDDED_TEMPERATURE, "seed": EMBEDDED_SEED}
+        given |= {name: value for name, value in usual.items() if given[name] is None}
+    if on_screen and not models.embedded and given["selector"] is None and given["drafting"] is None:
+        given["selector"] = NONE  # only the embedded pair has a selector that a key can turn on
     newcomer = tour and models.embedded and not (prompts.given or record)
     session = Session(
         prompts=prompts.beside(files),
         models=models,
-        config=request.run_config(
-            {**rules, "methods": methods, "max_new_tokens": max_new_tokens, "seed": seed, "chat": chat}
-        ),
+        config=request.run_config(given),
         record=record,
         metrics_port=metrics_port,
         view=replace(shown, tour=newcomer),
@@ -194,17 +244,8 @@ def watch(
     return watch_on_screen(session)
 
 
-def replay(
-    context: typer.Context,
-    path: options.RecordingFile,
-    other: options.OtherRecordingFile = None,
-    *,
-    no_screen: options.Headless = False,
-    as_json: options.Json = False,
-    view: Given,
-) -> int:
+def replay(path: Path, other: Path | None, *, no_screen: bool, as_json: bool, view: Given) -> int:
     """Replay a recording without loading models, or two recordings side by side."""
-    del context
     if other is None and is_of_server(path):
         on_screen = not (no_screen or as_json) and streams.can_show_screen()
         return attach.replay(path, request.view(view, settings.keymap()), on_screen=on_screen)
@@ -246,9 +287,9 @@ def _refuse_options_beside_follow(context: typer.Context) -> None:
 def _refuse_options_before(context: typer.Context) -> None:
     """Refuses options before a subcommand: those of a live run do not affect it, and others must follow its name."""
     subcommand = context.invoked_subcommand
-    for option in settings.typed(context).values():
+    for given in settings.typed(context).values():
         raise ConfigError(
-            f"{option.opts[0]} is given before {subcommand}, where it has no effect; see dynatui "
+            f"{given.opts[0]} is given before {subcommand}, where it has no effect; see dynatui "
             f"{subcommand} --help for options to give after it"
         )
 

@@ -17,7 +17,7 @@ from decoder.errors import ConfigError, DecoderError, not_importable
 from decoder.tensor_parallel.ranks import LIFELINE, Ranks, group_rank, in_group, ranks_of
 from dynatui.session import Models
 from dynatui.terminal import streams
-from dynatui.terminal.shutdown import STOP_SIGNALS
+from dynatui.terminal.signals import STOP_SIGNALS
 
 PATIENCE_S = 4.0
 """Seconds in which the leader may end all processes by itself after a signal."""

@@ -2,45 +2,39 @@
 
 import shutil
 from pathlib import Path
-from typing import Annotated
 
-from typer import Argument, Option
-
+from dynatui.cli.parameters import Declared, argument, option, switch
 from dynatui.terminal import streams
 
 _FILM = ".cast"
 _USUAL_SIZE = (120, 40)
 """Columns and lines of an asciicast if there is no terminal."""
 
-Source = Annotated[
-    Path,
-    Argument(
-        metavar="FILE|DIR",
-        help="A recording, a file that bench speed --json has written, or a folder of bench paper --output.",
+PARAMETERS: Declared = (
+    argument(
+        "source",
+        "FILE|DIR",
+        "A recording, a file that bench speed --json has written, or a folder of bench paper --output.",
+        Path,
     ),
-]
-Output = Annotated[
-    Path | None,
-    Option(
-        metavar="PAGE.html|FILM.cast",
-        help="File to write: the page, or with the ending .cast an asciicast of one run, in the size of this terminal.",
+    option(
+        "--output PAGE.html|FILM.cast",
+        "File to write: the page, or with the ending .cast an asciicast of one run, in the size of this terminal.",
+        Path,
         show_default="named like FILE or DIR, in the working directory",
     ),
-]
-RunNumber = Annotated[
-    int | None,
-    Option(
-        "--run",
-        metavar="N",
-        min=1,
-        help="Number of the only run of a recording to write, from 1.",
+    option(
+        "--run N",
+        "Number of the only run of a recording to write, from 1.",
+        int,
+        least=1,
         show_default="all runs; for an asciicast the first",
     ),
-]
-Force = Annotated[bool, Option("--force", help="Overwrite the file if it exists.")]
+    switch("--force", "Overwrite the file if it exists."),
+)
 
 
-def report(source: Source, output: Output = None, run: RunNumber = None, *, force: Force = False) -> int:
+def report(source: Path, output: Path | None, run: int | None, *, force: bool) -> int:
     """Write a recording or a benchmark as one HTML page, which needs nothing but a browser.
 
     A recording becomes a replay with text, tree, curves and race, steered by the keyboard. The page holds the prompts

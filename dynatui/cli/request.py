@@ -14,10 +14,11 @@ from typing import Any
 from decoder.bench.on_pair import OnPair
 from decoder.errors import ConfigError, PromptError, about, shortened
 from decoder.knobs import TunableParameters
-from decoder.methods import chosen, options_of
+from decoder.methods import options_of
 from decoder.methods.option import LARGEST_WHOLE, Option
 from decoder.run.config import RunConfig
 from dynatui.cli import options, presets, settings
+from dynatui.cli.parameters import Group
 from dynatui.keymap import Keymap
 from dynatui.prompts import load
 from dynatui.session import Models, View
@@ -66,15 +67,10 @@ class Prompts:
         return beginnings
 
 
-PROMPTS = options.Group(options.PROMPT_OPTIONS, Prompts)
-CUT_PROMPTS = options.Group(options.CUT_PROMPT_OPTIONS, Prompts)
-MODELS = options.Group(options.MODEL_OPTIONS, Models)
-PAIR = options.Group(options.PAIR_OPTIONS, OnPair)
-
-
-def method_names(names: str) -> tuple[str, ...]:
-    """Splits method names at commas; raises ConfigError for an unknown name."""
-    return tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
+PROMPTS = Group("prompts", options.PROMPT_OPTIONS, Prompts)
+CUT_PROMPTS = Group("prompts", options.CUT_PROMPT_OPTIONS, Prompts)
+MODELS = Group("models", options.MODEL_OPTIONS, Models)
+PAIR = Group("pair", options.PAIR_OPTIONS, OnPair)
 
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
@@ -106,10 +102,9 @@ def _at_fault(values: Mapping[str, Any], why: str) -> tuple[str, ...]:
 
 
 def _run_config(values: Mapping[str, Any]) -> RunConfig:
-    given = {name: values.get(name) for name in ("seed", "max_new_tokens", "chat")}
-    methods = method_names(values["methods"]) if "methods" in values else None
+    given = {name: values.get(name) for name in ("methods", "seed", "max_new_tokens", "chat")}
     sets = {name: _parameters(own, options_of(name), values) for name, own in RunConfig().parameters.items()}
-    return RunConfig(parameters=sets, drafting=values.get("drafting"), **_given(methods=methods, **given))
+    return RunConfig(parameters=sets, drafting=values.get("drafting"), **_given(**given))
 
 
 def view(given: Mapping[str, Any], keys: Keymap) -> View:

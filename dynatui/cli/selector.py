@@ -8,16 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-from typer import Option
+from typer.core import TyperGroup, TyperOption
 
 from decoder.bench.on_pair import OnPair
 from decoder.errors import PromptError, require
-from dynatui.cli import request
-from dynatui.cli.number_lists import numbers
-from dynatui.cli.options import expanded
+from dynatui.cli import options, parameters, request
+from dynatui.cli.number_lists import names, numbers
+from dynatui.cli.parameters import Declared, option, switch
 from dynatui.cli.time_left import shown
 from dynatui.terminal import streams
 
@@ -29,31 +28,67 @@ if TYPE_CHECKING:
 SELECTOR = "Selector"
 LEAST_PROMPTS = 5
 """Minimum number of prompts: one of them is kept for validation, one for the evaluation."""
-_option = partial(Option, rich_help_panel=SELECTOR)
+_option, _switch = partial(option, panel=SELECTOR), partial(switch, panel=SELECTOR)
 
-Data = Annotated[Path, _option("--data", metavar="DIR", help="Folder of labelled roots.")]
-SelectorFile = Annotated[Path, _option("--selector", metavar="FILE", help="The selector.")]
-Verifiers = Annotated[str, _option(metavar="NAMES", help="Verifiers whose rounds are labelled.")]
-Verifier = Annotated[str, _option(metavar="NAME", help="The verifier that the selector is trained for.")]
-Temperatures = Annotated[str, _option(metavar="T,T,..", help="Temperatures that texts are sampled at.")]
-TopPs = Annotated[str, _option("--top-ps", metavar="P,P,..", help="Values of top-p, each with each temperature.")]
-Every = Annotated[int, _option(metavar="N", min=1, help="Tokens from one labelled root to the next.")]
-Trees = Annotated[
-    int, _option(metavar="N", min=1, max=1000, help="Number of independent draws over which a label is averaged.")
-]
-Length = Annotated[int, _option("--max-new-tokens", metavar="N", min=1, help="Tokens sampled after each prompt.")]
-Epochs = Annotated[int, _option(metavar="N", min=1, help="Number of training passes over all roots.")]
-Hidden = Annotated[
-    bool,
-    _option("--hidden/--no-hidden", help="Whether the selector uses hidden states of the models, where available."),
-]
-Decoding = Annotated[
-    bool,
+
+def _numbers(flag: str, text: str) -> tuple[float, ...]:
+    return numbers(flag, text, text.split(","), remedy="a number, or several with commas between them")
+
+
+def _length(default: int) -> TyperOption:
+    return _option("--max-new-tokens N", "Tokens sampled after each prompt.", int, default=default, least=1)
+
+
+_DATA = _option("--data DIR", "Folder of labelled roots.", Path, required=True)
+_SEED = options.seed(panel=SELECTOR)
+COLLECT: Declared = (
+    _DATA,
+    request.PAIR,
+    request.PROMPTS,
+    _option("--verifiers NAMES", "Verifiers whose rounds are labelled.", default="specinfer,traversal", parse=names),
     _option(
-        "--decode/--no-decode", help="Whether texts are also decoded, with the selector and with the best fixed shape."
+        "--temperatures T,T,..",
+        "Temperatures that texts are sampled at.",
+        default="0.6,1",
+        parse=partial(_numbers, "--temperatures"),
     ),
-]
-SelectorSeed = Annotated[int, _option("--seed", metavar="S", min=0, max=2**32 - 1, help="Seed of all that is random.")]
+    _option(
+        "--top-ps P,P,..",
+        "Values of top-p, each with each temperature.",
+        default="1",
+        parse=partial(_numbers, "--top-ps"),
+    ),
+    _length(96),
+    _option("--every N", "Tokens from one labelled root to the next.", int, default=16, least=1),
+    _option(
+        "--trees N", "Number of independent draws over which a label is averaged.", int, default=4, least=1, most=1000
+    ),
+    _SEED,
+)
+TRAIN: Declared = (
+    _DATA,
+    _option("--out FILE", "The selector that is written.", Path, required=True),
+    _option("--verifier NAME", "The verifier that the selector is trained for.", default="specinfer"),
+    _option("--epochs N", "Number of training passes over all roots.", int, default=40, least=1),
+    _switch(
+        "--hidden/--no-hidden", "Whether the selector uses hidden states of the models, where available.", default=True
+    ),
+    _SEED,
+)
+EVALUATE: Declared = (
+    _DATA,
+    _option("--selector FILE", "The selector.", Path, name="selector_file", required=True),
+    request.PAIR,
+    request.PROMPTS,
+    _switch(
+        "--decode/--no-decode",
+        "Whether texts are also decoded, with the selector and with the best fixed shape.",
+        name="decoding",
+        default=True,
+    ),
+    _length(128),
+    _SEED,
+)
 
 
 @dataclass(frozen=True)
@@ -65,15 +100,14 @@ class Step:
     of: Any = None
 
 
-def commands() -> typer.Typer:
+def command() -> TyperGroup:
     """The command group `dynatui selector`."""
-    app = typer.Typer()
-    app.callback()(selector)
-    given = {"pair": request.PAIR, "prompts": request.PROMPTS}
-    app.command()(expanded(collect, given))
-    app.command()(train)
-    app.command(name="eval")(expanded(evaluate, given))
-    return app
+    commands = [
+        parameters.command("collect", collect, COLLECT),
+        parameters.command("train", train, TRAIN),
+        parameters.command("eval", evaluate, EVALUATE),
+    ]
+    return parameters.group("selector", selector, (), commands)
 
 
 def selector() -> None:
@@ -82,27 +116,33 @@ def selector() -> None:
 
 def collect(
     *,
-    data: Data,
+    data: Path,
     pair: OnPair,
     prompts: request.Prompts,
-    verifiers: Verifiers = "specinfer,traversal",
-    temperatures: Temperatures = "0.6,1",
-    top_ps: TopPs = "1",
-    max_new_tokens: Length = 96,
-    every: Every = 16,
-    trees: Trees = 4,
-    seed: SelectorSeed = 0,
+    verifiers: tuple[str, ...],
+    temperatures: tuple[float, ...],
+    top_ps: tuple[float, ...],
+    max_new_tokens: int,
+    every: int,
+    trees: int,
+    seed: int,
 ) -> int:
     """Label what rounds of each tree shape would gain in texts sampled from your prompts; resumes where it stopped."""
     texts = prompts.read()
     if len(texts) < LEAST_PROMPTS:
         raise PromptError(f"{len(texts)} prompts are too few to train on and to judge by; give {LEAST_PROMPTS} or more")
-    names = tuple(dict.fromkeys(name.strip() for name in verifiers.split(",")))
-    sampled = {"temperatures": _numbers("--temperatures", temperatures), "top_ps": _numbers("--top-ps", top_ps)}
     from decoder.selector import collect as job  # noqa: PLC0415 - imports torch
     from decoder.selector.dataset import CollectionPlan  # noqa: PLC0415
 
-    plan = CollectionPlan(names, **sampled, new_tokens=max_new_tokens, every=every, trees=trees, seed=seed)
+    plan = CollectionPlan(
+        verifiers,
+        temperatures=temperatures,
+        top_ps=top_ps,
+        new_tokens=max_new_tokens,
+        every=every,
+        trees=trees,
+        seed=seed,
+    )
     job.require_plan(plan)
     steps = (
         Step(f"{step.done} of {step.total} texts, {step.roots} roots now", step.done / step.total)
@@ -114,15 +154,7 @@ def collect(
     return 0
 
 
-def train(
-    *,
-    data: Data,
-    out: Annotated[Path, _option(metavar="FILE", help="The selector that is written.")],
-    verifier: Verifier = "specinfer",
-    epochs: Epochs = 40,
-    hidden: Hidden = True,
-    seed: SelectorSeed = 0,
-) -> int:
+def train(*, data: Path, out: Path, verifier: str, epochs: int, hidden: bool, seed: int) -> int:
     """Train a selector on labelled roots; resumes where it stopped."""
     from decoder.selector import dataset  # noqa: PLC0415 - imports torch
     from decoder.selector import train as job  # noqa: PLC0415
@@ -142,13 +174,13 @@ def train(
 
 def evaluate(
     *,
-    data: Data,
-    selector_file: SelectorFile,
+    data: Path,
+    selector_file: Path,
     pair: OnPair,
     prompts: request.Prompts,
-    decoding: Decoding = True,
-    max_new_tokens: Length = 128,
-    seed: SelectorSeed = 0,
+    decoding: bool,
+    max_new_tokens: int,
+    seed: int,
 ) -> int:
     """Compare a selector with the best fixed shape for each sampling setting: by labels, and in decoded texts."""
     from decoder.selector import dataset, stored  # noqa: PLC0415 - imports torch
@@ -225,10 +257,6 @@ def _engine(pair: OnPair) -> "Engine":
     load: Callable[..., Engine] = load_pair
     require_whole_draft("dynatui selector", pair.target, pair.draft)
     return load(**pair.pair_options, report=streams.say)
-
-
-def _numbers(option: str, text: str) -> tuple[float, ...]:
-    return numbers(option, text, text.split(","), remedy="a number, or several with commas between them")
 
 
 def _share(step: Any) -> float:

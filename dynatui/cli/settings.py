@@ -5,9 +5,8 @@ settings are those of the live command's options. Knows nothing of the meaning o
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import typer
 from typer.core import TyperOption
 
 from decoder.errors import ConfigError, DecoderError, about, quoted, require, shortened, with_short_quotes
-from dynatui.cli.options import Declared, expanded
 from dynatui.cli.toml_file import KINDS, LARGEST_FILE, Setting, checked, line_of, table
 from dynatui.files import opened, text_of
 from dynatui.keymap import KEYMAP, Keymap
@@ -95,11 +93,12 @@ def applied(context: typer.Context) -> dict[str, Setting]:
     `--speed` of a replay has the same name as that of a live run, but other bounds and another meaning.
     """
     live = context.find_root().command
-    known = options_of(live)
-    mine = options_of(context.command)
-    shared = {key: option for key, option in mine.items() if key in known and option.help == known[key].help}
-    flags = typed(context)
-    names = {key: option.name for key, option in shared.items() if option.name not in flags}
+    known, flags = options_of(live), typed(context)
+    names = {
+        key: option.name
+        for key, option in options_of(context.command).items()
+        if option.name not in flags and key in known and option.help == known[key].help
+    }
     return {names[key]: setting for key, setting in read(live).items() if key in names}
 
 
@@ -122,19 +121,16 @@ def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, A
     return {name: context.params[name] for name in settings}
 
 
-def configured(command: Callable[..., int], options: Declared) -> Callable[..., int]:
-    """A command with these options (see `options.expanded`), whose values fall back to the user's settings."""
-    command = expanded(command, options)
-
-    @wraps(command)
-    def run(context: typer.Context, **given: Any) -> int:
-        if context.invoked_subcommand is not None:
-            return command(context=context, **given)
-        settings = applied(context)
-        with named(settings):
-            return command(context=context, **given | fill(context, settings))
-
-    return run
+@contextmanager
+def fallback(context: typer.Context) -> Iterator[None]:
+    """Context of a command in which options that were not typed have the values of the user's settings."""
+    if context.invoked_subcommand is not None:
+        yield
+        return
+    settings = applied(context)
+    with named(settings):
+        fill(context, settings)
+        yield
 
 
 @contextmanager

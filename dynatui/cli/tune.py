@@ -4,62 +4,64 @@ The search and its verdict are in `decoder.tuning`. Imports torch only when a se
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from signal import SIGINT
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
-from typer import Option
 
 from decoder.models.names import LOOKUP, require_both
 from dynatui.cli import options, presets, request
-from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
-from dynatui.cli.options import Given
+from dynatui.cli.headless import INTERRUPTED
+from dynatui.cli.number_lists import names
+from dynatui.cli.parameters import CONTEXT, Declared, Given, Group, in_panel, option, switch
 from dynatui.cli.tune_drafts import ranked
 from dynatui.session import Models
 from dynatui.terminal import streams
-from dynatui.terminal.shutdown import handled
+from dynatui.terminal.signals import INTERRUPTING, handled, stoppable
 
 if TYPE_CHECKING:
     from decoder.tuning.job import OnPrompts
     from decoder.tuning.outcome import Tuned, TuneProgress
 
 LENGTH = 64
-_tuning = partial(Option, rich_help_panel="Tuning")
-
-Minutes = Annotated[float, _tuning(metavar="M", help="Minutes for the search and the check of its result.")]
-Name = Annotated[str, _tuning(metavar="NAME", help="Name of the preset, for dynatui --preset NAME.")]
-Force = Annotated[bool, _tuning("--force", help="Write the preset even if there is one of that name.")]
-Storage = Annotated[
-    str | None,
-    _tuning(metavar="URL", help="Optuna database, such as sqlite:///tuning.db, from which a later search continues."),
-]
-Drafts = Annotated[
-    str | None,
-    _tuning(
-        metavar="ID|DIR,..",
-        help="Instead of searching knobs, rank these drafts of the target: agreement, cost, speed, what limits each.",
+TUNING = "Tuning"
+PARAMETERS: Declared = (
+    CONTEXT,
+    request.MODELS,
+    request.PROMPTS,
+    options.CHAT,
+    *in_panel(
+        TUNING,
+        option(
+            "--drafts ID|DIR,..",
+            "Instead of searching knobs, rank these drafts of the target: agreement, cost, speed, what limits each.",
+            parse=names,
+        ),
+        option("--minutes M", "Minutes for the search and the check of its result.", float, default=5.0),
+        option("--max-new-tokens N", "Tokens of each text.", int, default=LENGTH, least=1),
+        option("--name NAME", "Name of the preset, for dynatui --preset NAME.", default="mine"),
+        switch("--force", "Write the preset even if there is one of that name."),
+        option("--storage URL", "Optuna database, such as sqlite:///tuning.db, from which a later search continues."),
     ),
-]
-MaxNewTokens = Annotated[int, _tuning("--max-new-tokens", metavar="N", min=1, help="Tokens of each text.")]
+    options.SEED,
+    Group("sampling", options.SAMPLING_OPTIONS),
+)
 
 
-class Stop:
-    """Signal handler: the first Ctrl-C during the search ends the search; any other signal ends the program."""
+class _Search:
+    """The phase of a tuning, which decides what Ctrl-C does."""
 
-    def __init__(self) -> None:
-        self.searching = False
-        """Whether the search is running, not the check that follows it."""
-        self.search_ended = False
-        """Whether Ctrl-C has ended the search."""
+    running = False
+    """Whether candidates are searched, not the result checked."""
+    ended = False
+    """Whether Ctrl-C has ended the search."""
 
-    def __call__(self, number: int, _frame: FrameType | None) -> None:
-        """Handles a signal."""
-        if number != SIGINT or self.search_ended or not self.searching:
+    def stop(self, number: int) -> None:
+        """Handles the first signal: Ctrl-C during the search ends the search, any other signal the program."""
+        if number != SIGINT or not self.running:
             raise KeyboardInterrupt
-        self.search_ended = True
+        self.ended = True
 
 
 def tune(
@@ -67,14 +69,14 @@ def tune(
     *,
     models: Models,
     prompts: request.Prompts,
-    chat: options.Chat = None,
-    drafts: Drafts = None,
-    minutes: Minutes = 5.0,
-    max_new_tokens: MaxNewTokens = LENGTH,
-    name: Name = "mine",
-    force: Force = False,
-    storage: Storage = None,
-    seed: options.Seed = 0,
+    chat: bool | None,
+    drafts: tuple[str, ...] | None,
+    minutes: float,
+    max_new_tokens: int,
+    name: str,
+    force: bool,
+    storage: str | None,
+    seed: int,
     sampling: Given,
 ) -> int:
     """Find DynaTree's knobs that are fastest for your prompts on this machine, and write them as a preset.
@@ -100,15 +102,15 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
     from dynatui.cli import tune_report as report  # noqa: PLC0415
     from dynatui.cli.tune_screen import watching  # noqa: PLC0415 - imports rich
 
-    stop = Stop()
+    search = _Search()
 
     def watch(progress: "TuneProgress") -> None:
-        stop.searching = not progress.checking
+        search.running = not progress.checking
         show(progress)
 
     try:
-        with handled(INTERRUPTING, stop), watching() as show:
-            result = tuned(job, streams.say, watch, lambda: stop.search_ended)
+        with stoppable(search.stop), watching() as show:
+            result = tuned(job, streams.say, watch, lambda: search.ended)
     except KeyboardInterrupt:
         streams.say("interrupted; nothing was written")
         return INTERRUPTED

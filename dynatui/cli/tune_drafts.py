@@ -15,15 +15,16 @@ OF_THE_SEARCH = ("draft", "exact", "compiled", "minutes", "name", "force", "stor
 """Parameters without effect when drafts are ranked."""
 
 
-def ranked(context: typer.Context, names: str, models: Models, prompts: tuple[str, ...], run: RunConfig) -> int:
-    """Ranks the drafts in a comma-separated list, and prints the ranking.
+def ranked(
+    context: typer.Context, drafts: tuple[str, ...], models: Models, prompts: tuple[str, ...], run: RunConfig
+) -> int:
+    """Ranks drafts, and prints the ranking.
 
     Raises:
         DecoderError: No target is given, an option without effect beside --drafts is given, or no draft can be ranked.
     """
     settings.refuse(context, dict.fromkeys(OF_THE_SEARCH, "beside --drafts"))
     require(models.target is not None, "--drafts ranks drafts of a target; give --target too")
-    drafts = tuple(name.strip() for name in names.split(",") if name.strip())
     require(LOOKUP not in drafts, "--drafts ranks draft models, which lookup is not; leave it out")
     from decoder.tuning.drafts import OnDrafts, rank  # noqa: PLC0415 - imports torch
     from dynatui.cli.draft_ranking import ranking  # noqa: PLC0415

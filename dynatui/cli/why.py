@@ -2,24 +2,28 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
-from typing import Annotated, Any, TextIO
+from pathlib import Path
+from typing import Any, TextIO
 
 import msgspec
-import typer
 
 from decoder.analysis.bottleneck import explained, of_method
 from decoder.analysis.findings import Case, cases
 from decoder.analysis.metrics import Race, fold
 from dynatui.clean import clean_line
 from dynatui.cli import options
+from dynatui.cli.parameters import Declared, switch
 from dynatui.cli.why_report import heading, item, report, silence
 from dynatui.record.reader import Runs
 from dynatui.terminal import streams
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a run: the numbers behind the sentences.")]
+PARAMETERS: Declared = (
+    options.RECORDING,
+    switch("--json", "One JSON object a run: the numbers behind the sentences.", name="as_json"),
+)
 
 
-def why(path: options.RecordingFile, *, as_json: AsJson = False) -> int:
+def why(path: Path, *, as_json: bool) -> int:
     """Say what limits the methods of a recording: how fast they are, where their time goes, what would help.
 
     Each factor is the speed-up if one limit were removed and all else stayed as measured: an upper bound, not a

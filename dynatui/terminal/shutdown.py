@@ -5,15 +5,14 @@ thread restores the terminal and ends the process at the deadline. Knows neither
 """
 
 import os
-import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from dynatui.terminal.output import Output
+from dynatui.terminal.signals import STOP_SIGNALS, handled
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 WITHIN_S = 2.5
 """The deadline: seconds after which the process is ended."""
 
@@ -75,15 +74,3 @@ class Shutdown:
         if self._watching:
             self._output.restore()
             self._end(code)
-
-
-@contextmanager
-def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Context in which these signals call the handler; those ignored from the start, as by nohup, stay ignored."""
-    taken = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
-    before = [signal.signal(number, handler) for number in taken]
-    try:
-        yield
-    finally:
-        for number, own in zip(taken, before, strict=True):
-            signal.signal(number, own)

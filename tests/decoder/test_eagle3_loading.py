@@ -18,7 +18,7 @@ from decoder.run.decoding_path import decoding_path
 from decoder.selector.stored import fingerprint
 from decoder.tuning.drafts import cost_ratio
 from decoder.verify.names import Drafting
-from dynatui.cli import bench
+from dynatui.cli import bench, bench_options
 from dynatui.cli.main import main
 from tests.decoder.makers import Played, TinyModels
 from tests.eagle3_checkpoints import FAVOURITES, LAYOUTS, name
@@ -123,7 +123,7 @@ def test_heads_are_not_ranked(tiny_models: TinyModels, beside: list[str], capsys
 
 def test_all_methods_that_go_with_a_head_are_measured_where_none_is_named(tiny_models: TinyModels) -> None:
     saved = tiny_models.pair(name("llama", "flat"))
-    methods = bench._with_draft(tuple(bench.all_methods().split(",")), str(saved.draft))
+    methods = bench._with_draft(tuple(bench_options.all_methods().split(",")), str(saved.draft))
     assert set(METHODS) - set(methods) == set(WHOLE)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dynatui.cli import bench
+from dynatui.cli import bench, bench_options
 from dynatui.cli.main import command, main
 from man.make import PAGE
 from tests import tiny
@@ -195,5 +195,5 @@ def test_the_prompt_that_does_not_fit_is_named(pair: tiny.TinyPair, capsys: pyte
 
 
 def test_every_method_but_the_threaded_baseline_is_measured_by_default() -> None:
-    assert bench.all_methods().startswith("dynatree,auto,ar,linear,fixed")
-    assert "hf" not in bench.all_methods().split(",")
+    assert bench_options.all_methods().startswith("dynatree,auto,ar,linear,fixed")
+    assert "hf" not in bench_options.all_methods().split(",")

@@ -19,6 +19,7 @@ from dynatui.cli import headless
 from dynatui.record.reader import read
 from dynatui.record.transcript import Transcript, table
 from dynatui.session import Models, Session, View
+from dynatui.terminal.signals import INTERRUPTING
 from dynatui.terminal.streams import OutputError, ReaderLeftError
 from tests.dynatui.fake_engine import FakeEngine, round_, run, story
 
@@ -252,9 +253,9 @@ def test_a_signal_while_models_load_interrupts() -> None:
 
 
 def test_signals_do_afterwards_what_they_did_before() -> None:
-    before = [signal.getsignal(number) for number in headless.INTERRUPTING]
+    before = [signal.getsignal(number) for number in INTERRUPTING]
     CapturedRun().run(FakeEngine(), Session(("one",), config=TWO_METHODS))
-    assert [signal.getsignal(number) for number in headless.INTERRUPTING] == before
+    assert [signal.getsignal(number) for number in INTERRUPTING] == before
 
 
 def test_a_hangup_that_was_ignored_stays_ignored() -> None:

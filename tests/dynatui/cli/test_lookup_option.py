@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from decoder.methods.auto import Auto
-from dynatui.cli import bench
+from dynatui.cli import bench, bench_options
 from dynatui.cli.main import main
 from dynatui.session import Models
 from tests.dynatui.cli.fake_screen import FakeScreen
@@ -84,6 +84,6 @@ def test_the_doctor_needs_one_model_for_lookups(capsys: pytest.CaptureFixture[st
 
 
 def test_everything_that_needs_no_model_is_measured_where_nothing_is_named() -> None:
-    methods = bench._with_draft(tuple(bench.all_methods().split(",")), "lookup")
+    methods = bench._with_draft(tuple(bench_options.all_methods().split(",")), "lookup")
     assert {"ar", "auto", "linear", "fixed", "dynatree", "bestfirst"} <= set(methods)
     assert not {"alg1", "delayed", "streaming"} & set(methods)

@@ -6,13 +6,14 @@ import stat
 from pathlib import Path
 
 import pytest
+import typer
 
 from decoder.errors import ConfigError
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from dynatui.cli import main as cli
-from dynatui.cli import options, presets
+from dynatui.cli import presets
 from dynatui.record.command_line import command_line
 from tests.dynatui.cli.fake_screen import FakeScreen
 
@@ -112,9 +113,10 @@ def test_a_name_is_no_path(name: str, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_shells_complete_the_user_s_presets_too() -> None:
     write("night")
-    (option,) = [each for each in options.rules(presets.completing) if each.name == "preset"]
-    complete = option.annotation.__metadata__[0].autocompletion
-    assert complete() == ["tuned", "paper", "sampled", "night"]
+    live = cli.command()
+    (option,) = [each for each in live.params if each.name == "preset"]
+    offered = option.shell_complete(typer.Context(live), "")
+    assert [item.value for item in offered] == ["tuned", "paper", "sampled", "night"]
 
 
 def test_a_file_with_the_name_of_a_built_in_preset_is_none(screen: FakeScreen) -> None:

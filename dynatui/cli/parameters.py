@@ -1,0 +1,171 @@
+"""Makes options, arguments and commands as Typer's own objects, which draw `--help` and complete in shells.
+
+Typer's public functions make them only from the signatures of functions, so this module, and no other, uses private
+ones. Knows no option, and nothing of settings.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from inspect import getdoc
+from typing import Any, TypeAlias
+
+from typer._click.globals import get_current_context
+from typer._coercion import resolve_type_descriptor
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.main import get_install_completion_arguments
+from typer.models import ArgumentInfo, OptionInfo
+
+Given = Mapping[str, Any]
+"""Values of options by parameter name; None for an option that was not given."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Options whose values together make one argument of a command's function."""
+
+    name: str
+    options: Sequence[TyperOption]
+    make: Callable[..., Any] = dict
+    """Function from the options' values, each a keyword argument, to the argument."""
+
+
+Declared: TypeAlias = Sequence[Group | TyperOption | TyperArgument]
+"""The parameters of a command, in the order of its help; a function takes them by name."""
+CONTEXT = Group("context", (), get_current_context)
+"""For functions that need the context: which options were typed, and which subcommand."""
+
+
+def option(
+    usage: str,
+    explained: str,
+    kind: Any = str,
+    *,
+    name: str | None = None,
+    parse: Callable[[str], object] | None = None,
+    complete: Callable[[str], Sequence[str]] | None = None,
+    least: int | None = None,
+    most: int | None = None,
+    show_default: bool | str = True,
+    panel: str | None = None,
+    **further: Any,
+) -> TyperOption:
+    """An option of a command.
+
+    Args:
+        usage: Flag and placeholder of the value, such as "--fps N"; for a `bool` only "--show" or "--mouse/--no-mouse".
+        explained: Help text.
+        kind: Type of the value, which Typer checks; a `list` may be repeated, a `bool` takes no value.
+        name: Name of the function's parameter, unless it is the flag's with underscores.
+        parse: Function from text to the value, instead of `kind`; raises ConfigError for an invalid text. A default is
+            then text, too.
+        complete: Function from the beginning of a value to values that shells offer.
+        least: Minimum of a number.
+        most: Maximum of a number.
+        show_default: Whether the help shows the default, or what it shows instead.
+        panel: Panel of `--help`.
+        further: Other arguments of `TyperOption`: default, required, envvar, is_eager, callback.
+    """
+    flags, _, metavar = usage.partition(" ")
+    return TyperOption(
+        param_decls=[name or flags.partition("/")[0].lstrip("-").replace("-", "_"), flags],
+        type_descriptor=resolve_type_descriptor(kind, OptionInfo(min=least, max=most, parser=parse)),
+        is_flag=kind is bool,
+        multiple=kind == list[str],
+        metavar=metavar or None,
+        help=explained,
+        autocompletion=complete and (lambda _context, _arguments, begun: complete(begun)),
+        min=least,
+        max=most,
+        show_default=show_default,
+        show_envvar=True,
+        rich_help_panel=panel,
+        **further,
+    )
+
+
+def switch(usage: str, explained: str, *, default: bool | None = False, **further: Any) -> TyperOption:
+    """An option without a value, with the further parameters of `option`."""
+    return option(usage, explained, bool, default=default, **further)
+
+
+def in_panel(title: str, *options: TyperOption) -> tuple[TyperOption, ...]:
+    """New options, all in the panel of `--help` with this title."""
+    for each in options:
+        each.rich_help_panel = title
+    return options
+
+
+def argument(
+    name: str,
+    metavar: str,
+    explained: str,
+    kind: Any = str,
+    *,
+    required: bool = True,
+    parse: Callable[[str], object] | None = None,
+) -> TyperArgument:
+    """An argument of a command, with the parameters of `option`; one that is not required is None if absent."""
+    described = resolve_type_descriptor(kind, ArgumentInfo(parser=parse))
+    return TyperArgument(
+        param_decls=[name], type_descriptor=described, metavar=metavar, help=explained, required=required
+    )
+
+
+Around: TypeAlias = Callable[[Any], AbstractContextManager[object]]
+"""Function from a context to a context manager in which the command runs; it may change the values of options."""
+
+
+def command(name: str, run: Callable[..., int], declared: Declared, around: Around = nullcontext) -> TyperCommand:
+    """A command that calls a function, whose docstring is the help, with the values of the declared parameters."""
+    return TyperCommand(
+        name, help=getdoc(run), params=[*_parameters(declared)], callback=_callback(run, declared, around)
+    )
+
+
+def group(
+    name: str,
+    run: Callable[..., object],
+    declared: Declared,
+    commands: Sequence[TyperCommand | TyperGroup],
+    around: Around = nullcontext,
+    **further: Any,
+) -> TyperGroup:
+    """A command with subcommands, before each of which it runs itself; `further` are arguments of Typer's group."""
+    return TyperGroup(
+        name=name,
+        help=getdoc(run),
+        params=[*_parameters(declared)],
+        callback=_callback(run, declared, around),
+        commands=list(commands),
+        **further,
+    )
+
+
+def with_completion(program: TyperGroup) -> TyperGroup:
+    """The program with the options that install and show shell completion."""
+    program.params += get_install_completion_arguments()
+    return program
+
+
+def _parameters(declared: Declared) -> Iterator[TyperOption | TyperArgument]:
+    for each in declared:
+        yield from each.options if isinstance(each, Group) else (each,)
+
+
+def _callback(run: Callable[..., Any], declared: Declared, around: Around) -> Callable[..., Any]:
+    groups = [each for each in declared if isinstance(each, Group)]
+
+    def call(**_: Any) -> Any:
+        context = get_current_context()
+        with around(context):
+            return run(**_arguments(context.params, groups))
+
+    return call
+
+
+def _arguments(values: Given, groups: Iterable[Group]) -> dict[str, Any]:
+    """The arguments of a command's function: values of options by name, those of a group made into one."""
+    left = dict(values)
+    made = {each.name: each.make(**{option.name: left.pop(option.name) for option in each.options}) for each in groups}
+    return left | made

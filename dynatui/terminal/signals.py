@@ -1,0 +1,53 @@
+"""Handles the signals that end a program: once gracefully, then by an interruption.
+
+Knows nothing of the work that is interrupted.
+"""
+
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
+"""The signals that end a program, and that of the timer that `stoppable` starts."""
+_AGAIN_S = 0.2
+"""Seconds from one interruption by the timer to the next: a handler may catch the first one and block again."""
+
+
+@contextmanager
+def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Context in which these signals call the handler; those ignored from the start, as by nohup, stay ignored."""
+    taken = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [signal.signal(number, handler) for number in taken]
+    try:
+        yield
+    finally:
+        for number, own in zip(taken, before, strict=True):
+            signal.signal(number, own)
+
+
+@contextmanager
+def stoppable(stop: Callable[[int], float | None]) -> Iterator[None]:
+    """Context in which the first signal calls `stop`, and each further one raises KeyboardInterrupt.
+
+    Args:
+        stop: Function from the signal's number to the seconds after which blocked work is interrupted, repeatedly; None
+            to leave it uninterrupted. It raises KeyboardInterrupt if the work cannot be ended gracefully.
+    """
+    stopped = False
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        nonlocal stopped
+        again, stopped = stopped, True
+        if again:
+            raise KeyboardInterrupt
+        patience_s = stop(number)
+        if patience_s is not None:
+            signal.setitimer(signal.ITIMER_REAL, patience_s, _AGAIN_S)
+
+    with handled(INTERRUPTING, handle):
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
