@@ -66,11 +66,11 @@ def findings(cases: Iterable[Case]) -> Iterator[Finding]:
     known_cases = [(case, case.bottleneck) for case in cases if case.bottleneck]
     by_limit = grouped((case, (main_limit(limits), is_hopeless(limits))) for case, limits in known_cases)
     for (limit, _), group in sorted(by_limit.items(), key=lambda item: -len(item[1])):
-        known = _limits(group)
-        first, *_ = (*remedies(known[0]), "")
+        limits_of_group = _limits(group)
+        first, *_ = (*remedies(limits_of_group[0]), "")
         yield Finding(
             group,
-            NO_LIMIT.rstrip(".") if limit is None else limited(known, limit),
+            NO_LIMIT.rstrip(".") if limit is None else limited(limits_of_group, limit),
             first,
             tuple(grouped(_next(group)).items()),
         )

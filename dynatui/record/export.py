@@ -67,7 +67,7 @@ def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
         ExportError: The folder cannot be made.
     """
     if folder is not None:
-        return _made(folder)
+        return _created(folder)
     stem = f"dynatui-{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
     for parent in (Path.cwd, recordings_folder):
         try:
@@ -161,7 +161,7 @@ def _table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return out.getvalue()
 
 
-def _made(target: Path) -> Path:
+def _created(target: Path) -> Path:
     try:
         _new(target)
     except FileExistsError:

@@ -110,12 +110,12 @@ def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
     if file.seekable():
         file.seek(0)
         return file
-    kept = closing.enter_context(SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - closed by the ExitStack
-    kept.write(opening)
-    shutil.copyfileobj(file, kept, _CHUNK)
+    copy = closing.enter_context(SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - closed by the ExitStack
+    copy.write(opening)
+    shutil.copyfileobj(file, copy, _CHUNK)
     file.close()
-    kept.seek(0)
-    return cast("BinaryIO", kept)
+    copy.seek(0)
+    return cast("BinaryIO", copy)
 
 
 def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:

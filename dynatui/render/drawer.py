@@ -26,7 +26,7 @@ def drawer(scene: Scene, width: int, height: int) -> Rows:
     """Sliders with the chosen one marked, a line on how to set it, and the effect of the last turn."""
     inner, room = inside((width, height))
     sets = _sets(scene.state)
-    names = shown(scene.state)
+    names = listed_knobs(scene.state)
     if not names:
         return frame(_title(scene, width), [(("the knobs come with the first round", "dim"),)], (width, height))
     body = [_row(scene, rules, name, inner) for rules in sets for name in rules.ends()]
@@ -36,8 +36,8 @@ def drawer(scene: Scene, width: int, height: int) -> Rows:
     if room > listed:
         page = [*page, *[()] * (listed - len(page)), *_help(scene, names, inner)[: room - listed]]
     if rules_in_force(scene.state) is None:
-        other = f"{scene.state.watched} has no other knobs; {scene.keys.cap('watch(1)')} watches another method"
-        page[len(names) : len(names) + 1] = [((other, "dim"),)]
+        hint = f"{scene.state.watched} has no other knobs; {scene.keys.cap('watch(1)')} watches another method"
+        page[len(names) : len(names) + 1] = [((hint, "dim"),)]
     page += notes(scene, inner, room - len(page))
     return frame(_title(scene, width), page, (width, height))
 
@@ -46,7 +46,7 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     """Knob and value at a clicked cell of the panel; None elsewhere."""
     inner, room = inside((width, height))
     left, top = (width - inner) // 2, (height - room) // 2
-    names = shown(scene.state)
+    names = listed_knobs(scene.state)
     place, listed = y - top, _listed(room, len(names))
     if not 0 <= place < min(listed, len(names)):
         return None
@@ -57,7 +57,7 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     return None if value is None else (names[place], value)
 
 
-def shown(state: RunState) -> tuple[KnobName, ...]:
+def listed_knobs(state: RunState) -> tuple[KnobName, ...]:
     """Knobs of the watched method and those that all methods share, in the order of the drawer."""
     return tuple(name for rules in _sets(state) for name in rules.ends())
 
@@ -84,16 +84,16 @@ def _track(name: KnobName, ends: Mapping[KnobName, tuple[float, float]], width: 
 
 
 def _row(scene: Scene, rules: TunableParameters, name: KnobName, width: int) -> Row:
-    knob, wanted, (_, for_bounds, for_meaning) = info(name), scene.wanted.get(name), _columns(width)
-    chosen, all_ends = name == _chosen(scene, shown(scene.state)), rules.ends()
+    knob, pending_value, (_, for_bounds, for_meaning) = info(name), scene.pending.get(name), _columns(width)
+    chosen, all_ends = name == _chosen(scene, listed_knobs(scene.state)), rules.ends()
     value, ends = rules.knob(name), all_ends[name]
     start = begun(scene.state.watched, scene.state.run).settings.get(name) if scene.state.run else None
-    pending = f"→{written(knob, wanted)}" if wanted is not None else ""
+    pending = f"→{written(knob, pending_value)}" if pending_value is not None else ""
     if chosen and scene.typed:
         pending = f"{scene.typed}_"
-    drawn = _track(name, all_ends, width).drawn(value, wanted=wanted, start=start, ends=ends)
+    track = _track(name, all_ends, width).row(value, pending=pending_value, start=start, ends=ends)
     ink: Ink = "strong" if chosen else "plain"
-    head: Row = (("▸ " if chosen else "  ", "key"), (column(knob.symbol, _SYMBOL), ink), *drawn)
+    head: Row = (("▸ " if chosen else "  ", "key"), (column(knob.symbol, _SYMBOL), ink), *track)
     meaning: Row = ((column(knob.meaning, for_meaning), ink),)
     if len(knob.values) > _PAIR:
         named: Row = ((f" {written(knob, value)} ", ink), (pending, "warn"))

@@ -65,11 +65,11 @@ class TextPanel:
             return frame((("Error", "bad"),), _failure(scene, state.failure, inner, room), size)
         if state.run is None:
             return frame((("Text", "title"),), _welcome(scene, inner), size)
-        told = caption(scene, inner, room)
-        self._height = room - len(told)
+        below = caption(scene, inner, room)
+        self._height = room - len(below)
         page = self._page(scene, inner, self._height)
         page += [()] * (self._height - len(page))
-        return frame(legend(scene, width - 6), [*page, *told], size)
+        return frame(legend(scene, width - 6), [*page, *below], size)
 
     def token_at(self, x: int, y: int) -> int | None:
         """The token in a cell of the last picture."""
@@ -94,7 +94,7 @@ class TextPanel:
         return cursor
 
     def _page(self, scene: Scene, width: int, height: int) -> Rows:
-        state = scene.state if scene.place.live else scene.known
+        state = scene.state if scene.place.live else scene.newest_state
         tokens, shown = state.lane.tokens, len(scene.state.lane.tokens)
         self._wrap(state, width)
         lines, cursor = self._flow.lines, scene.cursor if scene.inspected else None
@@ -125,12 +125,12 @@ class TextPanel:
         return [_reminder(state.prompt_text, width), *page] if self._head else page
 
     def _wrap(self, state: RunState, width: int) -> None:
-        known = len(self._done)
+        count = len(self._done)
         same = max(1, width) == self._flow.width and state.prompt_text == self._prompt
-        if not same or known == 0 or not state.lane.tokens.begins_with(self._done):
-            self._flow, self._prompt, self._top, known = Flow(width), state.prompt_text, 0, 0
+        if not same or count == 0 or not state.lane.tokens.begins_with(self._done):
+            self._flow, self._prompt, self._top, count = Flow(width), state.prompt_text, 0, 0
             self._flow.add(self._prompt, _PROMPT)
-        for index in range(known, len(state.lane.tokens)):
+        for index in range(count, len(state.lane.tokens)):
             self._flow.add(state.lane.tokens[index].text, index)
         self._done = state.lane.tokens
 
@@ -207,8 +207,8 @@ def _welcome(scene: Scene, width: int) -> Rows:
 def _failure(scene: Scene, failure: Failure, width: int, height: int) -> Rows:
     """The error, cut where it is long, and the keys to continue."""
     keys: list[Span] = []
-    for action, does in (("prompt(0)", "tries again   "), ("prompt(1)", "next prompt   "), ("leave", "quits")):
-        keys += [(scene.keys.cap(action), "key"), (f" {does}", "plain")]
+    for action, effect in (("prompt(0)", "tries again   "), ("prompt(1)", "next prompt   "), ("leave", "quits")):
+        keys += [(scene.keys.cap(action), "key"), (f" {effect}", "plain")]
     message, remedy = wrapped([(failure.message, "bad")], width), [(), *wrapped(keys, width, gaps="plain")]
     room = max(1, height - len(remedy))
     if len(message) > room:
@@ -282,9 +282,9 @@ def _probability(_state: RunState) -> list[Row]:
 
 def _round(state: RunState) -> list[Row]:
     sizes = [len(event.committed) for event in state.lane.past]
-    mean, most = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
+    mean, highest = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
     parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
-    counts: Span = (f"{short(mean, 1)} tokens each, at most {most}", "dim")
+    counts: Span = (f"{short(mean, 1)} tokens each, at most {highest}", "dim")
     return [_named("one check by the target each: ", *parts, counts), _named("", *parts, counts), _named("", *parts)]
 
 

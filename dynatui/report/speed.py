@@ -115,10 +115,10 @@ def _than(comparison: "Comparison") -> str:
     return f"{comparison.name} over {comparison.kind}{among}"
 
 
-def _why(difference: "Difference") -> str:
+def _reason(difference: "Difference") -> str:
     unknown = "one text is shorter" if difference.judged else "not judged"
-    why = {None: unknown, True: "a near tie", False: "NO TIE: a fault"}[difference.near_tie]
-    return why if difference.gap is None else f"{why}, gap {difference.gap:.2g}"
+    reason = {None: unknown, True: "a near tie", False: "NO TIE: a fault"}[difference.near_tie]
+    return reason if difference.gap is None else f"{reason}, gap {difference.gap:.2g}"
 
 
 def _megabytes(count: int | None) -> str:
@@ -153,7 +153,7 @@ _DIFFERING: "Mapping[str, Callable[[Difference], str]]" = {
     "method": lambda difference: difference.name,
     "prompt": lambda difference: str(difference.prompt + 1),
     "from token": lambda difference: str(difference.index),
-    "why": _why,
+    "why": _reason,
 }
 _ROUND: "Mapping[str, Callable[[Rounds], str]]" = {
     "levels x rows": lambda row: row.name,

@@ -210,7 +210,7 @@ class DynaApp(PanelApp):
 
     async def act(self, action: str | None) -> None:
         """Runs the action of a key; during a pause of the tour, any key but `leave` ends the tour."""
-        if self._tour and self.scene.held and action != "leave":
+        if self._tour and self.scene.held_stage and action != "leave":
             self._tour.end()
             return
         command = commands.find(action) if action else None

@@ -60,7 +60,7 @@ def scene_at(scene: Scene, state: RunState, rounds: int) -> Scene:
         paused=False,
         stage=None,
         broke="",
-        wanted={},
+        pending={},
         hits=(),
         note="",
     )

@@ -61,7 +61,7 @@ class SceneBuilder:
             replaying=playback is not None,
             following=controls is None and playback is None,
             hits=hits(before.query, [token.text for token in whole.lane.tokens]) if before.mode == "search" else (),
-            wanted=editor.wanted(viewpoint.newest) if editor else {},
+            pending=editor.pending(viewpoint.newest) if editor else {},
             stage=_stage(controls, state) if controls and viewpoint.live else None,
             broke=controls.broke if controls else "",
             pinned=None if pin is not None and pin.follows(state) else pin,

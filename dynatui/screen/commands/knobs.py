@@ -8,7 +8,7 @@ from decoder.methods import METHODS, draws_alone
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.knobs import choices, having, info, sliders_of, turns
-from dynatui.render.drawer import shown
+from dynatui.render.drawer import listed_knobs
 from dynatui.render.words import moved_back
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.screen.protocol import Screen
@@ -109,7 +109,7 @@ def drawer(screen: Screen) -> None:
 
 def slider(screen: Screen, step: int) -> None:
     """Chooses the next or the previous slider."""
-    names = shown(screen.viewpoint.state)
+    names = listed_knobs(screen.viewpoint.state)
     if names:
         place = names.index(screen.scene.slider) if screen.scene.slider in names else 0
         screen.change_view(slider=names[(place + step) % len(names)], typed="")
@@ -117,7 +117,7 @@ def slider(screen: Screen, step: int) -> None:
 
 def slider_to(screen: Screen, place: int) -> None:
     """Chooses a slider by its index; -1 is the last."""
-    names = shown(screen.viewpoint.state)
+    names = listed_knobs(screen.viewpoint.state)
     if names:
         screen.change_view(slider=names[place], typed="")
 
@@ -200,7 +200,7 @@ def undo(screen: Screen) -> None:
             screen.show_note("nothing was turned yet")
             return
         names = ", ".join(dict.fromkeys(info(turn.name).symbol for turn in turns))
-        whose = next((turn.of for turn in turns if turn.of != SAMPLING), "all methods")
+        whose = next((turn.rules_name for turn in turns if turn.rules_name != SAMPLING), "all methods")
         screen.show_note(f"{names if len(turns) < _FEW else 'all knobs'} of {whose} as before")
 
 
