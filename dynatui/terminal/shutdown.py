@@ -80,10 +80,10 @@ class Shutdown:
 @contextmanager
 def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Context in which these signals call the handler; those ignored from the start, as by nohup, stay ignored."""
-    taken = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
-    before = [signal.signal(number, handler) for number in taken]
+    handled_signals = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [signal.signal(number, handler) for number in handled_signals]
     try:
         yield
     finally:
-        for number, own in zip(taken, before, strict=True):
-            signal.signal(number, own)
+        for number, handler_before in zip(handled_signals, before, strict=True):
+            signal.signal(number, handler_before)
