@@ -44,7 +44,7 @@ class SuffixAutomaton:
         The last class is that of all other tokens: if no candidate continues the match, another token does.
         """
         start, longest = match
-        matches, familiar, others = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]
+        matches, familiar, rest_class = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]
         for token in tokens:
             state, length = start, longest
             # Tries ever shorter suffixes, down to the empty one, until one was followed by this token.
@@ -54,10 +54,10 @@ class SuffixAutomaton:
             if further is None:
                 further, length = 0, -1
             elif state == start:
-                others = 0
+                rest_class = 0
             matches.append((further, length + 1))
             familiar.append(FAMILIARITY[min(length + 1, LONGEST)])
-        familiar.append(others)
+        familiar.append(rest_class)
         return matches, familiar
 
     def extend(self, tokens: Iterable[int]) -> None:

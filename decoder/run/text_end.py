@@ -52,7 +52,7 @@ def _to_length(event: Round, left: int) -> Round:
 
 
 def _of_nodes(statistics: Verification, kept_nodes: Sequence[int], levels: int) -> Verification:
-    """Statistics of the nodes `kept` only, which are all nodes of the first `levels` levels below the root."""
+    """Statistics of `kept_nodes` only, which are all nodes of the first `levels` levels below the root."""
     if not statistics.reach:
         return statistics
     reach = [statistics.reach[node] for node in kept_nodes]

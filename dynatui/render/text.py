@@ -45,7 +45,7 @@ class TextPanel:
     def __init__(self) -> None:
         self._flow = Flow[int](1)
         self._prompt = ""
-        self._done: SharedList[Token] = SharedList()
+        self._wrapped_tokens: SharedList[Token] = SharedList()
         self._top = 0
         """Index of the first shown line."""
         self._head = 0
@@ -60,7 +60,7 @@ class TextPanel:
         inner, room = inside(size)
         state = scene.state
         if state.failure or state.run is None:
-            self._flow, self._done = Flow(1), SharedList()
+            self._flow, self._wrapped_tokens = Flow(1), SharedList()
         if state.failure:
             return frame((("Error", "bad"),), _failure(scene, state.failure, inner, room), size)
         if state.run is None:
@@ -79,7 +79,7 @@ class TextPanel:
         if not (0 <= x - left < inner and self._head <= y - top < self._height and line < len(self._flow.lines)):
             return None
         tag = _tag_at(self._flow.lines[line], x - left)
-        return tag if tag is not None and 0 <= tag < len(self._done) else None
+        return tag if tag is not None and 0 <= tag < len(self._wrapped_tokens) else None
 
     def moved(self, cursor: int, lines: int) -> int:
         """The token `lines` lines below the cursor, or above it if negative; at most in the last line or the first."""
@@ -125,14 +125,14 @@ class TextPanel:
         return [_reminder(state.prompt_text, width), *page] if self._head else page
 
     def _wrap(self, state: RunState, width: int) -> None:
-        count = len(self._done)
+        count = len(self._wrapped_tokens)
         same = max(1, width) == self._flow.width and state.prompt_text == self._prompt
-        if not same or count == 0 or not state.lane.tokens.begins_with(self._done):
+        if not same or count == 0 or not state.lane.tokens.begins_with(self._wrapped_tokens):
             self._flow, self._prompt, self._top, count = Flow(width), state.prompt_text, 0, 0
             self._flow.add(self._prompt, _PROMPT)
         for index in range(count, len(state.lane.tokens)):
             self._flow.add(state.lane.tokens[index].text, index)
-        self._done = state.lane.tokens
+        self._wrapped_tokens = state.lane.tokens
 
     def _scroll(self, line: int, height: int) -> None:
         """Moves the view only where it does not contain the line."""

@@ -49,8 +49,8 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
         yield _row(column(f"{line.number} {line.opening}", room), _cells(line.method, line.figures))
     if alone := [name for name in methods if any(_same(name, line.figures) == ALONE for line in runs)]:
         yield best(width, f"{', '.join(alone)}: {WHY_ALONE}", f"{', '.join(alone)}: own noise, not compared")[:width]
-    if own := [name for name in methods if any(_same(name, line.figures) == BY_DESIGN for line in runs)]:
-        yield f"{', '.join(own)}: {WHY_BY_DESIGN}"[:width]
+    if by_design := [name for name in methods if any(_same(name, line.figures) == BY_DESIGN for line in runs)]:
+        yield f"{', '.join(by_design)}: {WHY_BY_DESIGN}"[:width]
     if stalled := stall_notes(line.figures for line in runs):
         yield best(width, *stalled)
     if log.dropped:

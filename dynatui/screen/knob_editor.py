@@ -68,9 +68,11 @@ class KnobEditor:
         Several turns of temperature or top-p may come into force as one, so these are compared by value.
         """
         sampling, rules_name = self.sampling, self.rules_name(state)
-        own = {turn.name: turn.value for turn in self._pending if turn.rules_name == rules_name}
+        pending_turns = {turn.name: turn.value for turn in self._pending if turn.rules_name == rules_name}
         shared = {name: sampling.knob(name) for name in sampling.ends()}
-        return own | {name: value for name, value in shared.items() if state.lane.settings.get(name, value) != value}
+        return pending_turns | {
+            name: value for name, value in shared.items() if state.lane.settings.get(name, value) != value
+        }
 
     def rules(self, state: RunState) -> TunableParameters | None:
         """The watched method's parameters including pending turns; None for a method without knobs."""
@@ -110,8 +112,8 @@ class KnobEditor:
         """
         rules_name, rules = self.rules_name(state), self.rules(state)
         if rules_name is not None and isinstance(rules, AdaptiveTree):
-            held = {**{name: rules.knob(name) for name in MOVED}, **values}
-            self._step(rules_name, [({"history": 0.0}, False), (self._settled(rules_name, held, state), True)], state)
+            fixed = {**{name: rules.knob(name) for name in MOVED}, **values}
+            self._step(rules_name, [({"history": 0.0}, False), (self._settled(rules_name, fixed, state), True)], state)
 
     def undo(self, state: RunState) -> list[Turn]:
         """Undoes the last key press; returns the turns that do so, none without a press."""
@@ -164,14 +166,14 @@ class KnobEditor:
         undoing: list[Turn] = []
         for values, always in turns:
             for name, value in values.items():
-                own = owner(name, rules_name)
-                rules = self._rules(own, state)
+                owner_name = owner(name, rules_name)
+                rules = self._rules(owner_name, state)
                 old, new = rules.knob(name), rules.turned(name, value).knob(name)
                 if name == "history" and new > old:
                     undoing += [Turn(moved, self._restorable(rules_name, moved, rules), rules_name) for moved in MOVED]
                 if always or old != new:
-                    undoing.append(Turn(name, self._restorable(own, name, rules), own))
-                    self._turn(name, new, own)
+                    undoing.append(Turn(name, self._restorable(owner_name, name, rules), owner_name))
+                    self._turn(name, new, owner_name)
         if undoing:
             self._undoing.append(undoing)
         return bool(undoing)

@@ -106,8 +106,8 @@ class ServerApp(PanelApp):
         """Opens the page of keys."""
         self.push_screen(server_help(self.scene.keys))
 
-    def _sized(self, panel: str, drawn: DrawSized) -> Canvas:
-        return Canvas(lambda _, width, height: drawn(self.shown, self.look, (width, height)), panel=panel)
+    def _sized(self, panel: str, draw_sized: DrawSized) -> Canvas:
+        return Canvas(lambda _, width, height: draw_sized(self.shown, self.look, (width, height)), panel=panel)
 
     def arrange(self) -> None:
         """Hides the panels that do not fit."""

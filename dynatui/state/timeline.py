@@ -96,7 +96,7 @@ class Viewpoint:
     def __init__(self) -> None:
         self.work = Timeline()
         self._chosen = ""
-        self._shown = self.work
+        self._shown_run = self.work
         self._recorded: Sequence[Event] = ()
         """All events of the recorded run in play; empty for an engine."""
         self._foreseen = Timeline()
@@ -121,7 +121,7 @@ class Viewpoint:
         """The newest known state of the shown run, which may be later than the shown place."""
         if self._held_state is None:
             return self._watched(self._longest.state)
-        return self._watched(self._newest_state or self._shown.state)
+        return self._watched(self._newest_state or self._shown_run.state)
 
     @property
     def newest(self) -> RunState:
@@ -131,10 +131,10 @@ class Viewpoint:
     @property
     def shown(self) -> Timeline:
         """The shown run."""
-        return self.work if self._held_state is None else self._shown
+        return self.work if self._held_state is None else self._shown_run
 
     def foresee(self, run: Sequence[Event], prompt: Prompt, count: int) -> None:
-        """Folds `most` more events of the recorded run in play, and at least those already played."""
+        """Folds `count` more events of the recorded run in play, and at least those already played."""
         if run is not self._recorded:
             self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt))
         self._read_on(max(len(self._foreseen) + count, len(self.work)))
@@ -153,14 +153,14 @@ class Viewpoint:
         """The shown place; `known_rounds` are the rounds of a recording, played or not."""
         state, newest = self.state, self.state.lane.newest
         rounds = max(self.shown.rounds(state.watched), known_rounds, state.rounds)
-        of_this_run = self.live or self._shown in (self.work, self._foreseen)
+        of_this_run = self.live or self._shown_run in (self.work, self._foreseen)
         played = self.work.rounds(state.watched) if of_this_run else None
         return Place(state.rounds, rounds, newest.t if newest else 0.0, self.live, played)
 
     def hold(self) -> None:
         """Stops the view from following decoding or playback."""
         if self._held_state is None:
-            self._shown, self._held_state = self._longest, self.work.state
+            self._shown_run, self._held_state = self._longest, self.work.state
             self._newest_state = None if self._recorded else self.work.state
 
     def follow(self) -> None:
@@ -170,9 +170,9 @@ class Viewpoint:
     def look_at(self, rounds: int) -> None:
         """Holds the view after round number `rounds` of the watched method in the shown run, played or not."""
         self.hold()
-        if self._shown is self._foreseen and rounds > self._shown.rounds(self.state.watched):
+        if self._shown_run is self._foreseen and rounds > self._shown_run.rounds(self.state.watched):
             self._read_on(len(self._recorded))
-        self._held_state = self._shown.at(self.state.watched, rounds)
+        self._held_state = self._shown_run.at(self.state.watched, rounds)
         if self._newest_state is not None and self._watched(self._newest_state).rounds < self.state.rounds:
             self._newest_state = self._held_state
 

@@ -34,7 +34,7 @@ from decoder.run.loading import load_pair
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector.chooser import Chooser, files
 from decoder.selector.one_root import OneRoot
-from decoder.selector.stored import about, read
+from decoder.selector.stored import read, read_info
 
 Prompts = Mapping[Place, Sequence[int]]
 
@@ -88,7 +88,7 @@ def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, boo
     job.request()
     if job.selector != SHIPPED:
         # raises an error for an unusable selector before the slow loading of models
-        about(Path(job.selector))
+        read_info(Path(job.selector))
     with alone(job.log, REMEDY):
         return _measured(job, Log(job.log), note)
 
