@@ -83,7 +83,7 @@ def run_all(groups: Sequence[Group], output: Path, only: str, say: Callable[[str
     """Runs every case whose name contains `only`; returns whether all of them pass."""
     output.mkdir(parents=True, exist_ok=True)
     right = True
-    for group, case in _all(groups):
+    for group, case in _cases(groups):
         if only not in f"{group.title}: {case.name}":
             continue
         case_state = run(group, case, output)
@@ -96,7 +96,7 @@ def run_all(groups: Sequence[Group], output: Path, only: str, say: Callable[[str
 def report(groups: Sequence[Group], output: Path) -> tuple[list[str], bool]:
     """Lines of the report, and whether every case is complete and passes."""
     tables = [list(table(group, output)) for group in groups]
-    cases = [(case, state(group, case, output)) for group, case in _all(groups)]
+    cases = [(case, state(group, case, output)) for group, case in _cases(groups)]
     complete = [(case, case_state) for case, case_state in cases if case_state.done == case.units]
     right = [case for case, case_state in complete if case.judge(case_state.counts).right]
     seconds = sum(case_state.seconds for _, case_state in cases)
@@ -111,7 +111,7 @@ def report(groups: Sequence[Group], output: Path) -> tuple[list[str], bool]:
     return [*lines, *(line for lines_of_table in tables for line in lines_of_table)], len(right) == len(cases)
 
 
-def _all(groups: Sequence[Group]) -> list[tuple[Group, Case]]:
+def _cases(groups: Sequence[Group]) -> list[tuple[Group, Case]]:
     return [(group, case) for group in groups for case in group.cases]
 
 

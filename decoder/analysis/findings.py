@@ -72,14 +72,14 @@ def findings(cases: Iterable[Case]) -> Iterator[Finding]:
             group,
             NO_LIMIT.rstrip(".") if limit is None else limited(limits_of_group, limit),
             first,
-            tuple(grouped(_next(group)).items()),
+            tuple(grouped(_second_remedies(group)).items()),
         )
     looping = tuple(case for case, limits in known_cases if limits.repeats)
     if looping:
         yield Finding(looping, repeated(_limits(looping)).rstrip("."))
 
 
-def _next(group: Cases) -> Iterator[tuple[Case, str]]:
+def _second_remedies(group: Cases) -> Iterator[tuple[Case, str]]:
     """Pairs of a case and its second remedy, for cases that have one."""
     for case in group:
         for remedy in remedies(case.bottleneck)[1:] if case.bottleneck else ():

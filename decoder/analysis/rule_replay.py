@@ -151,7 +151,7 @@ def replay(record: TreeRecord, rule: TreeRule) -> ReplayedRounds:
     most = math.inf
     if rule.budget.by_cost:
         growth = _as_costs_allow(record, rule, growth)
-        kept, cut, shut = _whole(growth)
+        kept, cut, shut = _without_budget(growth)
     else:
         most = float(rule.budget.n_max)
         kept, cut, shut = (_best if rule.budget.best else _breadth_first)(record, rule, growth)
@@ -211,7 +211,7 @@ def _expandable(growth: Growth[Any], depth: Ints, p: Floats) -> Bools:
     return probable
 
 
-def _whole(growth: _Growth) -> _Choice:
+def _without_budget(growth: _Growth) -> _Choice:
     """Selection of nodes without a node budget."""
     nowhere = np.zeros_like(growth.alive)
     return growth.alive, nowhere, nowhere.__getitem__

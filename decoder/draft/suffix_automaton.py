@@ -67,7 +67,7 @@ class SuffixAutomaton:
 
     def _append(self, token: int) -> None:
         state = self._whole
-        self._whole = self._new({}, 0, self._longest[state] + 1)
+        self._whole = self._new_state({}, 0, self._longest[state] + 1)
         while state >= 0 and token not in self._next[state]:
             self._next[state][token] = self._whole
             state = self._shorter[state]
@@ -79,14 +79,14 @@ class SuffixAutomaton:
         joint, length = self._next[state][token], self._longest[state] + 1
         if self._longest[joint] == length:
             return joint
-        clone = self._new(dict(self._next[joint]), self._shorter[joint], length)
+        clone = self._new_state(dict(self._next[joint]), self._shorter[joint], length)
         self._shorter[joint] = clone
         while state >= 0 and self._next[state].get(token) == joint:
             self._next[state][token] = clone
             state = self._shorter[state]
         return clone
 
-    def _new(self, further: dict[int, int], shorter: int, longest: int) -> int:
+    def _new_state(self, further: dict[int, int], shorter: int, longest: int) -> int:
         self._next.append(further)
         self._shorter.append(shorter)
         self._longest.append(longest)

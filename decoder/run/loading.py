@@ -99,7 +99,7 @@ def load_pair(
         ModelError: A model cannot be loaded.
         PairError: Target and draft do not fit each other, or the engine cannot decode with one of them.
     """
-    names = _named(target, draft)
+    names = _names(target, draft)
     shape = head_shape(names["draft"]) if "draft" in names else None
     if shape or "draft" not in names:
         require_model_free(run.methods if run else ())
@@ -160,7 +160,7 @@ def _head_for(target: LanguageModel, name: str, shape: HeadShape, dtype: torch.d
     return load_head(name, shape, target, dtype)
 
 
-def _named(target: str | None, draft: str | None) -> dict[str, str]:
+def _names(target: str | None, draft: str | None) -> dict[str, str]:
     """Names of the models to load, by role; without a draft if suffix lookup drafts."""
     if target is None and draft is None:
         return {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}

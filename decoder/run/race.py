@@ -188,7 +188,7 @@ def _events(
             yield from lane.knob_events(outcome.turned_before)
             event = _round(lane, outcome, pieces, started, _text(lane, outcome))
             yield event
-            yield from _after(lane, outcome, pair.target.device)
+            yield from _events_after(lane, outcome, pair.target.device)
             watched = _watched(steering, lanes)
             if (lane is watched or watched.ended) and takes_step(steering):
                 hold(steering, Stage("committed", event) if lane is watched else None)
@@ -363,7 +363,7 @@ def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
     return rules.limit(depth, tree.path_probability(leaf))
 
 
-def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event]:
+def _events_after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event]:
     """Events after a round: knob changes by the history rule, and the end of the method's text."""
     lane.decode_s += outcome.round_s
     lane.stalled_s += outcome.stalled_s

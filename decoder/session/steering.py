@@ -154,11 +154,11 @@ class SlowMotion:
         """
         steering = self._steering
         self._decoded_s += decoded_s
-        if self._owed_s < SLEEP_S:
+        if self._sleep_due_s < SLEEP_S:
             return
         began = time.perf_counter()
         while not (steering.stopped or steering.paused):
-            left = self._owed_s - (time.perf_counter() - began)
+            left = self._sleep_due_s - (time.perf_counter() - began)
             if left <= 0:
                 break
             if not idle():
@@ -166,5 +166,5 @@ class SlowMotion:
         self._decoded_s = 0.0
 
     @property
-    def _owed_s(self) -> float:
+    def _sleep_due_s(self) -> float:
         return self._decoded_s * (1 / min(1.0, self._steering.speed) - 1)

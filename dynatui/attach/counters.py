@@ -76,10 +76,10 @@ def remembered(before: Page, after: Page) -> Page:
     A replica's series may be missing and reappear. If the page has new series, they replace all missing ones, so that
     the memory stays bounded.
     """
-    return {name: _seen_last(before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
+    return {name: _latest_series(before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
 
 
-def _seen_last(before: Series, after: Series) -> Series:
+def _latest_series(before: Series, after: Series) -> Series:
     return after if after.keys() - before.keys() else {**before, **after}
 
 

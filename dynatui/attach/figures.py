@@ -101,12 +101,12 @@ def figures(kind: Kind, counts: Counts, seconds: float, now: Gauges | None = Non
         drafted=counts.drafted,
         accepted=counts.accepted,
         generated=counts.generated,
-        tokens_per_round=_first(gauges.length, _length(kind, counts)),
-        acceptance_rate=_first(gauges.rate, share(counts.accepted, counts.drafted)),
+        tokens_per_round=_first_known(gauges.length, _length(kind, counts)),
+        acceptance_rate=_first_known(gauges.rate, share(counts.accepted, counts.drafted)),
         acceptance_by_position=[share(accepted, counts.drafts) for accepted in counts.accepted_at],
         drafted_per_second=_ratio(counts.drafted, seconds),
         accepted_per_second=_ratio(counts.accepted, seconds),
-        tokens_per_second=_first(gauges.speed, _ratio(counts.generated, seconds)),
+        tokens_per_second=_first_known(gauges.speed, _ratio(counts.generated, seconds)),
     )
 
 
@@ -139,5 +139,5 @@ def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _first(first: float | None, second: float | None) -> float | None:
+def _first_known(first: float | None, second: float | None) -> float | None:
     return second if first is None else first

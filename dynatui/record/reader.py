@@ -50,10 +50,10 @@ class Runs(Sequence[list[Event]]):
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            with ExitStack() as unless_found:
-                self._file = _rewound(path, unless_found)
+            with ExitStack() as unless_opened:
+                self._file = _rewound(path, unless_opened)
                 self._spans = tuple(_spans(path, self._file))
-                unless_found.pop_all()
+                unless_opened.pop_all()
         except OSError as error:
             raise _unreadable(path, error) from None
         finalize(self, self._file.close)

@@ -90,7 +90,7 @@ class Transcript:
                     self.note(f"rounds: {event.path}, {event.path_reason}")
                 if event.temperature > 0:
                     self.note(f"sampled: {_sampled(event)}")
-            case Round(method=method, text=text) if method == self._first:
+            case Round(method=method, text=text) if method == self._first_method:
                 self._texts.append(text)
                 if not self._as_json:
                     streams.show(text, self._out)
@@ -113,7 +113,7 @@ class Transcript:
             print(clean_line(line), file=self._err, flush=True)
 
     @property
-    def _first(self) -> str | None:
+    def _first_method(self) -> str | None:
         return next(iter(self._race.run.methods), None) if self._race.run else None
 
     def _close(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int] = ()) -> None:

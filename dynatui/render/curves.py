@@ -42,7 +42,7 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
     left = Line(curves.acceptance, 0.0, 1.0, "first")
     right = Line(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
     ghosts = _ghosts(scene, acceptance=left, tokens=right)
-    wordings = (("Depth acceptance", "L-bar"), recent(scene)), (("Depth acc.", "L-bar"), _last(scene))
+    wordings = (("Depth acceptance", "L-bar"), recent(scene)), (("Depth acc.", "L-bar"), _window_words(scene))
     title = _title(scene, width, (left, right), wordings)
     return _framed(scene, title, (left, right, *ghosts), (width, height), labelled=False)
 
@@ -53,7 +53,9 @@ def depth(scene: Scene, width: int, height: int) -> Rows:
     drafted = Line(curves.depth, 0.0, scale_end, "third", "dashed", digits=0)
     if not curves.d0.points:
         ghosts = _ghosts(scene, depth=drafted)
-        title = _title(scene, width, (drafted,), ((("Depth drafted",), recent(scene)), (("Depth",), _last(scene))))
+        title = _title(
+            scene, width, (drafted,), ((("Depth drafted",), recent(scene)), (("Depth",), _window_words(scene)))
+        )
         empty = Line(Curve(), 0.0, scale_end, "third", digits=0)
         return _framed(scene, title, (drafted, empty, *ghosts), (width, height), labelled=True)
     left = Line(curves.d0, 0.0, scale_end, "first", digits=0)
@@ -71,7 +73,7 @@ def depth(scene: Scene, width: int, height: int) -> Rows:
 
 def trends(scene: Scene, width: int, _height: int) -> Rows:
     """The curves on a single line, for small terminals."""
-    curves, scale, head = scene.state.lane.curves, scale_of(scene), f" {_last(scene)}: "
+    curves, scale, head = scene.state.lane.curves, scale_of(scene), f" {_window_words(scene)}: "
     room = max(0, (width - 36 - len(head)) // 3)
     parts: list[Row] = [
         ((f"{head}depth acc. ", "dim"), (trend(curves.acceptance.points, room, 0.0, 1.0), "first")),
@@ -86,7 +88,7 @@ def recent(scene: Scene) -> str:
     return f"last {scene.state.lane.window} rounds"
 
 
-def _last(scene: Scene) -> str:
+def _window_words(scene: Scene) -> str:
     return f"last {scene.state.lane.window}"
 
 

@@ -48,7 +48,7 @@ def inspect(scene: Scene, width: int, height: int) -> Rows:
     index = scene.cursor if event is None else position(event, token)
     tally = scene.newest_state.race.tallies.get(scene.state.watched, Tally())
     count = f" ─ index {index} of {len(tally.tokens)} tokens"
-    facts = {"token": _who(token)} if event is None else _facts(scene, token, event, apart=room >= _ALL)
+    facts = {"token": _origin(token)} if event is None else _facts(scene, token, event, apart=room >= _ALL)
     return frame((("Why this token", "title"), (count, "dim")), _rows(facts, inner, room), (width, height))
 
 
@@ -83,9 +83,9 @@ def node_of(event: Round, token: Token) -> int | None:
 
 def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str, list[Row]]:
     """The parts of each row, the most important first; the last are left out in a narrow panel."""
-    target, lost = _target(scene.newest_state, event, token), [_named(event, node) for node in rivals(event, token)]
+    target, lost = _target(scene.newest_state, event, token), [_node_row(event, node) for node in rivals(event, token)]
     cost, use = _cost(event, token), _use(event)
-    facts = {"token": _who(token, event), "draft": _drew(event, token) if is_drawn(event) else _draft(event, token)}
+    facts = {"token": _origin(token, event), "draft": _drew(event, token) if is_drawn(event) else _draft(event, token)}
     if is_drawn(event):
         facts["verify"] = _verify(scene.state, event, token)
     if apart:
@@ -127,7 +127,7 @@ def _plain(text: str) -> Row:
     return ((text, "plain"),)
 
 
-def _who(token: Token, event: Round | None = None) -> list[Row]:
+def _origin(token: Token, event: Round | None = None) -> list[Row]:
     name: Row = ((f" {piece_text(token.text)} ", "caret"), (" ", "plain"))
     match token.origin:
         case "accepted":
@@ -164,7 +164,7 @@ def _draft(event: Round, token: Token) -> list[Row]:
         chance = f"{_chance(probability(event.draft_logprobs[token_node]))}, {chance} with this noise"
     verb = "found it in the text: " if looked_up(event, token_node) else "gave it "
     parts = [_plain(f"{verb}{chance}, {ranked}")]
-    return [*parts, (("preferred ", "plain"), *_named(event, rival_nodes[0]))] if better else parts
+    return [*parts, (("preferred ", "plain"), *_node_row(event, rival_nodes[0]))] if better else parts
 
 
 def _drew(event: Round, token: Token) -> list[Row]:
@@ -250,7 +250,7 @@ def _noise(state: RunState, event: Round) -> dict[str, list[Row]]:
     return {"noise": [_plain(noise_source), _plain("chances are what the draft expects, knowing it")]}
 
 
-def _named(event: Round, node: int) -> Row:
+def _node_row(event: Round, node: int) -> Row:
     return ((piece_text(event.pieces[node]), "strong"), (f" {_chance(probability(event.logprobs[node]))}", "plain"))
 
 

@@ -57,7 +57,7 @@ def _panels(room: Layout, scene: Scene, shared: PanelName) -> set[str]:
     if room == "line":
         return {"essentials", "text"}
     if scene.maximised and scene.mode != "knobs":
-        return {"status", "footer", *_of(scene.panel), *(inspecting if scene.panel in ("text", "tree") else ())}
+        return {"status", "footer", *_canvases(scene.panel), *(inspecting if scene.panel in ("text", "tree") else ())}
     if room in ("roomy", "full"):
         below = {"acceptance", "depth", "timeline", *(() if scene.mode == "knobs" else ("knobs",))}
         side = {"side", "guide"} if room == "roomy" else set[str]()
@@ -65,13 +65,19 @@ def _panels(room: Layout, scene: Scene, shared: PanelName) -> set[str]:
         return {"status", "cards", "text", "tree", "footer", *below, *side, *beneath_text}
     if scene.mode == "knobs":
         return {"status", "cards", "drawer", "footer"} | ({"trends"} if room == "tabbed" else set())
-    panels = {"status", "cards", "footer", *_of(scene.panel), *(inspecting if scene.panel in ("text", "tree") else ())}
+    panels = {
+        "status",
+        "cards",
+        "footer",
+        *_canvases(scene.panel),
+        *(inspecting if scene.panel in ("text", "tree") else ()),
+    }
     if room == "tabbed":
         return panels | {"tabs", "knobs", "trends" if scene.place.live else "timeline"}
     return panels - {"depth"} | {"tabs"}
 
 
-def _of(panel: PanelName) -> tuple[str, ...]:
+def _canvases(panel: PanelName) -> tuple[str, ...]:
     return ("acceptance", "depth") if panel == "curves" else (panel,)
 
 

@@ -182,7 +182,7 @@ def _row(entry: Entry, width: int) -> Row:
     cells = _WHEN_BRIEF if narrow else _WHEN
     ink: Ink = "strong" if entry.ink == "plain" else entry.ink
     head: Row = (
-        (column(_when(entry.rounds, brief=narrow), cells), "dim"),
+        (column(_round_words(entry.rounds, brief=narrow), cells), "dim"),
         (column(entry.who, _WHO), "key" if entry.who == "you" else "plain"),
     )
     text = " ".join(entry.what[:_LONGEST].split())
@@ -193,7 +193,7 @@ def _row(entry: Entry, width: int) -> Row:
     return (*head, (text, ink), (why, "plain"))
 
 
-def _when(rounds: tuple[int, int] | None, *, brief: bool) -> str:
+def _round_words(rounds: tuple[int, int] | None, *, brief: bool) -> str:
     if rounds is None:
         return ""
     first, last = map(nth, rounds)

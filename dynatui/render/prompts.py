@@ -181,7 +181,7 @@ def _agreed(figures: Sequence[Figures]) -> str:
     return f"{sum(verdicts)} of {len(verdicts)}" if verdicts else "-"
 
 
-def _same(result: Result) -> str:
+def _agreement(result: Result) -> str:
     return same_as_ar(result.method, result.figures, "differs" if result.figures.near_tie is None else "NO")
 
 
@@ -196,7 +196,7 @@ _COLUMNS = (
     _Column("depth acc.", 12, lambda one: short(one.figures.depth_acceptance), lambda all_: short(_weighted(all_))),
     _Column("tokens/s", 10, lambda one: short(one.figures.tokens_per_second, 1), lambda all_: short(_rate(all_), 1)),
     _Column("x ar", 7, lambda one: short(one.figures.speedup), lambda all_: short(_gain(all_))),
-    _Column("same as ar", 12, _same, _agreed),
+    _Column("same as ar", 12, _agreement, _agreed),
 )
 _RANKED = (3, 1, 4, 5, 2, 0)
 """Columns, the most important first."""

@@ -42,7 +42,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
         body.append(_error(scene) or _verdict(scene, figures, inner))
         body += _limit(scene, inner)[: room - len(body)]
         if room > len(body) + len(figures) + 1 and inner >= _WIDE:
-            body += [(), *_table(scene, figures, inner, _COLUMNS[_TOLD_BESIDE if beside else 0 :])]
+            body += [(), *_table(scene, figures, inner, _COLUMNS[_COLUMNS_BESIDE if beside else 0 :])]
             body += explained(led_by(_EXPLAINED), inner, room - len(body))
     return frame(_title(figures, width - _TITLE), body, (width, height))
 
@@ -180,7 +180,7 @@ _COLUMNS: tuple[tuple[str, Callable[[str, Figures], str]], ...] = (
     ("verify s", lambda _, one: short(one.verify_s)),
     ("peak MB", lambda _, one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
 )
-_TOLD_BESIDE = 2
+_COLUMNS_BESIDE = 2
 """Number of leading columns of the table that are omitted where the bars already show them."""
 _EXPLAINED = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
 """Figures to explain first in the remaining rows."""

@@ -29,7 +29,7 @@ def answer(state: ServerState, size: Size) -> Rows:
         return frame(_TITLE[:1], wrapped([(clean_line(answered.error), "warn")], width), size)
     summary = wrapped([(_summary(answered), "strong")], width)
     columns = _rounds(answered, width)
-    title, rounds = (_TITLE, columns) if columns else (_TITLE[:1], wrapped([(_not_told(state), "dim")], width))
+    title, rounds = (_TITLE, columns) if columns else (_TITLE[:1], wrapped([(_reason(state), "dim")], width))
     text = wrapped([(clean_line(answered.text), "plain")], width)
     return frame(title, [*summary, *rounds[: max(1, room - len(summary) - 1)], *text][: max(0, room)], size)
 
@@ -53,7 +53,7 @@ def _summary(answered: Answer) -> str:
     return ", ".join(text for figure, text in parts if figure is not None)
 
 
-def _not_told(state: ServerState) -> str:
+def _reason(state: ServerState) -> str:
     """The reason why no rounds of the answer can be drawn."""
     if state.kind is not None and state.kind.name == "vllm":
         return "vLLM reports each round if it is started with --per-request-spec-decode-metrics detailed"

@@ -189,12 +189,12 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
         return _moved_back(back, lane, width, keys.cap("hold"))
     if len(lane.ruled) < lane.window:
         return ((f"history looks at the first {lane.window} rounds that draft: {len(lane.ruled)} so far", "dim"),)
-    last = _last(lane)
+    last = _last_change(lane)
     if last is None:
-        return (("history: ", "plain"), *_now(lane, width - len("history: ")))
+        return (("history: ", "plain"), *_direction(lane, width - len("history: ")))
     change: Row = (("history: ", "plain"), (turned(last), "strong"), (f": {reason(last, lane)}", "plain"))
     since: Row = ((f" (round {nth(last.round)})", "dim"),)
-    now: Row = (("; now ", "dim"), *_now(lane, 0))
+    now: Row = (("; now ", "dim"), *_direction(lane, 0))
     return next((row for row in ((*change, *since, *now), (*change, *since), change) if width_of(row) <= width), change)
 
 
@@ -232,14 +232,14 @@ def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:
     return fitting([(*head, (clear, "strong")), *parts, (("  95 % intervals", "dim"),)], width)
 
 
-def _last(lane: LaneState) -> Change | None:
+def _last_change(lane: LaneState) -> Change | None:
     """The last change by history; of two knobs at once, that of the base depth."""
     by_history = [change for change in lane.changes if not change.by_user]
     newest = [change for change in by_history if change.round == by_history[-1].round]
     return next((change for change in newest if change.name == "d0"), by_history[-1] if by_history else None)
 
 
-def _now(lane: LaneState, width: int) -> Row:
+def _direction(lane: LaneState, width: int) -> Row:
     """The direction in which history moves the knobs now, with the reason."""
     mean, aim = lane.ruled_acceptance or 0.0, target(lane)
     verdict = sign(mean, aim)

@@ -101,8 +101,8 @@ def status(scene: Scene, width: int, height: int) -> Rows:
     """The first line: program, state, prompt, badge at the left; models, device, costs at the right."""
     if width < _NARROW:
         return essentials(scene, width, height)
-    parts = [*_left(scene), *_right(scene)]
-    chosen = _chosen(parts, width)
+    parts = [*_left_parts(scene), *_right_parts(scene)]
+    chosen = _fitting_parts(parts, width)
     left = joined([row for part, row in chosen if not part.right], _GAP)
     right = joined([row for part, row in chosen if part.right], _GAP)
     if not right:
@@ -110,7 +110,7 @@ def status(scene: Scene, width: int, height: int) -> Rows:
     return [(*left, (" " * (width - width_of(left) - width_of(right)), "plain"), *right)]
 
 
-def _chosen(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
+def _fitting_parts(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
     """The parts that fit, in the order of the line: the first in rank in the longest wording that leaves room for the
     needed ones, then as many others as possible, then longer wordings.
     """
@@ -132,7 +132,7 @@ def _chosen(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
     return [(part, worded[place]) for place, part in enumerate(parts) if place in worded]
 
 
-def _left(scene: Scene) -> Iterator[_Part]:
+def _left_parts(scene: Scene) -> Iterator[_Part]:
     state, doing, sentence = scene.state, activity(scene), headline(scene.state)
     yield _Part(1, sentence or (((" dynatui ", "logo"),),))
     yield _Part(
@@ -148,7 +148,7 @@ def _left(scene: Scene) -> Iterator[_Part]:
         yield _Part(4, light)
 
 
-def _right(scene: Scene) -> Iterator[_Part]:
+def _right_parts(scene: Scene) -> Iterator[_Part]:
     """Models, device and arithmetic, sampling, load of the GPUs, and cost of the screen."""
     run, meters = scene.state.run, scene.meters
     if run is not None:

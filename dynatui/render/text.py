@@ -257,15 +257,15 @@ def _rounded(value: float) -> float:
     return float(f"{value:.2g}") if math.isfinite(value) else value
 
 
-def _named(start: str, *parts: Span, by: str = "", separator: Row = _DOT) -> Row:
+def _heading(start: str, *parts: Span, by: str = "", separator: Row = _DOT) -> Row:
     return (("Text", "title"), (f"{by} ─ {start}", "dim"), *joined([(part,) for part in parts], separator))
 
 
 def _origin(state: RunState) -> list[Row]:
     by = f" by {state.watched}"
     return [
-        _named("", ("drafted and accepted", "accepted"), ("target's own", "bonus"), ("prompt", "prompt"), by=by),
-        _named("", ("draft", "accepted"), ("target", "bonus"), ("prompt", "prompt")),
+        _heading("", ("drafted and accepted", "accepted"), ("target's own", "bonus"), ("prompt", "prompt"), by=by),
+        _heading("", ("draft", "accepted"), ("target", "bonus"), ("prompt", "prompt")),
     ]
 
 
@@ -274,9 +274,9 @@ def _probability(_state: RunState) -> list[Row]:
     long: list[Span] = list(zip(shares, HOT, strict=True))
     brief: list[Span] = list(zip(("80-100%", "60", "40", "20", "0"), HOT, strict=True))
     return [
-        _named("the draft gave it ", *long, ("target's own", "bonus")),
-        _named("draft gave it ", *long, ("target", "bonus")),
-        _named("", *brief, ("target", "bonus"), separator=((" ", "dim"),)),
+        _heading("the draft gave it ", *long, ("target's own", "bonus")),
+        _heading("draft gave it ", *long, ("target", "bonus")),
+        _heading("", *brief, ("target", "bonus"), separator=((" ", "dim"),)),
     ]
 
 
@@ -285,7 +285,11 @@ def _round(state: RunState) -> list[Row]:
     mean, highest = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
     parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
     counts: Span = (f"{short(mean, 1)} tokens each, at most {highest}", "dim")
-    return [_named("one check by the target each: ", *parts, counts), _named("", *parts, counts), _named("", *parts)]
+    return [
+        _heading("one check by the target each: ", *parts, counts),
+        _heading("", *parts, counts),
+        _heading("", *parts),
+    ]
 
 
 def _time(state: RunState) -> list[Row]:
@@ -294,9 +298,9 @@ def _time(state: RunState) -> list[Row]:
     long: list[Span] = [(f"to {edge}", ink) for edge, ink in zip(edges, HOT, strict=False)]
     brief: list[Span] = list(zip(edges, HOT, strict=False))
     return [
-        _named("ms per token: ", *long, ("slower", HOT[-1]), median),
-        _named("ms per token: ", *long, ("slower", HOT[-1])),
-        _named("ms ", *brief, ("more", HOT[-1]), separator=((" ", "dim"),)),
+        _heading("ms per token: ", *long, ("slower", HOT[-1]), median),
+        _heading("ms per token: ", *long, ("slower", HOT[-1])),
+        _heading("ms ", *brief, ("more", HOT[-1]), separator=((" ", "dim"),)),
     ]
 
 

@@ -64,7 +64,7 @@ def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
         expected = event.verification.predicted_tokens if event.verification else None
         expectation = [] if expected is None else [_expected(event, expected)]
         shape = [f"{words}." for words in shape_wordings(scene.state, event)[:1]]
-        return [*shape, *expectation, _drawn(signs), *arrow]
+        return [*shape, *expectation, _figure_legend(signs), *arrow]
     return [*([_sampled(signs)] if event.draft_logprobs else []), *arrow]
 
 
@@ -77,7 +77,7 @@ def _sampled(signs: frozenset[Sign]) -> str:
     )
 
 
-def _drawn(signs: frozenset[Sign]) -> str:
+def _figure_legend(signs: frozenset[Sign]) -> str:
     """Legend of the figures of a sampled tree."""
     named = "kept, bar, colour" if "bar" in signs else "kept, colour"
     meanings: Mapping[Sign, str] = {

@@ -147,14 +147,14 @@ def _sentence(estimate: WhatIf) -> str:
 
 
 def _yield_text(cell: Cell) -> str:
-    return f"{_least(exact=cell.exact)}{short(cell.tokens)} tokens a round, {_drafted(cell)}"
+    return f"{_bound_words(exact=cell.exact)}{short(cell.tokens)} tokens a round, {_drafted(cell)}"
 
 
 def _drafted(cell: Cell) -> str:
-    return f"{_least(exact=cell.drafted_exact)}{short(cell.drafted, 1)} drafted"
+    return f"{_bound_words(exact=cell.drafted_exact)}{short(cell.drafted, 1)} drafted"
 
 
-def _least(*, exact: bool) -> str:
+def _bound_words(*, exact: bool) -> str:
     return "" if exact else "at least "
 
 

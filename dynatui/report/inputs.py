@@ -103,7 +103,7 @@ def page_name(source: Path) -> Path:
         raise _unreadable(source, error) from None
 
 
-def require_kept(source: Path, page: Path) -> None:
+def require_other_file(source: Path, page: Path) -> None:
     """Raises a ConfigError where a page would overwrite its source."""
     if any(_is_same(page, path) for path in (source, source / REPORT)):
         raise ConfigError(f"{shortened(page)} is what the page is made from; let --output name another file")

@@ -67,7 +67,7 @@ def _setup(report: "PaperReport") -> list[tuple[str, str]]:
         ("Target model", request.target),
         ("Draft model", request.draft),
         ("Computed in", f"{arithmetic(request.dtype, request.draft_dtype)} on {request.device}"),
-        ("Tokens are chosen", _chosen(request)),
+        ("Tokens are chosen", _sampling_words(request)),
         ("Texts", "; ".join(f"{each.title}, {len(each.prompts)} prompts" for each in request.text_sets)),
         ("Experiments", "; ".join(dict.fromkeys(each.name.replace("_", " ") for each in request.experiments))),
         ("Begun", f"{header.started_at}, source {header.commit or UNKNOWN}"),
@@ -79,7 +79,7 @@ def _setup(report: "PaperReport") -> list[tuple[str, str]]:
     ]
 
 
-def _chosen(request: Request) -> str:
+def _sampling_words(request: Request) -> str:
     how = f"at temperature {request.temperature:g}, top-p {request.top_p:g}" if request.temperature else "greedily"
     return f"{how}, seed {request.seed}, {'to' if request.stops_at_eos else 'on behind'} the end of text"
 

@@ -88,11 +88,14 @@ def figures_table(caption: str, figures: Mapping[str, Figures]) -> Markup:
         for figure in FIGURES
         if any(getattr(of_method, figure.key) is not None for of_method in figures.values())
     ]
-    rows = [[_named(figure), *(_cell(figure, of_method) for of_method in figures.values())] for figure in known_figures]
+    rows = [
+        [_figure_cell(figure), *(_cell(figure, of_method) for of_method in figures.values())]
+        for figure in known_figures
+    ]
     return table(caption, ["figure", *figures], rows)
 
 
-def _named(figure: Figure) -> Markup:
+def _figure_cell(figure: Figure) -> Markup:
     definition = "; elsewhere: ".join(filter(None, (figure.formula, figure.elsewhere)))
     return joined((figure.label, " ", element("small", definition)))
 

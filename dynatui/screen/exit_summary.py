@@ -47,9 +47,9 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
     yield _row(column(f"{', '.join(methods)} on", room), heads)
     for line in runs:
         yield _row(column(f"{line.number} {line.opening}", room), _cells(line.method, line.figures))
-    if alone := [name for name in methods if any(_same(name, line.figures) == ALONE for line in runs)]:
+    if alone := [name for name in methods if any(_agreement(name, line.figures) == ALONE for line in runs)]:
         yield best(width, f"{', '.join(alone)}: {WHY_ALONE}", f"{', '.join(alone)}: own noise, not compared")[:width]
-    if by_design := [name for name in methods if any(_same(name, line.figures) == BY_DESIGN for line in runs)]:
+    if by_design := [name for name in methods if any(_agreement(name, line.figures) == BY_DESIGN for line in runs)]:
         yield f"{', '.join(by_design)}: {WHY_BY_DESIGN}"[:width]
     if stalled := stall_notes(line.figures for line in runs):
         yield best(width, *stalled)
@@ -61,7 +61,7 @@ def _row(name: str, cells: Sequence[str]) -> str:
     return "".join([name, *(cell.rjust(wide) for cell, wide in zip(cells, _WIDTHS, strict=True))])
 
 
-def _same(method: str, figures: Figures) -> str:
+def _agreement(method: str, figures: Figures) -> str:
     return same_as_ar(method, figures, f"to {figures.first_difference}")
 
 
@@ -73,7 +73,7 @@ def _cells(method: str, figures: Figures) -> tuple[str, ...]:
         percent(figures.acceptance_rate),
         short(figures.tokens_per_second, 1),
         short(figures.speedup),
-        _same(method, figures),
+        _agreement(method, figures),
     )
 
 

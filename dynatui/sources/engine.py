@@ -218,7 +218,7 @@ class EngineSource:
                 if self._stopped:
                     return
                 self._decode(decode)
-                self._rest()
+                self._pause_after_prompt()
             except DecoderError as error:
                 self._fail(str(error), error.exit_code)
             except Exception as error:
@@ -237,7 +237,7 @@ class EngineSource:
         self.records.append(Failure(message, exit_code))
         self._wake.wait()
 
-    def _rest(self) -> None:
+    def _pause_after_prompt(self) -> None:
         """Waits after a prompt, for its result to be read, and while paused."""
         self._wake.wait(self._rest_s)
         while self.paused and not self._wake.wait(_NAP_S):

@@ -46,7 +46,7 @@ class PlanController:
 
     def choose(self, deepest: int) -> Plan | None:
         """Chooses the size of the next round, with at most `deepest` levels; None for a round without a draft."""
-        plan = self._chosen(deepest) if self.costs.known else PROBE
+        plan = self._plan(deepest) if self.costs.known else PROBE
         if plan is None:
             self._missed += 1
             self.credit.wait(1)
@@ -54,7 +54,7 @@ class PlanController:
             self._missed = 0
         return plan
 
-    def _chosen(self, deepest: int) -> Plan | None:
+    def _plan(self, deepest: int) -> Plan | None:
         if self.credit.probe_due(self._missed + 1):
             self.acceptance.paths.fade(FADED)
             # If no draft can pay with the known times, even if all guesses are accepted, one round measures the times

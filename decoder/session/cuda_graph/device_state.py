@@ -118,7 +118,7 @@ class DeviceState:
 
     def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
         """Begins a new text, whose draft trees grow by this rule."""
-        for tensor in self._all():
+        for tensor in self._tensors():
             tensor.zero_()
         self.text[: len(text)].copy_(torch.tensor(text))
         self.length.fill_(len(text))
@@ -128,7 +128,7 @@ class DeviceState:
 
     def saved(self) -> Callable[[], None]:
         """Saves the present state; returns a function that restores it."""
-        pairs = [(tensor, tensor.clone()) for tensor in self._all()]
+        pairs = [(tensor, tensor.clone()) for tensor in self._tensors()]
 
         def restore() -> None:
             for tensor, was in pairs:
@@ -136,7 +136,7 @@ class DeviceState:
 
         return restore
 
-    def _all(self) -> list[Tensor]:
+    def _tensors(self) -> list[Tensor]:
         return [self.rule.vector, self.length, self.text, self.shares, self.rounds, self.report]
 
 

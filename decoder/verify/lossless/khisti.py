@@ -47,7 +47,7 @@ def match(target_probs: Row, one: Row, other: Row) -> Match:
     place[order] = np.arange(len(order))
     law, share = np.zeros_like(target_probs), np.ones_like(target_probs)
     possible = order[(one + other)[order] > 0]
-    later_one, later_other = _after(one[possible]), _after(other[possible])
+    later_one, later_other = _sums_after(one[possible]), _sums_after(other[possible])
     left_one = left_other = 0.0  # each candidate's probability mass that tokens of lower rank left to later ones
     for token, a, b, target_probability, more_one, more_other in zip(
         possible.tolist(),
@@ -67,7 +67,7 @@ def match(target_probs: Row, one: Row, other: Row) -> Match:
     return Match(law, place, share)
 
 
-def _after(row: Row) -> Row:
+def _sums_after(row: Row) -> Row:
     """For each index, the sum of all later entries."""
     return np.concatenate([np.cumsum(row[:0:-1])[::-1], [0.0]]) if len(row) else row
 

@@ -104,7 +104,7 @@ def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
         *((group.title, _key_lines(group), _KEYS) for group in keys.groups),
         ("What you see", [(Text(term, _STRONG), Text(meaning)) for term, meaning in GUIDE], _TERMS),
         (figures, [(Text(figure.label, _STRONG), _meaning(figure)) for figure in FIGURES], _TERMS),
-        ("This run", _about(run) if run else [], _TERMS),
+        ("This run", _run_facts(run) if run else [], _TERMS),
     ]
     matching = [
         (title, [(first, second) for first, second in lines if holds(f"{first.plain} {second.plain}", words)], width)
@@ -121,7 +121,7 @@ def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
     )
 
 
-def _about(run: Run) -> list[tuple[Text, Text]]:
+def _run_facts(run: Run) -> list[tuple[Text, Text]]:
     """Models, device and decoding path of a run."""
     facts = {
         "target": run.target,
