@@ -109,7 +109,7 @@ def test_each_sampling_is_profiled_with_one_pair_and_written_as_a_line(
         return made[-1]
 
     monkeypatch.setattr(shapes, "random_pair", counted)
-    monkeypatch.setattr(kernels, "seen", lambda _: DRAFT)
+    monkeypatch.setattr(kernels, "kernels_of", lambda _: DRAFT)
     small = {"model_type": "gpt_neox", "vocab_size": 288, "max_position_embeddings": 256, "eos_token_id": None}
     small |= {"hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 32, "num_attention_heads": 2}
     shape, written = tmp_path / "small.json", tmp_path / "kernels.jsonl"
