@@ -59,25 +59,25 @@ def files_in(folder: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:
 
     Of the output only the beginning and the end are kept.
     """
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     left_out: list[str] = []
     room = FILES_BYTES
     for path in sorted(folder.iterdir()):
         if path.name == OUTPUT:
-            found[path.name] = _shortened(path.read_bytes())
+            contents[path.name] = _shortened(path.read_bytes())
         elif path.is_file() and path.stat().st_size <= room:
-            found[path.name] = path.read_bytes()
-            room -= len(found[path.name])
+            contents[path.name] = path.read_bytes()
+            room -= len(contents[path.name])
         else:
             left_out.append(path.name)
-    return found, tuple(left_out)
+    return contents, tuple(left_out)
 
 
-def _shortened(said: bytes) -> bytes:
-    more = len(said) - BEGINNING_BYTES - END_BYTES
+def _shortened(output: bytes) -> bytes:
+    more = len(output) - BEGINNING_BYTES - END_BYTES
     if more <= 0:
-        return said
-    return b"%b\n[%d bytes are left out]\n%b" % (said[:BEGINNING_BYTES], more, said[-END_BYTES:])
+        return output
+    return b"%b\n[%d bytes are left out]\n%b" % (output[:BEGINNING_BYTES], more, output[-END_BYTES:])
 
 
 def keep(results: Results, folder: Path) -> None:
@@ -89,19 +89,19 @@ def keep(results: Results, folder: Path) -> None:
     write_whole(folder / NAME, packed(results))
 
 
-def known(places: Iterable[Path]) -> dict[str, Result]:
+def latest_results(places: Iterable[Path]) -> dict[str, Result]:
     """Latest result of each step, by step name, from archives and folders of archives.
 
     Raises:
         ConfigError: There is no such file or folder, or a file is no intact archive.
     """
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     for place in places:
         for path in sorted(place.glob("*.tar.gz")) if place.is_dir() else [place]:
             for name, result in _read(path).items():
-                if name not in found or _age(found[name].status) <= _age(result.status):
-                    found[name] = result
-    return found
+                if name not in results or _age(results[name].status) <= _age(result.status):
+                    results[name] = result
+    return results
 
 
 def _age(status: Status) -> tuple[str, bool]:
@@ -123,8 +123,8 @@ def packed(results: Results) -> bytes:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         for name, result in results.items():
-            told = json.dumps(asdict(result.status), indent=1).encode() + b"\n"
-            for file, data in {STATUS: told, **result.files}.items():
+            status = json.dumps(asdict(result.status), indent=1).encode() + b"\n"
+            for file, data in {STATUS: status, **result.files}.items():
                 entry = tarfile.TarInfo(f"{name}/{file}")
                 entry.size = len(data)
                 archive.addfile(entry, io.BytesIO(data))
@@ -140,9 +140,9 @@ def unpacked(content: bytes) -> dict[str, Result]:
             name, _, file = entry.name.partition("/")
             data = archive.extractfile(entry)
             files[name][file] = data.read() if data else b""
-    return {name: Result(_status(found.pop(STATUS)), found) for name, found in files.items()}
+    return {name: Result(_status(contents.pop(STATUS)), contents) for name, contents in files.items()}
 
 
-def _status(told: bytes) -> Status:
-    found = json.loads(told)
-    return Status(**found | {name: tuple(found[name]) for name in ("command", "left_out")})
+def _status(text: bytes) -> Status:
+    fields = json.loads(text)
+    return Status(**fields | {name: tuple(fields[name]) for name in ("command", "left_out")})

@@ -37,7 +37,7 @@ class Capture:
 
 
 @dataclass(frozen=True)
-class Found:
+class Measurements:
     """Results of the measurement."""
 
     captures: list[Capture]
@@ -84,21 +84,23 @@ def captured(engine: "Engine", tokens: int) -> list[Capture]:
     from decoder.system.device import without_gradients  # noqa: PLC0415
 
     assert engine.slots is not None  # noqa: S101 - the caller has looked
-    rule, found = Auto().rule(), list[Capture]()
+    rule, captures = Auto().rule(), list[Capture]()
     with without_gradients():
         slot = engine.slots.take(engine.pair, tokens)
         slot.begin([1, 2], rule)
-        for each in sizes(tokens):
+        for capture_size in sizes(tokens):
             before_s = slot.capturing_s
-            if each.kind == "draft":
-                slot.drafting(beam(rule, each.size), each.length)
+            if capture_size.kind == "draft":
+                slot.drafting(beam(rule, capture_size.size), capture_size.length)
             else:
-                slot.verification(each.size, each.length)
-            found.append(Capture(each.kind, each.size, each.slots, slot.capturing_s - before_s))
-    return found
+                slot.verification(capture_size.size, capture_size.length)
+            captures.append(
+                Capture(capture_size.kind, capture_size.size, capture_size.slots, slot.capturing_s - before_s)
+            )
+    return captures
 
 
-def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], object]) -> Found:
+def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], object]) -> Measurements:
     """Captures all graphs and reports their times, then decodes texts of `tokens` tokens, the first in a new slot."""
     import torch  # noqa: PLC0415
 
@@ -134,26 +136,26 @@ def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], o
     first_captures_s = slot.capturing_s
     text("ar")
     turns = [(text("auto"), text("ar")) for _ in range(repeats)]
-    auto, plain = ([config.max_new_tokens / seconds for seconds in each] for each in zip(*turns, strict=True))
-    return Found(captures, reserved, first_s, first_captures_s, auto, plain)
+    auto, plain = ([config.max_new_tokens / seconds for seconds in speeds] for speeds in zip(*turns, strict=True))
+    return Measurements(captures, reserved, first_s, first_captures_s, auto, plain)
 
 
 def by_kind(captures: Sequence[Capture], reserved_bytes: int) -> str:
     """Table of capture times by kind of pass."""
     lines = [f"{'':<14} {'graphs':>6} {'s in all':>9} {'median ms':>10} {'longest ms':>11}"]
-    for kind in dict.fromkeys(each.kind for each in captures):
-        took = [each.seconds for each in captures if each.kind == kind]
+    for kind in dict.fromkeys(capture.kind for capture in captures):
+        took = [capture.seconds for capture in captures if capture.kind == kind]
         row = f"{kind:<14} {len(took):>6} {sum(took):>9.2f} {1000 * median(took):>10.1f} {1000 * max(took):>11.1f}"
         lines.append(row)
     return "\n".join([*lines, f"device memory reserved for the graphs: {reserved_bytes / 1e9:.2f} GB"])
 
 
-def texts(found: Found) -> str:
+def texts(result: Measurements) -> str:
     """Sentence about the first text's time and the speeds of the later ones."""
-    ratio = median(auto / plain for auto, plain in zip(found.auto, found.ar, strict=True))
+    ratio = median(auto / plain for auto, plain in zip(result.auto, result.ar, strict=True))
     return (
-        f"the first text of auto: {found.first_s:.2f} s, of which {found.first_captures_s:.2f} s for graph capture\n"
-        f"then auto {median(found.auto):.1f} tokens/s, ar {median(found.ar):.1f}, in turns: {ratio:.3f} times as fast"
+        f"the first text of auto: {result.first_s:.2f} s, of which {result.first_captures_s:.2f} s for graph capture\n"
+        f"then auto {median(result.auto):.1f} tokens/s, ar {median(result.ar):.1f}, in turns: {ratio:.3f} times as fast"
     )
 
 
@@ -169,25 +171,25 @@ def options() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(command_line: Sequence[str] | None = None) -> int:
     """Measures and prints the results; returns 1 where rounds are not CUDA graphs on the device."""
-    wanted = options().parse_args(arguments)
+    arguments = options().parse_args(command_line)
     from decoder.bench.shapes import random_pair  # noqa: PLC0415
     from decoder.run.decoding_path import decoding_path  # noqa: PLC0415
 
-    engine = random_pair(*wanted.shapes, device=wanted.device, dtype=wanted.dtype, report=_say)
+    engine = random_pair(*arguments.shapes, device=arguments.device, dtype=arguments.dtype, report=_say)
     path, pair = decoding_path(engine), engine.pair
-    about = {"target": pair.target_name, "draft": pair.draft_name, "device": pair.device, "dtype": pair.dtype}
-    about |= {"path": path.name, "path_reason": path.reason}
-    _say(", ".join(f"{name} {value}" for name, value in about.items()))
+    pair_facts = {"target": pair.target_name, "draft": pair.draft_name, "device": pair.device, "dtype": pair.dtype}
+    pair_facts |= {"path": path.name, "path_reason": path.reason}
+    _say(", ".join(f"{name} {value}" for name, value in pair_facts.items()))
     if engine.slots is None or engine.slots.refused:
         _say("no CUDA graphs are captured, since the host drives rounds here: is this a CUDA device?")
         return 1
-    found = measured(engine, wanted.tokens, wanted.repeats, _say)
-    _say(texts(found))
-    if wanted.json:
-        told: dict[str, Any] = {"about": about, **asdict(found)}
-        wanted.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    measurements = measured(engine, arguments.tokens, arguments.repeats, _say)
+    _say(texts(measurements))
+    if arguments.json:
+        report: dict[str, Any] = {"about": pair_facts, **asdict(measurements)}
+        arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -64,25 +64,25 @@ for line in sys.stdin:
 """Source of a worker process; it uses only functions that every version of the library has."""
 
 
-def said(checkout: Path, arguments: Sequence[str]) -> tuple[int, str, str]:
+def run_dynatui(checkout: Path, arguments: Sequence[str]) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of dynatui from this checkout."""
     command = [sys.executable, "-m", "dynatui", *arguments]
     environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(checkout), "COLUMNS": "120"}
-    found = subprocess.run(  # noqa: S603 - the program that is compared
+    process = subprocess.run(  # noqa: S603 - the program that is compared
         command, cwd=checkout, env=environment, capture_output=True, text=True, check=False
     )
-    return found.returncode, found.stdout, found.stderr
+    return process.returncode, process.stdout, process.stderr
 
 
-def lasting(value: Any) -> Any:
+def without_times(value: Any) -> Any:
     """Decoded event without the fields that differ from run to run."""
     if isinstance(value, dict):
         return {
-            name: None if name in ADAPTS_TO_TIME else lasting(inner)
+            name: None if name in ADAPTS_TO_TIME else without_times(inner)
             for name, inner in value.items()
             if name not in TIMES and not name.endswith("_s")
         }
-    return [lasting(inner) for inner in value] if isinstance(value, list) else value
+    return [without_times(inner) for inner in value] if isinstance(value, list) else value
 
 
 def figures(recording: Path) -> dict[str, list[Any]]:
@@ -90,18 +90,18 @@ def figures(recording: Path) -> dict[str, list[Any]]:
 
     Events are grouped by method, since the order of events of different methods depends on time.
     """
-    found: dict[str, list[Any]] = defaultdict(list)
+    values: dict[str, list[Any]] = defaultdict(list)
     run = -1
     for line in recording.read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
         run += event["type"] == "run"
         method = event.get("method", "")
         if event["type"] == "round":
-            found[f"run {run}, {method} text"] += event["committed"]
+            values[f"run {run}, {method} text"] += event["committed"]
         if method not in ADAPTS_TO_TIME:
             name = " ".join(str(part) for part in (method, event["type"], event.get("round", "")) if part != "")
-            found[f"run {run}, {name}"].append(lasting(event))
-    return dict(found)
+            values[f"run {run}, {name}"].append(without_times(event))
+    return dict(values)
 
 
 def differences(mine: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -128,8 +128,8 @@ def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[
         with tempfile.TemporaryDirectory() as folder:
             for name, checkout in (("mine", HERE), ("other", other)):
                 file = Path(folder) / f"{name}.jsonl"
-                given = ["--headless", "--methods", METHODS, "--max-new-tokens", str(tokens), "--record", str(file)]
-                code, _, errors = said(checkout, [*given, *options, *prompts])
+                common = ["--headless", "--methods", METHODS, "--max-new-tokens", str(tokens), "--record", str(file)]
+                code, _, errors = run_dynatui(checkout, [*common, *options, *prompts])
                 if code:
                     raise SystemExit(f"{checkout}: dynatui ended with {code}: {errors}")
                 recordings.append(figures(file))
@@ -140,8 +140,8 @@ def replayed(other: Path) -> Iterator[tuple[str, int, list[str]]]:
     """Compares the output for each recording of the tests, as text and as JSON; yields as `decoded` does."""
     for trace in sorted((HERE / "tests" / "traces").glob("*.jsonl")):
         for form in ("--headless", "--json"):
-            mine, theirs = (said(checkout, ["replay", str(trace), form]) for checkout in (HERE, other))
-            lines = list(zip_longest(*("\n".join(map(str, each)).splitlines() for each in (mine, theirs))))
+            mine, theirs = (run_dynatui(checkout, ["replay", str(trace), form]) for checkout in (HERE, other))
+            lines = list(zip_longest(*("\n".join(map(str, output)).splitlines() for output in (mine, theirs))))
             differ = [f"line {number}" for number, (one, two) in enumerate(lines, 1) if one != two]
             yield f"replay {trace.name} {form}", len(lines), differ
 
@@ -163,13 +163,13 @@ class Worker:
         self._process = subprocess.Popen(  # noqa: S603 - the program that is compared
             command, cwd=checkout, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        self._asked, self._answers = cast("IO[str]", self._process.stdin), cast("IO[str]", self._process.stdout)
+        self._requests, self._answers = cast("IO[str]", self._process.stdin), cast("IO[str]", self._process.stdout)
         self.prompts = int(self._line())
 
     def tokens_per_second(self, method: str, prompt: int) -> float:
         """Speed of one method on one prompt, in tokens per second, without prefill."""
-        self._asked.write(f"{method} {prompt}\n")
-        self._asked.flush()
+        self._requests.write(f"{method} {prompt}\n")
+        self._requests.flush()
         return float(self._line())
 
     def close(self) -> None:
@@ -184,23 +184,23 @@ class Worker:
 
 def ratios(mine: Worker, other: Worker, repeats: int) -> dict[str, list[list[float]]]:
     """Ratios of this checkout's speed to the other's: by method, a group for each prompt, a ratio for each repeat."""
-    found: dict[str, list[list[float]]] = {name: [[] for _ in range(mine.prompts)] for name in MEASURED}
+    ratios_of: dict[str, list[list[float]]] = {name: [[] for _ in range(mine.prompts)] for name in MEASURED}
     # The first round is a warm-up of both processes.
     for repeat, prompt, method in product(range(repeats + 1), range(mine.prompts), MEASURED):
         order = (mine, other) if repeat % 2 else (other, mine)
         speeds = {worker: worker.tokens_per_second(method, prompt) for worker in order}
         if repeat:
-            found[method][prompt].append(speeds[mine] / speeds[other])
-    return found
+            ratios_of[method][prompt].append(speeds[mine] / speeds[other])
+    return ratios_of
 
 
 def show_same(other: Path, prompts: Sequence[str], tokens: int) -> int:
     """Prints the comparison of `same`; returns 1 where anything differs."""
     worst = 0
     for name, count, differ in (*replayed(other), snapshots(other), *decoded(other, prompts, tokens)):
-        shown = ", ".join(differ[:8]) + (", ..." if len(differ) > 8 else "")
+        names = ", ".join(differ[:8]) + (", ..." if len(differ) > 8 else "")
         sys.stdout.write(
-            f"{name}: {count} compared, {f'{len(differ)} differ: {shown}' if differ else 'all the same'}\n"
+            f"{name}: {count} compared, {f'{len(differ)} differ: {names}' if differ else 'all the same'}\n"
         )
         worst |= bool(differ)
     return int(worst)
@@ -219,7 +219,7 @@ def show_speed(other: Path, dtype: str, tokens: int, repeats: int, starts: int) 
         for worker in workers:
             worker.close()
     outside = False
-    for name, measured in ((name, estimate(each, seed=0)) for name, each in groups.items()):
+    for name, measured in ((name, estimate(ratios_of_prompts, seed=0)) for name, ratios_of_prompts in groups.items()):
         if measured is None or measured.low is None or measured.high is None:
             raise SystemExit("nothing was measured; give --repeats 1 or more")
         sys.stdout.write(f"{name:10} {measured.value:.3f}  {measured.low:.3f}-{measured.high:.3f}\n")
@@ -238,13 +238,13 @@ def main() -> int:
     speed.add_argument("--dtype", default="bfloat16")
     speed.add_argument("--repeats", type=int, default=12)
     speed.add_argument("--starts", type=int, default=1, help="number of times that both processes are started")
-    wanted, rest = parser.parse_known_args()
-    other: Path = wanted.other.resolve()
+    arguments, prompts = parser.parse_known_args()
+    other: Path = arguments.other.resolve()
     if not (other / "dynatui").is_dir():
         parser.error(f"{other} is no checkout of dynatui")
-    if wanted.kind == "same":
-        return show_same(other, rest, wanted.tokens)
-    return show_speed(other, wanted.dtype, wanted.tokens, wanted.repeats, wanted.starts)
+    if arguments.kind == "same":
+        return show_same(other, prompts, arguments.tokens)
+    return show_speed(other, arguments.dtype, arguments.tokens, arguments.repeats, arguments.starts)
 
 
 if __name__ == "__main__":

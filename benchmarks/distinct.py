@@ -35,13 +35,13 @@ def main() -> int:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="text file whose beginning is the prompt")
     parser.add_argument("--temperature", type=float, default=0.6, metavar="T")
     parser.add_argument("--seeds", type=int, default=12, metavar="N", help="number of seeds: 0 to N - 1")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     engine, shares = load_pair(dtype="float32"), list[float]()
-    prompts = [file.read_text(encoding="utf-8")[:CHARACTERS] for file in given.files]
-    for seed in range(given.seeds):
-        found = [distinct(engine, prompt, seed, given.temperature) for prompt in prompts]
-        shares += found
-        sys.stdout.write(f"seed {seed}: {mean(found):.3f}, least {min(found):.2f}\n")
+    prompts = [file.read_text(encoding="utf-8")[:CHARACTERS] for file in arguments.files]
+    for seed in range(arguments.seeds):
+        seed_shares = [distinct(engine, prompt, seed, arguments.temperature) for prompt in prompts]
+        shares += seed_shares
+        sys.stdout.write(f"seed {seed}: {mean(seed_shares):.3f}, least {min(seed_shares):.2f}\n")
     enough = mean(share >= ENOUGH for share in shares)
     sys.stdout.write(f"all: {mean(shares):.3f}; {ENOUGH} or more in {enough:.0%} of {len(shares)} texts\n")
     return 0

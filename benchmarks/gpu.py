@@ -31,7 +31,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from benchmarks.archive import Results, known
+from benchmarks.archive import Results, latest_results
 from benchmarks.steps import FOLDER, Step, listing, pending, run_all
 from decoder.errors import DecoderError
 
@@ -70,19 +70,19 @@ def _tests(name: str, about: str, limit_s: float, selected: str, *files: str) ->
     return Step(name, about, command, limit_s, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
 
 
-def _rounds(shapes: str, dtype: str, context: str, trees: str, *others: str) -> tuple[str, ...]:
+def _rounds(shapes: str, dtype: str, context: str, trees: str, *options: str) -> tuple[str, ...]:
     """Command that measures rounds of a pair with random weights, drawn on the device, for all lengths and trees."""
     measured = ("--shapes", shapes, "--dtype", dtype, "--context", context, "--trees", trees, "--repeats", "3")
-    return _bench(*measured, *others)
+    return _bench(*measured, *options)
 
 
 def _bench(*options: str) -> tuple[str, ...]:
     return ("-m", "dynatui", "bench", "speed", "--device", "cuda", *options, "--json", f"{FOLDER}/result.jsonl")
 
 
-def _embedded(dtype: str, *others: str) -> tuple[str, ...]:
+def _embedded(dtype: str, *options: str) -> tuple[str, ...]:
     book = ("--prompt-file", "dynatui/prompts/4-lighthouse.txt", "--max-new-tokens", "256")
-    return _bench("--dtype", dtype, *book, "--no-baselines", "--repeats", "2", *others)
+    return _bench("--dtype", dtype, *book, "--no-baselines", "--repeats", "2", *options)
 
 
 def _program(name: str, *options: str) -> tuple[str, ...]:
@@ -134,15 +134,15 @@ def missing(needed: Sequence[str] = NEEDED) -> str:
     )
 
 
-def main(arguments: Sequence[str] | None = None, steps: Sequence[Step] = STEPS) -> int:
+def main(command_line: Sequence[str] | None = None, steps: Sequence[Step] = STEPS) -> int:
     """Runs or lists the steps; returns 0 when all chosen steps are done, 1 when not, 2 when it cannot begin."""
-    wanted = _options().parse_args(arguments)
+    arguments = _options().parse_args(command_line)
     try:
-        results = known([*wanted.earlier, *([wanted.output] if wanted.output.exists() else [])])
-        if wanted.list:
+        results = latest_results([*arguments.earlier, *([arguments.output] if arguments.output.exists() else [])])
+        if arguments.list:
             say(listing(steps, results))
             return 0
-        return _run(steps, results, wanted)
+        return _run(steps, results, arguments)
     except DecoderError as error:
         say(f"gpu.py: {error}")
         return 2
@@ -162,17 +162,17 @@ def _options() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(steps: Sequence[Step], results: Results, wanted: argparse.Namespace) -> int:
+def _run(steps: Sequence[Step], results: Results, arguments: argparse.Namespace) -> int:
     if lack := missing():
         say(lack)
         return 2
     names = [step.name for step in steps]
-    if unknown := [name for name in wanted.only or () if name not in names]:
+    if unknown := [name for name in arguments.only or () if name not in names]:
         say(f"gpu.py: there is no step {', '.join(unknown)}; choose from {', '.join(names)}")
         return 2
-    chosen = [step for step in steps if step.name in (wanted.only or names)]
-    todo = chosen if wanted.only else pending(chosen, results)
-    results = run_all(todo, wanted.output, results, wanted.minutes, say)
+    chosen = [step for step in steps if step.name in (arguments.only or names)]
+    todo = chosen if arguments.only else pending(chosen, results)
+    results = run_all(todo, arguments.output, results, arguments.minutes, say)
     say(listing(steps, results))
     return 1 if pending(chosen, results) else 0
 

@@ -43,9 +43,9 @@ def main(arguments: Sequence[str]) -> None:
     _tell({"exit_code": code, "in_time": in_time})
 
 
-def _tell(what: object) -> None:
+def _tell(message: object) -> None:
     with suppress(BrokenPipeError):  # the starting process is gone; the thread kills the command
-        os.write(1, f"{json.dumps(what)}\n".encode())
+        os.write(1, f"{json.dumps(message)}\n".encode())
 
 
 def _end_with_the_asker() -> None:

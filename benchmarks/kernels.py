@@ -103,11 +103,11 @@ def _replays(launches: Sequence[Sequence[Kernel]], rounds: int) -> list[Replays]
     return [
         Replays(
             nodes=size,
-            a_round=len(found) / rounds,
-            span_us=median(_end(nodes) - nodes[0].start_us for nodes in found),
-            busy_us=median(map(_busy, found)),
+            a_round=len(launches_of_size) / rounds,
+            span_us=median(_end(nodes) - nodes[0].start_us for nodes in launches_of_size),
+            busy_us=median(map(_busy, launches_of_size)),
         )
-        for size, found in sorted(by_size.items(), reverse=True)
+        for size, launches_of_size in sorted(by_size.items(), reverse=True)
     ]
 
 
@@ -128,25 +128,25 @@ def _busy(ordered: Sequence[Kernel]) -> float:
     return busy
 
 
-def page(found: Profile) -> str:
+def page(result: Profile) -> str:
     """The profile as text: a summary line, launches by number of nodes, and kernels by time."""
     lines = [
-        f"{found.rounds} rounds, each {found.nodes:.0f} nodes, {found.busy_us:.0f} us busy, "
-        f"{found.gap_us:.0f} us in gaps between launches (the longest {found.longest_gap_us:.0f} us)",
+        f"{result.rounds} rounds, each {result.nodes:.0f} nodes, {result.busy_us:.0f} us busy, "
+        f"{result.gap_us:.0f} us in gaps between launches (the longest {result.longest_gap_us:.0f} us)",
         "",
         f"{'nodes':>7} {'a round':>8} {'span us':>9} {'busy us':>9} {'us/node':>8}",
     ]
-    for each in found.replays[:MOST_SHOWN]:
-        row = f"{each.nodes:>7} {each.a_round:>8.2f} {each.span_us:>9.1f} {each.busy_us:>9.1f}"
-        lines.append(f"{row} {each.span_us / each.nodes:>8.2f}")
+    for replays in result.replays[:MOST_SHOWN]:
+        row = f"{replays.nodes:>7} {replays.a_round:>8.2f} {replays.span_us:>9.1f} {replays.busy_us:>9.1f}"
+        lines.append(f"{row} {replays.span_us / replays.nodes:>8.2f}")
     lines += ["", f"{'us a round':>10} {'runs':>7} {'us each':>8}  kernel"]
-    for share in found.kernels[:MOST_SHOWN]:
+    for share in result.kernels[:MOST_SHOWN]:
         row = f"{share.us:>10.1f} {share.runs:>7.1f} {share.us / share.runs:>8.2f}  {share.name}"
         lines.append(row[:WIDTH])
     return "\n".join(lines) + "\n"
 
 
-def seen(events: Iterable[Any]) -> list[Kernel]:
+def kernels_of(events: Iterable[Any]) -> list[Kernel]:
     """Kernels and copies among the profiler's events."""
     return [
         Kernel(
@@ -160,7 +160,7 @@ def seen(events: Iterable[Any]) -> list[Kernel]:
     ]
 
 
-def measured(wanted: argparse.Namespace, sampling: Sampling, engine: "Engine") -> tuple[Profile, dict[str, str]]:
+def measured(arguments: argparse.Namespace, sampling: Sampling, engine: "Engine") -> tuple[Profile, dict[str, str]]:
     """Profile of the rounds with one sampling setting, and names and values of the setting for the JSON file."""
     import torch  # noqa: PLC0415 - after the options are known to be right
 
@@ -170,9 +170,9 @@ def measured(wanted: argparse.Namespace, sampling: Sampling, engine: "Engine") -
     from decoder.run.config import RunConfig  # noqa: PLC0415
     from decoder.run.decoding_path import decoding_path  # noqa: PLC0415
 
-    size, engine = Size(*wanted.tree), engine.sampled(0, Schedule(sampling))
-    method, config = run_of(size, RunConfig(max_new_tokens=4 * (WARM + wanted.rounds)))
-    prompt = random_prompt(engine.pair, wanted.context, config.max_new_tokens + size.depth)
+    size, engine = Size(*arguments.tree), engine.sampled(0, Schedule(sampling))
+    method, config = run_of(size, RunConfig(max_new_tokens=4 * (WARM + arguments.rounds)))
+    prompt = random_prompt(engine.pair, arguments.context, config.max_new_tokens + size.depth)
     session = METHODS[method].open(engine, prompt, config)
     session.prefill()
     for _ in range(WARM):
@@ -181,15 +181,15 @@ def measured(wanted: argparse.Namespace, sampling: Sampling, engine: "Engine") -
     if engine.pair.target.device.type == "cuda":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     with torch.profiler.profile(activities=activities) as profiler:
-        for _ in range(wanted.rounds):
+        for _ in range(arguments.rounds):
             session.step(())
     session.close()
     path, pair = decoding_path(engine), engine.pair
-    about = {"target": pair.target_name, "draft": pair.draft_name, "device": pair.device, "dtype": pair.dtype}
-    about |= {"tree": f"{size.depth}x{size.rows}", "context": str(wanted.context), "sampling": str(sampling)}
-    about |= {"path": path.name, "path_reason": path.reason}
+    setting = {"target": pair.target_name, "draft": pair.draft_name, "device": pair.device, "dtype": pair.dtype}
+    setting |= {"tree": f"{size.depth}x{size.rows}", "context": str(arguments.context), "sampling": str(sampling)}
+    setting |= {"path": path.name, "path_reason": path.reason}
     events = profiler.profiler.kineto_results.events() if profiler.profiler else []
-    return profile(seen(events), wanted.rounds), about | {"torch": str(torch.__version__)}
+    return profile(kernels_of(events), arguments.rounds), setting | {"torch": str(torch.__version__)}
 
 
 def _sampling(text: str) -> Sampling:
@@ -212,20 +212,20 @@ def options() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(command_line: Sequence[str] | None = None) -> int:
     """Prints the tables; returns 1 when the device ran no kernels."""
-    wanted = options().parse_args(arguments)
+    arguments = options().parse_args(command_line)
     from decoder.bench.shapes import random_pair  # noqa: PLC0415
 
-    engine = random_pair(*wanted.shapes, device=wanted.device, dtype=wanted.dtype, report=_say)
-    for sampling in wanted.sampling:
-        found, about = measured(wanted, sampling, engine)
-        _say(", ".join(f"{name} {value}" for name, value in about.items()))
-        _say(page(found))
-        if wanted.json:
-            with wanted.json.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"about": about, **asdict(found)}) + "\n")
-        if not found.kernels:
+    engine = random_pair(*arguments.shapes, device=arguments.device, dtype=arguments.dtype, report=_say)
+    for sampling in arguments.sampling:
+        rounds_profile, setting = measured(arguments, sampling, engine)
+        _say(", ".join(f"{name} {value}" for name, value in setting.items()))
+        _say(page(rounds_profile))
+        if arguments.json:
+            with arguments.json.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"about": setting, **asdict(rounds_profile)}) + "\n")
+        if not rounds_profile.kernels:
             _say("no kernel was seen: is this a CUDA device?")
             return 1
     return 0

@@ -51,43 +51,43 @@ def file_of(group: Group, case: Case, output: Path) -> Path:
 def state(group: Group, case: Case, output: Path) -> State:
     """State of a case from its file; empty where there is none or the case has changed."""
     try:
-        found = msgspec.json.decode(file_of(group, case, output).read_bytes(), type=State)
+        saved = msgspec.json.decode(file_of(group, case, output).read_bytes(), type=State)
     except FileNotFoundError:
-        found = State(case.setting)
-    return found if found.setting == case.setting and found.done <= case.units else State(case.setting)
+        saved = State(case.setting)
+    return saved if saved.setting == case.setting and saved.done <= case.units else State(case.setting)
 
 
-def keep(group: Group, case: Case, output: Path, known: State) -> None:
+def keep(group: Group, case: Case, output: Path, case_state: State) -> None:
     """Writes a case's state atomically: a reader sees the new file or the previous one."""
     file = file_of(group, case, output)
     new = file.with_suffix(".new")
-    new.write_bytes(msgspec.json.encode(known))
+    new.write_bytes(msgspec.json.encode(case_state))
     new.replace(file)
 
 
 def run(group: Group, case: Case, output: Path) -> State:
     """Counts the remaining units of a case, block by block."""
-    known = state(group, case, output)
-    while known.done < case.units:
-        end = min(known.done + case.block, case.units)
+    case_state = state(group, case, output)
+    while case_state.done < case.units:
+        end = min(case_state.done + case.block, case.units)
         began = time.perf_counter()
-        counts = Counter(known.counts)
-        counts.update(case.count(range(known.done, end)))
-        seconds = known.seconds + time.perf_counter() - began
-        known = State(case.setting, end, seconds, dict(counts))
-        keep(group, case, output, known)
-    return known
+        counts = Counter(case_state.counts)
+        counts.update(case.count(range(case_state.done, end)))
+        seconds = case_state.seconds + time.perf_counter() - began
+        case_state = State(case.setting, end, seconds, dict(counts))
+        keep(group, case, output, case_state)
+    return case_state
 
 
 def run_all(groups: Sequence[Group], output: Path, only: str, say: Callable[[str], object]) -> bool:
     """Runs every case whose name contains `only`; returns whether all of them pass."""
     output.mkdir(parents=True, exist_ok=True)
     right = True
-    for group, case in _all(groups):
+    for group, case in _cases(groups):
         if only not in f"{group.title}: {case.name}":
             continue
-        known = run(group, case, output)
-        verdict = case.judge(known.counts)
+        case_state = run(group, case, output)
+        verdict = case.judge(case_state.counts)
         say(f"{group.title}: {case.name}: {', '.join(verdict.figures)}{'' if verdict.right else '  WRONG'}")
         right &= verdict.right
     return right
@@ -95,23 +95,23 @@ def run_all(groups: Sequence[Group], output: Path, only: str, say: Callable[[str
 
 def report(groups: Sequence[Group], output: Path) -> tuple[list[str], bool]:
     """Lines of the report, and whether every case is complete and passes."""
-    shown = [list(table(group, output)) for group in groups]
-    cases = [(case, state(group, case, output)) for group, case in _all(groups)]
-    done = [(case, known) for case, known in cases if known.done == case.units]
-    right = [case for case, known in done if case.judge(known.counts).right]
-    seconds = sum(known.seconds for _, known in cases)
+    tables = [list(table(group, output)) for group in groups]
+    cases = [(case, state(group, case, output)) for group, case in _cases(groups)]
+    complete = [(case, case_state) for case, case_state in cases if case_state.done == case.units]
+    right = [case for case, case_state in complete if case.judge(case_state.counts).right]
+    seconds = sum(case_state.seconds for _, case_state in cases)
     lines = [
         "# Laws of sampled texts",
         "",
         f"`{COMMAND}`, {seconds / 60:.0f} minutes in all on one thread of {platform.machine()}, Python "
         f"{platform.python_version()}, torch {torch.__version__}.",
         "",
-        f"{len(done)} of {len(cases)} cases are done; {len(right)} of these are as they should be.",
+        f"{len(complete)} of {len(cases)} cases are done; {len(right)} of these are as they should be.",
     ]
-    return [*lines, *(line for part in shown for line in part)], len(right) == len(cases)
+    return [*lines, *(line for lines_of_table in tables for line in lines_of_table)], len(right) == len(cases)
 
 
-def _all(groups: Sequence[Group]) -> list[tuple[Group, Case]]:
+def _cases(groups: Sequence[Group]) -> list[tuple[Group, Case]]:
     return [(group, case) for group in groups for case in group.cases]
 
 
@@ -119,11 +119,11 @@ def table(group: Group, output: Path) -> Iterator[str]:
     """Lines of a Markdown table with one row for each case of a group."""
     yield from ("", f"## {group.title}", "", group.about, "", _line(group.columns), _line(["---"] * len(group.columns)))
     for case in group.cases:
-        known = state(group, case, output)
-        if known.done < case.units:
-            yield _line([case.name, f"{known.done} of {case.units} done", *[""] * (len(group.columns) - 2)])
+        case_state = state(group, case, output)
+        if case_state.done < case.units:
+            yield _line([case.name, f"{case_state.done} of {case.units} done", *[""] * (len(group.columns) - 2)])
         else:
-            verdict = case.judge(known.counts)
+            verdict = case.judge(case_state.counts)
             *figures, last = verdict.figures
             yield _line([case.name, *figures, last if verdict.right else f"**{last}**"])
 
@@ -132,30 +132,30 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def main(arguments: Sequence[str] | None = None, groups: Sequence[Group] = GROUPS) -> int:
+def main(command_line: Sequence[str] | None = None, groups: Sequence[Group] = GROUPS) -> int:
     """Runs or reports; returns 0 when all cases pass, 1 when not, 2 when it cannot begin."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
-    for name, about in (
+    for name, help_text in (
         ("run", "sample and count the remaining units"),
         ("report", "print the verdicts on the counts"),
     ):
-        kind = kinds.add_parser(name, help=about)
+        kind = kinds.add_parser(name, help=help_text)
         kind.add_argument(
             "--output", type=Path, required=True, help="folder of the counts, from which a later run resumes"
         )
     kinds.choices["run"].add_argument(
         "--only", metavar="TEXT", default="", help="run only cases whose names contain TEXT"
     )
-    wanted = parser.parse_args(arguments)
-    if wanted.kind == "report":
-        lines, right = report(groups, wanted.output)
+    arguments = parser.parse_args(command_line)
+    if arguments.kind == "report":
+        lines, right = report(groups, arguments.output)
         say("\n".join(lines))
         return 0 if right else 1
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     gc.freeze()
     try:
-        return 0 if run_all(groups, wanted.output, wanted.only, say) else 1
+        return 0 if run_all(groups, arguments.output, arguments.only, say) else 1
     except DecoderError as error:
         say(f"laws.py: {error}")
         return 2

@@ -37,15 +37,15 @@ def share(engine: Engine, prompt: str, method: str) -> float:
     running = False
 
     def timed(plain: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*given: Any) -> Any:
+        def run(*arguments: Any) -> Any:
             nonlocal noise_s, running
             if running:
-                return plain(*given)
+                return plain(*arguments)
             running, start = True, time.perf_counter()
-            found = plain(*given)
+            result = plain(*arguments)
             noise_s += time.perf_counter() - start
             running = False
-            return found
+            return result
 
         return run
 
@@ -63,15 +63,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Cost of the Gumbel noise of coupled sampling.")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="text file whose beginning is the prompt")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="how often each prompt is decoded")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     engine, failed = load_pair(dtype="float32"), False
-    prompts = [file.read_text(encoding="utf-8")[:_CHARACTERS] for file in given.files]
+    prompts = [file.read_text(encoding="utf-8")[:_CHARACTERS] for file in arguments.files]
     for method in METHODS:
         share(engine, prompts[0], method)
-        found = estimate([[share(engine, prompt, method) for _ in range(given.repeats)] for prompt in prompts], 0)
-        if found and found.low is not None and found.high is not None:
-            failed |= found.high > BAR
-            sys.stdout.write(f"{method:10} {found.value:6.1%}  {found.low:.1%}-{found.high:.1%}\n")
+        cost = estimate([[share(engine, prompt, method) for _ in range(arguments.repeats)] for prompt in prompts], 0)
+        if cost and cost.low is not None and cost.high is not None:
+            failed |= cost.high > BAR
+            sys.stdout.write(f"{method:10} {cost.value:6.1%}  {cost.low:.1%}-{cost.high:.1%}\n")
     return int(failed)
 
 

@@ -51,8 +51,8 @@ class Terminal:
         self.outer, inner = pty.openpty()
         width, height = self.size
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-        kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL", "HOME")}
-        environment = {**kept, "TERM": "xterm-256color", "COLORTERM": "truecolor", **self.environment}
+        inherited = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL", "HOME")}
+        environment = {**inherited, "TERM": "xterm-256color", "COLORTERM": "truecolor", **self.environment}
         self.process = subprocess.Popen(  # noqa: S603 - the program under measurement
             self.command, stdin=inner, stdout=inner, stderr=inner, env=environment, start_new_session=True
         )
@@ -203,18 +203,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=8.0, help="length of each steady window")
     parser.add_argument("--symbols", nargs="*", default=["braille", "block", "ascii"])
     parser.add_argument("--sizes", nargs="*", default=[name(size) for size in SCREENS])
-    wanted = parser.parse_args()
+    arguments = parser.parse_args()
     missed = False
     sys.stdout.write(f"{'size':>7} {'symbols':<8} {'KB/s':>6} {'bar':>5} {'ms/frame':>9} ")
     sys.stdout.write(f"{'x reference':>11} {'bar':>5} {'frames/s':>9}\n")
     with tempfile.TemporaryDirectory() as folder:
-        recording = steady_recording(Path(folder), wanted.seconds)
-        for size, symbols in product(SCREENS, wanted.symbols):
-            if name(size) in wanted.sizes:
+        recording = steady_recording(Path(folder), arguments.seconds)
+        for size, symbols in product(SCREENS, arguments.symbols):
+            if name(size) in arguments.sizes:
                 fps, bar = SCREENS[size]
-                found = cost(recording, size, symbols, fps, wanted.seconds)
-                missed |= not found.meets(bar)
-                sys.stdout.write(found.row(bar))
+                measured = cost(recording, size, symbols, fps, arguments.seconds)
+                missed |= not measured.meets(bar)
+                sys.stdout.write(measured.row(bar))
                 sys.stdout.flush()
     return int(missed)
 

@@ -46,21 +46,25 @@ class Step:
 
 def status(step: Step, results: Results) -> Status | None:
     """Status of a step's last run; None if it never ran, or ran with another command or environment."""
-    found = results[step.name].status if step.name in results else None
-    return found if found and (found.command, found.environment) == (step.command, step.environment) else None
+    last_status = results[step.name].status if step.name in results else None
+    return (
+        last_status
+        if last_status and (last_status.command, last_status.environment) == (step.command, step.environment)
+        else None
+    )
 
 
 def pending(steps: Sequence[Step], results: Results) -> list[Step]:
     """Steps that are not done: first those that never ran, then those that failed, timed out or were stopped."""
-    found = [(step, status(step, results)) for step in steps]
-    never = [step for step, ended in found if ended is None]
-    return [*never, *(step for step, ended in found if ended is not None and ended.state != "done")]
+    statuses = [(step, status(step, results)) for step in steps]
+    never = [step for step, ended in statuses if ended is None]
+    return [*never, *(step for step, ended in statuses if ended is not None and ended.state != "done")]
 
 
 def listing(steps: Sequence[Step], results: Results) -> str:
     """Table of the steps, one line each, with state, time and limit."""
-    found = [(step, status(step, results)) for step in steps]
-    states = [(step, ended.state if ended else "not run", ended.seconds if ended else 0) for step, ended in found]
+    statuses = [(step, status(step, results)) for step in steps]
+    states = [(step, ended.state if ended else "not run", ended.seconds if ended else 0) for step, ended in statuses]
     return "\n".join(
         f"{step.name:<16} {state:<10} {seconds:>4.0f} of {step.limit_s:>3.0f} s  {step.about}"
         for step, state, seconds in states
@@ -102,18 +106,18 @@ def run(step: Step, output: Path, results: Results, say: Say) -> Results:
     keep(results, output)
     state, code, seconds = _ended(step, work)
     files, left_out = files_in(work)
-    found = replace(begun, state=state, exit_code=code, seconds=round(seconds, 1), left_out=left_out)
-    results = {**results, step.name: Result(found, files)}
+    final_status = replace(begun, state=state, exit_code=code, seconds=round(seconds, 1), left_out=left_out)
+    results = {**results, step.name: Result(final_status, files)}
     keep(results, output)
     shutil.rmtree(work, ignore_errors=True)
-    told = "" if code is None else f", exit code {code}"
+    exit_text = "" if code is None else f", exit code {code}"
     last = "" if state == "done" else f": {_last_line(files[OUTPUT])}"
-    say(f"{step.name}: {state} after {seconds:.0f} s{told}{last}")
+    say(f"{step.name}: {state} after {seconds:.0f} s{exit_text}{last}")
     return results
 
 
-def _last_line(said: bytes) -> str:
-    lines = said.decode(errors="replace").split("\n")
+def _last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
 
 
@@ -121,16 +125,18 @@ def _ended(step: Step, work: Path) -> tuple[State, int | None, float]:
     """State in which a step ended, its exit code, and the seconds that it took."""
     command = [argument.replace(FOLDER, str(work.resolve())) for argument in step.command]
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    given = {"DYNATUI_CONFIG": os.devnull, "PYTHONUNBUFFERED": "1", "PYTHONPATH": paths, **step.environment}
+    variables = {"DYNATUI_CONFIG": os.devnull, "PYTHONUNBUFFERED": "1", "PYTHONPATH": paths, **step.environment}
     began = time.monotonic()
-    with (work / OUTPUT).open("wb") as said:
-        told = _kept([sys.executable, *command], step.limit_s, os.environ | given, said)
-    code, in_time = told.get("exit_code"), told.get("in_time", True)
+    with (work / OUTPUT).open("wb") as output_file:
+        report = _keeper_report([sys.executable, *command], step.limit_s, os.environ | variables, output_file)
+    code, in_time = report.get("exit_code"), report.get("in_time", True)
     state: State = "done" if code == 0 and in_time else "failed" if in_time else "timed out"
     return state, code, time.monotonic() - began
 
 
-def _kept(command: Sequence[str], limit_s: float, environment: Mapping[str, str], said: IO[bytes]) -> Mapping[str, Any]:
+def _keeper_report(
+    command: Sequence[str], limit_s: float, environment: Mapping[str, str], output_file: IO[bytes]
+) -> Mapping[str, Any]:
     """The keeper's report of how a command ended; empty if the keeper itself was killed."""
     limits = f"{limit_s}", f"{min(GRACE_S, limit_s / 4)}"
     with subprocess.Popen(  # noqa: S603 - a step of ours
@@ -139,12 +145,12 @@ def _kept(command: Sequence[str], limit_s: float, environment: Mapping[str, str]
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=said,
+        stderr=output_file,
         start_new_session=True,
     ) as keeper:
         assert keeper.stdout  # noqa: S101 - it is a pipe
-        told = keeper.stdout.read().splitlines()
-    if len(told) == 1:
+        lines = keeper.stdout.read().splitlines()
+    if len(lines) == 1:
         with suppress(ProcessLookupError):
-            os.killpg(int(told[0]), signal.SIGKILL)
-    return json.loads(told[1]) if len(told) > 1 else {}
+            os.killpg(int(lines[0]), signal.SIGKILL)
+    return json.loads(lines[1]) if len(lines) > 1 else {}

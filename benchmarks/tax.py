@@ -15,13 +15,17 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
+
+import numpy as np
+from numpy.typing import NDArray
 
 sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks.screen import Terminal
+from decoder.analysis.interval import bootstrap
 from decoder.events import Event, Round
 from decoder.methods.dynatree import PRESETS
 from decoder.run.config import RunConfig
@@ -39,6 +43,8 @@ _SETTLE_S = 0.4
 """Seconds before each run in which the screen draws what it has not drawn yet."""
 _WARM_RUNS = 2
 _LONG_S = 60.0
+_RESAMPLES = 10_000
+"""Number of bootstrap samples."""
 _PROMPT = "The captain went down to the harbour before the sun was up, and there he saw"
 
 
@@ -51,7 +57,7 @@ class Trial:
         self.ui_s = 0.0
         """CPU time of the screen's thread in measured runs so far, in seconds."""
         order = [random.choice(((True, False), (False, True))) for _ in range(pairs)]
-        self._plan = iter([True] * _WARM_RUNS + [drawn for pair in order for drawn in pair])
+        self._plan = iter([True] * _WARM_RUNS + [with_screen for pair in order for with_screen in pair])
         self._notes = notes
 
     def loader(self, session: Session) -> Load:
@@ -111,11 +117,15 @@ def inside(pairs: int, notes: Path) -> None:
     os._exit(0)  # exit at once: the engine's thread is blocked in the middle of a prompt
 
 
-def interval(ratios: list[float], resamples: int = 10_000) -> tuple[float, float]:
+def interval(ratios: Sequence[float]) -> tuple[float, float]:
     """95 % bootstrap confidence interval of the mean."""
-    lot = random.Random(0)
-    means = sorted(fmean(lot.choices(ratios, k=len(ratios))) for _ in range(resamples))
-    return means[int(0.025 * resamples)], means[int(0.975 * resamples)]
+    values = np.array(ratios)
+
+    def means(drawn: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
+        mean_of_samples: NDArray[np.float64] = values[drawn[0]].mean(axis=1)
+        return mean_of_samples
+
+    return bootstrap(means, [len(values)], seed=0, draws=_RESAMPLES)
 
 
 def main() -> int:
@@ -123,20 +133,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
-    wanted = parser.parse_args()
-    if wanted.inside:
-        inside(wanted.pairs, wanted.inside)
+    arguments = parser.parse_args()
+    if arguments.inside:
+        inside(arguments.pairs, arguments.inside)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         notes = Path(folder) / "notes.jsonl"
-        command = [sys.executable, __file__, "--pairs", str(wanted.pairs), "--inside", str(notes)]
+        command = [sys.executable, __file__, "--pairs", str(arguments.pairs), "--inside", str(notes)]
         outside = Terminal(command, _SIZE, {"OMP_NUM_THREADS": "1"})
         while outside.process.poll() is None:
             outside.read(0.5)
             outside.written.clear()
         rates = [json.loads(line) for line in notes.read_text(encoding="utf-8").splitlines()][_WARM_RUNS:]
-    share = fmean(share for drawn, _, share in rates if drawn)
-    both = [(drawn, rate) for drawn, rate, _ in rates]
+    share = fmean(share for drawing, _, share in rates if drawing)
+    both = [(drawing, rate) for drawing, rate, _ in rates]
     pairs = [dict(both[place : place + 2]) for place in range(0, len(both) - 1, 2)]
     with_screen, without = fmean(pair[True] for pair in pairs), fmean(pair[False] for pair in pairs)
     taxes = [1 - pair[True] / pair[False] for pair in pairs]

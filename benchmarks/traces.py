@@ -49,6 +49,6 @@ def _laps(events: Sequence[Event]) -> list[list[Round]]:
 
 def _tokens_per_second(events: Sequence[Event], method: str) -> float:
     """Recorded speed of a method, in tokens per second of wall time."""
-    own = [[event for event in lap if event.method == method] for lap in _laps(events)]
-    tokens = sum(len(event.committed) for lap in own for event in lap)
+    laps = [[event for event in lap if event.method == method] for lap in _laps(events)]
+    tokens = sum(len(event.committed) for lap in laps for event in lap)
     return tokens / sum(lap[-1].wall_s for lap in _laps(events) if lap)

@@ -89,11 +89,11 @@ def _synopsis(live: Any) -> Iterator[str]:
     yield rf"{_bold('dynatui')} [\fIOPTIONS\fR]"
     for name, sub in _commands(live):
         arguments = "".join(
-            rf" \fI{_text(part.metavar or part.name)}\fR"
-            if part.required
-            else rf" [\fI{_text(part.metavar or part.name)}\fR]"
-            for part in sub.params
-            if isinstance(part, TyperArgument)
+            rf" \fI{_text(parameter.metavar or parameter.name)}\fR"
+            if parameter.required
+            else rf" [\fI{_text(parameter.metavar or parameter.name)}\fR]"
+            for parameter in sub.params
+            if isinstance(parameter, TyperArgument)
         )
         yield ".br"
         yield rf"{_bold(f'dynatui {name}')}{arguments} [\fIOPTIONS\fR]"
@@ -103,7 +103,7 @@ def _commands(group: Any) -> Iterator[tuple[str, Any]]:
     """Every command that does something, by all the words of its name."""
     for name, sub in group.commands.items():
         if hasattr(sub, "commands"):
-            yield from ((f"{name} {inner}", found) for inner, found in _commands(sub))
+            yield from ((f"{name} {inner}", command) for inner, command in _commands(sub))
         else:
             yield name, sub
 

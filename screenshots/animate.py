@@ -29,7 +29,7 @@ METHOD = "dynatree"
 ROUNDS = 62
 """Nearly all of the recording: the last rounds grow small trees, since the text ends."""
 FRAME_S = 0.2
-HELD = 8
+LAST_FRAME_COPIES = 8
 """How often the last frame is repeated before all begins anew."""
 
 WIDE, HIGH = 10, 20
@@ -76,7 +76,7 @@ async def film(runs: Runs) -> list[Frame]:
     """A frame for each of the first rounds of the watched method; the last is held."""
     source = TraceSource(runs, speed=SPEED)
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
-    found = []
+    frames = []
     async with app.run_test(size=SIZE) as pilot:
         foresee(app)
         for rounds in range(1, ROUNDS + 1):
@@ -84,14 +84,14 @@ async def film(runs: Runs) -> list[Frame]:
             app.read_events()
             app.draw(everything=True)
             await pilot.pause()
-            found.append(frame(app.export_screenshot()))
-    return [*found, *(found[-1:] * HELD)]
+            frames.append(frame(app.export_screenshot()))
+    return [*frames, *(frames[-1:] * LAST_FRAME_COPIES)]
 
 
 def foresee(app: DynaApp) -> None:
     """Lets the app read all of the run ahead, which it does over many frames, so that each shows as much of it."""
-    known = -1
-    while known != (known := len(app.viewpoint.whole.lane.past)):
+    rounds = -1
+    while rounds != (rounds := len(app.viewpoint.whole.lane.past)):
         app.read_events()
 
 
@@ -112,25 +112,25 @@ def frame(svg: str) -> Frame:
 def spans(frames: Sequence[Frame]) -> dict[Piece, list[Span]]:
     """When each piece is to be seen."""
     places = defaultdict[Piece, list[int]](list)
-    for place, shown in enumerate(frames):
-        for piece in shown:
+    for place, frame_pieces in enumerate(frames):
+        for piece in frame_pieces:
             places[piece].append(place)
-    return {piece: list(_unbroken(shown)) for piece, shown in places.items()}
+    return {piece: list(_unbroken(frame_pieces)) for piece, frame_pieces in places.items()}
 
 
 def drawing(frames: Sequence[Frame]) -> str:
     """All frames as one SVG that shows them over and over; the last alone where nothing may move."""
     ground = _ground(frames[-1])
     groups = defaultdict[Span, list[Piece]](list)
-    for piece, shown in sorted(spans(frames).items()):
+    for piece, visible in sorted(spans(frames).items()):
         if piece.text or piece.style != ground:
-            for span in shown:
+            for span in visible:
                 groups[span].append(piece)
     ordered = sorted(groups.items())
-    styles = sorted({piece.style for found in groups.values() for piece in found if piece.text})
+    styles = sorted({piece.style for pieces in groups.values() for piece in pieces if piece.text})
     names = {style: f"s{number}" for number, style in enumerate(styles)}
-    backgrounds = (_group(span, [_rect(p) for p in found if not p.text], len(frames)) for span, found in ordered)
-    texts = (_group(span, [_words(p, names) for p in found if p.text], len(frames)) for span, found in ordered)
+    backgrounds = (_group(span, [_rect(p) for p in pieces if not p.text], len(frames)) for span, pieces in ordered)
+    texts = (_group(span, [_words(p, names) for p in pieces if p.text], len(frames)) for span, pieces in ordered)
     sheet = _style_sheet(names, {span.end - span.begin for span in groups}, len(frames))
     return "\n".join([*_window(ground, sheet), *filter(None, backgrounds), *filter(None, texts), "</g>", "</svg>", ""])
 
@@ -164,10 +164,10 @@ def _unbroken(places: Iterable[int]) -> Iterator[Span]:
         yield span
 
 
-def _ground(shown: Frame) -> str:
+def _ground(frame_pieces: Frame) -> str:
     """The colour behind most cells, which is painted once."""
     cells = Counter[str]()
-    for piece in shown:
+    for piece in frame_pieces:
         if not piece.text:
             cells[piece.style] += piece.cells
     return cells.most_common(1)[0][0]

@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 TRACE = HERE.parent / "tests" / "traces" / "sampled.jsonl"
 SPEED = 0.25
 """Of the show, as the header tells it."""
-SHOWN = 0.78
+SHARE_OF_RUN = 0.78
 """Share of the first run that has been played."""
 
 
@@ -56,7 +56,7 @@ def standing_at(runs: Runs, share: float, view: View | None = None) -> DynaApp:
 
 async def picture(runs: Runs, shot: Shot) -> str:
     """The screen as SVG."""
-    app = standing_at(runs, SHOWN, shot.view)
+    app = standing_at(runs, SHARE_OF_RUN, shot.view)
     async with app.run_test(size=shot.size) as pilot:
         await pilot.pause()
         await pilot.press(*shot.keys)

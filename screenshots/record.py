@@ -64,11 +64,11 @@ def main() -> None:
     parser.add_argument("name", choices=TRACES)
     parser.add_argument("target", nargs="?")
     parser.add_argument("draft", nargs="?")
-    asked = parser.parse_args()
-    path = FOLDER / f"{asked.name}.jsonl"
+    arguments = parser.parse_args()
+    path = FOLDER / f"{arguments.name}.jsonl"
     path.unlink(missing_ok=True)
     with Recorder(path) as recorder:
-        for event in events(TRACES[asked.name], asked.target, asked.draft):
+        for event in events(TRACES[arguments.name], arguments.target, arguments.draft):
             recorder.write(event)
     print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 

@@ -152,10 +152,10 @@ def headline(bottleneck: Bottleneck | None, method: str) -> tuple[str, ...]:
     """
     if bottleneck is None or (limit := main_limit(bottleneck)) is None:
         return ()
-    words, known = WORDS[limit], _known((bottleneck,))
-    line, brief = words.line.format_map(known), words.brief.format_map(known)
+    words, figures = WORDS[limit], _figures((bottleneck,))
+    line, brief = words.line.format_map(figures), words.brief.format_map(figures)
     remedy = WITHOUT_HOPE if is_hopeless(bottleneck) else words.remedy
-    ceiling = f"{words.gone}: {bottleneck.bounds[0].gain:.2f}x as fast"
+    ceiling = f"{words.assumption}: {bottleneck.bounds[0].gain:.2f}x as fast"
     return (
         f"{method}: {line} ({ceiling}); {remedy.helps} would help",
         f"{line} ({ceiling}); {remedy.helps} would help",
@@ -180,11 +180,11 @@ def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
     bottleneck, figures = of_method(race, method), race.figures().get(method)
     if bottleneck is None or figures is None:
         return ()
-    speed, *others = verdict(bottleneck, name)
+    speed, *remedies = verdict(bottleneck, name)
     if figures.first_difference is None:
-        return (speed, *others)
+        return (speed, *remedies)
     how = " by design" if differs_by_design(figures) else ""
-    return (speed, f"Its text differs from ar's{how} from token {figures.first_difference} on.", *others)
+    return (speed, f"Its text differs from ar's{how} from token {figures.first_difference} on.", *remedies)
 
 
 def _speed(bottleneck: Bottleneck, method: str) -> str:
@@ -213,9 +213,9 @@ def main_limit(bottleneck: Bottleneck) -> Limit | None:
 
 def limited(cases: Sequence[Bottleneck], limit: Limit) -> str:
     """A limit in words, with its figures: one number for a single case, a range for several."""
-    words, known = WORDS[limit], _known(cases)
+    words, figures = WORDS[limit], _figures(cases)
     gain = Span(bound.gain for case in cases if (bound := case.bound(limit)))
-    return f"{words.why.format_map(known)}; {words.gone}, it would be {gain:.2f} times as fast"
+    return f"{words.clause.format_map(figures)}; {words.assumption}, it would be {gain:.2f} times as fast"
 
 
 def remedies(bottleneck: Bottleneck) -> tuple[str, ...]:
@@ -239,7 +239,7 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
     )
 
 
-def _known(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
+def _figures(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
     """Figures for the wordings of limits, by name; only those known for every case."""
     figures: Mapping[str, Sequence[float | None]] = {
         "levels": [case.levels for case in cases],
@@ -249,5 +249,5 @@ def _known(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
         "draft": [case.draft_share for case in cases],
         "host": [case.host_share for case in cases],
     }
-    known = {name: [figure for figure in each if figure is not None] for name, each in figures.items()}
-    return {name: Span(each) for name, each in known.items() if len(each) == len(cases)}
+    complete = {name: [figure for figure in values if figure is not None] for name, values in figures.items()}
+    return {name: Span(values) for name, values in complete.items() if len(values) == len(cases)}

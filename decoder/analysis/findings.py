@@ -66,20 +66,20 @@ def findings(cases: Iterable[Case]) -> Iterator[Finding]:
     known_cases = [(case, case.bottleneck) for case in cases if case.bottleneck]
     by_limit = grouped((case, (main_limit(limits), is_hopeless(limits))) for case, limits in known_cases)
     for (limit, _), group in sorted(by_limit.items(), key=lambda item: -len(item[1])):
-        known = _limits(group)
-        first, *_ = (*remedies(known[0]), "")
+        limits_of_group = _limits(group)
+        first, *_ = (*remedies(limits_of_group[0]), "")
         yield Finding(
             group,
-            NO_LIMIT.rstrip(".") if limit is None else limited(known, limit),
+            NO_LIMIT.rstrip(".") if limit is None else limited(limits_of_group, limit),
             first,
-            tuple(grouped(_next(group)).items()),
+            tuple(grouped(_second_remedies(group)).items()),
         )
     looping = tuple(case for case, limits in known_cases if limits.repeats)
     if looping:
         yield Finding(looping, repeated(_limits(looping)).rstrip("."))
 
 
-def _next(group: Cases) -> Iterator[tuple[Case, str]]:
+def _second_remedies(group: Cases) -> Iterator[tuple[Case, str]]:
     """Pairs of a case and its second remedy, for cases that have one."""
     for case in group:
         for remedy in remedies(case.bottleneck)[1:] if case.bottleneck else ():

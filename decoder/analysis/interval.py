@@ -30,7 +30,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def times(self, factor: float) -> "Interval":
         """The interval in another unit: all numbers multiplied by a factor."""
-        std, low, high = (None if each is None else each * factor for each in (self.std, self.low, self.high))
+        std, low, high = (None if number is None else number * factor for number in (self.std, self.low, self.high))
         return Interval(value=self.value * factor, std=std, low=low, high=high)
 
 
@@ -50,8 +50,8 @@ def bootstrap(
         Lower and upper end.
     """
     random = np.random.default_rng(seed)
-    drawn = statistic([random.integers(size, size=(draws, size)) for size in groups])
-    low, high = np.percentile(drawn, (50 - 50 * coverage, 50 + 50 * coverage)).tolist()
+    values = statistic([random.integers(size, size=(draws, size)) for size in groups])
+    low, high = np.percentile(values, (50 - 50 * coverage, 50 + 50 * coverage)).tolist()
     return low, high
 
 

@@ -33,9 +33,9 @@ class Remedy:
 class Words:
     """Wordings of a limit."""
 
-    why: str
+    clause: str
     """The limit as a clause of a sentence."""
-    gone: str
+    assumption: str
     """Assumption of the bound: the limit is removed."""
     line: str
     """The limit in one line."""
@@ -51,8 +51,8 @@ WITHOUT_HOPE = Remedy(
 )
 WORDS: Mapping[Limit, Words] = {
     "agreement": Words(
-        why="the draft disagrees: {right:.0%} of {levels:.1f} levels a round are accepted",
-        gone="if every guess held",
+        clause="the draft disagrees: {right:.0%} of {levels:.1f} levels a round are accepted",
+        assumption="if every guess held",
         line="the draft agrees in {right:.0%} of {levels:.2g} levels",
         brief="{right:.0%} of {levels:.2g} levels accepted",
         remedy=Remedy(
@@ -62,8 +62,8 @@ WORDS: Mapping[Limit, Words] = {
         ),
     ),
     "draft": Words(
-        why="drafting takes {draft:.0%} of a round",
-        gone="if it took no time",
+        clause="drafting takes {draft:.0%} of a round",
+        assumption="if it took no time",
         line="drafting takes {draft:.0%} of a round",
         brief="drafting takes {draft:.0%}",
         remedy=Remedy(
@@ -73,15 +73,15 @@ WORDS: Mapping[Limit, Words] = {
         ),
     ),
     "verification": Words(
-        why="verification grows with rows: {rows:.1f} rows take {growth:.2f} times as long as one",
-        gone="if they took as long as one",
+        clause="verification grows with rows: {rows:.1f} rows take {growth:.2f} times as long as one",
+        assumption="if they took as long as one",
         line="verification grows with rows: {rows:.3g} rows take {growth:.2g}x of one",
         brief="{rows:.3g} rows take {growth:.2g}x of one",
         remedy=Remedy("smaller trees, with fewer nodes a round", "smaller trees", "smaller trees"),
     ),
     "host": Words(
-        why="{host:.0%} of a round are neither drafting nor verification",
-        gone="without that",
+        clause="{host:.0%} of a round are neither drafting nor verification",
+        assumption="without that",
         line="{host:.0%} of a round are neither drafting nor verification",
         brief="{host:.0%} neither draft nor verify",
         remedy=Remedy(

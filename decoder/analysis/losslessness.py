@@ -64,8 +64,8 @@ class Evidence(msgspec.Struct, frozen=True):
         """Result of the two sums over tokens; the prediction is left out, since it tests the verifier's decisions."""
         if self.surprise.count < LEAST_TOKENS:
             return "grey"
-        enough = [each for each in (self.surprise, self.top1) if each.variance >= LEAST_VARIANCE]
-        scores = [abs(each.z) for each in enough if each.z is not None]
+        enough = [deviation for deviation in (self.surprise, self.top1) if deviation.variance >= LEAST_VARIANCE]
+        scores = [abs(deviation.z) for deviation in enough if deviation.z is not None]
         return colour(max(scores)) if scores else "grey"
 
 

@@ -256,9 +256,9 @@ def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
     return same_until(method, run.methods.get(method, {}), len(run.prompt_tokens))
 
 
-def differs_by_design(own: Figures) -> bool:
+def differs_by_design(entry: Figures) -> bool:
     """Whether a method's text differs from that of `ar` in tokens that may differ by the method's design."""
-    return own.identical_to_ar is None and own.first_difference is not None
+    return entry.identical_to_ar is None and entry.first_difference is not None
 
 
 def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | None:
@@ -312,9 +312,11 @@ class Race:
 
     def _with(self, method: str, tally: Tally) -> "Race":
         tallies = {**self.tallies, method: tally}
-        if any(one.stalls.by_level for one in tallies.values()):
-            level = left_out_from((one.stalls for one in tallies.values()), sum(one.rounds for one in tallies.values()))
-            tallies = {name: structs.replace(one, left_out_from=level) for name, one in tallies.items()}
+        if any(entry.stalls.by_level for entry in tallies.values()):
+            level = left_out_from(
+                (entry.stalls for entry in tallies.values()), sum(entry.rounds for entry in tallies.values())
+            )
+            tallies = {name: structs.replace(entry, left_out_from=level) for name, entry in tallies.items()}
         return Race(self.run, tallies, self.sampled)
 
 
@@ -350,7 +352,10 @@ def drafted_nodes(event: Round) -> int:
 def level_by_level(totals: Levels, levels: Levels) -> Levels:
     """Sums of two lists by depth; the shorter counts as 0 beyond its end."""
     pairs = zip_longest(totals, levels, fillvalue=(0, 0))
-    return tuple((drafted + more, accepted + kept) for (drafted, accepted), (more, kept) in pairs)
+    return tuple(
+        (drafted + more_drafted, accepted + more_accepted)
+        for (drafted, accepted), (more_drafted, more_accepted) in pairs
+    )
 
 
 def _plus(total: Count | None, part: Count | None) -> Count | None:

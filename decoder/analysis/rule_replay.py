@@ -68,8 +68,10 @@ class TreeRecord:
         self.committed: Ints = np.array([len(event.committed) for event in rounds])
         """Number of committed tokens of each round."""
         knobs = [(event.knobs.tau_h, event.knobs.tau_l, event.knobs.d0) for event in rounds if event.knobs]
-        own: Floats = np.array(knobs, dtype=float).T[:, self.round] if len(knobs) == len(rounds) else np.empty((3, 0))
-        self.tau_h, self.tau_l, self.d0 = own
+        knob_values: Floats = (
+            np.array(knobs, dtype=float).T[:, self.round] if len(knobs) == len(rounds) else np.empty((3, 0))
+        )
+        self.tau_h, self.tau_l, self.d0 = knob_values
         """Knob values under which each node was drafted; empty if a round does not report them."""
 
     def _children(self, q: Floats, drafted: Bools) -> None:
@@ -83,9 +85,9 @@ class TreeRecord:
         """Rank of each node among its siblings, the most probable first."""
         self.c: Floats = np.where(self.child_count > 0, q[first], np.nan)
         """Confidence after each node: the draft's largest next-token probability; NaN if not recorded."""
-        rest = 1 + _FLOAT32 - np.bincount(above, weights=q[drafted], minlength=len(q))
+        remainder = 1 + _FLOAT32 - np.bincount(above, weights=q[drafted], minlength=len(q))
         least = q[np.minimum(first + self.child_count - 1, len(q) - 1)]
-        self.tail: Floats = np.where(self.child_count > 0, np.clip(np.minimum(least, rest), 0.0, 1.0), 1.0)
+        self.tail: Floats = np.where(self.child_count > 0, np.clip(np.minimum(least, remainder), 0.0, 1.0), 1.0)
         """Upper bound of the probability of tokens after each node that were not recorded."""
         self.below: Ints = np.searchsorted(np.maximum.accumulate(self.parent), nodes, side="right")
         """Index of the first node after the children of each node, in drafting order."""
@@ -149,7 +151,7 @@ def replay(record: TreeRecord, rule: TreeRule) -> ReplayedRounds:
     most = math.inf
     if rule.budget.by_cost:
         growth = _as_costs_allow(record, rule, growth)
-        kept, cut, shut = _whole(growth)
+        kept, cut, shut = _without_budget(growth)
     else:
         most = float(rule.budget.n_max)
         kept, cut, shut = (_best if rule.budget.best else _breadth_first)(record, rule, growth)
@@ -197,8 +199,10 @@ def _as_costs_allow(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Gro
 def _lacks_children(record: TreeRecord, rule: TreeRule) -> Bools:
     """Whether each node had fewer children than its own rule allowed: `rule` with the knob values of its round."""
     growth: Growth[Any] = rule.growth
-    own = replace(growth, tau_h=record.tau_h, tau_l=record.tau_l, d0=record.d0)
-    grow: Bools = _expandable(own, record.depth, record.p) & (record.child_count < breadth(own, record.c, np))
+    recorded_growth = replace(growth, tau_h=record.tau_h, tau_l=record.tau_l, d0=record.d0)
+    grow: Bools = _expandable(recorded_growth, record.depth, record.p) & (
+        record.child_count < breadth(recorded_growth, record.c, np)
+    )
     return grow
 
 
@@ -207,7 +211,7 @@ def _expandable(growth: Growth[Any], depth: Ints, p: Floats) -> Bools:
     return probable
 
 
-def _whole(growth: _Growth) -> _Choice:
+def _without_budget(growth: _Growth) -> _Choice:
     """Selection of nodes without a node budget."""
     nowhere = np.zeros_like(growth.alive)
     return growth.alive, nowhere, nowhere.__getitem__

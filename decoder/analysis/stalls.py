@@ -42,13 +42,13 @@ class Times(msgspec.Struct, frozen=True):
 
     def plus(self, other: "Times") -> "Times":
         """The sum of both totals."""
-        return _each(self, other, 1)
+        return _combined(self, other, 1)
 
     def without(self, part: "Times") -> "Times":
         """The totals without a part of the rounds."""
         if not part.rounds:
             return self
-        return _each(self, part, -1) if part.rounds < self.rounds else Times()
+        return _combined(self, part, -1) if part.rounds < self.rounds else Times()
 
 
 class Stalls(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ class Stalls(msgspec.Struct, frozen=True):
     def plus(self, other: "Stalls") -> "Stalls":
         """The sum of both totals."""
         pairs = zip_longest(self.by_level, other.by_level, fillvalue=Times())
-        return Stalls(tuple(one.plus(two) for one, two in pairs))
+        return Stalls(tuple(a.plus(b) for a, b in pairs))
 
     def from_level(self, level: int) -> Times:
         """Totals of the rounds of a level and all higher ones."""
@@ -104,38 +104,38 @@ def level_of(lost_s: float) -> int:
 def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
     """Lowest level to leave out of rates, such that the stalled rounds left out are few enough (see `FEW`)."""
     total = Stalls()
-    for each in stalls:
-        total = total.plus(each)
+    for run_stalls in stalls:
+        total = total.plus(run_stalls)
     levels = range(len(LEVELS_S))
     few = (level for level in levels if total.from_level(level).rounds <= FEW + MANY * rounds)
     return next(few, len(LEVELS_S))
 
 
-def told(figures: Iterable[Figures]) -> tuple[str, ...]:
+def stall_notes(figures: Iterable[Figures]) -> tuple[str, ...]:
     """Note on a run's stalled rounds, in wordings from the longest to the shortest; empty if none stalled."""
-    all_ = list(figures)
-    stalled, left_out = (sum(getattr(one, key) for one in all_) for key in ("stalled_rounds", "left_out_rounds"))
+    entries = list(figures)
+    stalled, left_out = (sum(getattr(entry, key) for entry in entries) for key in ("stalled_rounds", "left_out_rounds"))
     if not stalled:
         return ()
     rounds = f"{left_out} stalled round{'s' * (left_out != 1)}"
-    of = f"{rounds} of {sum(one.left_out_s for one in all_):.2f} s"
+    left_out_words = f"{rounds} of {sum(entry.left_out_s for entry in entries):.2f} s"
     if left_out == stalled:
-        return f"rates leave out {of}", f"{rounds} left out", f"{left_out} stalled"
-    kept = f"the machine is busy: {stalled} rounds waited long for a processor"
-    which = f"rates leave out {of}" if left_out else "rates count them"
-    return f"{kept}, {which}", f"busy machine: {stalled} rounds stalled", f"{stalled} stalled"
+        return f"rates leave out {left_out_words}", f"{rounds} left out", f"{left_out} stalled"
+    cause = f"the machine is busy: {stalled} rounds waited long for a processor"
+    consequence = f"rates leave out {left_out_words}" if left_out else "rates count them"
+    return f"{cause}, {consequence}", f"busy machine: {stalled} rounds stalled", f"{stalled} stalled"
 
 
-def _each(one: Times, other: Times, sign: int) -> Times:
+def _combined(one: Times, other: Times, sign: int) -> Times:
     return Times(
         rounds=one.rounds + sign * other.rounds,
         timed_tokens=one.timed_tokens + sign * other.timed_tokens,
         decode_s=one.decode_s + sign * other.decode_s,
-        draft_s=_known(one.draft_s, other.draft_s, sign),
-        verify_s=_known(one.verify_s, other.verify_s, sign),
-        commit_s=_known(one.commit_s, other.commit_s, sign),
+        draft_s=_sum_if_known(one.draft_s, other.draft_s, sign),
+        verify_s=_sum_if_known(one.verify_s, other.verify_s, sign),
+        commit_s=_sum_if_known(one.commit_s, other.commit_s, sign),
     )
 
 
-def _known(one: float | None, other: float | None, sign: int) -> float | None:
+def _sum_if_known(one: float | None, other: float | None, sign: int) -> float | None:
     return None if one is None or other is None else one + sign * other

@@ -179,21 +179,21 @@ def _around(value: float, low: float, high: float, step: float) -> tuple[float, 
     """The value and its nearest neighbours at whole steps within the bounds, ascending."""
     apart = [step * count for count in range(-_LINES, _LINES + 1)]
     inside = [value + way for way in apart if low - _SLACK <= value + way <= high + _SLACK or way == 0]
-    nearest = sorted(inside, key=lambda other: abs(other - value))[:_LINES]
-    return tuple(sorted(other if other == value else min(high, max(low, other)) for other in nearest))
+    nearest = sorted(inside, key=lambda neighbour: abs(neighbour - value))[:_LINES]
+    return tuple(sorted(neighbour if neighbour == value else min(high, max(low, neighbour)) for neighbour in nearest))
 
 
 def _grid(record: TreeRecord, rules: AdaptiveTree, down: Axis) -> Grid:
     value, low, high = rules.tau_h, rules.tau_l + KNOB_GAP, 1.0
     if down == "tau_l":
         value, low, high = rules.tau_l, KNOB_GAP, rules.tau_h - KNOB_GAP
-    used = float(used_depth(rules.d0))
-    rows, columns = _around(value, low, high, 0.1), _around(used, 1.0, rules.d_max - 1.0, 1.0)
+    base_depth = float(used_depth(rules.d0))
+    rows, columns = _around(value, low, high, 0.1), _around(base_depth, 1.0, rules.d_max - 1.0, 1.0)
     cells = []
     for row in rows:
         turned = replace(rules, tau_h=row) if down == "tau_h" else replace(rules, tau_l=row)
         cells.append(tuple(_cell(replay(record, replace(turned, d0=d0).rule())) for d0 in columns))
-    return Grid(down, rows, columns, tuple(cells), (rows.index(value), columns.index(used)))
+    return Grid(down, rows, columns, tuple(cells), (rows.index(value), columns.index(base_depth)))
 
 
 def _cell(replayed: ReplayedRounds) -> Cell:

@@ -53,8 +53,8 @@ class AutoDrafter:
         source = self._sizes.source(behind, guess)
         if room >= 1 and source != "plain":
             first = self._after_text(self.model, text, rule) if self.model and source == "draft" else None
-            kept = _MixedTree(tree, rule, self._sizes).grow(self.model, first, guess, room)
-            tree = self.model.keep(tree, kept) if self.model else tree.subtree(kept)
+            chosen = _MixedTree(tree, rule, self._sizes).grow(self.model, first, guess, room)
+            tree = self.model.keep(tree, chosen) if self.model else tree.subtree(chosen)
         return Proposal(tree, passes.count - before if passes else 0)
 
     def record_choices(self, burst: Sequence[int]) -> None:

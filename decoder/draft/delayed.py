@@ -50,9 +50,9 @@ def _draw_level(tree: TokenTree, level: Sequence[int], rows: DraftRows, generato
     counts = [level.count(node) for node in nodes]
     repeats = torch.tensor(counts).to(node_rows.device)
     own_rows = node_rows.repeat_interleave(repeats, 0, output_size=len(level))
-    drawn = draw(own_rows, generator)
-    logprobs = own_rows.gather(1, drawn[:, None])[:, 0].log().tolist()
-    children, tokens = [], drawn.tolist()
+    draws = draw(own_rows, generator)
+    logprobs = own_rows.gather(1, draws[:, None])[:, 0].log().tolist()
+    children, tokens = [], draws.tolist()
     for node, row, count in zip(nodes, node_rows, counts, strict=True):
         children += tree.draw(node, tokens[:count], logprobs[:count], row)
         del tokens[:count], logprobs[:count]

@@ -50,7 +50,7 @@ class DraftPasses:
         """Reads the unread tokens of the text; returns the logits after the last token."""
         logits = self._model.read(self.cache, text[self.cache.length :])
         self.count += 1
-        return self._known(logits[None])
+        return self._shared_logits(logits[None])
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
         """Reads the unread tokens of the text; returns logits after the latest tokens, and the position after each.
@@ -66,7 +66,7 @@ class DraftPasses:
         logits = self._model.forward(self.cache, text[start:], positions, visible)
         self.cache.keep(positions)
         self.count += 1
-        return self._known(logits), [position + 1 for position in positions]
+        return self._shared_logits(logits), [position + 1 for position in positions]
 
     def again_after(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
         """Like `after_latest`, but returns logits for all of the last `latest` tokens; re-reads those already read."""
@@ -99,11 +99,11 @@ class DraftPasses:
         positions = [root + tree.depths[node] for node in nodes]
         logits = self._model.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)
         self.count += 1
-        return self._known(logits), [position + 1 for position in positions]
+        return self._shared_logits(logits), [position + 1 for position in positions]
 
-    def renumber(self, kept: Sequence[int]) -> None:
-        """Renumbers the nodes after the tree was reduced to `kept`: a node's new number is its index in `kept`."""
-        self._rows = {new: self._rows[old] for new, old in enumerate(kept) if old in self._rows}
+    def renumber(self, kept_nodes: Sequence[int]) -> None:
+        """Renumbers the nodes after the tree was reduced to `kept_nodes`: a node's new number is its index there."""
+        self._rows = {new: self._rows[old] for new, old in enumerate(kept_nodes) if old in self._rows}
 
     def commit(self, path: Sequence[int]) -> None:
         """Keeps the cache rows of committed nodes and drops those of all other nodes."""
@@ -111,5 +111,5 @@ class DraftPasses:
             self.cache.keep([self._rows[node] for node in takewhile(self._rows.__contains__, path)])
         self._rows = {}
 
-    def _known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
+    def _shared_logits(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
         return logits if logits.shape[1] == self._vocabulary else logits[:, : self._vocabulary]

@@ -91,7 +91,7 @@ class Eagle3Passes:
         # A row's own token is at its position + 1, and the token after it at its position + 2.
         return self._head.logits(outputs), [position + 2 for position in positions]
 
-    def renumber(self, kept: Sequence[int]) -> None:
+    def renumber(self, kept_nodes: Sequence[int]) -> None:
         """See `Passes`; does nothing, since no row of a tree is kept."""
 
     def commit(self, path: Sequence[int]) -> None:
@@ -105,9 +105,9 @@ class Eagle3Passes:
         # A copy, since a view would keep all states of a prompt in memory until the next pass.
         self._unread, outputs = [states[count:].clone()], list[Tensor]()
         for start in range(0, count, AT_ONCE):
-            part = tokens[start : start + AT_ONCE]
+            chunk = tokens[start : start + AT_ONCE]
             hidden = self._head.fused(states[start : min(count, start + AT_ONCE)])
-            positions = range(self.cache.length, self.cache.length + len(part))
-            outputs.append(self._head.forward(self.cache, part, hidden, positions, np.tri(len(part), dtype=np.bool_)))
+            positions = range(self.cache.length, self.cache.length + len(chunk))
+            outputs.append(self._head.forward(self.cache, chunk, hidden, positions, np.tri(len(chunk), dtype=np.bool_)))
             self.cache.keep(positions)
         return torch.cat(outputs)[-latest:]

@@ -57,8 +57,8 @@ def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]
     """Nodes of a level that get children under the rule."""
     if rule.budget.best and len(level) > rule.budget.n_max:
         level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: rule.budget.n_max])
-    least = least_probability(rule.growth, tree.depths[level[0]]) if level else math.inf
-    return [node for node in level if tree.path_probability(node) >= least]
+    threshold = least_probability(rule.growth, tree.depths[level[0]]) if level else math.inf
+    return [node for node in level if tree.path_probability(node) >= threshold]
 
 
 def _within_budget(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:

@@ -110,10 +110,10 @@ class SuffixIndex:
 
     def continuation(self) -> Continuation | None:
         """Continuations with the most expected tokens, ties by the longest suffix; None if no suffix occurs earlier."""
-        best, most = None, 0.0
+        best, most_expected = None, 0.0
         for ending in self.suffix_continuations():
-            if (expected := ending.expected_tokens()) > most:
-                best, most = ending, expected
-            if most == FORESEEN:
+            if (expected := ending.expected_tokens()) > most_expected:
+                best, most_expected = ending, expected
+            if most_expected == FORESEEN:
                 break
         return best

@@ -40,8 +40,8 @@ class LookupDrafter:
         if continuation is None:
             return Proposal(tree)
         noise = self._probabilities.noise_from(len(text)) if self._probabilities else None
-        kept = grow(tree, rule, _LookupSource(continuation, len(text), noise), room)
-        return Proposal(tree if len(kept) == len(tree) else tree.subtree(kept))
+        chosen = grow(tree, rule, _LookupSource(continuation, len(text), noise), room)
+        return Proposal(tree if len(chosen) == len(tree) else tree.subtree(chosen))
 
     def record_choices(self, burst: Sequence[int]) -> None:
         """See `Proposer`; nothing is learnt."""
@@ -84,7 +84,7 @@ class _LookupSource:
 
 def _likeliest(ranking: Sequence[tuple[int, float, float]], count: int) -> Children:
     """The first `count` tokens of a ranking, with probabilities normalised over all ranked tokens."""
-    *_, most = ranking[0]
-    whole = most + math.log(sum(math.exp(score - most) for *_, score in ranking))
-    tokens, logprobs, scores = (list(each) for each in zip(*ranking[:count], strict=True))
+    *_, best_score = ranking[0]
+    whole = best_score + math.log(sum(math.exp(score - best_score) for *_, score in ranking))
+    tokens, logprobs, scores = (list(column) for column in zip(*ranking[:count], strict=True))
     return Children(tokens, [score - whole for score in scores], logprobs)

@@ -51,8 +51,8 @@ class Passes(Protocol):
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
         """Forwards one level's nodes, after their parents; returns the logits and the position after each node."""
 
-    def renumber(self, kept: Sequence[int]) -> None:
-        """Renumbers the nodes after the tree was reduced to `kept`: a node's new number is its index in `kept`."""
+    def renumber(self, kept_nodes: Sequence[int]) -> None:
+        """Renumbers the nodes after the tree was reduced to `kept_nodes`: a node's new number is its index there."""
 
     def commit(self, path: Sequence[int]) -> None:
         """Keeps the cache rows of committed nodes and drops those of all other nodes."""
@@ -117,12 +117,12 @@ class ModelDrafter:
         self.passes.begin_tree()
         return self.keep(tree, grow(tree, rule, source, deepest))
 
-    def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
-        """Reduces the tree to the nodes `kept`, and renumbers its cache rows accordingly."""
-        if len(kept) == len(tree):
+    def keep(self, tree: TokenTree, kept_nodes: Sequence[int]) -> TokenTree:
+        """Reduces the tree to `kept_nodes`, and renumbers its cache rows accordingly."""
+        if len(kept_nodes) == len(tree):
             return tree
-        self.passes.renumber(kept)
-        return tree.subtree(kept)
+        self.passes.renumber(kept_nodes)
+        return tree.subtree(kept_nodes)
 
     def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
         """Forwards nodes of one level and returns the `count` best tokens after each."""
@@ -150,8 +150,8 @@ def best_children(
     tokens, values = best(rows, min(count, rows.shape[-1]))
     best_of_rows = [Children(ids, scores) for ids, scores in zip(tokens, values, strict=True)]
     if draft_logits is not None:
-        own = logprobs[len(logits) :].gather(-1, torch.tensor(tokens).to(logprobs.device))
-        for children, draft_logprobs in zip(best_of_rows, own.tolist(), strict=True):
+        draft_logprobs_of_rows = logprobs[len(logits) :].gather(-1, torch.tensor(tokens).to(logprobs.device))
+        for children, draft_logprobs in zip(best_of_rows, draft_logprobs_of_rows.tolist(), strict=True):
             children.draft_logprobs = draft_logprobs
     return best_of_rows
 

@@ -44,7 +44,7 @@ class SuffixAutomaton:
         The last class is that of all other tokens: if no candidate continues the match, another token does.
         """
         start, longest = match
-        matches, familiar, others = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]
+        matches, familiar, rest_class = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]
         for token in tokens:
             state, length = start, longest
             # Tries ever shorter suffixes, down to the empty one, until one was followed by this token.
@@ -54,10 +54,10 @@ class SuffixAutomaton:
             if further is None:
                 further, length = 0, -1
             elif state == start:
-                others = 0
+                rest_class = 0
             matches.append((further, length + 1))
             familiar.append(FAMILIARITY[min(length + 1, LONGEST)])
-        familiar.append(others)
+        familiar.append(rest_class)
         return matches, familiar
 
     def extend(self, tokens: Iterable[int]) -> None:
@@ -67,7 +67,7 @@ class SuffixAutomaton:
 
     def _append(self, token: int) -> None:
         state = self._whole
-        self._whole = self._new({}, 0, self._longest[state] + 1)
+        self._whole = self._new_state({}, 0, self._longest[state] + 1)
         while state >= 0 and token not in self._next[state]:
             self._next[state][token] = self._whole
             state = self._shorter[state]
@@ -79,14 +79,14 @@ class SuffixAutomaton:
         joint, length = self._next[state][token], self._longest[state] + 1
         if self._longest[joint] == length:
             return joint
-        clone = self._new(dict(self._next[joint]), self._shorter[joint], length)
+        clone = self._new_state(dict(self._next[joint]), self._shorter[joint], length)
         self._shorter[joint] = clone
         while state >= 0 and self._next[state].get(token) == joint:
             self._next[state][token] = clone
             state = self._shorter[state]
         return clone
 
-    def _new(self, further: dict[int, int], shorter: int, longest: int) -> int:
+    def _new_state(self, further: dict[int, int], shorter: int, longest: int) -> int:
         self._next.append(further)
         self._shorter.append(shorter)
         self._longest.append(longest)

@@ -46,7 +46,7 @@ class RunConfig:
         drafting: str | None = None,
         chat: bool = False,
         parameters: Mapping[RulesName, TunableParameters] | None = None,
-        **own: TunableParameters,
+        **named_sets: TunableParameters,
     ) -> None:
         """Creates a configuration with defaults for all that is not given; `linear=Linear(3)` gives a parameter set.
 
@@ -59,23 +59,25 @@ class RunConfig:
         """
         sets: dict[RulesName, TunableParameters] = {SAMPLING: Sampling(temperature, top_k, top_p)}
         sets |= {name: method.own for name, method in METHODS.items() if method.own is not None}
-        for name, rules in {**(parameters or {}), **own}.items():
+        for name, rules in {**(parameters or {}), **named_sets}.items():
             _require_known(name, sets)
             kind = type(sets[name])
             require(isinstance(rules, kind), f"{name} is a {type(rules).__name__}; give {kind.__name__}(...)")
             sets[name] = rules
-        drawing, drawn = _verifier_rules(sets)
-        given = {"verifier": verifier, "drafting": drafting}
-        drawn = replace(drawn, **{name: value for name, value in given.items() if value is not None})
-        names = methods if methods is not None else (*(drawing,) * drawn.draws, *racing())
-        sets[drawing] = drawn.drawn() if drawing in names else drawn
+        drawing, verifier_rules = _verifier_rules(sets)
+        overrides = {"verifier": verifier, "drafting": drafting}
+        verifier_rules = replace(
+            verifier_rules, **{name: value for name, value in overrides.items() if value is not None}
+        )
+        names = methods if methods is not None else (*(drawing,) * verifier_rules.draws, *racing())
+        sets[drawing] = verifier_rules.drawn() if drawing in names else verifier_rules
         require(bool(names), "no method was named; give at least one, for example --methods dynatree,ar")
         repeated = {name for name in names if names.count(name) > 1}
         require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each once")
         require(
-            drawing in names or drafting is None or not drawn.draws,
-            f"drafting {drawn.drafting} samples trees, and no method of {', '.join(names)} does; give {drawing} "
-            "among --methods, or --drafting tree",
+            drawing in names or drafting is None or not verifier_rules.draws,
+            f"drafting {verifier_rules.drafting} samples trees, and no method of {', '.join(names)} does; give "
+            f"{drawing} among --methods, or --drafting tree",
         )
         require(max_new_tokens >= 1, f"max_new_tokens is {max_new_tokens}; give 1 or more")
         vars(self).update(methods=names, max_new_tokens=max_new_tokens, seed=seed, chat=chat)
@@ -114,13 +116,13 @@ class RunConfig:
         """The first parameter set of the class `kind`, for example `config.of(DynaTree)`."""
         return next(rules for rules in self.parameters.values() if type(rules) is kind)
 
-    def turned(self, name: KnobName, value: float, of: RulesName) -> "RunConfig":
-        """This configuration with one knob of the parameter set `of` set to a value, clamped to the knob's bounds.
+    def turned(self, name: KnobName, value: float, rules_name: RulesName) -> "RunConfig":
+        """This configuration with one knob of the parameter set `rules_name` set to a value, clamped to its bounds.
 
         Raises:
             ConfigError: The parameter set has no such knob, or `value` is NaN.
         """
-        return self.with_rules(of, self.rules(of).turned(name, value))
+        return self.with_rules(rules_name, self.rules(rules_name).turned(name, value))
 
     def with_rules(self, name: RulesName, rules: TunableParameters) -> "RunConfig":
         """This configuration with the parameter set `name` replaced."""

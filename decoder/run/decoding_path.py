@@ -88,11 +88,13 @@ def expected_path(
     slow = [f"{role}: {name} has no native implementation" for role, name in unknown.items() if name]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))
-    known = [(arch, dtype or arch.dtype or torch.float32) for arch in archs.values() if isinstance(arch, Architecture)]
-    needed = sum(weight_bytes(*each) for each in known) + max(reading_bytes(*each) for each in known)
-    if not has_room(device, needed):
+    native = [(arch, dtype or arch.dtype or torch.float32) for arch in archs.values() if isinstance(arch, Architecture)]
+    needed_bytes = sum(weight_bytes(*arch_and_dtype) for arch_and_dtype in native) + max(
+        reading_bytes(*arch_and_dtype) for arch_and_dtype in native
+    )
+    if not has_room(device, needed_bytes):
         return DecodingPath(
-            STATIC, f"native models of both would need {needed / 2**30:.1f} GiB of memory, more than is free"
+            STATIC, f"native models of both would need {needed_bytes / 2**30:.1f} GiB of memory, more than is free"
         )
     return DecodingPath(GRAPHS, "native model")
 

@@ -99,7 +99,7 @@ def load_pair(
         ModelError: A model cannot be loaded.
         PairError: Target and draft do not fit each other, or the engine cannot decode with one of them.
     """
-    names = _named(target, draft)
+    names = _names(target, draft)
     shape = head_shape(names["draft"]) if "draft" in names else None
     if shape or "draft" not in names:
         require_model_free(run.methods if run else ())
@@ -121,10 +121,10 @@ def load_pair(
     _check_configs(names, configs, shape)
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs["target"], "dtype", None), bfloat16_pays)
     chosen_draft_dtype = choose_draft_dtype(draft_dtype, chosen_dtype)
-    for each in (chosen_dtype, chosen_draft_dtype):
+    for model_dtype in (chosen_dtype, chosen_draft_dtype):
         if exact:
-            refuse_float64(each)
-        set_up(chosen_device, each)
+            refuse_float64(model_dtype)
+        set_up(chosen_device, model_dtype)
     with about(*whole):
         tokenizer = common_tokenizer(*whole.values())
     models = {}
@@ -160,7 +160,7 @@ def _head_for(target: LanguageModel, name: str, shape: HeadShape, dtype: torch.d
     return load_head(name, shape, target, dtype)
 
 
-def _named(target: str | None, draft: str | None) -> dict[str, str]:
+def _names(target: str | None, draft: str | None) -> dict[str, str]:
     """Names of the models to load, by role; without a draft if suffix lookup drafts."""
     if target is None and draft is None:
         return {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
@@ -245,8 +245,8 @@ def passes_of(run: RunConfig) -> "Passes":
 
 def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokenizer: TextTokenizer) -> Pair:
     """Pair of a target and its draft, if any; first tests by `probe` that both models can compute trees."""
-    own, head = (None, draft) if isinstance(draft, Head) else (draft, None)
-    models = [target, own] if own else [target]
+    draft_model, head = (None, draft) if isinstance(draft, Head) else (draft, None)
+    models = [target, draft_model] if draft_model else [target]
     for model in models:
         probe(model)
     ids = _ends(target)
@@ -255,7 +255,7 @@ def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokeniz
         model.hf.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
     return Pair(
         target=target,
-        draft=own,
+        draft=draft_model,
         tokenizer=tokenizer,
         vocabulary=min(model.width for model in models),
         eos=frozenset(ids),

@@ -76,7 +76,7 @@ class Lane:
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage, waits: ProcessorWaits) -> Outcome:
         """Decodes one more round, and measures whether it stalled."""
         waits.begin()
-        outcome = self.session.step(_of(self.method.rules, turns), at_stage)
+        outcome = self.session.step(_turns_of(self.method.rules, turns), at_stage)
         outcome.stalled_s = stalled_s(outcome.round_s, waits.end(outcome.round_s), self.usual_s)
         if outcome.round_s and not outcome.stalled_s:
             self.usual_s.append(outcome.round_s)
@@ -89,12 +89,12 @@ class Lane:
         """
         if self.method.by_module:
             return []
-        untold = list(turns.items())[self.resamplings :]
-        in_force = [turn for (start, _), turn in untold if start <= position]
+        unreported = list(turns.items())[self.resamplings :]
+        in_force = [turn for (start, _), turn in unreported if start <= position]
         self.resamplings += len(in_force)
         return in_force
 
-    def told(self, turns: Iterable[Turn]) -> Iterator[Knob]:
+    def knob_events(self, turns: Iterable[Turn]) -> Iterator[Knob]:
         """Events that report knob changes in force from the method's next round on."""
         for turn in turns:
             assert turn.old is not None, "the old value of a knob change in force is known"  # noqa: S101 - a programmer's mistake
@@ -182,13 +182,13 @@ def _events(
             turns_seen = len(turns)
             lane = min((lane for lane in lanes if not lane.ended), key=lambda lane: lane.decode_s - lane.stalled_s)
             current = lane.name
-            yield from lane.told(lane.resampled(resamplings, len(prompt_ids) + lane.generated))
+            yield from lane.knob_events(lane.resampled(resamplings, len(prompt_ids) + lane.generated))
             at_stage = _holding(steering, lane, lanes, pieces, started)
             outcome = awake.run(partial(lane.step, turns, at_stage, waits))
-            yield from lane.told(outcome.turned_before)
+            yield from lane.knob_events(outcome.turned_before)
             event = _round(lane, outcome, pieces, started, _text(lane, outcome))
             yield event
-            yield from _after(lane, outcome, pair.target.device)
+            yield from _events_after(lane, outcome, pair.target.device)
             watched = _watched(steering, lanes)
             if (lane is watched or watched.ended) and takes_step(steering):
                 hold(steering, Stage("committed", event) if lane is watched else None)
@@ -237,9 +237,9 @@ def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunCo
     )
 
 
-def _of(rules: RulesName | None, turns: Sequence[Turn]) -> tuple[Turn, ...]:
+def _turns_of(rules: RulesName | None, turns: Sequence[Turn]) -> tuple[Turn, ...]:
     """Knob changes by the user that may concern the parameter set `rules`."""
-    return tuple(turn for turn in turns if turn.of in (None, rules))
+    return tuple(turn for turn in turns if turn.rules_name in (None, rules))
 
 
 def _resample(schedule: Schedule, resamplings: Resamplings, turns: Sequence[Turn], position: int) -> None:
@@ -247,7 +247,7 @@ def _resample(schedule: Schedule, resamplings: Resamplings, turns: Sequence[Turn
 
     Several changes of one knob at one position count as one change, and as none if they restore the earlier value.
     """
-    sampling, in_force = applied(schedule.latest, _of(SAMPLING, turns))
+    sampling, in_force = applied(schedule.latest, _turns_of(SAMPLING, turns))
     for turn in in_force:
         before = resamplings.pop((position, turn.name), turn).old
         if turn.value != before:
@@ -332,7 +332,7 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
         committed=outcome.committed,
         text=text,
         shape=(outcome.shape.k, outcome.shape.l1, outcome.shape.l2) if outcome.shape else None,
-        drawn=_drawn(outcome.tree),
+        drawn=_draw_counts(outcome.tree),
         origins=outcome.tree.origins or [],
         verification=outcome.statistics() if outcome.committed else None,
         limited_by=limited_by(outcome.rules, outcome.tree, outcome.room) if outcome.rules else None,
@@ -341,7 +341,7 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
     return within(event, lane.longest - lane.generated)
 
 
-def _drawn(tree: TokenTree) -> list[int]:
+def _draw_counts(tree: TokenTree) -> list[int]:
     """How often each node of a sampled tree was drawn; 1 for the root. Empty for a deterministic tree."""
     counts = Counter(child for draws in (tree.draws or {}).values() for child in draws.children)
     return [1, *(counts[node] for node in range(1, len(tree)))] if tree.draws else []
@@ -363,13 +363,13 @@ def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
     return rules.limit(depth, tree.path_probability(leaf))
 
 
-def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event]:
+def _events_after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event]:
     """Events after a round: knob changes by the history rule, and the end of the method's text."""
     lane.decode_s += outcome.round_s
     lane.stalled_s += outcome.stalled_s
     lane.rounds += 1
     lane.generated += len(outcome.committed)
-    yield from lane.told(outcome.turned_after)
+    yield from lane.knob_events(outcome.turned_after)
     if outcome.finished:
         lane.ended = True
         yield End(method=lane.name, reason=outcome.finished, peak_bytes=peak_bytes(device))

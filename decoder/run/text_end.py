@@ -36,26 +36,26 @@ def _to_length(event: Round, left: int) -> Round:
     if len(event.tokens) < left:
         return event
     levels = [depth + root_is_drafted(event.method) for depth in depths(event.parents)]
-    kept = [node for node, level in enumerate(levels) if node == 0 or level < left]
+    kept_nodes = [node for node, level in enumerate(levels) if node == 0 or level < left]
     accepted = [node for node in event.accepted if levels[node] < left]
-    if (len(kept), accepted) == (len(levels), event.accepted):
+    if (len(kept_nodes), accepted) == (len(levels), event.accepted):
         return event
-    renumbered = {old: new for new, old in enumerate(kept)}
+    renumbered = {old: new for new, old in enumerate(kept_nodes)}
     return structs.replace(
         event,
-        parents=[renumbered.get(event.parents[node], -1) for node in kept],
+        parents=[renumbered.get(event.parents[node], -1) for node in kept_nodes],
         accepted=[renumbered[node] for node in accepted],
-        verification=event.verification and _of_nodes(event.verification, kept, left - 1),
+        verification=event.verification and _of_nodes(event.verification, kept_nodes, left - 1),
         limited_by=LENGTH if event.limited_by else None,
-        **{name: [values[node] for node in kept] for name in _BY_NODE if (values := getattr(event, name))},
+        **{name: [values[node] for node in kept_nodes] for name in _BY_NODE if (values := getattr(event, name))},
     )
 
 
-def _of_nodes(statistics: Verification, kept: Sequence[int], levels: int) -> Verification:
-    """Statistics of the nodes `kept` only, which are all nodes of the first `levels` levels below the root."""
+def _of_nodes(statistics: Verification, kept_nodes: Sequence[int], levels: int) -> Verification:
+    """Statistics of `kept_nodes` only, which are all nodes of the first `levels` levels below the root."""
     if not statistics.reach:
         return statistics
-    reach = [statistics.reach[node] for node in kept]
+    reach = [statistics.reach[node] for node in kept_nodes]
     return structs.replace(statistics, reach=reach, path=statistics.path[:levels], predicted_tokens=math.fsum(reach))
 
 
@@ -112,7 +112,7 @@ class TextEnds:
             case Round():
                 return self._round(event)
             case Summary():
-                figures = {name: self._figures(name, own) for name, own in event.methods.items()}
+                figures = {name: self._figures(name, entry) for name, entry in event.methods.items()}
                 return structs.replace(event, methods=figures)
         return event
 

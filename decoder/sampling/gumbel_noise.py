@@ -29,7 +29,7 @@ TRUNCATION_PENALTY = 96.0
 
 Truncated tokens are less probable than kept ones, and two values of the noise never differ by more than 41.
 """
-KEPT = 128
+CACHED_ROWS = 128
 """Number of positions whose noise is cached."""
 MADE_AT_ONCE, MOST_NUMBERS = 16, 1 << 16
 """Most positions and most random numbers of one computation of noise; a large vocabulary allows fewer positions."""
@@ -131,14 +131,14 @@ class GumbelNoise:
 
     def _make(self, position: int) -> None:
         """Computes the noise of a position and of the next ones; per position, that takes a third of the time."""
-        if len(self._rows) > KEPT:
-            self._rows = {place: row for place, row in self._rows.items() if place >= position - KEPT // 2}
+        if len(self._rows) > CACHED_ROWS:
+            self._rows = {place: row for place, row in self._rows.items() if place >= position - CACHED_ROWS // 2}
         places = range(position, position + max(1, min(MADE_AT_ONCE, MOST_NUMBERS // self._vocabulary)))
-        for place, noise in zip(places, self._made(places), strict=True):
+        for place, noise in zip(places, self._computed(places), strict=True):
             temperature = self._schedule.at(place).temperature
             self._rows[place] = temperature, noise.mul_(temperature)
 
-    def _made(self, positions: Sequence[int]) -> Float[Tensor, "N V"]:
+    def _computed(self, positions: Sequence[int]) -> Float[Tensor, "N V"]:
         if self._device.type == "cpu":
             return torch.from_numpy(gumbel(self._seed, positions, self._vocabulary).astype(np.float32))
         seed, places = (torch.tensor(numbers, device=self._device) for numbers in ([signed(self._seed)], [*positions]))

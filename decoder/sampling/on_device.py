@@ -50,5 +50,7 @@ class DeviceSampling:
 
     def truncation_mask(self, logits: Float[Tensor, "N V"], positions: Int[Tensor, "N"]) -> Bool[Tensor, "N V"]:
         """Mask of the tokens that truncation keeps at each row's position; several rows may share a position."""
-        settings = (each.index_select(0, positions)[:, None] for each in (self._temperature, self._ranks, self._share))
+        settings = (
+            setting.index_select(0, positions)[:, None] for setting in (self._temperature, self._ranks, self._share)
+        )
         return truncation_masks(logits, *settings) | self._whole.index_select(0, positions)[:, None]

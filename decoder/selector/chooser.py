@@ -22,7 +22,7 @@ from decoder.sampling.settings import Schedule
 from decoder.selector.actions import ACTIONS, ONE_PATH
 from decoder.selector.features import LOOKED_BACK, Root, scalars
 from decoder.selector.one_root import OneRoot
-from decoder.selector.stored import MAKE_ONE, about, fingerprint, fits, read, require_fits
+from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read, read_info, require_fits
 
 SHIPPED = EMBEDDED / "selectors"
 """Folder of the embedded pair's selectors."""
@@ -46,14 +46,17 @@ def files(file: str, pair: Pair) -> dict[str, Path]:
         ConfigError: There is no selector, or it was trained for another pair.
     """
     if file:
-        trained = about(Path(file))
+        trained = read_info(Path(file))
         require_fits(Path(file), trained, pair)
         return {trained.verifier: Path(file)}
-    own = fingerprint(pair)
-    shipped = [(path, about(path)) for path in sorted(SHIPPED.glob("*.safetensors"))]
-    fitting = [(path, trained) for path, trained in shipped if fits(trained.pair, own)]
+    pair_fingerprint = fingerprint(pair)
+    shipped = [(path, read_info(path)) for path in sorted(SHIPPED.glob("*.safetensors"))]
+    fitting = [(path, trained) for path, trained in shipped if fits(trained.pair, pair_fingerprint)]
     for path, trained in shipped:
-        if not fitting and (trained.pair.target, trained.pair.draft) == (own.target, own.draft):
+        if not fitting and (trained.pair.target, trained.pair.draft) == (
+            pair_fingerprint.target,
+            pair_fingerprint.draft,
+        ):
             require_fits(path, trained, pair)
     if not fitting:
         raise ConfigError(
@@ -61,7 +64,10 @@ def files(file: str, pair: Pair) -> dict[str, Path]:
             "--selector"
         )
     # Of two selectors for one verifier, the later in this order, which reads hidden rows, stays.
-    return {each.verifier: path for path, each in sorted(fitting, key=lambda one: len(one[1].pair.hidden))}
+    return {
+        info.verifier: path
+        for path, info in sorted(fitting, key=lambda path_and_info: len(path_and_info[1].pair.hidden))
+    }
 
 
 class Chooser:
@@ -86,7 +92,7 @@ class Chooser:
         self._policies = policies
         self._schedule = schedule
         self._times = times
-        self._impossible = torch.tensor([not one for one in ONE_PATH])
+        self._impossible = torch.tensor([not is_one_path for is_one_path in ONE_PATH])
         self._before: tuple[Tensor, Tensor | None] | None = None
 
     def observe(self, target_probs: Float[Tensor, "N V"], node: int) -> None:

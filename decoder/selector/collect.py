@@ -129,8 +129,8 @@ def _label_roots(
     roots = TextRoots(pair, sampling, MOST, len(text), PhiloxGenerator(seed, 1))
     for length in range(prompt_length + plan.every, len(text) + 1, plan.every):
         root = roots.advance(text[:length])
-        drawn = [roots.drawn() for _ in range(plan.trees)]
-        labels = {name: [each.expected_tokens(name) for each in drawn] for name in plan.verifiers}
+        root_draws = [roots.drawn() for _ in range(plan.trees)]
+        labels = {name: [draws.expected_tokens(name) for draws in root_draws] for name in plan.verifiers}
         yield _LabelledRoot(root, {name: np.mean(tokens, 0) for name, tokens in labels.items()})
 
 
@@ -142,12 +142,15 @@ def _concatenated(
 ) -> Roots:
     first = next(iter(part_seconds.values()))
     seconds = float(first[latency.DRAFT.start]), float(first[latency.VERIFY.start])
-    count, roots = len(labelled), [each.root for each in labelled]
+    count, roots = len(labelled), [labelled_root.root for labelled_root in labelled]
     return Roots(
         tuple(torch.stack(rows) for rows in zip(*(root.hidden for root in roots), strict=True)),
         torch.stack([scalars(root, *seconds) for root in roots]),
         torch.full((count,), prompt),
         torch.full((count,), setting),
-        {name: torch.from_numpy(np.stack([each.tokens[name] for each in labelled])) for name in part_seconds},
+        {
+            name: torch.from_numpy(np.stack([labelled_root.tokens[name] for labelled_root in labelled]))
+            for name in part_seconds
+        },
         {name: torch.from_numpy(rows).repeat(count, 1) for name, rows in part_seconds.items()},
     )

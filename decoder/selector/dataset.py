@@ -77,24 +77,24 @@ class Roots:
     def __len__(self) -> int:
         return len(self.scalars)
 
-    def of(self, chosen: Bool[Tensor, "R"] | Int[Tensor, "N"]) -> "Roots":
+    def select(self, selection: Bool[Tensor, "R"] | Int[Tensor, "N"]) -> "Roots":
         """The roots that a mask or indices select."""
         return Roots(
-            tuple(rows[chosen] for rows in self.hidden),
-            self.scalars[chosen],
-            self.prompt[chosen],
-            self.setting[chosen],
-            {name: rows[chosen] for name, rows in self.tokens.items()},
-            {name: rows[chosen] for name, rows in self.latency.items()},
+            tuple(rows[selection] for rows in self.hidden),
+            self.scalars[selection],
+            self.prompt[selection],
+            self.setting[selection],
+            {name: rows[selection] for name, rows in self.tokens.items()},
+            {name: rows[selection] for name, rows in self.latency.items()},
         )
 
     def part(self, number: int) -> "Roots":
         """Roots of the prompts of a part, `VALIDATION` or `TEST`."""
-        return self.of(self.prompt % PART == number)
+        return self.select(self.prompt % PART == number)
 
     def training(self) -> "Roots":
         """Roots of the prompts for training."""
-        return self.of(self.prompt % PART < VALIDATION)
+        return self.select(self.prompt % PART < VALIDATION)
 
     def fastest(self, verifier: str) -> Float[Tensor, "S"]:
         """Seconds of each part of a round in the fastest measurement, since disturbances only add time.

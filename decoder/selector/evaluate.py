@@ -62,9 +62,9 @@ def predict(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -> 
     base = bases(roots.training(), verifier, round_seconds(part_seconds[None])[0])
     parts = []
     for setting, sampling in enumerate(manifest.plan.settings):
-        own = test.of(test.setting == setting)
-        if len(own) and setting in base:
-            parts.append(_predict_setting(policy, verifier, own, sampling, base[setting], part_seconds))
+        at_setting = test.select(test.setting == setting)
+        if len(at_setting) and setting in base:
+            parts.append(_predict_setting(policy, verifier, at_setting, sampling, base[setting], part_seconds))
     return parts
 
 

@@ -140,11 +140,11 @@ class _TopDown:
         start = self.draws.trunk[l1]
         ends, reach = [start] * k, {start: 1.0}
         for level in zip(*self.draws.rollouts(k, l1, self.draws.most.l2), strict=True):
-            drawn = defaultdict[int, list[int]](list)
+            children_of = defaultdict[int, list[int]](list)
             for parent, node in zip(ends, level, strict=True):
-                drawn[parent].append(node)
+                children_of[parent].append(node)
             below: dict[int, float] = {}
-            for parent, nodes in drawn.items():
+            for parent, nodes in children_of.items():
                 probabilities = self._branching(parent, tuple(tokens[node] for node in nodes))
                 below |= {node: reach[parent] * probabilities[tokens[node]] for node in nodes}
             by_level.append(sum(below.values()))

@@ -26,11 +26,11 @@ class OneRoot:
         self._projections = [(linear.weight.data, linear.bias.data) for linear, _ in projections]
         wide, bias, self._norm = first.weight.data.clone(), first.bias.data.clone(), (PROJECTED,)
         for number, (_, norm) in enumerate(projections):
-            part = wide[:, number * PROJECTED : (number + 1) * PROJECTED]
-            bias += part @ norm.bias.data
-            part *= norm.weight.data
+            block = wide[:, number * PROJECTED : (number + 1) * PROJECTED]
+            bias += block @ norm.bias.data
+            block *= norm.weight.data
         self._wide = wide, bias
-        self._rest = [(layer.weight.data, layer.bias.data) for layer in (middle, last)]
+        self._later_layers = [(layer.weight.data, layer.bias.data) for layer in (middle, last)]
 
     @torch.inference_mode()
     def __call__(self, hidden: Sequence[Float[Tensor, "X"]], scalars: Float[Tensor, "F"]) -> Float[Tensor, "A"]:
@@ -42,6 +42,6 @@ class OneRoot:
         parts.append(((scalars - self._mean) * self._over).clamp_(-FARTHEST, FARTHEST))
         weight, bias = self._wide
         scores = torch.addmv(bias, weight, torch.cat(parts))
-        for weight, bias in self._rest:
+        for weight, bias in self._later_layers:
             scores = torch.addmv(bias, weight, functional.gelu(scores))
         return scores

@@ -70,7 +70,7 @@ def read(path: Path) -> tuple[Policy, SelectorInfo]:
     Raises:
         ConfigError: There is no such file, or it is damaged or of another version.
     """
-    trained = about(path)
+    trained = read_info(path)
     try:
         weights = load_file(path)
         policy = Policy(trained.pair.hidden)
@@ -80,7 +80,7 @@ def read(path: Path) -> tuple[Policy, SelectorInfo]:
     return policy.eval().requires_grad_(requires_grad=False), trained
 
 
-def about(path: Path) -> SelectorInfo:
+def read_info(path: Path) -> SelectorInfo:
     """Reads the description of a selector; raises ConfigError as `read` does."""
     if not path.is_file():
         raise ConfigError(f"there is no selector {shortened(path)}; {MAKE_ONE}")
@@ -105,17 +105,18 @@ def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
 
 def require_fits(path: Path, trained: SelectorInfo, pair: Pair) -> None:
     """Raises ConfigError if a selector was trained for another pair."""
-    own, other = fingerprint(pair), trained.pair
-    if fits(other, own):
+    actual, expected = fingerprint(pair), trained.pair
+    if fits(expected, actual):
         return
-    if (own.target, own.draft) != (other.target, other.draft):
-        what = f"{other.target} with {other.draft}, and this is {own.target} with {own.draft}"
-    elif own.vocabulary != other.vocabulary:
-        what = f"{other.target} with {other.draft} of {other.vocabulary} tokens, and these have {own.vocabulary}"
+    names, trained_names = (f"{each.target} with {each.draft}" for each in (actual, expected))
+    if (actual.target, actual.draft) != (expected.target, expected.draft):
+        difference = f"{trained_names}, and this is {names}"
+    elif actual.vocabulary != expected.vocabulary:
+        difference = f"{trained_names} of {expected.vocabulary} tokens, and these have {actual.vocabulary}"
     else:
-        what = f"hidden rows of widths {_listed(other)}, and here {own.target} with {own.draft} shows {_listed(own)}"
+        difference = f"hidden rows of widths {_listed(expected)}, and here {names} shows {_listed(actual)}"
     raise ConfigError(
-        f"the selector {shortened(path.name)} was trained for {what}; {MAKE_ONE}, or choose --drafting delayed"
+        f"the selector {shortened(path.name)} was trained for {difference}; {MAKE_ONE}, or choose --drafting delayed"
     )
 
 

@@ -82,8 +82,8 @@ class TextRoots:
         self._cache.keep([])
         target_probs = probabilities(logits, [self._sampling] * len(tree)).double().cpu().numpy()
         draft_probs = np.zeros_like(target_probs)
-        for node, each in (tree.draws or {}).items():
-            draft_probs[node] = each.row.double().cpu().numpy()
+        for node, node_draws in (tree.draws or {}).items():
+            draft_probs[node] = node_draws.row.double().cpu().numpy()
         return RootDraws(draws, target_probs, draft_probs)
 
 
@@ -103,8 +103,8 @@ def shared_draws(
         else:
             logits = draft.again_after(text, 1)[0]
         rows = probabilities(logits, [sampling] * len(nodes))
-        drawn = draw(rows[torch.tensor([nodes.index(end) for end in ends]).to(rows.device)], generator).tolist()
-        for end, token, rollout in zip(ends, drawn, [trunk, *growing], strict=True):
+        tokens = draw(rows[torch.tensor([nodes.index(end) for end in ends]).to(rows.device)], generator).tolist()
+        for end, token, rollout in zip(ends, tokens, [trunk, *growing], strict=True):
             row = rows[nodes.index(end)]
             rollout.extend(tree.draw(end, [token], [float(row[token].log())], row))
     draft.commit([])

@@ -103,8 +103,8 @@ def bases(roots: Roots, verifier: str, seconds: Float[Tensor, "A"]) -> dict[int,
     tokens = roots.tokens[verifier].nan_to_num(0.0)
     actions = {}
     for setting in roots.setting.unique().tolist():
-        own = tokens[roots.setting == setting]
-        actions[setting] = int(best_static(own, seconds.expand_as(own)))
+        tokens_of_setting = tokens[roots.setting == setting]
+        actions[setting] = int(best_static(tokens_of_setting, seconds.expand_as(tokens_of_setting)))
     return actions
 
 
@@ -185,7 +185,7 @@ class _Trainer:
     def state(self) -> bytes:
         """Content of a checkpoint, from which a training resumes."""
         content = io.BytesIO()
-        kept = {
+        saved = {
             "of": self._digest(),
             "epochs": self.epochs,
             "policy": self._policy.state_dict(),
@@ -195,7 +195,7 @@ class _Trainer:
             "best": self._best,
             "best_gain": self._best_gain,
         }
-        torch.save(kept, content)
+        torch.save(saved, content)
         return content.getvalue()
 
     def resume(self, checkpoint: Path) -> None:
@@ -203,22 +203,22 @@ class _Trainer:
         if not checkpoint.exists():
             return
         try:
-            kept: dict[str, Any] = torch.load(checkpoint, weights_only=True)
+            saved: dict[str, Any] = torch.load(checkpoint, weights_only=True)
         except (OSError, RuntimeError, EOFError) as error:
             raise ConfigError(f"{shortened(checkpoint)} is damaged: {type(error).__name__}; remove it") from None
-        if kept["of"] != self._digest():
+        if saved["of"] != self._digest():
             return
-        self._policy.load_state_dict(kept["policy"])
-        self._stepper.load_state_dict(kept["stepper"])
-        self._slower.load_state_dict(kept["slower"])
-        self._generator.set_state(kept["generator"])
-        self.epochs, self._best, self._best_gain = kept["epochs"], kept["best"], kept["best_gain"]
+        self._policy.load_state_dict(saved["policy"])
+        self._stepper.load_state_dict(saved["stepper"])
+        self._slower.load_state_dict(saved["slower"])
+        self._generator.set_state(saved["generator"])
+        self.epochs, self._best, self._best_gain = saved["epochs"], saved["best"], saved["best_gain"]
 
     def _step(self, rows: Tensor) -> float:
         # Dropout draws from torch's global generator, whose state must be the same in a resumed training.
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(int(torch.randint(1 << 62, (), generator=self._generator)))
-            roots = self._training.of(rows)
+            roots = self._training.select(rows)
             scalars, part_seconds = self._paced(rows)
             tokens, seconds = roots.tokens[self._recipe.verifier], round_seconds(part_seconds)
             self._policy.train()

@@ -34,8 +34,8 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         self.stopping = False
         self.burst: list[int] | None = None
         self.error: BaseException | None = None
-        self.asked = threading.Semaphore(0)
-        self.answered = threading.Semaphore(0)
+        self.requests = threading.Semaphore(0)
+        self.answers = threading.Semaphore(0)
         self._prompt_seen = False
 
     def put(self, value: torch.Tensor) -> None:
@@ -44,8 +44,8 @@ class _Bursts(BaseStreamer, StoppingCriteria):
             self._prompt_seen = True
             return
         self.burst = value.flatten().tolist()
-        self.answered.release()
-        self.asked.acquire()
+        self.answers.release()
+        self.requests.acquire()
 
     def end(self) -> None:
         """Called by generate when its text is finished; ignored, since the end of the thread shows it."""
@@ -62,8 +62,8 @@ class _Bursts(BaseStreamer, StoppingCriteria):
             BaseException: The error that ended generate.
         """
         self.burst = None
-        self.asked.release()
-        self.answered.acquire()
+        self.requests.release()
+        self.answers.acquire()
         if self.error is not None:
             raise self.error
         return self.burst
@@ -133,18 +133,18 @@ class AssistedSession:
     def close(self) -> None:
         """Stops generate at the end of its current burst."""
         self._bursts.stopping = True
-        self._bursts.asked.release()
+        self._bursts.requests.release()
         if self._thread.is_alive():
             self._thread.join(CLOSE_TIMEOUT_S)
 
     def _generate(self) -> None:
-        self._bursts.asked.acquire()
+        self._bursts.requests.acquire()
         try:
             if not self._bursts.stopping:
                 self._run()
         except BaseException as error:  # noqa: BLE001 - carried to the engine's thread, which raises it
             self._bursts.error = error
-        self._bursts.answered.release()
+        self._bursts.answers.release()
 
     def _run(self) -> None:
         pair = self._pair

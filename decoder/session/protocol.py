@@ -101,11 +101,11 @@ class TokenLimit:
 
     def cut(self, tokens: Sequence[int]) -> tuple[list[int], Reason | None]:
         """The tokens up to the end of the text, and the reason for the end; None if the text does not end in them."""
-        kept = list(tokens[: self._left])
-        end = next((index for index, token in enumerate(kept) if token in self._eos), None)
+        committed = list(tokens[: self._left])
+        end = next((index for index, token in enumerate(committed) if token in self._eos), None)
         if end is not None:
-            kept = kept[: end + 1]
-        self._left -= len(kept)
+            committed = committed[: end + 1]
+        self._left -= len(committed)
         if end is not None:
-            return kept, "eos"
-        return kept, None if self._left else "length"
+            return committed, "eos"
+        return committed, None if self._left else "length"

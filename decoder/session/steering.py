@@ -30,7 +30,7 @@ class Turn:
     name: KnobName
     value: float
     """The new value. A value from the user is clamped to the knob's bounds when it is applied."""
-    of: RulesName | None = None
+    rules_name: RulesName | None = None
     """Parameter set of the knob; None stands for every parameter set with a knob of this name."""
     number: int = 0
     """Serial number of a change by the user in its run, from 1; 0 for a change by the history rule."""
@@ -55,15 +55,15 @@ class Pause:
     """One pause of the run, from the user's command to pause until the command to continue."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.steps_requested = 0
         """Number of stages through which the user has stepped; written by the screen's thread."""
-        self.taken = 0
+        self.steps_taken = 0
         """Number of these stages that the engine has entered; written by the engine's thread."""
 
     @property
     def permits(self) -> bool:
         """Whether the engine may enter another stage."""
-        return self.asked > self.taken
+        return self.steps_requested > self.steps_taken
 
 
 class Steering:
@@ -96,9 +96,9 @@ class Steering:
     def step(self) -> None:
         """While paused, lets the watched method run one more stage; if its text has ended, another method one round."""
         if self.pause:
-            self.pause.asked += 1
+            self.pause.steps_requested += 1
 
-    def turn(self, name: KnobName, value: float, of: RulesName | None = None) -> Turn:
+    def turn(self, name: KnobName, value: float, rules_name: RulesName | None = None) -> Turn:
         """Sets a knob to a new value from the next round on, in one parameter set or in all that have the knob.
 
         The `Knob` events for this change carry its serial number.
@@ -106,7 +106,7 @@ class Steering:
         Raises:
             ConfigError: `value` is NaN.
         """
-        turn = Turn(name, value, of, len(self.turns) + 1)
+        turn = Turn(name, value, rules_name, len(self.turns) + 1)
         self.turns = (*self.turns, turn)
         return turn
 
@@ -117,7 +117,7 @@ def takes_step(steering: Steering) -> bool:
     if pause is None:
         return False
     if pause.permits:
-        pause.taken += 1
+        pause.steps_taken += 1
     return not pause.permits
 
 
@@ -154,11 +154,11 @@ class SlowMotion:
         """
         steering = self._steering
         self._decoded_s += decoded_s
-        if self._owed_s < SLEEP_S:
+        if self._sleep_due_s < SLEEP_S:
             return
         began = time.perf_counter()
         while not (steering.stopped or steering.paused):
-            left = self._owed_s - (time.perf_counter() - began)
+            left = self._sleep_due_s - (time.perf_counter() - began)
             if left <= 0:
                 break
             if not idle():
@@ -166,5 +166,5 @@ class SlowMotion:
         self._decoded_s = 0.0
 
     @property
-    def _owed_s(self) -> float:
+    def _sleep_due_s(self) -> float:
         return self._decoded_s * (1 / min(1.0, self._steering.speed) - 1)

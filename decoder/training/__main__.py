@@ -55,8 +55,10 @@ def run(stage: str, options: argparse.Namespace) -> None:
         target, draft = options.out / EMBEDDED_TARGET.name, options.out / EMBEDDED_DRAFT.name
         publish(options.work / "target", target, tokenizer)
         publish(options.work / "distil", draft, tokenizer)
-        made = {name: json.loads((options.work / f"{name}.json").read_text()) for name in ("target", "draft", "distil")}
-        card.write(options.out / "README.md", target, draft, options.data / "books_test", made, device)
+        stage_facts = {
+            name: json.loads((options.work / f"{name}.json").read_text()) for name in ("target", "draft", "distil")
+        }
+        card.write(options.out / "README.md", target, draft, options.data / "books_test", stage_facts, device)
         return
     ids = corpus.tokenize(corpus.books(options.data / "books"), tokenizer, options.work / "books.npy")
     model, loss, plan = prepare(stage, options.work, device)

@@ -14,7 +14,12 @@ SAMPLE_PROMPT = "The old man put down his lantern and"
 
 
 def write(
-    path: Path, target: Path, draft: Path, texts: Path, made: Mapping[str, Mapping[str, Any]], device: torch.device
+    path: Path,
+    target: Path,
+    draft: Path,
+    texts: Path,
+    stage_facts: Mapping[str, Mapping[str, Any]],
+    device: torch.device,
 ) -> None:
     """Measures the pair and writes its card.
 
@@ -23,13 +28,13 @@ def write(
         target: Folder of the target as shipped.
         draft: Folder of the draft as shipped.
         texts: Folder of held-out books.
-        made: Facts of each training stage, by the stage's name.
+        stage_facts: Facts of each training stage, by the stage's name.
         device: Device of the measurements.
     """
     books = corpus.books(texts)
     quality = measure.measure(target, draft, books, device)
     sizes = {folder.name: parameters(folder) for folder in (target, draft)}
-    stages = "\n".join(stage_row(name, facts) for name, facts in made.items())
+    stages = "\n".join(stage_row(name, facts) for name, facts in stage_facts.items())
     positions = "\n".join(
         f"| {place} | {bits:.3f} | {quality.draft_bits_by_position[place]:.3f} |"
         for place, bits in quality.target_bits_by_position.items()

@@ -69,7 +69,7 @@ def optimizers(model: nn.Module, stage: recipe.Stage) -> list[torch.optim.Optimi
     """Muon for the hidden matrices and AdamW for the other parameters, each with its peak learning rate in "peak"."""
     hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     chosen = {id(p) for p in hidden}
-    rest = [p for p in model.parameters() if id(p) not in chosen]
+    other_parameters = [p for p in model.parameters() if id(p) not in chosen]
     muon = torch.optim.Muon(
         [{"params": hidden, "peak": stage.muon_lr}],
         lr=stage.muon_lr,
@@ -77,7 +77,7 @@ def optimizers(model: nn.Module, stage: recipe.Stage) -> list[torch.optim.Optimi
         adjust_lr_fn="match_rms_adamw",
     )
     adam = torch.optim.AdamW(
-        [{"params": rest, "peak": stage.adam_lr}], lr=stage.adam_lr, betas=(0.9, 0.95), weight_decay=0.0
+        [{"params": other_parameters, "peak": stage.adam_lr}], lr=stage.adam_lr, betas=(0.9, 0.95), weight_decay=0.0
     )
     return [muon, adam]
 

@@ -63,8 +63,8 @@ class CoupledDeviceVerifier:
         rows, depths = logits.float(), (levels - 1).clamp(min=0)
         scores = rows + sampling.noise(positions, rows.shape[1]).index_select(0, depths)
         if self.truncates:
-            kept = sampling.truncation_mask(rows, positions.index_select(0, depths))
-            scores = scores.masked_fill(~kept, -torch.inf)
+            mask = sampling.truncation_mask(rows, positions.index_select(0, depths))
+            scores = scores.masked_fill(~mask, -torch.inf)
         return scores.argmax(-1)
 
     def probabilities(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> Probabilities:

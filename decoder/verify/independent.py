@@ -58,7 +58,7 @@ class IndependentVerifier:
         statistics = token_statistics(target_probs[[0, *path][: len(committed)]], committed)
         if target_probs.numel() > MOST_NUMBERS:
             return statistics
-        target, draft = (each.double().cpu().numpy() for each in (target_probs, draft_rows(tree, target_probs)))
+        target, draft = (probs.double().cpu().numpy() for probs in (target_probs, draft_rows(tree, target_probs)))
         reach, draws = tree_statistics(self.verifier(), drawn_tree(tree), target, draft, path)
         return structs.replace(statistics, predicted_tokens=sum(reach), reach=reach, path=draws)
 

@@ -46,10 +46,10 @@ def require_lossless(name: str, drafting: str, paths: int = 1) -> None:
     Raises:
         ConfigError: The combination is refused, or a name is unknown.
     """
-    verifiers, draftings = (COUPLED, *VERIFIER_NAMES), [each.value for each in Drafting]
-    for what, given, known in (("verifier", name, verifiers), ("drafting", drafting, draftings)):
+    verifiers, draftings = (COUPLED, *VERIFIER_NAMES), [drafting_kind.value for drafting_kind in Drafting]
+    for option, value, names in (("verifier", name, verifiers), ("drafting", drafting, draftings)):
         require(
-            given in known, f"{what} is {quoted(given)}; there is none of that name; choose from {', '.join(known)}"
+            value in names, f"{option} is {quoted(value)}; there is none of that name; choose from {', '.join(names)}"
         )
     deterministic = Drafting(drafting) is Drafting.TREE
     fits = lossless_with(name, Drafting(drafting), paths)

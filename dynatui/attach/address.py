@@ -32,11 +32,15 @@ def address(text: str) -> Address:
     """Parses the URL given by the user; raises a ConfigError, whose message never contains a password."""
     parts = _split(text.strip())
     path = parts.path.rstrip("/")
-    page = next((known for known in reversed(PAGES) if path.endswith(known)), "")
+    page = next((suffix for suffix in reversed(PAGES) if path.endswith(suffix)), "")
     root = (path.removesuffix(page) if page else path).removesuffix(_API)
-    pages = (path,) if page else tuple(root + known for known in PAGES)
+    pages = (path,) if page else tuple(root + suffix for suffix in PAGES)
     base = urlunsplit((parts.scheme, parts.netloc, root, "", ""))
-    return Address(tuple(urlunsplit((parts.scheme, parts.netloc, each, parts.query, "")) for each in pages), base, base)
+    return Address(
+        tuple(urlunsplit((parts.scheme, parts.netloc, path_of_page, parts.query, "")) for path_of_page in pages),
+        base,
+        base,
+    )
 
 
 def without_query(url: str) -> str:
@@ -71,16 +75,16 @@ def _split(text: str) -> SplitResult:
             "the URL contains a user name or a password, since it has an @; leave them out, and "
             "give a token by the variable DYNATUI_ATTACH_TOKEN; write an @ in a query as %40"
         )
-    shown = quoted(text.partition("?")[0])
+    url = quoted(text.partition("?")[0])
     if not text.isprintable() or " " in text:
-        raise ConfigError(f"the URL {shown} holds blanks or control characters; {_EXAMPLE}")
+        raise ConfigError(f"the URL {url} holds blanks or control characters; {_EXAMPLE}")
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         port = parts.port
     except ValueError as error:
-        raise ConfigError(f"the URL {shown} cannot be read: {error}; {_EXAMPLE}") from None
+        raise ConfigError(f"the URL {url} cannot be read: {error}; {_EXAMPLE}") from None
     if parts.scheme not in ("http", "https"):
-        raise ConfigError(f"the URL {shown} has the scheme {quoted(parts.scheme)}; give http or https")
+        raise ConfigError(f"the URL {url} has the scheme {quoted(parts.scheme)}; give http or https")
     if not parts.hostname or port == 0:
-        raise ConfigError(f"the URL {shown} names no {'host' if not parts.hostname else 'port'}; {_EXAMPLE}")
+        raise ConfigError(f"the URL {url} names no {'host' if not parts.hostname else 'port'}; {_EXAMPLE}")
     return parts

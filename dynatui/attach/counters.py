@@ -26,20 +26,22 @@ class Counts:
     def plus(self, other: "Counts") -> "Counts":
         """Sum of two intervals' counts; where one of them is None, the other is taken."""
         places = max(len(self.accepted_at), len(other.accepted_at))
-        ours, theirs = ((*each, *(0,) * (places - len(each))) for each in (self.accepted_at, other.accepted_at))
+        a_counts, b_counts = (
+            (*counts, *(0,) * (places - len(counts))) for counts in (self.accepted_at, other.accepted_at)
+        )
         return Counts(
             _sum(self.drafts, other.drafts),
             _sum(self.drafted, other.drafted),
             _sum(self.accepted, other.accepted),
             _sum(self.generated, other.generated),
-            tuple(_count(a + b) for a, b in zip(ours, theirs, strict=True)),
+            tuple(_count(a + b) for a, b in zip(a_counts, b_counts, strict=True)),
         )
 
 
 def restarted(kind: Kind, before: Page, after: Page) -> bool:
     """Whether any counter fell, which means that the server has restarted."""
     pairs = ((before.get(name, {}), after.get(name, {})) for name in kind.counters)
-    return any(value < then[labels] for then, now in pairs for labels, value in now.items() if labels in then)
+    return any(value < earlier[labels] for earlier, now in pairs for labels, value in now.items() if labels in earlier)
 
 
 def counted(kind: Kind, before: Page, after: Page) -> Counts:
@@ -62,8 +64,10 @@ def counted(kind: Kind, before: Page, after: Page) -> Counts:
 
 def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, ...]:
     """Increase of a per-position counter at each draft position; empty if the counter is missing from the page."""
-    then, now = (_split(page.get(name, {}), label) for page in (before, after))
-    return tuple(_count(increase(then.get(place, {}), now.get(place, {}))) for place in range(max(now, default=-1) + 1))
+    earlier, later = (_split(page.get(name, {}), label) for page in (before, after))
+    return tuple(
+        _count(increase(earlier.get(place, {}), later.get(place, {}))) for place in range(max(later, default=-1) + 1)
+    )
 
 
 def remembered(before: Page, after: Page) -> Page:
@@ -72,19 +76,19 @@ def remembered(before: Page, after: Page) -> Page:
     A replica's series may be missing and reappear. If the page has new series, they replace all missing ones, so that
     the memory stays bounded.
     """
-    return {name: _seen_last(before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
+    return {name: _latest_series(before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
 
 
-def _seen_last(before: Series, after: Series) -> Series:
+def _latest_series(before: Series, after: Series) -> Series:
     return after if after.keys() - before.keys() else {**before, **after}
 
 
 def increase(before: Series, after: Series) -> float:
     """Increase of a counter summed over its series; series with new labels continue from those that disappeared."""
     stayed = sum(_step(before[labels], value) for labels, value in after.items() if labels in before)
-    gone = sum(value for labels, value in before.items() if labels not in after)
-    come = sum(value for labels, value in after.items() if labels not in before)
-    return stayed + _step(gone, come)
+    removed = sum(value for labels, value in before.items() if labels not in after)
+    added = sum(value for labels, value in after.items() if labels not in before)
+    return stayed + _step(removed, added)
 
 
 def _step(before: float, after: float) -> float:
@@ -101,8 +105,8 @@ def _split(series: Series, label: str) -> Mapping[int, Series]:
     return places
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else _count(one + other)
+def _sum(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else _count(a + b)
 
 
 def _count(number: float) -> int:

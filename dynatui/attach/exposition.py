@@ -59,13 +59,13 @@ def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, .
     Left out are counters' creation times, NaN, values that are no counts, and counters that the page declares as
     gauges, since the increase of a gauge counts nothing.
     """
-    page, wanted = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(counters + gauges)]
+    page, selected = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(counters + gauges)]
     momentary = set(_announced_gauges(lines))
-    if len(wanted) > MOST_LINES:
+    if len(selected) > MOST_LINES:
         raise NotMetricsError(
-            f"the page has {len(wanted)} lines of these metrics, of which at most {MOST_LINES} are read"
+            f"the page has {len(selected)} lines of these metrics, of which at most {MOST_LINES} are read"
         )
-    for family in _families(wanted):
+    for family in _families(selected):
         for sample in family.samples:
             name = sample.name.removesuffix(_TOTAL)
             counted = name not in counters or sample.name not in momentary

@@ -52,8 +52,8 @@ class Refusal:
     @property
     def named(self) -> str:
         """The status as text: its number, and its name if it is a standard one."""
-        known = {each.value: each.phrase for each in HTTPStatus}
-        return f"{self.status} {known[self.status]}" if self.status in known else str(self.status)
+        phrases = {status.value: status.phrase for status in HTTPStatus}
+        return f"{self.status} {phrases[self.status]}" if self.status in phrases else str(self.status)
 
 
 def no_page(refusal: Refusal, remedy: str) -> PageError:
@@ -67,10 +67,10 @@ def no_page(refusal: Refusal, remedy: str) -> PageError:
 def no_answer(refusal: Refusal, remedy: str) -> PageError:
     """The error for an HTTP failure status, with the server's own message, or with the remedy for a missing token."""
     host, reason = host_of(refusal.url), complaint(refusal.text)
-    own = f": {quoted(reason)}" if reason else ""
+    server_message = f": {quoted(reason)}" if reason else ""
     if refusal.status in _REFUSED:
-        return PageError(f"{host} refuses to answer ({refusal.named}){own}; {remedy}")
-    return PageError(f"{host} answers {refusal.named} to {urlsplit(refusal.url).path or '/'}{own}")
+        return PageError(f"{host} refuses to answer ({refusal.named}){server_message}; {remedy}")
+    return PageError(f"{host} answers {refusal.named} to {urlsplit(refusal.url).path or '/'}{server_message}")
 
 
 class _Named(msgspec.Struct):

@@ -94,19 +94,19 @@ def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
 
 def figures(kind: Kind, counts: Counts, seconds: float, now: Gauges | None = None) -> Figures:
     """Figures of an interval of `seconds`; the gauges `now` at its end take precedence over counters."""
-    shown = now or Gauges()
+    gauges = now or Gauges()
     return Figures(
         seconds=seconds,
         drafts=counts.drafts,
         drafted=counts.drafted,
         accepted=counts.accepted,
         generated=counts.generated,
-        tokens_per_round=_first(shown.length, _length(kind, counts)),
-        acceptance_rate=_first(shown.rate, share(counts.accepted, counts.drafted)),
+        tokens_per_round=_first_known(gauges.length, _length(kind, counts)),
+        acceptance_rate=_first_known(gauges.rate, share(counts.accepted, counts.drafted)),
         acceptance_by_position=[share(accepted, counts.drafts) for accepted in counts.accepted_at],
         drafted_per_second=_ratio(counts.drafted, seconds),
         accepted_per_second=_ratio(counts.accepted, seconds),
-        tokens_per_second=_first(shown.speed, _ratio(counts.generated, seconds)),
+        tokens_per_second=_first_known(gauges.speed, _ratio(counts.generated, seconds)),
     )
 
 
@@ -139,5 +139,5 @@ def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _first(one: float | None, other: float | None) -> float | None:
-    return other if one is None else one
+def _first_known(first: float | None, second: float | None) -> float | None:
+    return second if first is None else first

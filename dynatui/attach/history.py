@@ -53,11 +53,15 @@ class History:
 
     def _introduced(self, kind: Kind, url: str, page: Page, t: float) -> Iterator[Server]:
         """The event that describes the server, if its kind or its models have changed."""
-        labels = (dict(each) for series in page.values() for each in series)
-        names = {each[kind.model][:LONGEST_NAME] for each in labels if kind.model in each}
+        labels = (dict(label_set) for series in page.values() for label_set in series)
+        names = {label_set[kind.model][:LONGEST_NAME] for label_set in labels if kind.model in label_set}
         models = sorted(names - {""})[:MOST_MODELS]
         server = Server(t=t, kind=kind.name, url=without_query(url)[:LONGEST_NAME], models=models)
-        known = self._server
-        if known is None or (known.kind, known.url, known.models) != (server.kind, server.url, server.models):
+        previous = self._server
+        if previous is None or (previous.kind, previous.url, previous.models) != (
+            server.kind,
+            server.url,
+            server.models,
+        ):
             self._server = server
             yield server

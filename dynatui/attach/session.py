@@ -56,7 +56,7 @@ def watch(
     for number in count(1):
         try:
             url, kind, lines = first_page(page, urls)
-            urls = (url, *(each for each in plan.address.pages if each != url))
+            urls = (url, *(other_page for other_page in plan.address.pages if other_page != url))
             yield from history.read(url, kind, lines, clock() - began)
         except PageError as error:
             yield Gap(t=clock() - began, reason=str(error)[:LONGEST_TEXT])
@@ -88,7 +88,7 @@ def _kind(url: str, lines: Sequence[str]) -> Kind:
     kind = recognised(lines)
     if kind is None:
         require_metrics(lines)
-        titles = ", ".join(each.title for each in KINDS.values())
+        titles = ", ".join(known_kind.title for known_kind in KINDS.values())
         raise NotMetricsError(f"the metrics at {without_query(url)} are of no supported server; supported: {titles}")
     return kind
 

@@ -40,12 +40,12 @@ def report(source: Path, output: Path | None, run: int | None, *, force: bool) -
     A recording becomes a replay with text, tree, curves and race, steered by the keyboard. The page holds the prompts
     and texts of the recording. With --output FILM.cast, one of its runs becomes an asciicast of the screen instead.
     """
-    from dynatui.report.inputs import page_name, page_of, require_kept  # noqa: PLC0415 - not needed for --help
+    from dynatui.report.inputs import page_name, page_of, require_other_file  # noqa: PLC0415 - not needed for --help
     from dynatui.report.output import require_free, write  # noqa: PLC0415
     from dynatui.report.page import written  # noqa: PLC0415
 
     place = output or page_name(source)
-    require_kept(source, place)
+    require_other_file(source, place)
     require_free(place, force=force)
     text = _film(source, run or 1) if place.suffix == _FILM else written(page_of(source, run))
     write(text, place, force=force)

@@ -21,36 +21,40 @@ _OF_TEXTS: tuple[tuple[str, str, Callable[[MethodTotals], int]], ...] = (
     (
         "vllm:prompt_tokens",
         "Prompt tokens, counted when the first round after the prompt is complete.",
-        lambda own: own.prompt_tokens,
+        lambda of_method: of_method.prompt_tokens,
     ),
-    ("vllm:generation_tokens", "Generated tokens.", lambda own: own.generated),
+    ("vllm:generation_tokens", "Generated tokens.", lambda of_method: of_method.generated),
 )
 _OF_DRAFTS: tuple[tuple[str, str, Callable[[Drafts], int]], ...] = (
-    ("vllm:spec_decode_num_drafts", "Rounds in which anything was drafted.", lambda own: own.rounds),
-    ("vllm:spec_decode_num_draft_tokens", "Drafted tokens, all nodes of the trees.", lambda own: own.tokens),
-    ("vllm:spec_decode_num_accepted_tokens", "Accepted drafted tokens.", lambda own: sum(own.accepted)),
+    ("vllm:spec_decode_num_drafts", "Rounds in which anything was drafted.", lambda of_method: of_method.rounds),
+    (
+        "vllm:spec_decode_num_draft_tokens",
+        "Drafted tokens, all nodes of the trees.",
+        lambda of_method: of_method.tokens,
+    ),
+    ("vllm:spec_decode_num_accepted_tokens", "Accepted drafted tokens.", lambda of_method: sum(of_method.accepted)),
 )
 _BY_POSITION = ("vllm:spec_decode_num_accepted_tokens_per_pos", "Accepted drafted tokens by their depth, from 0.")
 _LATENCIES: tuple[tuple[str, str, Callable[[MethodTotals], Latencies]], ...] = (
     (
         "vllm:time_to_first_token_seconds",
         "Time of the prefill and the first round, by the method's own clock.",
-        lambda own: own.to_first,
+        lambda of_method: of_method.to_first,
     ),
     (
         "vllm:inter_token_latency_seconds",
         "Time of a round, all tokens of which appear at once, by the method's own clock.",
-        lambda own: own.between,
+        lambda of_method: of_method.between,
     ),
 )
 
 
 def families(totals: Totals) -> Iterator[Metric]:
     """All metric families; a method for which a figure is unknown has no series of that figure."""
-    methods = [((totals.target, _ENGINE, name), own) for name, own in totals.methods.items()]
-    drafting = [(labels, own.drafts) for labels, own in methods if own.drafts is not None]
+    methods = [((totals.target, _ENGINE, name), of_method) for name, of_method in totals.methods.items()]
+    drafting = [(labels, of_method.drafts) for labels, of_method in methods if of_method.drafts is not None]
     for name, description, count in _OF_TEXTS:
-        yield _counter(name, description, _LABELS, ((labels, count(own)) for labels, own in methods))
+        yield _counter(name, description, _LABELS, ((labels, count(of_method)) for labels, of_method in methods))
     for name, description, count_drafts in _OF_DRAFTS:
         yield _counter(name, description, _LABELS, ((labels, count_drafts(drafts)) for labels, drafts in drafting))
     positions = (
@@ -61,8 +65,8 @@ def families(totals: Totals) -> Iterator[Metric]:
     yield _counter(*_BY_POSITION, (*_LABELS, "position"), positions)
     for name, description, latencies in _LATENCIES:
         histogram = HistogramMetricFamily(name, description, labels=_LABELS)
-        for labels, own in methods:
-            histogram.add_metric(labels, _buckets(latencies(own)), latencies(own).total_s)
+        for labels, of_method in methods:
+            histogram.add_metric(labels, _buckets(latencies(of_method)), latencies(of_method).total_s)
         yield histogram
 
 

@@ -118,8 +118,8 @@ def _request(connection: socket) -> bytes:
         if left <= 0:
             return b""
         connection.settimeout(left)
-        part = connection.recv(_LARGEST_REQUEST - len(received))
-        if not part:
+        received_part = connection.recv(_LARGEST_REQUEST - len(received))
+        if not received_part:
             return b""
-        received += part
+        received += received_part
     return received

@@ -48,7 +48,11 @@ class Drafts(msgspec.Struct, frozen=True):
     def plus(self, drafted: int, accepted: int) -> "Drafts":
         """The counts after a round of `drafted` nodes with an accepted path of `accepted` nodes."""
         places = zip_longest(self.accepted, (1,) * accepted, fillvalue=0)
-        return Drafts(self.rounds + (drafted > 0), self.tokens + drafted, tuple(before + one for before, one in places))
+        return Drafts(
+            self.rounds + (drafted > 0),
+            self.tokens + drafted,
+            tuple(before + increment for before, increment in places),
+        )
 
 
 class MethodTotals(msgspec.Struct, frozen=True):
@@ -86,21 +90,27 @@ def after(totals: Totals, event: Event) -> Totals:
             return replace(totals, target=clean_line(event.target), prompt_tokens=len(event.prompt_tokens))
         case Start() | Round():
             before = totals.methods.get(event.method, MethodTotals())
-            own = _decoded(before, event, totals.prompt_tokens) if isinstance(event, Round) else _started(before, event)
-            return replace(totals, methods={**totals.methods, event.method: own})
+            of_method = (
+                _decoded(before, event, totals.prompt_tokens) if isinstance(event, Round) else _started(before, event)
+            )
+            return replace(totals, methods={**totals.methods, event.method: of_method})
         case _:
             return totals
 
 
-def _started(own: MethodTotals, event: Start) -> MethodTotals:
-    return replace(own, prefill_s=event.prefill_s)
+def _started(of_method: MethodTotals, event: Start) -> MethodTotals:
+    return replace(of_method, prefill_s=event.prefill_s)
 
 
-def _decoded(own: MethodTotals, event: Round, prompt_tokens: int) -> MethodTotals:
-    updated = replace(own, generated=own.generated + len(event.committed), decode_s=event.t)
+def _decoded(of_method: MethodTotals, event: Round, prompt_tokens: int) -> MethodTotals:
+    updated = replace(of_method, generated=of_method.generated + len(event.committed), decode_s=event.t)
     if event.draft_forwards is not None:
-        updated = replace(updated, drafts=(own.drafts or Drafts()).plus(drafted_nodes(event), len(event.accepted)))
+        updated = replace(
+            updated, drafts=(of_method.drafts or Drafts()).plus(drafted_nodes(event), len(event.accepted))
+        )
     if event.round > 0:
-        return replace(updated, between=own.between.plus(event.t - own.decode_s))
-    first_s = own.prefill_s + event.t
-    return replace(updated, prompt_tokens=own.prompt_tokens + prompt_tokens, to_first=own.to_first.plus(first_s))
+        return replace(updated, between=of_method.between.plus(event.t - of_method.decode_s))
+    first_s = of_method.prefill_s + event.t
+    return replace(
+        updated, prompt_tokens=of_method.prompt_tokens + prompt_tokens, to_first=of_method.to_first.plus(first_s)
+    )

@@ -76,7 +76,9 @@ class Checker:
             case Round():
                 return _fault_of_round(event, lanes[event.method])
             case Summary():
-                figures = (value for each in event.methods.values() for value in structs.astuple(each))
+                figures = (
+                    value for method_figures in event.methods.values() for value in structs.astuple(method_figures)
+                )
                 return _too_many(event.peak_bytes_by_rank) or _beyond(
                     "a figure", figures, -_LARGEST_FIGURE, _LARGEST_FIGURE
                 )
@@ -175,5 +177,5 @@ def _beyond(name: str, values: Iterable[float | None], low: float, high: float) 
     return "" if wrong is None else f"{name} is {wrong:g}, where {low:g} to {high:g} is possible"
 
 
-def _too_long(name: str, text: str, most: int) -> str:
-    return f"{name} has {len(text)} characters, where {most} are possible" if len(text) > most else ""
+def _too_long(name: str, text: str, limit: int) -> str:
+    return f"{name} has {len(text)} characters, where {limit} are possible" if len(text) > limit else ""

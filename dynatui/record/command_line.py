@@ -76,8 +76,8 @@ def _escaped(character: str) -> str:
 
 
 def _models(models: Models, always: Collection[str]) -> Iterator[str]:
-    given, usual = asdict(models), asdict(Models())
-    for field, value in given.items():
+    values, usual = asdict(models), asdict(Models())
+    for field, value in values.items():
         name = _NAMES.get(field, field)
         if value is None or (value == usual[field] and name not in always):
             continue
@@ -87,11 +87,11 @@ def _models(models: Models, always: Collection[str]) -> Iterator[str]:
 def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tuple[list[str], int]:
     """Names of the files whose prompts are the first prompts of the session, and the number of those prompts."""
     names, count = list[str](), 0
-    for name, held in files.items():
-        if name == load.STANDARD_INPUT or tuple(prompts[count : count + len(held)]) != tuple(held):
+    for name, file_prompts in files.items():
+        if name == load.STANDARD_INPUT or tuple(prompts[count : count + len(file_prompts)]) != tuple(file_prompts):
             break
         names.append(name)
-        count += len(held)
+        count += len(file_prompts)
     return names, count
 
 

@@ -67,7 +67,7 @@ def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
         ExportError: The folder cannot be made.
     """
     if folder is not None:
-        return _made(folder)
+        return _created(folder)
     stem = f"dynatui-{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
     for parent in (Path.cwd, recordings_folder):
         try:
@@ -133,7 +133,7 @@ def _text(foreign: str) -> str:
     return f"'{name}" if name.lstrip().startswith(_FORMULA) else name
 
 
-def _if_told(value: Callable[[Round], int]) -> Callable[[Round], int | None]:
+def _if_reported(value: Callable[[Round], int]) -> Callable[[Round], int | None]:
     """A column whose cells are empty for methods that do not report their drafts."""
     return lambda event: None if event.draft_forwards is None else value(event)
 
@@ -145,8 +145,8 @@ def _knob(name: str) -> Callable[[Round], object]:
 ROUND_COLUMNS: Mapping[str, Callable[[Round], object]] = {
     "method": lambda event: _text(event.method),
     **{name: attrgetter(name) for name in ("round", "position", "t")},
-    "drafted": _if_told(drafted_nodes),
-    "accepted": _if_told(lambda event: len(event.accepted)),
+    "drafted": _if_reported(drafted_nodes),
+    "accepted": _if_reported(lambda event: len(event.accepted)),
     "committed": lambda event: len(event.committed),
     **{name: attrgetter(name) for name in ("draft_s", "verify_s", "commit_s", "stalled_s")},
     **{name: _knob(name) for name in ("tau_h", "tau_l", "d0")},
@@ -161,7 +161,7 @@ def _table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return out.getvalue()
 
 
-def _made(target: Path) -> Path:
+def _created(target: Path) -> Path:
     try:
         _new(target)
     except FileExistsError:

@@ -50,10 +50,10 @@ class Runs(Sequence[list[Event]]):
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            with ExitStack() as unless_found:
-                self._file = _rewound(path, unless_found)
+            with ExitStack() as unless_opened:
+                self._file = _rewound(path, unless_opened)
                 self._spans = tuple(_spans(path, self._file))
-                unless_found.pop_all()
+                unless_opened.pop_all()
         except OSError as error:
             raise _unreadable(path, error) from None
         finalize(self, self._file.close)
@@ -110,12 +110,12 @@ def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
     if file.seekable():
         file.seek(0)
         return file
-    kept = closing.enter_context(SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - closed by the ExitStack
-    kept.write(opening)
-    shutil.copyfileobj(file, kept, _CHUNK)
+    copy = closing.enter_context(SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - closed by the ExitStack
+    copy.write(opening)
+    shutil.copyfileobj(file, copy, _CHUNK)
     file.close()
-    kept.seek(0)
-    return cast("BinaryIO", kept)
+    copy.seek(0)
+    return cast("BinaryIO", copy)
 
 
 def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:

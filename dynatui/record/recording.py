@@ -107,9 +107,9 @@ class Recorder:
         self.close()
 
     def _append(self, lines: bytes) -> None:
-        rest = memoryview(lines)
-        while rest and not self._ended:
-            rest = rest[self._file.write(rest) or 0 :]
+        unwritten = memoryview(lines)
+        while unwritten and not self._ended:
+            unwritten = unwritten[self._file.write(unwritten) or 0 :]
 
     def _continue(self) -> None:
         """Cuts off an incomplete last line; raises a RecordingError for a file that is no such recording."""

@@ -11,7 +11,7 @@ from typing import TextIO
 import msgspec
 
 from decoder.analysis.metrics import FIGURES, Race, differs_by_design
-from decoder.analysis.stalls import told
+from decoder.analysis.stalls import stall_notes
 from decoder.events import End, Event, Figures, Round, Run, Summary
 from decoder.methods import draws_alone
 from dynatui.clean import clean_line
@@ -90,7 +90,7 @@ class Transcript:
                     self.note(f"rounds: {event.path}, {event.path_reason}")
                 if event.temperature > 0:
                     self.note(f"sampled: {_sampled(event)}")
-            case Round(method=method, text=text) if method == self._first:
+            case Round(method=method, text=text) if method == self._first_method:
                 self._texts.append(text)
                 if not self._as_json:
                     streams.show(text, self._out)
@@ -113,7 +113,7 @@ class Transcript:
             print(clean_line(line), file=self._err, flush=True)
 
     @property
-    def _first(self) -> str | None:
+    def _first_method(self) -> str | None:
         return next(iter(self._race.run.methods), None) if self._race.run else None
 
     def _close(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int] = ()) -> None:
@@ -122,22 +122,22 @@ class Transcript:
         streams.show("\n", self._out)
         for line in table(figures):
             self.note(line)
-        for words in told(figures.values())[:1]:
+        for words in stall_notes(figures.values())[:1]:
             self.note(words)
         if peaks:
             self.note(memory_by_rank(peaks))
         if self._race.sampled and "ar" in figures and (alone := [name for name in figures if draws_alone(name)]):
             self.note(f"{', '.join(alone)}: sampled with other random numbers than the rest; not compared with ar")
-        if own := [name for name, each in figures.items() if differs_by_design(each)]:
-            self.note(f"{', '.join(own)}: the text differs from that of ar by design")
+        if by_design := [name for name, entry in figures.items() if differs_by_design(entry)]:
+            self.note(f"{', '.join(by_design)}: the text differs from that of ar by design")
         self._race, self._texts = Race(), []
 
     def _report(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int]) -> Report:
-        own = ("text", "methods", "peak_bytes_by_rank")
-        fields = {name: getattr(run, name) for name in Report.__struct_fields__ if name not in own}
+        added = ("text", "methods", "peak_bytes_by_rank")
+        fields = {name: getattr(run, name) for name in Report.__struct_fields__ if name not in added}
         methods = {
-            name: MethodReport(**msgspec.structs.asdict(each), tokens=list(self._race.tallies[name].tokens))
-            for name, each in figures.items()
+            name: MethodReport(**msgspec.structs.asdict(entry), tokens=list(self._race.tallies[name].tokens))
+            for name, entry in figures.items()
         }
         return Report(**fields, text="".join(self._texts), methods=methods, peak_bytes_by_rank=list(peaks))
 
@@ -151,7 +151,7 @@ def table(figures: dict[str, Figures]) -> list[str]:
     """A table with aligned columns: a line of headings, then a line for each method."""
     labels = {figure.key: figure.label for figure in FIGURES}
     rows = [["method", *(labels[key] for key in COLUMNS)]]
-    rows += [[name, *(_cell(getattr(each, key)) for key in COLUMNS)] for name, each in figures.items()]
+    rows += [[name, *(_cell(getattr(entry, key)) for key in COLUMNS)] for name, entry in figures.items()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
 

@@ -17,14 +17,14 @@ _LEAST_BESIDE = 2
 
 def caption(scene: Scene, width: int, room: int) -> Rows:
     """A blank row and the rows of the caption; empty without a caption, or where it does not fit."""
-    told = _told(scene)
-    rows = [(), *wrapped(((told, "strong"),), width)] if told else []
+    text = _text(scene)
+    rows = [(), *wrapped(((text, "strong"),), width)] if text else []
     return rows if len(rows) + _LEAST_BESIDE <= room else []
 
 
-def _told(scene: Scene) -> str:
-    if scene.held is not None:
-        return _of_stage(scene.held.name, scene.held.event)
+def _text(scene: Scene) -> str:
+    if scene.held_stage is not None:
+        return _of_stage(scene.held_stage.name, scene.held_stage.event)
     return IDEA if scene.touring or scene.state.lane.newest is None else ""
 
 

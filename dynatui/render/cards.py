@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from decoder.analysis.stalls import told
+from decoder.analysis.stalls import stall_notes
 from dynatui.number_format import short
 from dynatui.render.curves import deepest, recent, scale_of
 from dynatui.render.drawn import drawing, shape_of, shape_written
@@ -51,11 +51,11 @@ def cards(scene: Scene, width: int, height: int) -> Rows:
 def _rows(card: _Card, room: int) -> tuple[Row, Row, Row]:
     value = card.value if len(card.value) <= room or not card.brief else card.brief
     free = min(_LONGEST_TREND, room - len(value) - 3)
-    drawn = trend(card.curve.points, free, card.low, card.high) if card.curve and free >= _LEAST_TREND else ""
+    bars = trend(card.curve.points, free, card.low, card.high) if card.curve and free >= _LEAST_TREND else ""
     edge: Row = (("▏", "frame"),)
     return (
         (*edge, (column(best(room, *card.titles), room), "dim")),
-        (*edge, *fit(((value, card.ink), ("  ", "plain"), (drawn, "bar")), room)),
+        (*edge, *fit(((value, card.ink), ("  ", "plain"), (bars, "bar")), room)),
         (*edge, (column(best(room, *card.notes), room), "dim")),
     )
 
@@ -69,7 +69,7 @@ def _outcome(scene: Scene) -> list[_Card]:
     gain, distinct = short(figures.speedup), short(figures.distinct_8grams)
     share, newest = short(state.lane.acceptance), recent(scene)
     gains = (f"{gain} times as fast as ar", f"{gain}x ar") if figures.speedup else ("own decode time", "own time")
-    stalled = tuple(f"tokens/s, {words}" for words in told(state.figures().values())[1:])
+    stalled = tuple(f"tokens/s, {words}" for words in stall_notes(state.figures().values())[1:])
     return [
         _Card(
             8,
@@ -103,23 +103,23 @@ def _outcome(scene: Scene) -> list[_Card]:
 
 def _policy(scene: Scene) -> list[_Card]:
     """Depth of the trees with its limit, and the thresholds, where the method has these knobs."""
-    lane, most = scene.state.lane, deepest(scene)
+    lane, scale_end = scene.state.lane, deepest(scene)
     drafted = lane.samples[-1].depth if lane.samples else 0
     limits = limited(lane) or ("",)
     if lane.knobs is None:
         depth = _Card(12, ("depth drafted",), f"{drafted}" if lane.past else "-", limits, "third", lane.curves.depth)
         without = _verifier(scene) or _Card(12, ("τh / τl",), "-", ("no such knob" if lane.past else "",))
-        return [replace(depth, low=0.0, high=most), without]
+        return [replace(depth, low=0.0, high=scale_end), without]
     return [
         _Card(
             13,
-            (f"D0 base depth, at most {most - 1:.0f}", "D0 base depth"),
+            (f"D0 base depth, at most {scale_end - 1:.0f}", "D0 base depth"),
             f"{math.floor(lane.knobs.d0 + 0.5)}",
             limits,
             "second",
             lane.curves.d0,
             0.0,
-            most,
+            scale_end,
         ),
         _Card(
             11,
@@ -139,8 +139,8 @@ def _verifier(scene: Scene) -> _Card | None:
     rules, shape = drawing(scene.state), shape_of(scene.state)
     if rules is None:
         return None
-    told = (f"{rules.drafting} {shape_written(shape)}", shape_written(shape)) if shape else (rules.drafting,)
-    return _Card(12, ("verifier, drafting", "verifier"), rules.verifier, told, "second")
+    notes = (f"{rules.drafting} {shape_written(shape)}", shape_written(shape)) if shape else (rules.drafting,)
+    return _Card(12, ("verifier, drafting", "verifier"), rules.verifier, notes, "second")
 
 
 def _timing(scene: Scene) -> _Card:
@@ -158,8 +158,8 @@ def _timing(scene: Scene) -> _Card:
 
 def _around(curve: Curve) -> tuple[float, float]:
     """Low and high end of a trend's scale; it spans at least 30 % of the highest value, so that noise looks small."""
-    shown = curve.points[-_LONGEST_TREND:] or (1.0,)
-    low, high = min(shown), max(shown)
+    points = curve.points[-_LONGEST_TREND:] or (1.0,)
+    low, high = min(points), max(points)
     margin = max(0.0, 0.3 * high - (high - low))
     return low - margin, high
 

@@ -40,7 +40,7 @@ Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
 """Stroke of a series, which distinguishes series without colour; sparse: the pinned measurement A."""
 _SIGNS: dict[Stroke, str] = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
 """Characters that show each stroke in a legend."""
-_DRAWN: dict[Stroke, tuple[bool, ...]] = {
+_DASHES: dict[Stroke, tuple[bool, ...]] = {
     "solid": (True,) * 6,
     "dotted": (True, True, False) * 2,
     "dashed": (True, True, True, True, False, False),
@@ -95,13 +95,15 @@ def window(longest: int, newest: int) -> tuple[int, int]:
     return max(0, newest - span), span
 
 
-def chart(left: Line, right: Line, others: Sequence[Line], axis: Axis, size: tuple[int, int], symbols: Symbols) -> Rows:
-    """All series over the window: series `left` and `right` with their scales, `others` behind them, flags below."""
+def chart(
+    left: Line, right: Line, background: Sequence[Line], axis: Axis, size: tuple[int, int], symbols: Symbols
+) -> Rows:
+    """All series over the window: `left` and `right` with their scales, `background` behind them, flags below."""
     width, height = size
     plot = (width - 2 * _AXIS, height - 1)
     if plot[0] < _AXIS or plot[1] < 1:
         return [fit((), width) for _ in range(height)]
-    cells = _draw((*others, right, left), axis, plot, symbols)
+    cells = _draw((*background, right, left), axis, plot, symbols)
     rows: Rows = []
     for y, row in enumerate(cells):
         scales = (f"{_tick(left, y, plot[1]):>4} ", left.ink), (f" {_tick(right, y, plot[1]):<4}", right.ink)
@@ -139,8 +141,8 @@ def _draw(lines: Sequence[Line], axis: Axis, plot: tuple[int, int], symbols: Sym
     for y in range(height):
         cells: list[Span] = [(grid.signs[dots.get((x, y), 0)], inks.get((x, y), "plain")) for x in range(width)]
         if cursor is not None:
-            drawn = cells[cursor][0]
-            cells[cursor] = ("┊" if drawn == " " else drawn, "cursor")
+            sign = cells[cursor][0]
+            cells[cursor] = ("┊" if sign == " " else sign, "cursor")
         rows.append(merged(cells))
     return rows
 
@@ -148,7 +150,7 @@ def _draw(lines: Sequence[Line], axis: Axis, plot: tuple[int, int], symbols: Sym
 def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int]]:
     """Dots of a series, neighbours joined by vertical strokes; a gap at NaN."""
     points, ends = line.curve.points[:], line.curve.ends[:]
-    dots, last, drawn = list[tuple[int, int]](), -1, _DRAWN[line.stroke]
+    dots, last, dashes = list[tuple[int, int]](), -1, _DASHES[line.stroke]
     for x in range(columns):
         index = bisect_right(ends, axis.first + x * axis.span / columns)
         if index >= len(points):
@@ -159,7 +161,7 @@ def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int
         y = round((1 - share(points[index] - line.low, line.high - line.low)) * (rows - 1))
         low, high = (y, y) if last < 0 else (min(y, last + (y > last)), max(y, last - (y < last)))
         last = y
-        if drawn[x % len(drawn)]:
+        if dashes[x % len(dashes)]:
             dots.extend((x, row) for row in range(low, high + 1))
     return dots
 

@@ -42,21 +42,23 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
     left = Line(curves.acceptance, 0.0, 1.0, "first")
     right = Line(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
     ghosts = _ghosts(scene, acceptance=left, tokens=right)
-    wordings = (("Depth acceptance", "L-bar"), recent(scene)), (("Depth acc.", "L-bar"), _last(scene))
+    wordings = (("Depth acceptance", "L-bar"), recent(scene)), (("Depth acc.", "L-bar"), _window_words(scene))
     title = _title(scene, width, (left, right), wordings)
     return _framed(scene, title, (left, right, *ghosts), (width, height), labelled=False)
 
 
 def depth(scene: Scene, width: int, height: int) -> Rows:
     """Chart of base depth and thresholds, which history and the user change, and of the drafted depth."""
-    curves, most = scene.state.lane.curves, scale_of(scene).deepest
-    drafted = Line(curves.depth, 0.0, most, "third", "dashed", digits=0)
+    curves, scale_end = scene.state.lane.curves, scale_of(scene).deepest
+    drafted = Line(curves.depth, 0.0, scale_end, "third", "dashed", digits=0)
     if not curves.d0.points:
         ghosts = _ghosts(scene, depth=drafted)
-        title = _title(scene, width, (drafted,), ((("Depth drafted",), recent(scene)), (("Depth",), _last(scene))))
-        empty = Line(Curve(), 0.0, most, "third", digits=0)
+        title = _title(
+            scene, width, (drafted,), ((("Depth drafted",), recent(scene)), (("Depth",), _window_words(scene)))
+        )
+        empty = Line(Curve(), 0.0, scale_end, "third", digits=0)
         return _framed(scene, title, (drafted, empty, *ghosts), (width, height), labelled=True)
-    left = Line(curves.d0, 0.0, most, "first", digits=0)
+    left = Line(curves.d0, 0.0, scale_end, "first", digits=0)
     right = Line(curves.tau_h, 0.0, 1.0, "second", "dotted")
     low = Line(curves.tau_l, 0.0, 1.0, "plain", "dashed")
     ghosts = _ghosts(scene, d0=left, tau_h=right, tau_l=low, depth=drafted)
@@ -71,7 +73,7 @@ def depth(scene: Scene, width: int, height: int) -> Rows:
 
 def trends(scene: Scene, width: int, _height: int) -> Rows:
     """The curves on a single line, for small terminals."""
-    curves, scale, head = scene.state.lane.curves, scale_of(scene), f" {_last(scene)}: "
+    curves, scale, head = scene.state.lane.curves, scale_of(scene), f" {_window_words(scene)}: "
     room = max(0, (width - 36 - len(head)) // 3)
     parts: list[Row] = [
         ((f"{head}depth acc. ", "dim"), (trend(curves.acceptance.points, room, 0.0, 1.0), "first")),
@@ -86,7 +88,7 @@ def recent(scene: Scene) -> str:
     return f"last {scene.state.lane.window} rounds"
 
 
-def _last(scene: Scene) -> str:
+def _window_words(scene: Scene) -> str:
     return f"last {scene.state.lane.window}"
 
 
@@ -99,9 +101,9 @@ def looked_at(scene: Scene) -> int | None:
 def _title(scene: Scene, width: int, lines: Sequence[Line], wordings: Sequence[tuple[Sequence[str], str]]) -> Row:
     """Legend and a note, in the first wording that fits; where both fit, A's stroke before the note."""
     a: Row = (("  A", "title"), (" ┄┄", "ghost")) if scene.pinned is not None else ()
-    made: list[tuple[Row, Row]] = [(legend(lines, names), ((f" ─ {note}", "dim"),)) for names, note in wordings]
-    fitting: list[Row] = [(*named, *ghost, *note) for ghost in (a, ()) for named, note in made]
-    fitting += [made[-1][0], made[-1][0][:2]]
+    pairs: list[tuple[Row, Row]] = [(legend(lines, names), ((f" ─ {note}", "dim"),)) for names, note in wordings]
+    fitting: list[Row] = [(*named, *ghost, *note) for ghost in (a, ()) for named, note in pairs]
+    fitting += [pairs[-1][0], pairs[-1][0][:2]]
     return next((row for row in fitting if width_of(row) <= max(0, width - 6)), fitting[-1])
 
 
@@ -109,11 +111,11 @@ def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, 
     end, scale = scene.state.lane.committed, scale_of(scene)
     flags = [
         Flag(mark.token, _label(mark) if labelled else "", "warn" if mark.token <= end else "ghost")
-        for mark in scene.known.lane.marks
+        for mark in scene.newest_state.lane.marks
     ]
     axis = Axis(*window(scale.tokens, scale.newest), flags, looked_at(scene))
-    left, right, *others = lines
-    return frame(title, chart(left, right, others, axis, inside(size), scene.symbols), size)
+    left, right, *background = lines
+    return frame(title, chart(left, right, background, axis, inside(size), scene.symbols), size)
 
 
 def _ghosts(scene: Scene, **lines: Line) -> list[Line]:
@@ -126,7 +128,7 @@ def _ghosts(scene: Scene, **lines: Line) -> list[Line]:
 def _later(scene: Scene, line: Line, name: str) -> list[Line]:
     """The known part of a line after the shown round."""
     end = scene.state.lane.committed
-    whole: Curve = getattr(scene.known.lane.curves, name)
+    whole: Curve = getattr(scene.newest_state.lane.curves, name)
     first = bisect_right(whole.ends[:], end)
     if scene.whole is None or first == len(whole.points):
         return []
@@ -141,12 +143,14 @@ def _curves_of_a(scene: Scene) -> Curves:
         return Curves()
     count, curves = max(1, len(pin.samples)), pin.curves
     return Curves(
-        acceptance=_carried(curves.acceptance, math.fsum(one.depth_acceptance for one in pin.samples) / count, end),
-        tokens=_carried(curves.tokens, sum(one.tokens for one in pin.samples) / count, end),
+        acceptance=_carried(
+            curves.acceptance, math.fsum(sample.depth_acceptance for sample in pin.samples) / count, end
+        ),
+        tokens=_carried(curves.tokens, sum(sample.tokens for sample in pin.samples) / count, end),
         d0=_carried(curves.d0, _in_force(pin, "d0"), end),
         tau_h=_carried(curves.tau_h, _in_force(pin, "tau_h"), end),
         tau_l=_carried(curves.tau_l, _in_force(pin, "tau_l"), end),
-        depth=_carried(curves.depth, sum(one.depth for one in pin.samples) / count, end),
+        depth=_carried(curves.depth, sum(sample.depth for sample in pin.samples) / count, end),
     )
 
 

@@ -26,18 +26,18 @@ def drawer(scene: Scene, width: int, height: int) -> Rows:
     """Sliders with the chosen one marked, a line on how to set it, and the effect of the last turn."""
     inner, room = inside((width, height))
     sets = _sets(scene.state)
-    names = shown(scene.state)
+    names = listed_knobs(scene.state)
     if not names:
         return frame(_title(scene, width), [(("the knobs come with the first round", "dim"),)], (width, height))
     body = [_row(scene, rules, name, inner) for rules in sets for name in rules.ends()]
     listed = _listed(room, len(names))
-    first = _first(scene, names, listed)
+    first = _first_row(scene, names, listed)
     page = body[first : first + listed]
     if room > listed:
         page = [*page, *[()] * (listed - len(page)), *_help(scene, names, inner)[: room - listed]]
     if rules_in_force(scene.state) is None:
-        other = f"{scene.state.watched} has no other knobs; {scene.keys.cap('watch(1)')} watches another method"
-        page[len(names) : len(names) + 1] = [((other, "dim"),)]
+        hint = f"{scene.state.watched} has no other knobs; {scene.keys.cap('watch(1)')} watches another method"
+        page[len(names) : len(names) + 1] = [((hint, "dim"),)]
     page += notes(scene, inner, room - len(page))
     return frame(_title(scene, width), page, (width, height))
 
@@ -46,18 +46,18 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     """Knob and value at a clicked cell of the panel; None elsewhere."""
     inner, room = inside((width, height))
     left, top = (width - inner) // 2, (height - room) // 2
-    names = shown(scene.state)
+    names = listed_knobs(scene.state)
     place, listed = y - top, _listed(room, len(names))
     if not 0 <= place < min(listed, len(names)):
         return None
-    place += _first(scene, names, listed)
+    place += _first_row(scene, names, listed)
     ends = next(bounds for rules in _sets(scene.state) if names[place] in (bounds := rules.ends()))
     track = _track(names[place], ends, inner)
     value = track.value_at(x - left, info(names[place])) if 0 <= x - left < inner else None
     return None if value is None else (names[place], value)
 
 
-def shown(state: RunState) -> tuple[KnobName, ...]:
+def listed_knobs(state: RunState) -> tuple[KnobName, ...]:
     """Knobs of the watched method and those that all methods share, in the order of the drawer."""
     return tuple(name for rules in _sets(state) for name in rules.ends())
 
@@ -84,16 +84,16 @@ def _track(name: KnobName, ends: Mapping[KnobName, tuple[float, float]], width: 
 
 
 def _row(scene: Scene, rules: TunableParameters, name: KnobName, width: int) -> Row:
-    knob, wanted, (_, for_bounds, for_meaning) = info(name), scene.wanted.get(name), _columns(width)
-    chosen, all_ends = name == _chosen(scene, shown(scene.state)), rules.ends()
+    knob, pending_value, (_, for_bounds, for_meaning) = info(name), scene.pending.get(name), _columns(width)
+    chosen, all_ends = name == _slider(scene, listed_knobs(scene.state)), rules.ends()
     value, ends = rules.knob(name), all_ends[name]
     start = begun(scene.state.watched, scene.state.run).settings.get(name) if scene.state.run else None
-    pending = f"→{written(knob, wanted)}" if wanted is not None else ""
+    pending = f"→{written(knob, pending_value)}" if pending_value is not None else ""
     if chosen and scene.typed:
         pending = f"{scene.typed}_"
-    drawn = _track(name, all_ends, width).drawn(value, wanted=wanted, start=start, ends=ends)
+    track = _track(name, all_ends, width).row(value, pending=pending_value, start=start, ends=ends)
     ink: Ink = "strong" if chosen else "plain"
-    head: Row = (("▸ " if chosen else "  ", "key"), (column(knob.symbol, _SYMBOL), ink), *drawn)
+    head: Row = (("▸ " if chosen else "  ", "key"), (column(knob.symbol, _SYMBOL), ink), *track)
     meaning: Row = ((column(knob.meaning, for_meaning), ink),)
     if len(knob.values) > _PAIR:
         named: Row = ((f" {written(knob, value)} ", ink), (pending, "warn"))
@@ -119,19 +119,19 @@ def _listed(room: int, knobs: int) -> int:
     return min(room - 1, max(knobs, room - 1 - _NOTES))
 
 
-def _chosen(scene: Scene, names: tuple[KnobName, ...]) -> KnobName:
+def _slider(scene: Scene, names: tuple[KnobName, ...]) -> KnobName:
     """The slider that keys turn: the user's choice, where the watched method has that knob."""
     return scene.slider if scene.slider in names else names[0]
 
 
-def _first(scene: Scene, names: tuple[KnobName, ...], listed: int) -> int:
+def _first_row(scene: Scene, names: tuple[KnobName, ...], listed: int) -> int:
     """Index of the first shown slider, so that the chosen one is visible."""
-    chosen = names.index(_chosen(scene, names)) if names else 0
+    chosen = names.index(_slider(scene, names)) if names else 0
     return max(0, min(chosen - listed // 2, len(names) - listed))
 
 
 def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Rows:
-    knob = info(_chosen(scene, names))
+    knob = info(_slider(scene, names))
     if scene.typed:
         sets, rubs = scene.keys.cap("set_typed"), scene.keys.cap("rub_out")
         how = best(width - _SYMBOL, f"type a value: {scene.typed}_  {sets} sets it, {rubs} rubs out", scene.typed)
@@ -140,7 +140,7 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Rows:
     if len(knob.values) > _PAIR:
         return wrapped(((f"{knob.symbol}  ", "strong"), (_choices(scene, knob), "dim")), width)
     wordings = (
-        f"{knob.meaning}; {_both(scene, 'nudge')} turn it, or type a value{signs}",
+        f"{knob.meaning}; {_key_pair(scene, 'nudge')} turn it, or type a value{signs}",
         f"{knob.meaning}{signs}",
         knob.meaning,
     )
@@ -151,15 +151,15 @@ def _choices(scene: Scene, knob: KnobInfo) -> str:
     """Meaning of the knob and its present values, each with the number to type."""
     ends = next(bounds[knob.name] for rules in _sets(scene.state) if knob.name in (bounds := rules.ends()))
     numbered = ", ".join(f"{place} {name}" for place, name in choices(knob, ends).items())
-    return f"{knob.meaning}; {_both(scene, 'nudge')} turn it, or type the number: {numbered}"
+    return f"{knob.meaning}; {_key_pair(scene, 'nudge')} turn it, or type the number: {numbered}"
 
 
 def _title(scene: Scene, width: int) -> Row:
-    keys = f"{_both(scene, 'slider')} choose, {_both(scene, 'nudge')} turn, digits type a value"
+    keys = f"{_key_pair(scene, 'slider')} choose, {_key_pair(scene, 'nudge')} turn, digits type a value"
     name = f"All knobs of {scene.state.watched}" if scene.state.watched else "All knobs"
     return knobs_title(scene, ((name, "title"),), keys, "", width - 8)
 
 
-def _both(scene: Scene, action: str) -> str:
+def _key_pair(scene: Scene, action: str) -> str:
     """The two keys of a pair of actions."""
     return f"{scene.keys.cap(f'{action}(-1)')} {scene.keys.cap(f'{action}(1)')}"

@@ -43,17 +43,17 @@ def shape_words(shape: tuple[int, int, int]) -> str:
     return f"{rollouts} from the root" if l1 == 0 else f"a path of {_draws(l1)}, then {rollouts} from its end"
 
 
-def told_shape(state: RunState, event: Round) -> tuple[str, ...]:
+def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
     """Shape of a round's sampled tree with its meaning, in wordings, the longest first; empty if unknown."""
     if event.shape is None:
         return ()
     place, written_as = state.lane.setting("drafting", event.round), shape_written(event.shape)
     chosen = place is not None and written(info("drafting"), place) == Drafting.SELECTOR
-    whose = "the selector chose " if chosen else ""
-    return f"{whose}{written_as}: {shape_words(event.shape)}", f"{whose}{written_as}", written_as
+    subject = "the selector chose " if chosen else ""
+    return f"{subject}{written_as}: {shape_words(event.shape)}", f"{subject}{written_as}", written_as
 
 
-def drawing_words(state: RunState, wanted: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
+def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
     """Verifier, drafting and shape of the watched method, in wordings; empty where it samples no trees.
 
     For deterministic trees: the verifier, where it is not the default.
@@ -62,7 +62,7 @@ def drawing_words(state: RunState, wanted: Mapping[KnobName, float] | None = Non
     if rules is None:
         run = state.run
         return (run.verifier,) if run and run.drafting == Drafting.TREE and run.verifier != COUPLED else ()
-    verifier, drafting = (_turning(name, state, wanted or {}) for name in ("verifier", "drafting"))
+    verifier, drafting = (_turning(name, state, pending or {}) for name in ("verifier", "drafting"))
     if shape is None:
         return f"{verifier}, {drafting}", verifier
     return f"{verifier}, {drafting} {shape_written(shape)}", f"{verifier} {shape_written(shape)}", verifier
@@ -75,17 +75,17 @@ def drawing_line(scene: Scene, width: int) -> Row:
         return ()
     row: Row = ()
     for name in ("verifier", "drafting"):
-        named = _turning(name, scene.state, scene.wanted)
+        named = _turning(name, scene.state, scene.pending)
         row = (*row, (f"{name} ", "plain"), (f"{scene.keys.cap(f'cycle({name!r})')} ", "key"))
-        row = (*row, (named, "warn" if name in scene.wanted else "strong"), ("  ", "plain"))
-    told = [shape_words(shape)] if shape else []
-    return (*row, (best(max(0, width - width_of(row)), *told, ""), "dim"))
+        row = (*row, (named, "warn" if name in scene.pending else "strong"), ("  ", "plain"))
+    meaning = [shape_words(shape)] if shape else []
+    return (*row, (best(max(0, width - width_of(row)), *meaning, ""), "dim"))
 
 
-def _turning(name: KnobName, state: RunState, wanted: Mapping[KnobName, float]) -> str:
+def _turning(name: KnobName, state: RunState, pending: Mapping[KnobName, float]) -> str:
     """A knob's value in force, and its pending value, if any."""
     knob, now = info(name), state.lane.settings.get(name, 0.0)
-    return f"{written(knob, now)}{f'→{written(knob, wanted[name])}' if name in wanted else ''}"
+    return f"{written(knob, now)}{f'→{written(knob, pending[name])}' if name in pending else ''}"
 
 
 def _draws(count: int) -> str:

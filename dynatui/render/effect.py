@@ -23,7 +23,7 @@ _MOST_KNOBS = 2
 """Largest number of turned knobs that are named with their values."""
 _SAME = 0.05
 """Largest relative difference of two mean tree sizes that count as equal."""
-_TOLD = ("tokens_per_round", "tokens_per_second")
+_FIGURES = ("tokens_per_round", "tokens_per_second")
 _BREADTH: dict[KnobName, tuple[KnobName, KnobName]] = {"tau_h": ("b_min", "b_mid"), "tau_l": ("b_mid", "b_max")}
 """For each threshold, the knobs for the number of children above and below it."""
 _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
@@ -36,8 +36,8 @@ def consequence_line(scene: Scene, width: int) -> Row:
     if effect is None:
         return ()
     parts, counted = _parts(scene, effect), _counted(effect)
-    differences = [one for one in effect.differences if one.figure in _TOLD]
-    rows = [[*parts, *_differences(differences, intervals), counted] for intervals in range(len(_TOLD), -1, -1)]
+    differences = [difference for difference in effect.differences if difference.figure in _FIGURES]
+    rows = [[*parts, *_differences(differences, intervals), counted] for intervals in range(len(_FIGURES), -1, -1)]
     rows.insert(-1, [*parts, *_differences(differences, 1)])
     row = next((row for row in rows if sum(map(width_of, row)) <= width), rows[-1])
     return fitting(row, width)
@@ -52,13 +52,13 @@ def _parts(scene: Scene, effect: Consequence) -> list[Row]:
     """Parts of the line: the turned knobs, the size of trees before and after, and the rule that decides instead."""
     knobs = [f"{info(mark.name).symbol} {' → '.join(_ends(mark.name, mark.old, mark.new))}" for mark in effect.marks]
     head = ", ".join(knobs) if len(knobs) <= _MOST_KNOBS else f"{len(knobs)} knobs turned"
-    told: list[Row] = [((head, "title"),)]
+    parts: list[Row] = [((head, "title"),)]
     if (nodes := effect.nodes) and any(nodes):
-        told.append(((": ", "title"), (f"nodes {' → '.join(map(_mean, nodes))}", "plain")))
+        parts.append(((": ", "title"), (f"nodes {' → '.join(map(_mean, nodes))}", "plain")))
     if hiding := hidden_by(scene.state, effect):
         rule, key = hiding
-        told.append(((", ", "plain"), (rule, "warn"), *_freeing(scene, key)))
-    return told
+        parts.append(((", ", "plain"), (rule, "warn"), *_freeing(scene, key)))
+    return parts
 
 
 def _ends(name: KnobName, *values: float) -> Iterator[str]:
@@ -71,7 +71,10 @@ def _mean(nodes: float) -> str:
 
 def _differences(differences: Sequence[Difference], intervals: int) -> list[Row]:
     """Differences of L-bar and speed, the first `intervals` with their confidence intervals."""
-    return [((", ", "plain"), *_difference(one, interval=place < intervals)) for place, one in enumerate(differences)]
+    return [
+        ((", ", "plain"), *_difference(difference, interval=place < intervals))
+        for place, difference in enumerate(differences)
+    ]
 
 
 def _difference(difference: Difference, *, interval: bool) -> Row:
@@ -79,7 +82,7 @@ def _difference(difference: Difference, *, interval: bool) -> Row:
     share = difference.figure == "tokens_per_second" and difference.a > 0
     factor, digits, unit = (100 / difference.a, 0, " %") if share else (1.0, 2, "")
     value, low, high = (
-        signed(factor * one, digits) for one in (difference.difference, difference.low, difference.high)
+        signed(factor * bound, digits) for bound in (difference.difference, difference.low, difference.high)
     )
     ink: Ink = "strong" if difference.clear else "plain"
     reach: Row = ((f" ({low} to {high}{unit})", "dim"),) if interval else ()
@@ -87,12 +90,12 @@ def _difference(difference: Difference, *, interval: bool) -> Row:
 
 
 def _counted(effect: Consequence) -> Row:
-    each = (
+    counts = (
         f"{ROUNDS} rounds each"
         if len(effect.before) == ROUNDS
         else f"{len(effect.before)} rounds before, {ROUNDS} after"
     )
-    return ((f" ({each if effect.complete else f'{len(effect.after)} of {ROUNDS} rounds'})", "dim"),)
+    return ((f" ({counts if effect.complete else f'{len(effect.after)} of {ROUNDS} rounds'})", "dim"),)
 
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
@@ -101,16 +104,16 @@ def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
         return ()
     actions: tuple[str, ...]
     if key == "history":
-        actions, does = ("history",), "frees it"
+        actions, effect_text = ("history",), "frees it"
     elif key == "cost":
-        actions, does = ("watch(1)",), "watches a method without it"
+        actions, effect_text = ("watch(1)",), "watches a method without it"
     elif key in OTHER_LIMITS:
-        actions, does = ("prompt(1)",), "goes to the next prompt"
+        actions, effect_text = ("prompt(1)",), "goes to the next prompt"
     elif info(key).keys:
-        actions, does = turns(info(key)), "turn it"
+        actions, effect_text = turns(info(key)), "turn it"
     else:
-        actions, does = ("drawer",), "opens its slider"
-    return ((": ", "warn"), (" ".join(map(scene.keys.cap, actions)), "key"), (f" {does}", "plain"))
+        actions, effect_text = ("drawer",), "opens its slider"
+    return ((": ", "warn"), (" ".join(map(scene.keys.cap, actions)), "key"), (f" {effect_text}", "plain"))
 
 
 def _rules_hiding(state: RunState, name: KnobName, effect: Consequence) -> Iterator[tuple[str, KnobName | Limit]]:
@@ -119,7 +122,7 @@ def _rules_hiding(state: RunState, name: KnobName, effect: Consequence) -> Itera
         yield f"history moves {symbol}", "history"
     if isinstance(rules, AdaptiveTree):
         if name in _BREADTH and rules.knob(_BREADTH[name][0]) == rules.knob(_BREADTH[name][1]):
-            few, many = (info(each).symbol for each in _BREADTH[name])
+            few, many = (info(knob).symbol for knob in _BREADTH[name])
             yield f"{few} = {many} hides it", _BREADTH[name][1]
         if name == "d0" and rules.rho_deep <= max(rules.rho_stop, rules.tau):
             yield "rho_deep hides it", "rho_deep"

@@ -14,11 +14,11 @@ def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
     if len(gpus) == 1:
         (gpu,) = gpus.values()
         return _shortened(" ".join(["GPU", *_load(gpu)]), *_memory(gpu), *_power(gpu))
-    each = (" ".join([f"{number}:", *([*_load(gpu), *_memory(gpu)] or "-")]) for number, gpu in gpus.items())
+    readings = (" ".join([f"{number}:", *([*_load(gpu), *_memory(gpu)] or "-")]) for number, gpu in gpus.items())
     loads = [100 * gpu.load for gpu in gpus.values() if gpu.load is not None]
-    used = [gpu.used_bytes / 1e9 for gpu in gpus.values() if gpu.used_bytes is not None]
+    used_gb = [gpu.used_bytes / 1e9 for gpu in gpus.values() if gpu.used_bytes is not None]
     head = " ".join([f"{len(gpus)} GPUs", *_range(loads, "%", digits=0)])
-    return (f"GPU {', '.join(each)}", *_shortened(head, *_range(used, " GB", digits=1)))
+    return (f"GPU {', '.join(readings)}", *_shortened(head, *_range(used_gb, " GB", digits=1)))
 
 
 def _shortened(*parts: str) -> tuple[str, ...]:
@@ -47,5 +47,5 @@ def _range(values: Sequence[float], unit: str, *, digits: int) -> list[str]:
     """Lowest and highest value as text; empty without values."""
     if not values:
         return []
-    least, most = (f"{value:.{digits}f}" for value in (min(values), max(values)))
-    return [f"{most}{unit}" if least == most else f"{least}-{most}{unit}"]
+    low, high = (f"{value:.{digits}f}" for value in (min(values), max(values)))
+    return [f"{high}{unit}" if low == high else f"{low}-{high}{unit}"]

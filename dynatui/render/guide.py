@@ -89,18 +89,18 @@ def _page(width: int, height: int) -> Rows:
         if rows and len(rows) + len(gap) + len(entry) > room:
             break
         rows += [*gap, *entry]
-    told = "" if len(rows) >= sum(map(len, entries)) else " ─ ? tells more"
-    return frame((("How to read this", "title"), (told, "dim")), rows, (width, height))
+    hint = "" if len(rows) >= sum(map(len, entries)) else " ─ ? tells more"
+    return frame((("How to read this", "title"), (hint, "dim")), rows, (width, height))
 
 
 def explained(keys: Iterable[str], width: int, height: int) -> Rows:
     """A blank row, then explanations of the figures, as many as fit."""
     rows: Rows = [()]
     for key in keys:
-        told = _rows(_BY_KEY[key], width)
-        if len(rows) + len(told) > height:
+        explanation = _rows(_BY_KEY[key], width)
+        if len(rows) + len(explanation) > height:
             break
-        rows += told
+        rows += explanation
     return rows if len(rows) > 1 else []
 
 
@@ -120,5 +120,5 @@ def _rows(figure: Figure, width: int) -> Rows:
     if width_of(joint) <= width:
         return [joint]
     indent = _NAME + len("= ")
-    told = wrap(elsewhere, max(_LEAST, width - indent))
-    return [row, *(((" " * indent + words, "dim"),) for words in told)]
+    lines = wrap(elsewhere, max(_LEAST, width - indent))
+    return [row, *(((" " * indent + words, "dim"),) for words in lines)]

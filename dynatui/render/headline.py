@@ -25,9 +25,9 @@ def headline(state: RunState) -> tuple[Row, ...]:
     speeds, passes, texts = _speed(state, entry) or ((),), _passes(entry), compared(state) or ((),)
     whole = [(speed, passes[0], texts[0]) for speed in speeds]
     shorter = [(speeds[-1], passes[0], texts[-1]), (speeds[-1], passes[-1], texts[-1]), (speeds[-1], texts[-1])]
-    known = [[part for part in parts if part] for parts in (*whole, *shorter)]
+    sentences = [[part for part in parts if part] for parts in (*whole, *shorter)]
     last = next(part for part in (speeds[-1], texts[-1], passes[-1]) if part)
-    return tuple(dict.fromkeys((*(joined(parts, _DOT) for parts in known), last)))
+    return tuple(dict.fromkeys((*(joined(parts, _DOT) for parts in sentences), last)))
 
 
 def compared(state: RunState) -> tuple[Row, ...]:
@@ -68,9 +68,11 @@ def _speed(state: RunState, entry: Figures) -> tuple[Row, ...]:
 
 def _passes(entry: Figures) -> tuple[Row, ...]:
     count = entry.rounds if entry.target_forwards is None else entry.target_forwards
-    one, more = ("round", "rounds") if entry.target_forwards is None else ("pass", "passes")
+    singular, plural = ("round", "rounds") if entry.target_forwards is None else ("pass", "passes")
     tokens = "1 token" if entry.committed == 1 else f"{entry.committed} tokens"
-    return _inked("strong", f"{tokens} in {count} {one if count == 1 else more}", f"{entry.committed} in {count}")
+    return _inked(
+        "strong", f"{tokens} in {count} {singular if count == 1 else plural}", f"{entry.committed} in {count}"
+    )
 
 
 def _difference(figures: Figures) -> tuple[Row, ...]:
@@ -80,8 +82,8 @@ def _difference(figures: Figures) -> tuple[Row, ...]:
         return _inked("dim", f"differs {BY_DESIGN} {where}", f"differs {BY_DESIGN}")
     if figures.near_tie is False:
         return _inked("bad", f"! text differs {where}", "! differs")
-    told = "" if gap is None else f", gap {short(gap, 3)}"
-    verdict = f" (near tie{told})" if figures.near_tie else ""
+    gap_text = "" if gap is None else f", gap {short(gap, 3)}"
+    verdict = f" (near tie{gap_text})" if figures.near_tie else ""
     return _inked("warn", f"~ text differs {where}{verdict}", f"~ differs {where}", "~ differs")
 
 

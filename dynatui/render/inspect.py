@@ -11,7 +11,7 @@ from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.knobs import info
 from dynatui.number_format import nth, percent, short
-from dynatui.render.drawn import told_shape
+from dynatui.render.drawn import shape_wordings
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, frame, inside, joined, share, width_of
 from dynatui.render.rounds import (
     LEAST_SHOWN,
@@ -44,11 +44,11 @@ def inspect(scene: Scene, width: int, height: int) -> Rows:
     if token is None:
         hint: Row = (("put the cursor on a token of the text to see here why it was chosen", "dim"),)
         return frame((("Why this token", "title"),), [hint], (width, height))
-    event = round_of(scene.known, token)
+    event = round_of(scene.newest_state, token)
     index = scene.cursor if event is None else position(event, token)
-    tally = scene.known.race.tallies.get(scene.state.watched, Tally())
+    tally = scene.newest_state.race.tallies.get(scene.state.watched, Tally())
     count = f" ─ index {index} of {len(tally.tokens)} tokens"
-    facts = {"token": _who(token)} if event is None else _facts(scene, token, event, apart=room >= _ALL)
+    facts = {"token": _origin(token)} if event is None else _facts(scene, token, event, apart=room >= _ALL)
     return frame((("Why this token", "title"), (count, "dim")), _rows(facts, inner, room), (width, height))
 
 
@@ -59,17 +59,19 @@ def position(event: Round, token: Token) -> int:
 
 def rivals(event: Round, token: Token) -> list[int]:
     """The rejected nodes at the token's position, the most probable first."""
-    own = node_of(event, token)
+    token_node = node_of(event, token)
     if token.origin == "plain":
         return []
-    if own is not None:
-        parent = event.parents[own]
+    if token_node is not None:
+        parent = event.parents[token_node]
     elif event.accepted:
         parent = event.accepted[-1]
     else:
         parent = -1 if root_is_drafted(event.method) else 0
-    siblings = [node for node in range(len(event.parents)) if event.parents[node] == parent and node not in (own, 0)]
-    if parent == -1 and own is None:
+    siblings = [
+        node for node in range(len(event.parents)) if event.parents[node] == parent and node not in (token_node, 0)
+    ]
+    if parent == -1 and token_node is None:
         siblings = [0]
     return sorted(siblings, key=lambda node: (-event.logprobs[node], node))
 
@@ -81,9 +83,9 @@ def node_of(event: Round, token: Token) -> int | None:
 
 def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str, list[Row]]:
     """The parts of each row, the most important first; the last are left out in a narrow panel."""
-    target, lost = _target(scene.known, event, token), [_named(event, node) for node in rivals(event, token)]
+    target, lost = _target(scene.newest_state, event, token), [_node_row(event, node) for node in rivals(event, token)]
     cost, use = _cost(event, token), _use(event)
-    facts = {"token": _who(token, event), "draft": _drew(event, token) if is_drawn(event) else _draft(event, token)}
+    facts = {"token": _origin(token, event), "draft": _drew(event, token) if is_drawn(event) else _draft(event, token)}
     if is_drawn(event):
         facts["verify"] = _verify(scene.state, event, token)
     if apart:
@@ -105,10 +107,10 @@ def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
     rows: Rows = []
     spare = room - len(facts)
     for label, parts in facts.items():
-        told = parts or [_said("-")]
-        whole = wrapped(joined(told, _DOT), width - _LABEL)
+        contents = parts or [_plain("-")]
+        whole = wrapped(joined(contents, _DOT), width - _LABEL)
         if len(whole) - 1 > spare:
-            whole = [_cut(told, width - _LABEL)]
+            whole = [_cut(contents, width - _LABEL)]
         spare -= len(whole) - 1
         rows += [((f"{label if row is whole[0] else '':<{_LABEL}}", "dim"), *row) for row in whole]
     return rows
@@ -121,24 +123,24 @@ def _cut(parts: Sequence[Row], width: int) -> Row:
     return fitting([parts[0], *((*_DOT, *part) for part in parts[1:])], width)
 
 
-def _said(text: str) -> Row:
+def _plain(text: str) -> Row:
     return ((text, "plain"),)
 
 
-def _who(token: Token, event: Round | None = None) -> list[Row]:
+def _origin(token: Token, event: Round | None = None) -> list[Row]:
     name: Row = ((f" {piece_text(token.text)} ", "caret"), (" ", "plain"))
     match token.origin:
         case "accepted":
-            own = node_of(event, token) if event else None
-            from_lookup = event is not None and own is not None and looked_up(event, own)
+            token_node = node_of(event, token) if event else None
+            from_lookup = event is not None and token_node is not None and looked_up(event, token_node)
             guess = "looked up in the text" if from_lookup else "a guess of the draft"
             return [
                 (*name, (f"{guess}, accepted", "accepted")),
-                _said(f"round {nth(token.round)}, depth {token.depth}"),
+                _plain(f"round {nth(token.round)}, depth {token.depth}"),
             ]
         case "bonus":
             after = f"after {token.depth - 1} accepted" if token.depth > 1 else "nothing was accepted"
-            return [(*name, ("the target's own", "bonus")), _said(f"round {nth(token.round)}"), _said(after)]
+            return [(*name, ("the target's own", "bonus")), _plain(f"round {nth(token.round)}"), _plain(after)]
         case _:
             return [(*name, ("written by a method that does not show its draft", "plain"))]
 
@@ -146,59 +148,68 @@ def _who(token: Token, event: Round | None = None) -> list[Row]:
 def _draft(event: Round, token: Token) -> list[Row]:
     """Probability and rank of the token in the draft."""
     if event.draft_forwards is None:
-        return [_said("this method does not show its draft")]
+        return [_plain("this method does not show its draft")]
     if drafted_nodes(event) == 0:
-        return [_said("guessed nothing in this round")]
-    others, own = rivals(event, token), node_of(event, token)
-    if own is None:
-        if others:
-            return [_said(f"did not propose it: {_counted(len(others))} here, all wrong")]
-        return [_said("the tree ends before it: all guesses on the way were right")]
-    better = [node for node in others if event.logprobs[node] > event.logprobs[own]]
+        return [_plain("guessed nothing in this round")]
+    rival_nodes, token_node = rivals(event, token), node_of(event, token)
+    if token_node is None:
+        if rival_nodes:
+            return [_plain(f"did not propose it: {_counted(len(rival_nodes))} here, all wrong")]
+        return [_plain("the tree ends before it: all guesses on the way were right")]
+    better = [node for node in rival_nodes if event.logprobs[node] > event.logprobs[token_node]]
     rank = "its first choice" if not better else f"its choice {len(better) + 1}"
-    ranked = f"{rank} of {len(others) + 1}" if others else "its only guess here"
-    chance = _chance(probability(event.logprobs[own]))
+    ranked = f"{rank} of {len(rival_nodes) + 1}" if rival_nodes else "its only guess here"
+    chance = _chance(probability(event.logprobs[token_node]))
     if event.draft_logprobs:
-        chance = f"{_chance(probability(event.draft_logprobs[own]))}, {chance} with this noise"
-    given = "found it in the text: " if looked_up(event, own) else "gave it "
-    parts = [_said(f"{given}{chance}, {ranked}")]
-    return [*parts, (("preferred ", "plain"), *_named(event, others[0]))] if better else parts
+        chance = f"{_chance(probability(event.draft_logprobs[token_node]))}, {chance} with this noise"
+    verb = "found it in the text: " if looked_up(event, token_node) else "gave it "
+    parts = [_plain(f"{verb}{chance}, {ranked}")]
+    return [*parts, (("preferred ", "plain"), *_node_row(event, rival_nodes[0]))] if better else parts
 
 
 def _drew(event: Round, token: Token) -> list[Row]:
     """Number of times the draft sampled the token, and its probability."""
-    own, here = node_of(event, token), draws_after(event, token.depth - 1)
-    if own is None:
-        others = here.count if here else len(rivals(event, token))
-        return [_said(f"drew {others} here, not this one" if others else "drew nothing here: the tree ends before it")]
-    count = times_drawn(event, own) or 1
+    token_node, draws = node_of(event, token), draws_after(event, token.depth - 1)
+    if token_node is None:
+        rival_count = draws.count if draws else len(rivals(event, token))
+        return [
+            _plain(
+                f"drew {rival_count} here, not this one"
+                if rival_count
+                else "drew nothing here: the tree ends before it"
+            )
+        ]
+    count = times_drawn(event, token_node) or 1
     often = "once" if count == 1 else f"{count} times"
-    if here is not None:
-        often = "in its only draw here" if here.count == 1 else f"{often} in {here.count} draws here"
-    return [_said(f"drew it {often}"), _said(f"the chance of a draw is {_chance(probability(event.logprobs[own]))}")]
+    if draws is not None:
+        often = "in its only draw here" if draws.count == 1 else f"{often} in {draws.count} draws here"
+    return [
+        _plain(f"drew it {often}"),
+        _plain(f"the chance of a draw is {_chance(probability(event.logprobs[token_node]))}"),
+    ]
 
 
 def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
     """The verifier's choice among the draws at the token's position, and the agreement of draft and target there."""
-    own, here, name = node_of(event, token), draws_after(event, token.depth - 1), _verifier(state, event)
-    if own is not None:
-        chance = kept_chance(event, own)
-        parts = [_said(f"{name} kept it{'' if chance is None else f': {_chance(chance)} likely, given this tree'}")]
-    elif here is not None:
-        parts = [_said(f"{name} kept none of them: sampled from the rest of the target's distribution")]
+    token_node, draws, name = node_of(event, token), draws_after(event, token.depth - 1), _verifier(state, event)
+    if token_node is not None:
+        chance = kept_chance(event, token_node)
+        parts = [_plain(f"{name} kept it{'' if chance is None else f': {_chance(chance)} likely, given this tree'}")]
+    elif draws is not None:
+        parts = [_plain(f"{name} kept none of them: sampled from the rest of the target's distribution")]
     elif rivals(event, token):
-        parts = [_said(f"{name} kept none of them")]
+        parts = [_plain(f"{name} kept none of them")]
     else:
-        parts = [_said("nothing to verify here: sampled from the target alone")]
-    if here is None:
+        parts = [_plain("nothing to verify here: sampled from the target alone")]
+    if draws is None:
         return parts
-    most = f"no verifier could more often than {_chance(here.bound)}"
-    if here.acceptance is not None:
-        draws = "such a draw" if here.count == 1 else f"one of {here.count} such draws"
-        most = f"keeps {draws} {_chance(here.acceptance)} of the time, {most}"
+    statement = f"no verifier could more often than {_chance(draws.bound)}"
+    if draws.acceptance is not None:
+        draw_words = "such a draw" if draws.count == 1 else f"one of {draws.count} such draws"
+        statement = f"keeps {draw_words} {_chance(draws.acceptance)} of the time, {statement}"
     else:
-        most = f"keeps one or more of such draws: {most}"
-    return [*parts, _said(most), _said(f"L1 distance of draft and target {short(here.l1)}: 0 same, 2 disjoint")]
+        statement = f"keeps one or more of such draws: {statement}"
+    return [*parts, _plain(statement), _plain(f"L1 distance of draft and target {short(draws.l1)}: 0 same, 2 disjoint")]
 
 
 def _verifier(state: RunState, event: Round) -> str:
@@ -210,68 +221,68 @@ def _verifier(state: RunState, event: Round) -> str:
 def _target(state: RunState, event: Round, token: Token) -> list[Row]:
     """The target's own choice, and whether ar has the same token."""
     heat = state.lane.setting("temperature", event.round)
-    said = f"sampled this at T {written(info('temperature'), heat)}" if heat else "chose exactly this"
+    choice = f"sampled this at T {written(info('temperature'), heat)}" if heat else "chose exactly this"
     if is_alone(state, state.watched):
-        return [_said(said), _said("with its own noise: not compared with ar")]
-    return [*_compared(state, event, token, said), *([_said("all methods have the same noise")] if heat else [])]
+        return [_plain(choice), _plain("with its own noise: not compared with ar")]
+    return [*_compared(state, event, token, choice), *([_plain("all methods have the same noise")] if heat else [])]
 
 
-def _compared(state: RunState, event: Round, token: Token, said: str) -> list[Row]:
-    mine, ar = state.race.tallies.get(state.watched), state.race.tallies.get("ar")
+def _compared(state: RunState, event: Round, token: Token, choice: str) -> list[Row]:
+    tally, ar = state.race.tallies.get(state.watched), state.race.tallies.get("ar")
     first = position(event, token)
     last = first + (len(event.committed) - 1 if token.origin == "plain" else 0)
-    if mine is None or ar is None or state.watched == "ar":
-        return [_said(said)]
-    differs, figures = first_difference(mine.tokens, ar.tokens), state.figures()[state.watched]
+    if tally is None or ar is None or state.watched == "ar":
+        return [_plain(choice)]
+    differs, figures = first_difference(tally.tokens, ar.tokens), state.figures()[state.watched]
     ink: Ink = "warn" if figures.identical_to_ar is False else "dim"
     if differs is not None and first > differs:
-        return [_said(said), (("not ar's text: ", ink), (f"they part at token {differs}", "plain"))]
+        return [_plain(choice), (("not ar's text: ", ink), (f"they part at token {differs}", "plain"))]
     if differs is not None and differs <= last:
-        return [_said(said), ((f"ar has another one here{tie_words(figures, ': ')}", ink),)]
-    return [_said(said if last >= len(ar.tokens) else f"{said}, as did ar")]
+        return [_plain(choice), ((f"ar has another one here{tie_words(figures, ': ')}", ink),)]
+    return [_plain(choice if last >= len(ar.tokens) else f"{choice}, as did ar")]
 
 
 def _noise(state: RunState, event: Round) -> dict[str, list[Row]]:
     """The meaning of `chance` in a sampled round."""
     if not event.draft_logprobs or state.run is None:
         return {}
-    told = f"seed {state.run.seed} and the position in the text decide it"
-    return {"noise": [_said(told), _said("chances are what the draft expects, knowing it")]}
+    noise_source = f"seed {state.run.seed} and the position in the text decide it"
+    return {"noise": [_plain(noise_source), _plain("chances are what the draft expects, knowing it")]}
 
 
-def _named(event: Round, node: int) -> Row:
+def _node_row(event: Round, node: int) -> Row:
     return ((piece_text(event.pieces[node]), "strong"), (f" {_chance(probability(event.logprobs[node]))}", "plain"))
 
 
 def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
     """Values of the knobs, and the number of children by the draft's confidence; for a sampled tree, its shape."""
     if event.knobs is None:
-        return [_said(next(iter(told_shape(state, event)), "no τh, τl, D0 in this method"))]
+        return [_plain(next(iter(shape_wordings(state, event)), "no τh, τl, D0 in this method"))]
     knobs = event.knobs
     values = f"τh {short(knobs.tau_h)} τl {short(knobs.tau_l)} D0 {short(knobs.d0, 1)}"
-    own = node_of(event, token)
-    guesses = [*rivals(event, token), *([] if own is None else [own])]
+    token_node = node_of(event, token)
+    guesses = [*rivals(event, token), *([] if token_node is None else [token_node])]
     if not guesses:
-        return [_said(values)]
+        return [_plain(values)]
     best = max(probability(event.logprobs[node]) for node in guesses)
     side = "over τh" if best >= knobs.tau_h else "under τl" if best < knobs.tau_l else "between"
-    return [_said(values), _said(f"{_chance(best)} sure at best, {side}: {_counted(len(guesses))}")]
+    return [_plain(values), _plain(f"{_chance(best)} sure at best, {side}: {_counted(len(guesses))}")]
 
 
 def _cost(event: Round, token: Token) -> list[Row]:
     parts = {"draft": event.draft_s, "verify": event.verify_s, "commit": event.commit_s}
-    known = {name: part for name, part in parts.items() if part is not None}
-    split = " ".join(f"{name} {_ms(part)}" for name, part in known.items())
+    measured = {name: part for name, part in parts.items() if part is not None}
+    split = " ".join(f"{name} {_ms(part)}" for name, part in measured.items())
     duration = f"{_ms(token.spent_s * max(1, len(event.committed)))} ms"
-    stalled = [_said(f"{_ms(event.stalled_s)} ms without a processor")] if event.stalled_s else []
-    return [_said(f"{duration}: {split}" if split else duration), *stalled]
+    stalled = [_plain(f"{_ms(event.stalled_s)} ms without a processor")] if event.stalled_s else []
+    return [_plain(f"{duration}: {split}" if split else duration), *stalled]
 
 
 def _use(event: Round) -> list[Row]:
-    drafted, used = drafted_nodes(event), len(event.accepted)
+    drafted, accepted = drafted_nodes(event), len(event.accepted)
     if event.draft_forwards is None or drafted == 0:
         return []
-    return [_said(f"{used} of {drafted} used, {percent(share(used, drafted))}")]
+    return [_plain(f"{accepted} of {drafted} used, {percent(share(accepted, drafted))}")]
 
 
 def _ms(seconds: float) -> str:

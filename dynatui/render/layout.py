@@ -14,14 +14,14 @@ from dynatui.render.scene import Scene
 
 Layout: TypeAlias = Literal["roomy", "full", "tabbed", "small", "line"]
 
-_LEAST: dict[Layout, tuple[int, int]] = {
+_SMALLEST: dict[Layout, tuple[int, int]] = {
     "roomy": (160, 50),
     "full": (110, 34),
     "tabbed": (60, 18),
     "small": (40, 10),
     "line": (0, 0),
 }
-LAYOUTS: tuple[Layout, ...] = tuple(_LEAST)
+LAYOUTS: tuple[Layout, ...] = tuple(_SMALLEST)
 """Layouts, the largest first."""
 _CONTAINERS: dict[str, tuple[str, ...]] = {
     "main": ("left", "tree", "column"),
@@ -34,12 +34,12 @@ _CONTAINERS: dict[str, tuple[str, ...]] = {
 
 def layout(width: int, height: int) -> Layout:
     """The largest layout that fits."""
-    return next((name for name, (w, h) in _LEAST.items() if width >= w and height >= h), "line")
+    return next((name for name, (w, h) in _SMALLEST.items() if width >= w and height >= h), "line")
 
 
-def least(name: Layout) -> str:
+def smallest_size(name: Layout) -> str:
     """The smallest terminal for a layout, as text."""
-    width, height = _LEAST[name]
+    width, height = _SMALLEST[name]
     return f"{width}x{height}"
 
 
@@ -57,7 +57,7 @@ def _panels(room: Layout, scene: Scene, shared: PanelName) -> set[str]:
     if room == "line":
         return {"essentials", "text"}
     if scene.maximised and scene.mode != "knobs":
-        return {"status", "footer", *_of(scene.panel), *(inspecting if scene.panel in ("text", "tree") else ())}
+        return {"status", "footer", *_canvases(scene.panel), *(inspecting if scene.panel in ("text", "tree") else ())}
     if room in ("roomy", "full"):
         below = {"acceptance", "depth", "timeline", *(() if scene.mode == "knobs" else ("knobs",))}
         side = {"side", "guide"} if room == "roomy" else set[str]()
@@ -65,13 +65,19 @@ def _panels(room: Layout, scene: Scene, shared: PanelName) -> set[str]:
         return {"status", "cards", "text", "tree", "footer", *below, *side, *beneath_text}
     if scene.mode == "knobs":
         return {"status", "cards", "drawer", "footer"} | ({"trends"} if room == "tabbed" else set())
-    shown = {"status", "cards", "footer", *_of(scene.panel), *(inspecting if scene.panel in ("text", "tree") else ())}
+    panels = {
+        "status",
+        "cards",
+        "footer",
+        *_canvases(scene.panel),
+        *(inspecting if scene.panel in ("text", "tree") else ()),
+    }
     if room == "tabbed":
-        return shown | {"tabs", "knobs", "trends" if scene.place.live else "timeline"}
-    return shown - {"depth"} | {"tabs"}
+        return panels | {"tabs", "knobs", "trends" if scene.place.live else "timeline"}
+    return panels - {"depth"} | {"tabs"}
 
 
-def _of(panel: PanelName) -> tuple[str, ...]:
+def _canvases(panel: PanelName) -> tuple[str, ...]:
     return ("acceptance", "depth") if panel == "curves" else (panel,)
 
 

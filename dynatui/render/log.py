@@ -55,15 +55,15 @@ def log(scene: Scene, width: int, height: int) -> Rows:
     inner, room = inside((width, height))
     lines = entries(scene.state, scene.pinned, scene.keys)
     below = min(scene.log_end, max(0, len(lines) - 1))
-    told = [_row(entry, inner) for entry in lines[: len(lines) - below]]
-    if not told:
-        told = [(("nothing yet: every turn of a knob is listed here, with who did it and why", "dim"),)]
+    rows = [_row(entry, inner) for entry in lines[: len(lines) - below]]
+    if not rows:
+        rows = [(("nothing yet: every turn of a knob is listed here, with who did it and why", "dim"),)]
     lane = scene.state.lane
     turns = sum(turn.presses for turn in lane.turns) + sum(not change.by_user for change in lane.changes)
     title: Row = (("Log", "title"), (f" ─ {turns} {'turn' if turns == 1 else 'turns'} of knobs, and why", "dim"))
     if below:
         title = (*title, (f" ─ {below} more below", "warn"))
-    return frame(title, told[-room:] if room else [], (width, height))
+    return frame(title, rows[-room:] if room else [], (width, height))
 
 
 def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -> list[Entry]:
@@ -75,21 +75,21 @@ def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -
     ]
     failed = [Entry(None, "error", state.failure.message, ink="bad")] if state.failure else []
     turned_by_hand = [*_by_hand(state, pinned, keys), *_pinned_by_hand(state, pinned)]
-    told = [*_by_history(state.lane), *turned_by_hand, *_difference(state)]
-    happened = sorted(told, key=lambda entry: entry.rounds or (0, 0))
+    unsorted = [*_by_history(state.lane), *turned_by_hand, *_difference(state)]
+    happened = sorted(unsorted, key=lambda entry: entry.rounds or (0, 0))
     return [*loaded, *happened, *ended, *failed]
 
 
 def _by_history(lane: LaneState) -> Iterator[Entry]:
     """Changes by history; successive ones in one direction are one line."""
-    told = list[tuple[int, Change]]()
+    merged = list[tuple[int, Change]]()
     for change in lane.changes:
-        if told and continues(change, told[-1][1]):
-            first, before = told.pop()
-            told.append((first, joint(change, before)))
+        if merged and continues(change, merged[-1][1]):
+            first, before = merged.pop()
+            merged.append((first, joint(change, before)))
         else:
-            told.append((change.round, change))
-    for first, change in told:
+            merged.append((change.round, change))
+    for first, change in merged:
         if not change.by_user:
             yield Entry((first, change.round), "history", turned(change), reasons(change, lane))
 
@@ -123,10 +123,10 @@ def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
     """Note on which sides of the comparison, A or B, began with a turn; empty for none."""
     if pinned is None:
         return ""
-    here = pinned.of_run(state)
-    a = here and any(_holds(turn, other) for other in pinned.turns)
+    of_this_run = pinned.of_run(state)
+    a = of_this_run and any(_holds(turn, other) for other in pinned.turns)
     b = turn.round == state.lane.last_turn and turn not in pinned.turns
-    b &= not (here and pinned.by_hand) or turn.round >= pinned.rounds
+    b &= not (of_this_run and pinned.by_hand) or turn.round >= pinned.rounds
     sides = [name for name, began in (("A", a), ("B", b)) if began]
     return f"{' and '.join(sides)} begin{'s' * (len(sides) == 1)} here" if sides else ""
 
@@ -138,8 +138,8 @@ def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
     if moved is None or latest is not turn:
         return ()
     knob = info(turn.name)
-    own, now = written(knob, moved.old), written(knob, moved.new)
-    return f"history moved it back to {now}; {keys.cap('hold')} holds {own}", f"history moved it to {now}"
+    set_value, now = written(knob, moved.old), written(knob, moved.new)
+    return f"history moved it back to {now}; {keys.cap('hold')} holds {set_value}", f"history moved it to {now}"
 
 
 def _effect(turn: Change, following: Change | None, lane: LaneState) -> tuple[str, ...]:
@@ -149,11 +149,11 @@ def _effect(turn: Change, following: Change | None, lane: LaneState) -> tuple[st
     after = lane.past[turn.round : min(end, following.first) if following else end]
     if not after:
         return ("no round under it yet",) if following is None else ()
-    then = f"{short(_yield(after))} in the {_counted(after)} after"
+    after_text = f"{short(_yield(after))} in the {_counted(after)} after"
     if not before:
-        return (f"L-bar {then}",)
-    now = f"L-bar {short(_yield(before))} in the {_counted(before)} before"
-    return f"{now}, {then}", f"L-bar {short(_yield(before))} before, {short(_yield(after))} after"
+        return (f"L-bar {after_text}",)
+    before_text = f"L-bar {short(_yield(before))} in the {_counted(before)} before"
+    return f"{before_text}, {after_text}", f"L-bar {short(_yield(before))} before, {short(_yield(after))} after"
 
 
 def _yield(rounds: Sequence[Round]) -> float:
@@ -172,28 +172,28 @@ def _difference(state: RunState) -> list[Entry]:
     token = entry.first_difference
     place = entry_of(token, state.lane.tokens, state.lane.past)
     where = state.rounds if place is None else state.lane.tokens[place].round
-    what = f"first difference from ar at token {token}"
+    message = f"first difference from ar at token {token}"
     ink: Ink = "bad" if entry.near_tie is False else "plain" if differs_by_design(entry) else "warn"
-    return [Entry((where, where), state.watched, what, (tie_words(entry),), ink)]
+    return [Entry((where, where), state.watched, message, (tie_words(entry),), ink)]
 
 
 def _row(entry: Entry, width: int) -> Row:
     narrow = width < _NARROW
     cells = _WHEN_BRIEF if narrow else _WHEN
-    what: Ink = "strong" if entry.ink == "plain" else entry.ink
+    ink: Ink = "strong" if entry.ink == "plain" else entry.ink
     head: Row = (
-        (column(_when(entry.rounds, brief=narrow), cells), "dim"),
+        (column(_round_words(entry.rounds, brief=narrow), cells), "dim"),
         (column(entry.who, _WHO), "key" if entry.who == "you" else "plain"),
     )
-    told = " ".join(entry.what[:_LONGEST].split())
-    room = width - cells - _WHO - len(told)
+    text = " ".join(entry.what[:_LONGEST].split())
+    room = width - cells - _WHO - len(text)
     why = next((f": {words}" for words in entry.why if words and len(words) + 2 <= room), "")
     if not why and entry.ink == "bad" and entry.why:
         why = f": {entry.why[0][:_LONGEST]}"
-    return (*head, (told, what), (why, "plain"))
+    return (*head, (text, ink), (why, "plain"))
 
 
-def _when(rounds: tuple[int, int] | None, *, brief: bool) -> str:
+def _round_words(rounds: tuple[int, int] | None, *, brief: bool) -> str:
     if rounds is None:
         return ""
     first, last = map(nth, rounds)

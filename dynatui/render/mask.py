@@ -26,9 +26,9 @@ _NOTES = (
 @dataclass(frozen=True)
 class _Matrix:
     event: Round
-    shown: Sequence[int]
+    nodes: Sequence[int]
     """The shown nodes, in the order of the verification pass."""
-    seen: Sequence[frozenset[int]]
+    visible: Sequence[frozenset[int]]
     """For each shown node, itself and its ancestors."""
     marked: int | None
     wide: int
@@ -68,15 +68,15 @@ def _plan(total: int, width: int, room: int, *, may_halve: bool) -> tuple[Rows, 
 
 
 def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool) -> _Matrix:
-    shown = sorted(ranked(event, path_logprobs(event))[:count])
+    nodes = sorted(ranked(event, path_logprobs(event))[:count])
     wide = 2 if not halves and 2 * count + _SHORTEST_NAME <= width else 1
     free = width - wide * count - 1
     names = min(free, _LONGEST_NAME * (1 + halves))
     token = scene.inspected
     return _Matrix(
         event,
-        shown,
-        [frozenset(path_to(event, node)) for node in shown],
+        nodes,
+        [frozenset(path_to(event, node)) for node in nodes],
         token.node if token else None,
         wide,
         names if names >= _SHORTEST_NAME * (1 + halves) else 0,
@@ -85,17 +85,17 @@ def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool)
 
 def _heading(matrix: _Matrix) -> Row:
     """The heading row, which marks the columns of accepted nodes."""
-    marks = [(mark(matrix.event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.shown]
+    marks = [(mark(matrix.event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.nodes]
     return ((" " * (matrix.name + (matrix.name > 0)), "plain"), *merged(marks))
 
 
 def _rows(matrix: _Matrix) -> Rows:
     rows: Rows = []
-    for node, seen in zip(matrix.shown, matrix.seen, strict=True):
+    for node, visible in zip(matrix.nodes, matrix.visible, strict=True):
         accepted = node in matrix.event.accepted
         filled: tuple[str, Ink] = ("█" if accepted else "▒") * matrix.wide, "accepted" if accepted else "bar"
         blank: tuple[str, Ink] = "·".ljust(matrix.wide), "frame"
-        cells = [filled if other in seen else blank for other in matrix.shown]
+        cells = [filled if other in visible else blank for other in matrix.nodes]
         rows.append((*_label(matrix, [node], matrix.name), *merged(cells)))
     return rows
 
@@ -103,13 +103,13 @@ def _rows(matrix: _Matrix) -> Rows:
 def _halved(matrix: _Matrix) -> Rows:
     """Rows joined in pairs, one for two nodes."""
     rows: Rows = []
-    for place in range(0, len(matrix.shown), 2):
-        pair, seen = matrix.shown[place : place + 2], matrix.seen[place : place + 2]
+    for place in range(0, len(matrix.nodes), 2):
+        pair, visible = matrix.nodes[place : place + 2], matrix.visible[place : place + 2]
         cells = list[tuple[str, Ink]]()
-        for other in matrix.shown:
-            filled = [other in sees for sees in seen]
-            taken = any(full and node in matrix.event.accepted for full, node in zip(filled, pair, strict=True))
-            cells.append((_HALVES[2 * filled[0] + sum(filled[1:])], "accepted" if taken else "bar"))
+        for other in matrix.nodes:
+            filled = [other in sees for sees in visible]
+            is_accepted = any(full and node in matrix.event.accepted for full, node in zip(filled, pair, strict=True))
+            cells.append((_HALVES[2 * filled[0] + sum(filled[1:])], "accepted" if is_accepted else "bar"))
         rows.append((*_label(matrix, pair, matrix.name // 2), *merged(cells)))
     return rows
 

@@ -44,18 +44,18 @@ def prompts(scene: Scene, width: int, height: int) -> Rows:
     if not lines:
         return frame(title, [((_why_none(scene), "dim"),)], (width, height))
     columns = _columns(inner)
-    opening = max(0, inner - _NUMBER - sum(one.cells for one in columns))
+    opening = max(0, inner - _NUMBER - sum(each.cells for each in columns))
     ran = [line.result for line in lines if line.result]
     totals = [_totals(ran, len(lines), columns, opening)] if ran and room >= _LEAST_TOTALS else []
-    shown = max(1, room - 1 - len(totals))
+    visible = max(1, room - 1 - len(totals))
     cursor = chosen(scene, [line.number for line in lines])
     place = next(place for place, line in enumerate(lines) if line.number == cursor)
-    first = max(0, min(place - shown // 2, len(lines) - shown))
+    first = max(0, min(place - visible // 2, len(lines) - visible))
     page = [
-        _row(scene, line, columns, opening, at_cursor=line.number == cursor) for line in lines[first : first + shown]
+        _row(scene, line, columns, opening, at_cursor=line.number == cursor) for line in lines[first : first + visible]
     ]
     body = [_heads(columns, opening), *page, *totals]
-    body += explained(_TOLD, inner, room - len(body))
+    body += explained(_EXPLAINED, inner, room - len(body))
     return frame(title, body[: max(0, room)], (width, height))
 
 
@@ -66,8 +66,8 @@ def listed(scene: Scene) -> list[int]:
 
 def chosen(scene: Scene, numbers: Sequence[int]) -> int | None:
     """The prompt under the cursor: the listed one nearest to the wanted one; None in an empty list."""
-    wanted = _present(scene) if scene.chosen_prompt is None else scene.chosen_prompt
-    return min(numbers, key=lambda number: abs(number - wanted), default=None)
+    aim = _present(scene) if scene.chosen_prompt is None else scene.chosen_prompt
+    return min(numbers, key=lambda number: abs(number - aim), default=None)
 
 
 def _lines(scene: Scene) -> list[_Line]:
@@ -95,9 +95,9 @@ def _title(scene: Scene, count: int, width: int) -> Row:
         keys = best(width - width_of(((filtered, "warn"),)), f"{choose}, {back}", f" ─ {back}", "")
         return (("Prompts", "title"), (filtered, "warn"), (keys, "dim"))
     keys, figures = f"{choose}, {cap('search')} filters", " ─ figures of whole runs"
-    others = f"{cap('prompt(1)')} next, {cap('prompt(-1)')} previous, {cap('prompt(0)')} again, {cap('edit')} edit"
-    told = best(width, f"{figures}{keys}, {others}", f"{figures}{keys}", keys, figures, "")
-    return (("Prompts", "title"), (told, "dim"))
+    run_keys = f"{cap('prompt(1)')} next, {cap('prompt(-1)')} previous, {cap('prompt(0)')} again, {cap('edit')} edit"
+    text = best(width, f"{figures}{keys}, {run_keys}", f"{figures}{keys}", keys, figures, "")
+    return (("Prompts", "title"), (text, "dim"))
 
 
 def _why_none(scene: Scene) -> str:
@@ -118,7 +118,7 @@ def _columns(width: int) -> list[_Column]:
 
 
 def _heads(columns: Sequence[_Column], opening: int) -> Row:
-    cells = "".join(f"{one.head:>{one.cells}}" for one in columns)
+    cells = "".join(f"{each.head:>{each.cells}}" for each in columns)
     return ((column("", _NUMBER) + column("prompt", opening) + cells, "dim"),)
 
 
@@ -129,9 +129,9 @@ def _row(scene: Scene, line: _Line, columns: Sequence[_Column], opening: int, *,
     mark: Span = ("▸", "key") if at_cursor else ("●" if now else " ", ink)
     begins = f"{column(str(line.number), _NUMBER - 1)}{column(line.opening, opening)}"
     if result is None:
-        cells = f"{_without_figures(scene, now=now):>{sum(one.cells for one in columns)}}"
+        cells = f"{_without_figures(scene, now=now):>{sum(each.cells for each in columns)}}"
     else:
-        cells = "".join(f"{one.value(result):>{one.cells}}" for one in columns)
+        cells = "".join(f"{each.value(result):>{each.cells}}" for each in columns)
     return (mark, (begins, ink), (cells, ink))
 
 
@@ -144,7 +144,7 @@ def _without_figures(scene: Scene, *, now: bool) -> str:
 def _totals(results: Sequence[Result], count: int, columns: Sequence[_Column], opening: int) -> Row:
     """Totals of the prompts that ran, means by prompt, and rates of the totals."""
     figures = [result.figures for result in results]
-    cells = "".join(f"{one.total(figures):>{one.cells}}" for one in columns)
+    cells = "".join(f"{each.total(figures):>{each.cells}}" for each in columns)
     together = f" all {count} together" if len(results) == count else f" {len(results)} that ran"
     label = column(best(_NUMBER + opening, f"{together}; x ar: geometric mean", together), _NUMBER + opening)
     return ((label, "title"), (cells, "title"))
@@ -156,30 +156,32 @@ def _ratio(part: float, whole: float) -> float | None:
 
 def _weighted(figures: Sequence[Figures]) -> float | None:
     """Depth acceptance over all rounds of all prompts."""
-    known = [(one.depth_acceptance, one.rounds) for one in figures if one.depth_acceptance is not None]
-    return _ratio(sum(share * rounds for share, rounds in known), sum(rounds for _, rounds in known))
+    rated = [(figure.depth_acceptance, figure.rounds) for figure in figures if figure.depth_acceptance is not None]
+    return _ratio(sum(share * rounds for share, rounds in rated), sum(rounds for _, rounds in rated))
 
 
 def _rate(figures: Sequence[Figures]) -> float | None:
     """Tokens a second over all prompts: timed tokens over their decode time."""
     timed = [
-        (one.tokens_per_second, one.decode_s - one.left_out_s) for one in figures if one.tokens_per_second is not None
+        (figure.tokens_per_second, figure.decode_s - figure.left_out_s)
+        for figure in figures
+        if figure.tokens_per_second is not None
     ]
     return _ratio(math.fsum(rate * seconds for rate, seconds in timed), math.fsum(seconds for _, seconds in timed))
 
 
 def _gain(figures: Sequence[Figures]) -> float | None:
     """Geometric mean of the speed-ups."""
-    known = [one.speedup for one in figures if one.speedup is not None and 0 < one.speedup < math.inf]
-    return math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None
+    speedups = [figure.speedup for figure in figures if figure.speedup is not None and 0 < figure.speedup < math.inf]
+    return math.exp(math.fsum(map(math.log, speedups)) / len(speedups)) if speedups else None
 
 
 def _agreed(figures: Sequence[Figures]) -> str:
-    known = [one.identical_to_ar for one in figures if one.identical_to_ar is not None]
-    return f"{sum(known)} of {len(known)}" if known else "-"
+    verdicts = [figure.identical_to_ar for figure in figures if figure.identical_to_ar is not None]
+    return f"{sum(verdicts)} of {len(verdicts)}" if verdicts else "-"
 
 
-def _same(result: Result) -> str:
+def _agreement(result: Result) -> str:
     return same_as_ar(result.method, result.figures, "differs" if result.figures.near_tie is None else "NO")
 
 
@@ -194,8 +196,8 @@ _COLUMNS = (
     _Column("depth acc.", 12, lambda one: short(one.figures.depth_acceptance), lambda all_: short(_weighted(all_))),
     _Column("tokens/s", 10, lambda one: short(one.figures.tokens_per_second, 1), lambda all_: short(_rate(all_), 1)),
     _Column("x ar", 7, lambda one: short(one.figures.speedup), lambda all_: short(_gain(all_))),
-    _Column("same as ar", 12, _same, _agreed),
+    _Column("same as ar", 12, _agreement, _agreed),
 )
 _RANKED = (3, 1, 4, 5, 2, 0)
 """Columns, the most important first."""
-_TOLD = ("tokens_per_round", "depth_acceptance", "tokens_per_second", "speedup", "identical_to_ar")
+_EXPLAINED = ("tokens_per_round", "depth_acceptance", "tokens_per_second", "speedup", "identical_to_ar")

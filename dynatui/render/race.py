@@ -6,7 +6,7 @@ from itertools import accumulate
 
 from decoder.analysis.bottleneck import headline, of_method
 from decoder.analysis.metrics import differs_by_design
-from decoder.analysis.stalls import told
+from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
 from dynatui.number_format import percent, short
 from dynatui.render.curves import scale_of
@@ -42,8 +42,8 @@ def race(scene: Scene, width: int, height: int) -> Rows:
         body.append(_error(scene) or _verdict(scene, figures, inner))
         body += _limit(scene, inner)[: room - len(body)]
         if room > len(body) + len(figures) + 1 and inner >= _WIDE:
-            body += [(), *_table(scene, figures, inner, _COLUMNS[_TOLD_BESIDE if beside else 0 :])]
-            body += explained(led_by(_TOLD), inner, room - len(body))
+            body += [(), *_table(scene, figures, inner, _COLUMNS[_COLUMNS_BESIDE if beside else 0 :])]
+            body += explained(led_by(_EXPLAINED), inner, room - len(body))
     return frame(_title(figures, width - _TITLE), body, (width, height))
 
 
@@ -51,7 +51,7 @@ def _title(figures: Mapping[str, Figures], width: int) -> Row:
     """Title: meaning of the bars, number of rounds excluded from rates, and the other panels of the same place."""
     note = "tokens/s, equal time each"
     wordings = f" ─ {note} ─ {_OTHERS}", f" ─ tokens/s ─ {_OTHERS}", f" ─ {note}"
-    stalled = told(figures.values())
+    stalled = stall_notes(figures.values())
     if not stalled:
         return (("Race", "title"), (best(width, *wordings), "dim"))
     warning = best(width, *(f" ─ {words}" for words in stalled))
@@ -91,8 +91,8 @@ def _beside(scene: Scene, figures: Mapping[str, Figures], width: int, room: int)
     if not figures or room < len(figures) + _SPARE:
         return ()
     free = _bar_width(scene, figures, width) - _LEAST_BAR
-    ends = accumulate(each.cells for each in _BESIDE)
-    return tuple(each for each, end in zip(_BESIDE, ends, strict=True) if end <= free)
+    ends = accumulate(column.cells for column in _BESIDE)
+    return tuple(column for column, end in zip(_BESIDE, ends, strict=True) if end <= free)
 
 
 def _bar_width(scene: Scene, figures: Mapping[str, Figures], width: int) -> int:
@@ -103,7 +103,7 @@ def _bar_width(scene: Scene, figures: Mapping[str, Figures], width: int) -> int:
 
 def _heads(scene: Scene, beside: Sequence[_Column], figures: Mapping[str, Figures], width: int) -> Row:
     """Headings of the columns."""
-    heads = "".join(f"{each.head:>{each.cells}}" for each in beside)
+    heads = "".join(f"{column.head:>{column.cells}}" for column in beside)
     before = _name_width(figures) + _bar_width(scene, figures, width) - len(heads)
     return ((f"{'':{before}}{'tokens/s   x ar':>{_NUMBERS}}{heads}", "dim"),)
 
@@ -151,11 +151,11 @@ def _table(
     scene: Scene,
     figures: Mapping[str, Figures],
     width: int,
-    known: Sequence[tuple[str, Callable[[str, Figures], str]]],
+    available: Sequence[tuple[str, Callable[[str, Figures], str]]],
 ) -> Rows:
     """A table of further figures of each method, in spare rows."""
     names = _name_width(figures)
-    columns = known[: max(0, (width - names) // _CELLS)]
+    columns = available[: max(0, (width - names) // _CELLS)]
     rows: Rows = [((column("whole run", names), "dim"), *((f"{head:>{_CELLS}}", "dim") for head, _ in columns))]
     for name, entry in figures.items():
         ink: Ink = "strong" if name == scene.state.watched else "plain"
@@ -180,17 +180,17 @@ _COLUMNS: tuple[tuple[str, Callable[[str, Figures], str]], ...] = (
     ("verify s", lambda _, one: short(one.verify_s)),
     ("peak MB", lambda _, one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
 )
-_TOLD_BESIDE = 2
+_COLUMNS_BESIDE = 2
 """Number of leading columns of the table that are omitted where the bars already show them."""
-_TOLD = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
+_EXPLAINED = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
 """Figures to explain first in the remaining rows."""
 
 
 def _progress(scene: Scene, name: str, entry: Figures) -> str:
     run, end = scene.state.run, scene.state.ends.get(name)
-    most = run.max_new_tokens if run else 0
+    limit = run.max_new_tokens if run else 0
     word = "" if end is None else {"length": "full", "eos": "end"}.get(end.reason, end.reason)
-    return f"{entry.committed:>6}/{most} {word:<7}"
+    return f"{entry.committed:>6}/{limit} {word:<7}"
 
 
 def _limit(scene: Scene, width: int) -> Rows:

@@ -24,9 +24,9 @@ LEAST_SHOWN = 0.005
 
 def shown_round(scene: Scene) -> Round | None:
     """The round that the tree and the mask show."""
-    token, stage = scene.inspected, scene.held
+    token, stage = scene.inspected, scene.held_stage
     if token is not None:
-        return round_of(scene.known, token)
+        return round_of(scene.newest_state, token)
     event = stage.event if stage else scene.state.lane.newest
     if event is not None and stage:
         event = structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
@@ -35,9 +35,9 @@ def shown_round(scene: Scene) -> Round | None:
 
 def earlier(scene: Scene, most: int) -> list[Round]:
     """The rounds before the shown one, the newest first."""
-    token, stage = scene.inspected, scene.held
+    token, stage = scene.inspected, scene.held_stage
     if token is not None:
-        state, end = scene.known, _place_of(scene.known, token)
+        state, end = scene.newest_state, _place_of(scene.newest_state, token)
     else:
         state, is_past = scene.state, stage is None or stage.name == "committed"
         end = len(state.lane.past) - is_past
@@ -67,10 +67,10 @@ def _place_of(state: RunState, token: Token) -> int:
 
 def bonus_of(scene: Scene, event: Round) -> Token | None:
     """The target's own token after the accepted path of a round; None until it is committed."""
-    stage = scene.held
+    stage = scene.held_stage
     if stage is not None and stage.name != "committed":
         return None
-    tokens = scene.state.lane.tokens if scene.inspected is None else scene.known.lane.tokens
+    tokens = scene.state.lane.tokens if scene.inspected is None else scene.newest_state.lane.tokens
     place = len(tokens) - 1 if scene.inspected is None else scene.cursor or 0
     while place + 1 < len(tokens) and tokens[place + 1].round == event.round:
         place += 1

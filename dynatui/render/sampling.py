@@ -72,8 +72,8 @@ def sampling(scene: Scene, width: int, height: int) -> Rows:
 
 def _explained(wordings: tuple[str, ...], width: int, room: int) -> Rows:
     """The first wording that fits, under a blank row if that fits too."""
-    told = (wrapped(((words, "dim"),), width) for words in wordings)
-    rows = next((rows for rows in told if len(rows) <= room), [])
+    wrappings = (wrapped(((words, "dim"),), width) for words in wordings)
+    rows = next((rows for rows in wrappings if len(rows) <= room), [])
     return [(), *rows] if rows and len(rows) < room else rows
 
 
@@ -123,20 +123,20 @@ def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
         rows.append((*row, (best(width - width_of(row), f"{over}, in standard deviations", over), "dim")))
     if prediction.count:
         came, expected = (tokens / prediction.count for tokens in (evidence.came_tokens, evidence.predicted_tokens))
-        told = f"{short(came)} came, {short(expected)} expected, over {prediction.count} rounds"
-        rows.append(_sum("tokens a round", prediction, (told, f"{short(came)}, not {short(expected)}"), width))
+        difference = f"{short(came)} came, {short(expected)} expected, over {prediction.count} rounds"
+        rows.append(_sum("tokens a round", prediction, (difference, f"{short(came)}, not {short(expected)}"), width))
     return rows
 
 
 def _way(mean: float, unit: str) -> tuple[str, ...]:
     """Deviation of a mean from its expected value, with the direction, in wordings, the longest first."""
-    told = f"{short(abs(mean))} {unit} {'more' if mean > 0 else 'less'}"
-    return f"{told} than the target's probabilities say", f"{told} than expected", told
+    difference = f"{short(abs(mean))} {unit} {'more' if mean > 0 else 'less'}"
+    return f"{difference} than the target's probabilities say", f"{difference} than expected", difference
 
 
-def _sum(name: str, deviation: Deviation, told: tuple[str, ...], width: int) -> Row:
+def _sum(name: str, deviation: Deviation, wordings: tuple[str, ...], width: int) -> Row:
     row: Row = (*_z(f"{name:<{_NAME}}", deviation), ("   ", "plain"))
-    return (*row, (best(max(0, width - width_of(row)), *told), "dim"))
+    return (*row, (best(max(0, width - width_of(row)), *wordings), "dim"))
 
 
 def _z(name: str, deviation: Deviation) -> Row:
@@ -175,6 +175,6 @@ def _depth(depth: int, level: AtDepth, length: int) -> Row:
     )
     if length < _LEAST_BAR:
         return figures
-    kept = round(length * share(level.share, 1.0))
-    left = max(0, round(length * share(level.mean_bound, 1.0)) - kept)
-    return (*figures, ("  ", "plain"), ("█" * kept, "accepted"), ("▒" * left, "bar"))
+    accepted_cells = round(length * share(level.share, 1.0))
+    bound_cells = max(0, round(length * share(level.mean_bound, 1.0)) - accepted_cells)
+    return (*figures, ("  ", "plain"), ("█" * accepted_cells, "accepted"), ("▒" * bound_cells, "bar"))

@@ -97,7 +97,7 @@ class Scene:
     replaying: bool = False
     following: bool = False
     """Whether the recording is still being written by another process."""
-    wanted: Mapping[KnobName, float] = field(default_factory=dict)
+    pending: Mapping[KnobName, float] = field(default_factory=dict)
     """Turned knobs whose new values are not in force yet, with these values."""
     slider: KnobName = "tau_h"
     """The chosen slider in the drawer."""
@@ -127,24 +127,24 @@ class Scene:
         return SYMBOLS[(SYMBOLS.index(self.symbols) + 1) % len(SYMBOLS)]
 
     @property
-    def held(self) -> Stage | None:
+    def held_stage(self) -> Stage | None:
         """The stage at which decoding is held, where the picture shows it; None while a token is inspected."""
         return self.stage if self.inspected is None else None
 
     @property
     def number(self) -> int | None:
         """Number of the shown round, from 1; None before the first."""
-        if self.held is not None:
-            return nth(self.held.event.round)
+        if self.held_stage is not None:
+            return nth(self.held_stage.event.round)
         return self.place.round or None
 
     @property
-    def known(self) -> RunState:
+    def newest_state(self) -> RunState:
         """The newest state of the run, beyond the shown round."""
         return self.state if self.whole is None else self.whole
 
     @property
     def inspected(self) -> Token | None:
         """The token under the cursor."""
-        tokens = self.known.lane.tokens
+        tokens = self.newest_state.lane.tokens
         return tokens[self.cursor] if self.cursor is not None and 0 <= self.cursor < len(tokens) else None

@@ -119,14 +119,16 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
 def note(state: ServerState, look: Look, size: Size) -> Rows:
     """The lines below the first: a gap's reason, a warning, a remark, or names that do not fit in the first line."""
     (width, height), names = size, _names(state)
-    room, (said, ink) = max(1, width - 2), _said(state)
+    room, (wordings, ink) = max(1, width - 2), _remark(state)
     fits = width_of(joined([*_head(state, look), *names], ())) <= width
-    told = [wrapped([(text, ink)], room) for text in said] or [wrapped(() if fits else joined(names, ()), room)]
-    rows = next((rows for rows in told if len(rows) <= height), told[-1])[:height]
+    candidates = [wrapped([(text, ink)], room) for text in wordings] or [
+        wrapped(() if fits else joined(names, ()), room)
+    ]
+    rows = next((rows for rows in candidates if len(rows) <= height), candidates[-1])[:height]
     return [fit(((" ", "plain"), *row), width) for row in [*rows, *[()] * (height - len(rows))]]
 
 
-def _said(state: ServerState) -> tuple[tuple[str, ...], Ink]:
+def _remark(state: ServerState) -> tuple[tuple[str, ...], Ink]:
     """The warning or remark below the first line, in wordings, the longest first, with its ink."""
     if state.wasted is not None and state.gap is None:
         return wasted(state.wasted, state.t), "bad"
@@ -208,9 +210,9 @@ def _finite(curve: Curve) -> list[float]:
 
 def _top(values: Sequence[float], least: float) -> float:
     """Upper end of a scale: the next round number, so that it seldom changes."""
-    most = max((least, *values))
-    power = 10.0 ** math.floor(math.log10(most))
-    return next(step * power for step in (1, 2, 4, 5, 10) if step * power >= most)
+    highest = max((least, *values))
+    power = 10.0 ** math.floor(math.log10(highest))
+    return next(step * power for step in (1, 2, 4, 5, 10) if step * power >= highest)
 
 
 def positions(state: ServerState, size: Size) -> Rows:
@@ -225,8 +227,10 @@ def positions(state: ServerState, size: Size) -> Rows:
     if reading is not None and reading.drafting is not None and not whole:
         return _drafting(reading.drafting, size)
     if reading is None or not whole:
-        why = "the server does not report it, or has not drafted since the watch began" if reading else "not read yet"
-        hint: Row = ((why, "dim"),)
+        reason = (
+            "the server does not report it, or has not drafted since the watch began" if reading else "not read yet"
+        )
+        hint: Row = ((reason, "dim"),)
         return frame(title, wrapped(hint, max(1, width)), size)
     newest = () if state.gap else reading.interval.acceptance_by_position
     length = max(1, min(_LONGEST_BAR, width - len("position  session    now")))
@@ -236,8 +240,8 @@ def positions(state: ServerState, size: Size) -> Rows:
         for number, (share, now) in enumerate(zip_longest(whole, newest[: len(whole)]), 1)
     ]
     more = len(rows) - (room - 1)
-    shown = rows if more <= 0 else [*rows[: max(0, room - 2)], ((f"{more + 1} more", "dim"),)]
-    return frame(title, [heading, *shown], size)
+    listed = rows if more <= 0 else [*rows[: max(0, room - 2)], ((f"{more + 1} more", "dim"),)]
+    return frame(title, [heading, *listed], size)
 
 
 def _position(number: int, share: float | None, now: float | None, length: int) -> Row:
@@ -252,7 +256,7 @@ def _position(number: int, share: float | None, now: float | None, length: int) 
 def _drafting(drafts: Drafting, size: Size) -> Rows:
     """Draft steps and tokens of a round; under a verification cap, the verified tokens and the uncapped length."""
     width = max(1, inside(size)[0])
-    told = (
+    lines = (
         (drafts.steps, count(drafts.steps), ("steps of the draft in a round", "steps")),
         (drafts.draft_tokens, count(drafts.draft_tokens), ("tokens that a round may verify", "tokens")),
         (drafts.cap_length, short(drafts.cap_length), ("tokens that it verifies, mean", "verified")),
@@ -261,7 +265,7 @@ def _drafting(drafts: Drafting, size: Size) -> Rows:
     room = max(1, min(_LONGEST_DRAFT_NAME, width - _LONGEST_VALUE))
     rows: Rows = [
         ((column(best(room, *names), room), "plain"), (f"{value:>{_LONGEST_VALUE}}", "strong"))
-        for figure, value, names in told
+        for figure, value, names in lines
         if figure is not None
     ]
     return frame(_DRAFTS, [*rows, *wrapped([(_WITH_OWN, "dim")], width)], size)

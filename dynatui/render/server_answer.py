@@ -27,33 +27,33 @@ def answer(state: ServerState, size: Size) -> Rows:
         return frame(_TITLE[:1], _waiting(state, width), size)
     if answered.error:
         return frame(_TITLE[:1], wrapped([(clean_line(answered.error), "warn")], width), size)
-    told = wrapped([(_summary(answered), "strong")], width)
+    summary = wrapped([(_summary(answered), "strong")], width)
     columns = _rounds(answered, width)
-    title, rounds = (_TITLE, columns) if columns else (_TITLE[:1], wrapped([(_not_told(state), "dim")], width))
+    title, rounds = (_TITLE, columns) if columns else (_TITLE[:1], wrapped([(_reason(state), "dim")], width))
     text = wrapped([(clean_line(answered.text), "plain")], width)
-    return frame(title, [*told, *rounds[: max(1, room - len(told) - 1)], *text][: max(0, room)], size)
+    return frame(title, [*summary, *rounds[: max(1, room - len(summary) - 1)], *text][: max(0, room)], size)
 
 
 def _waiting(state: ServerState, width: int) -> Rows:
     """The request without an answer yet, and the seconds since it was sent."""
     if state.request is None:
         return []
-    told = wrapped([(f"no answer for {time_text(state.t - state.request.t)} to:", "strong")], width)
-    return [*told, *wrapped([(clean_line(state.request.prompt), "dim")], width)]
+    heading = wrapped([(f"no answer for {time_text(state.t - state.request.t)} to:", "strong")], width)
+    return [*heading, *wrapped([(clean_line(state.request.prompt), "dim")], width)]
 
 
 def _summary(answered: Answer) -> str:
     """Figures of the answer in one sentence."""
-    told = (
+    parts = (
         (answered.rounds, f"{count(answered.rounds)} rounds"),
         (answered.tokens_per_round, f"L-bar {short(answered.tokens_per_round)}"),
         (answered.acceptance_rate, f"{percent(answered.acceptance_rate)} accepted"),
         (answered.seconds, f"{count(answered.generated)} tokens in {short(answered.seconds, 1)} s"),
     )
-    return ", ".join(text for figure, text in told if figure is not None)
+    return ", ".join(text for figure, text in parts if figure is not None)
 
 
-def _not_told(state: ServerState) -> str:
+def _reason(state: ServerState) -> str:
     """The reason why no rounds of the answer can be drawn."""
     if state.kind is not None and state.kind.name == "vllm":
         return "vLLM reports each round if it is started with --per-request-spec-decode-metrics detailed"
@@ -61,9 +61,9 @@ def _not_told(state: ServerState) -> str:
 
 
 def _rounds(answered: Answer, width: int) -> Rows:
-    most = max((1, *answered.drafted_by_round))
+    highest = max((1, *answered.drafted_by_round))
     cells: list[Span] = [
-        (trend([accepted], 1, 0.0, most) if accepted else "·", "accepted" if accepted == drafted else "bar")
+        (trend([accepted], 1, 0.0, highest) if accepted else "·", "accepted" if accepted == drafted else "bar")
         for accepted, drafted in zip(answered.accepted_by_round, answered.drafted_by_round, strict=True)
     ]
     return [merged(cells[start : start + width]) for start in range(0, len(cells), width)]

@@ -15,13 +15,13 @@ def wasted(waste: Wasted, t: float) -> tuple[str, ...]:
     A round takes at least the time of a plain pass, so the speed-up is at most tokens a round; the cost of drafting is
     unknown.
     """
-    lasting, share, length = time_text(t - waste.since), percent(waste.acceptance_rate), short(waste.tokens_per_round)
+    duration, share, length = time_text(t - waste.since), percent(waste.acceptance_rate), short(waste.tokens_per_round)
     of_drafted = f"{share} of {count(waste.drafted)} drafted tokens accepted"
     bound = f"{length} tokens a round, so at most {length} times as fast as without drafts, if they cost nothing"
     return (
-        f"drafts wasted for {lasting}: {of_drafted}, {bound}; likely slower",
-        f"drafts wasted for {lasting}: {of_drafted}, at most {length} times as fast as without; likely slower",
-        f"drafts wasted for {lasting}: {share} accepted, likely slower than without",
+        f"drafts wasted for {duration}: {of_drafted}, {bound}; likely slower",
+        f"drafts wasted for {duration}: {of_drafted}, at most {length} times as fast as without; likely slower",
+        f"drafts wasted for {duration}: {share} accepted, likely slower than without",
         f"drafts wasted: {share} accepted",
         f"{share} accepted",
     )

@@ -47,7 +47,7 @@ class Track:
         stepped = round(exact / info.step) * info.step if math.isfinite(exact) else self.low
         return round(min(self.high, max(self.low, stepped)), KNOB_DIGITS)
 
-    def drawn(self, value: float, *, wanted: float | None, start: float | None, ends: tuple[float, float]) -> Row:
+    def row(self, value: float, *, pending: float | None, start: float | None, ends: tuple[float, float]) -> Row:
         """The track: ● value in force, ○ pending value, ┼ value at the start of the run, and the present bounds."""
         if self.cells < 1:
             return ()
@@ -58,8 +58,8 @@ class Track:
         if start is not None:
             cells[self.cell(start)] = ("┼", "dim")
         cells[self.cell(value)] = ("●", "strong")
-        if wanted is not None:
-            cells[self.cell(wanted)] = ("○", "warn")
+        if pending is not None:
+            cells[self.cell(pending)] = ("○", "warn")
         return merged(cells)
 
 
@@ -101,10 +101,10 @@ def notes(scene: Scene, width: int, room: int) -> Rows:
         drawing_line(scene, width),
         *(reversed(since_turn) if by_hand else since_turn),
     )
-    told = [row for row in wordings if row]
-    kept = 1 if moved_back(lane) else 0
-    first_of_rest = max(kept, len(told) - max(0, room - kept))
-    return [*told[:kept], *told[first_of_rest:]]
+    lines = [row for row in wordings if row]
+    fixed = 1 if moved_back(lane) else 0
+    first_of_rest = max(fixed, len(lines) - max(0, room - fixed))
+    return [*lines[:fixed], *lines[first_of_rest:]]
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
@@ -119,7 +119,7 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
         value = place.track.value_at(x - left, place.knob)
         if value is not None:
             return place.knob.name, value
-    history = scene.wanted.get("history", scene.state.lane.history)
+    history = scene.pending.get("history", scene.state.lane.history)
     at_tail = x - left >= sum(place.width for place in places)
     return ("history", 0.0 if history else 1.0) if at_tail and history is not None else None
 
@@ -135,15 +135,15 @@ def _places(scene: Scene, width: int) -> list[_Place]:
     sliders, rules = sliders_of(scene.state.watched), rules_in_force(scene.state)
     if rules is None:
         return []
-    each = max(1, (width - _TAIL) // max(3, len(sliders)))
+    slider_cells = max(1, (width - _TAIL) // max(3, len(sliders)))
     places = []
     for number, knob in enumerate(sliders):
-        label = f"{knob.symbol} {knob.brief} " if each >= _LONG + 2 else f"{knob.symbol} "
-        keys = f"{' '.join(map(scene.keys.cap, turns(knob)))} " if each >= _SHORT else ""
+        label = f"{knob.symbol} {knob.brief} " if slider_cells >= _LONG + 2 else f"{knob.symbol} "
+        keys = f"{' '.join(map(scene.keys.cap, turns(knob)))} " if slider_cells >= _SHORT else ""
         low, high = (0.0, 1.0) if knob.kind == "probability" else bounds(rules, knob.name)
         before = len(label) + len(keys)
-        track = Track(number * each + before, max(0, each - 2 - before - _FIGURE), low, high)
-        places.append(_Place(knob, scene.state.lane.in_force.get(knob.name, 0.0), label, keys, track, each))
+        track = Track(number * slider_cells + before, max(0, slider_cells - 2 - before - _FIGURE), low, high)
+        places.append(_Place(knob, scene.state.lane.in_force.get(knob.name, 0.0), label, keys, track, slider_cells))
     return places
 
 
@@ -155,22 +155,22 @@ def _sliders(scene: Scene, width: int) -> Row:
         return ((f"{scene.state.watched} has no knobs; {scene.keys.cap('watch(1)')} watches another method", "dim"),)
     row: Row = ()
     for place in places:
-        wanted, ends = scene.wanted.get(place.knob.name), (place.track.low, place.track.high)
-        figure = f" {_written(place.knob, place.value)}" if wanted is None else f" →{_written(place.knob, wanted)}"
-        ink: Ink = "strong" if wanted is None else "warn"
-        drawn = place.track.drawn(place.value, wanted=wanted, start=None, ends=ends)
-        slider: Row = ((place.label, "plain"), (place.keys, "key"), *drawn, (figure, ink))
+        pending, ends = scene.pending.get(place.knob.name), (place.track.low, place.track.high)
+        figure = f" {_written(place.knob, place.value)}" if pending is None else f" →{_written(place.knob, pending)}"
+        ink: Ink = "strong" if pending is None else "warn"
+        track = place.track.row(place.value, pending=pending, start=None, ends=ends)
+        slider: Row = ((place.label, "plain"), (place.keys, "key"), *track, (figure, ink))
         row = (*row, *fit(slider, place.width))
     if lane.history is None:
         return row
-    wanted = scene.wanted.get("history")
-    history = lane.history if wanted is None else bool(wanted)
-    pending, ink = ("", "good") if wanted is None else ("→", "warn")
+    pending = scene.pending.get("history")
+    history = lane.history if pending is None else bool(pending)
+    arrow, ink = ("", "good") if pending is None else ("→", "warn")
     return (
         *row,
         ("history ", "plain"),
         (f"{scene.keys.cap('history')} ", "key"),
-        (f"{pending}{'on' if history else 'off'}", ink),
+        (f"{arrow}{'on' if history else 'off'}", ink),
     )
 
 
@@ -189,25 +189,28 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
         return _moved_back(back, lane, width, keys.cap("hold"))
     if len(lane.ruled) < lane.window:
         return ((f"history looks at the first {lane.window} rounds that draft: {len(lane.ruled)} so far", "dim"),)
-    last = _last(lane)
+    last = _last_change(lane)
     if last is None:
-        return (("history: ", "plain"), *_now(lane, width - len("history: ")))
-    done: Row = (("history: ", "plain"), (turned(last), "strong"), (f": {reason(last, lane)}", "plain"))
+        return (("history: ", "plain"), *_direction(lane, width - len("history: ")))
+    change: Row = (("history: ", "plain"), (turned(last), "strong"), (f": {reason(last, lane)}", "plain"))
     since: Row = ((f" (round {nth(last.round)})", "dim"),)
-    now: Row = (("; now ", "dim"), *_now(lane, 0))
-    return next((row for row in ((*done, *since, *now), (*done, *since), done) if width_of(row) <= width), done)
+    now: Row = (("; now ", "dim"), *_direction(lane, 0))
+    return next((row for row in ((*change, *since, *now), (*change, *since), change) if width_of(row) <= width), change)
 
 
 def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
     """Message that history has changed a turned knob, with the key that holds the knob."""
     knob = info(change.name)
-    own, now = written(knob, change.old), written(knob, change.new)
-    what = f"history moves {knob.symbol} back: you set {own}, now {now}"
-    why = reason(change, lane)
-    told = best(
-        width - len(f"  {key} holds {own}"), *([f"{what}; {why}"] if why else []), what, f"{knob.symbol} is {now}"
+    set_value, now = written(knob, change.old), written(knob, change.new)
+    message = f"history moves {knob.symbol} back: you set {set_value}, now {now}"
+    explanation = reason(change, lane)
+    text = best(
+        width - len(f"  {key} holds {set_value}"),
+        *([f"{message}; {explanation}"] if explanation else []),
+        message,
+        f"{knob.symbol} is {now}",
     )
-    return ((f"{told}  ", "warn"), (key, "key"), (f" holds {own}", "plain"))
+    return ((f"{text}  ", "warn"), (key, "key"), (f" holds {set_value}", "plain"))
 
 
 def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:
@@ -219,23 +222,24 @@ def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:
     head: Row = (("A/B ", "title"),)
     if comparison is None:
         a, b = len(pinned.samples), len(now)
-        told = f"too few rounds yet: A has {a}, B has {b}; each needs {LEAST}"
-        return (*head, (best(width - 4, told, f"too few rounds yet: {a}, {b} of {LEAST}"), "dim"))
+        text = f"too few rounds yet: A has {a}, B has {b}; each needs {LEAST}"
+        return (*head, (best(width - 4, text, f"too few rounds yet: {a}, {b} of {LEAST}"), "dim"))
     clear = next(
-        (f"{LABELS[one.figure]}: {verdict(one)}" for one in comparison if one.clear), "no clear difference so far"
+        (f"{LABELS[difference.figure]}: {verdict(difference)}" for difference in comparison if difference.clear),
+        "no clear difference so far",
     )
-    parts: list[Row] = [((f"  {sentence(one)}", "dim"),) for one in comparison]
+    parts: list[Row] = [((f"  {sentence(difference)}", "dim"),) for difference in comparison]
     return fitting([(*head, (clear, "strong")), *parts, (("  95 % intervals", "dim"),)], width)
 
 
-def _last(lane: LaneState) -> Change | None:
+def _last_change(lane: LaneState) -> Change | None:
     """The last change by history; of two knobs at once, that of the base depth."""
-    own = [change for change in lane.changes if not change.by_user]
-    newest = [change for change in own if change.round == own[-1].round]
-    return next((change for change in newest if change.name == "d0"), own[-1] if own else None)
+    by_history = [change for change in lane.changes if not change.by_user]
+    newest = [change for change in by_history if change.round == by_history[-1].round]
+    return next((change for change in newest if change.name == "d0"), by_history[-1] if by_history else None)
 
 
-def _now(lane: LaneState, width: int) -> Row:
+def _direction(lane: LaneState, width: int) -> Row:
     """The direction in which history moves the knobs now, with the reason."""
     mean, aim = lane.ruled_acceptance or 0.0, target(lane)
     verdict = sign(mean, aim)

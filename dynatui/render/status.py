@@ -19,7 +19,7 @@ from dynatui.render.drawn import drawing_words
 from dynatui.render.gpu_words import gpu_wordings
 from dynatui.render.headline import headline
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
-from dynatui.render.layout import least
+from dynatui.render.layout import smallest_size
 from dynatui.render.sampling import light_words
 from dynatui.render.scene import Scene
 from dynatui.render.words import sampling_words
@@ -30,11 +30,15 @@ _NARROW = 40
 _NEEDED = 2
 """Highest rank of the parts that are always shown: the state of the run, and whether it is recorded."""
 _FEW = 4
-_HELD: dict[StageName, str] = {"drafted": "tree drafted", "verified": "tree verified", "committed": "path committed"}
+_STAGE_WORDS: dict[StageName, str] = {
+    "drafted": "tree drafted",
+    "verified": "tree verified",
+    "committed": "path committed",
+}
 _SHORT: dict[PanelName, str] = {"whatif": "What if"}
 _HINTS = (
-    f"  press 1-{len(PANELS)} for more; at {least('full')} they stand side by side",
-    f"  side by side at {least('full')}",
+    f"  press 1-{len(PANELS)} for more; at {smallest_size('full')} they stand side by side",
+    f"  side by side at {smallest_size('full')}",
 )
 """Hints to the other panels, for terminals that show one at a time."""
 
@@ -61,9 +65,9 @@ def activity(scene: Scene) -> Row:
     state = scene.state
     if state.failure:
         return (("ERROR", "bad"),)
-    held = _held(scene)
-    if held:
-        return held
+    standstill = _standstill(scene)
+    if standstill:
+        return standstill
     if state.run is None:
         return ((f"loading: {state.under_way}, {scene.waited_s:.0f} s", "warn"),)
     if state.done:
@@ -74,18 +78,18 @@ def activity(scene: Scene) -> Row:
     return (("following" if scene.following else "replaying" if scene.replaying else "decoding", "good"),)
 
 
-def _held(scene: Scene) -> Row:
+def _standstill(scene: Scene) -> Row:
     """The reason why the view does not advance, and the key that resumes it; empty while it advances."""
     number, last = scene.number, scene.place.rounds
     steps: Row = ((f" {scene.keys.cap('step')} goes on", "dim"), (f", {scene.keys.cap('pause')} lets it run", "dim"))
     if scene.touring:
-        return (("ONE ROUND, SLOWLY", "warn"), (" any key goes on", "dim")) if scene.held else ()
+        return (("ONE ROUND, SLOWLY", "warn"), (" any key goes on", "dim")) if scene.held_stage else ()
     where = "" if scene.place.live else " before the first round" if number is None else f" round {number} of {last}"
     if scene.broke and scene.paused:
         return ((f"HELD {scene.broke}", "warn"), *steps)
-    if scene.held is not None:
-        held = f"HELD round {number}: {_HELD[scene.held.name]}"
-        return ((held, "warn"), *steps)
+    if scene.held_stage is not None:
+        stage_text = f"HELD round {number}: {_STAGE_WORDS[scene.held_stage.name]}"
+        return ((stage_text, "warn"), *steps)
     if scene.paused:
         return ((f"PAUSED{where}", "warn"), (f" {scene.keys.cap('pause')} resumes", "dim"))
     if scene.frozen or where:
@@ -97,8 +101,8 @@ def status(scene: Scene, width: int, height: int) -> Rows:
     """The first line: program, state, prompt, badge at the left; models, device, costs at the right."""
     if width < _NARROW:
         return essentials(scene, width, height)
-    parts = [*_left(scene), *_right(scene)]
-    chosen = _chosen(parts, width)
+    parts = [*_left_parts(scene), *_right_parts(scene)]
+    chosen = _fitting_parts(parts, width)
     left = joined([row for part, row in chosen if not part.right], _GAP)
     right = joined([row for part, row in chosen if part.right], _GAP)
     if not right:
@@ -106,7 +110,7 @@ def status(scene: Scene, width: int, height: int) -> Rows:
     return [(*left, (" " * (width - width_of(left) - width_of(right)), "plain"), *right)]
 
 
-def _chosen(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
+def _fitting_parts(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
     """The parts that fit, in the order of the line: the first in rank in the longest wording that leaves room for the
     needed ones, then as many others as possible, then longer wordings.
     """
@@ -128,10 +132,12 @@ def _chosen(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
     return [(part, worded[place]) for place, part in enumerate(parts) if place in worded]
 
 
-def _left(scene: Scene) -> Iterator[_Part]:
+def _left_parts(scene: Scene) -> Iterator[_Part]:
     state, doing, sentence = scene.state, activity(scene), headline(scene.state)
     yield _Part(1, sentence or (((" dynatui ", "logo"),),))
-    yield _Part(0 if _held(scene) or not sentence else 1, tuple(doing[:count] for count in range(len(doing), 0, -1)))
+    yield _Part(
+        0 if _standstill(scene) or not sentence else 1, tuple(doing[:count] for count in range(len(doing), 0, -1))
+    )
     if state.prompt:
         yield _Part(3, (((f"prompt {state.prompt.number}/{state.prompt.total}", "plain"),),))
     if state.run is not None:
@@ -142,7 +148,7 @@ def _left(scene: Scene) -> Iterator[_Part]:
         yield _Part(4, light)
 
 
-def _right(scene: Scene) -> Iterator[_Part]:
+def _right_parts(scene: Scene) -> Iterator[_Part]:
     """Models, device and arithmetic, sampling, load of the GPUs, and cost of the screen."""
     run, meters = scene.state.run, scene.meters
     if run is not None:
@@ -150,10 +156,10 @@ def _right(scene: Scene) -> Iterator[_Part]:
         yield _Part(5, (long, ((f"{run.target} ← {run.draft}", "dim"),), ((run.target, "dim"),)), right=True)
         targets = arithmetic(run.dtype, "", exact=run.exact)
         yield _at_right(8, "dim", f"{run.place} {run.arithmetic}", f"{run.place} {targets}", run.place)
-        sampled = sampling_words(scene.state, scene.wanted)
+        sampled = sampling_words(scene.state, scene.pending)
         for words in sampled:
             yield _at_right(4 if len(sampled) > 1 else 8, "warn" if "→" in words else "dim", words)
-        if drawing := drawing_words(scene.state, scene.wanted):
+        if drawing := drawing_words(scene.state, scene.pending):
             yield _at_right(3, "warn" if "→" in drawing[0] else "dim", *drawing)
     if run is not None and run.device.startswith("cuda") and run.path not in ("", "cuda graphs"):
         # On a GPU, only CUDA graphs give the full speed; any other decoding path is a warning.
@@ -186,8 +192,8 @@ def essentials(scene: Scene, width: int, _height: int) -> Rows:
     depth: Row = ((f"D0 {math.floor(knobs.d0 + 0.5)}", "second"),) if knobs else ()
     rate: Row = ((f"{short(entry.tokens_per_second, 0)}/s", "first"),)
     yielded: Row = ((f"L-bar {short(entry.tokens_per_round)}", "first"),)
-    told = next((row for row in headline(state)[-2:] if width_of(row) <= width), ())
-    parts = [part for part in (told, doing[:1], rate, yielded, depth) if part]
+    sentence = next((row for row in headline(state)[-2:] if width_of(row) <= width), ())
+    parts = [part for part in (sentence, doing[:1], rate, yielded, depth) if part]
     return [fitting([(*part, (" ", "plain")) for part in parts], width)]
 
 
@@ -249,8 +255,8 @@ def footer(scene: Scene, width: int, _height: int) -> Rows:
         head = (*head, *_hit(scene))
     if scene.note:
         head = (*head, (f" {scene.note} ", "strong"))
-    known = [key for key in scene.keys.every if scene.mode in key.modes and not (head and "back" in key.actions)]
-    return [fit((*head, *keys(known, width - width_of(head), in_words=scene.symbols == "ascii")), width)]
+    usable = [key for key in scene.keys.every if scene.mode in key.modes and not (head and "back" in key.actions)]
+    return [fit((*head, *keys(usable, width - width_of(head), in_words=scene.symbols == "ascii")), width)]
 
 
 def _hit(scene: Scene) -> Row:
@@ -281,5 +287,5 @@ def caps(key: Key, *, in_words: bool = False) -> str:
     digits = [cap for cap in key.shown if cap.isdecimal()]
     if len(digits) > _FEW:
         return " ".join((f"{digits[0]}-{digits[-1]}", *(cap for cap in key.shown if not cap.isdecimal())))
-    shown = " ".join(cap for place, cap in enumerate(key.shown) if key.actions[place] not in key.actions[:place])
-    return shown.translate(_ARROWS) if in_words else shown
+    text = " ".join(cap for place, cap in enumerate(key.shown) if key.actions[place] not in key.actions[:place])
+    return text.translate(_ARROWS) if in_words else text

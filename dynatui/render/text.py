@@ -45,7 +45,7 @@ class TextPanel:
     def __init__(self) -> None:
         self._flow = Flow[int](1)
         self._prompt = ""
-        self._done: SharedList[Token] = SharedList()
+        self._wrapped_tokens: SharedList[Token] = SharedList()
         self._top = 0
         """Index of the first shown line."""
         self._head = 0
@@ -60,16 +60,16 @@ class TextPanel:
         inner, room = inside(size)
         state = scene.state
         if state.failure or state.run is None:
-            self._flow, self._done = Flow(1), SharedList()
+            self._flow, self._wrapped_tokens = Flow(1), SharedList()
         if state.failure:
             return frame((("Error", "bad"),), _failure(scene, state.failure, inner, room), size)
         if state.run is None:
             return frame((("Text", "title"),), _welcome(scene, inner), size)
-        told = caption(scene, inner, room)
-        self._height = room - len(told)
+        below = caption(scene, inner, room)
+        self._height = room - len(below)
         page = self._page(scene, inner, self._height)
         page += [()] * (self._height - len(page))
-        return frame(legend(scene, width - 6), [*page, *told], size)
+        return frame(legend(scene, width - 6), [*page, *below], size)
 
     def token_at(self, x: int, y: int) -> int | None:
         """The token in a cell of the last picture."""
@@ -79,7 +79,7 @@ class TextPanel:
         if not (0 <= x - left < inner and self._head <= y - top < self._height and line < len(self._flow.lines)):
             return None
         tag = _tag_at(self._flow.lines[line], x - left)
-        return tag if tag is not None and 0 <= tag < len(self._done) else None
+        return tag if tag is not None and 0 <= tag < len(self._wrapped_tokens) else None
 
     def moved(self, cursor: int, lines: int) -> int:
         """The token `lines` lines below the cursor, or above it if negative; at most in the last line or the first."""
@@ -94,7 +94,7 @@ class TextPanel:
         return cursor
 
     def _page(self, scene: Scene, width: int, height: int) -> Rows:
-        state = scene.state if scene.place.live else scene.known
+        state = scene.state if scene.place.live else scene.newest_state
         tokens, shown = state.lane.tokens, len(scene.state.lane.tokens)
         self._wrap(state, width)
         lines, cursor = self._flow.lines, scene.cursor if scene.inspected else None
@@ -125,14 +125,14 @@ class TextPanel:
         return [_reminder(state.prompt_text, width), *page] if self._head else page
 
     def _wrap(self, state: RunState, width: int) -> None:
-        known = len(self._done)
+        count = len(self._wrapped_tokens)
         same = max(1, width) == self._flow.width and state.prompt_text == self._prompt
-        if not same or known == 0 or not state.lane.tokens.begins_with(self._done):
-            self._flow, self._prompt, self._top, known = Flow(width), state.prompt_text, 0, 0
+        if not same or count == 0 or not state.lane.tokens.begins_with(self._wrapped_tokens):
+            self._flow, self._prompt, self._top, count = Flow(width), state.prompt_text, 0, 0
             self._flow.add(self._prompt, _PROMPT)
-        for index in range(known, len(state.lane.tokens)):
+        for index in range(count, len(state.lane.tokens)):
             self._flow.add(state.lane.tokens[index].text, index)
-        self._done = state.lane.tokens
+        self._wrapped_tokens = state.lane.tokens
 
     def _scroll(self, line: int, height: int) -> None:
         """Moves the view only where it does not contain the line."""
@@ -207,8 +207,8 @@ def _welcome(scene: Scene, width: int) -> Rows:
 def _failure(scene: Scene, failure: Failure, width: int, height: int) -> Rows:
     """The error, cut where it is long, and the keys to continue."""
     keys: list[Span] = []
-    for action, does in (("prompt(0)", "tries again   "), ("prompt(1)", "next prompt   "), ("leave", "quits")):
-        keys += [(scene.keys.cap(action), "key"), (f" {does}", "plain")]
+    for action, effect in (("prompt(0)", "tries again   "), ("prompt(1)", "next prompt   "), ("leave", "quits")):
+        keys += [(scene.keys.cap(action), "key"), (f" {effect}", "plain")]
     message, remedy = wrapped([(failure.message, "bad")], width), [(), *wrapped(keys, width, gaps="plain")]
     room = max(1, height - len(remedy))
     if len(message) > room:
@@ -257,15 +257,15 @@ def _rounded(value: float) -> float:
     return float(f"{value:.2g}") if math.isfinite(value) else value
 
 
-def _named(start: str, *parts: Span, by: str = "", separator: Row = _DOT) -> Row:
+def _heading(start: str, *parts: Span, by: str = "", separator: Row = _DOT) -> Row:
     return (("Text", "title"), (f"{by} ─ {start}", "dim"), *joined([(part,) for part in parts], separator))
 
 
 def _origin(state: RunState) -> list[Row]:
     by = f" by {state.watched}"
     return [
-        _named("", ("drafted and accepted", "accepted"), ("target's own", "bonus"), ("prompt", "prompt"), by=by),
-        _named("", ("draft", "accepted"), ("target", "bonus"), ("prompt", "prompt")),
+        _heading("", ("drafted and accepted", "accepted"), ("target's own", "bonus"), ("prompt", "prompt"), by=by),
+        _heading("", ("draft", "accepted"), ("target", "bonus"), ("prompt", "prompt")),
     ]
 
 
@@ -274,18 +274,22 @@ def _probability(_state: RunState) -> list[Row]:
     long: list[Span] = list(zip(shares, HOT, strict=True))
     brief: list[Span] = list(zip(("80-100%", "60", "40", "20", "0"), HOT, strict=True))
     return [
-        _named("the draft gave it ", *long, ("target's own", "bonus")),
-        _named("draft gave it ", *long, ("target", "bonus")),
-        _named("", *brief, ("target", "bonus"), separator=((" ", "dim"),)),
+        _heading("the draft gave it ", *long, ("target's own", "bonus")),
+        _heading("draft gave it ", *long, ("target", "bonus")),
+        _heading("", *brief, ("target", "bonus"), separator=((" ", "dim"),)),
     ]
 
 
 def _round(state: RunState) -> list[Row]:
     sizes = [len(event.committed) for event in state.lane.past]
-    mean, most = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
+    mean, highest = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
     parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
-    counts: Span = (f"{short(mean, 1)} tokens each, at most {most}", "dim")
-    return [_named("one check by the target each: ", *parts, counts), _named("", *parts, counts), _named("", *parts)]
+    counts: Span = (f"{short(mean, 1)} tokens each, at most {highest}", "dim")
+    return [
+        _heading("one check by the target each: ", *parts, counts),
+        _heading("", *parts, counts),
+        _heading("", *parts),
+    ]
 
 
 def _time(state: RunState) -> list[Row]:
@@ -294,9 +298,9 @@ def _time(state: RunState) -> list[Row]:
     long: list[Span] = [(f"to {edge}", ink) for edge, ink in zip(edges, HOT, strict=False)]
     brief: list[Span] = list(zip(edges, HOT, strict=False))
     return [
-        _named("ms per token: ", *long, ("slower", HOT[-1]), median),
-        _named("ms per token: ", *long, ("slower", HOT[-1])),
-        _named("ms ", *brief, ("more", HOT[-1]), separator=((" ", "dim"),)),
+        _heading("ms per token: ", *long, ("slower", HOT[-1]), median),
+        _heading("ms per token: ", *long, ("slower", HOT[-1])),
+        _heading("ms ", *brief, ("more", HOT[-1]), separator=((" ", "dim"),)),
     ]
 
 

@@ -33,7 +33,7 @@ def _line(scene: Scene, length: int) -> Row:
     marker = _cell(scene.number or 0, place.rounds, inner)
     played = _cell(place.rounds if place.played is None else place.played, place.rounds, inner)
     cells: list[Span] = [("━", "bar") if cell < played else ("─", "frame") for cell in range(inner)]
-    for mark in scene.known.lane.marks:
+    for mark in scene.newest_state.lane.marks:
         cells[_cell(mark.round, place.rounds, inner)] = ("▲", "warn" if mark.round <= place.round else "ghost")
     cells[marker] = ("●", "good" if place.live else "warn")
     return merged([("◀", "dim"), *cells, ("▶", "dim")])

@@ -7,7 +7,7 @@ from decoder.events import LENGTH, Limit, Round
 from dynatui.number_format import short
 from dynatui.render import rounds
 from dynatui.render.captions import caption
-from dynatui.render.drawn import told_shape
+from dynatui.render.drawn import shape_wordings
 from dynatui.render.ink import Row, Rows, best, frame, inside, width_of
 from dynatui.render.mask import mask
 from dynatui.render.scene import Scene
@@ -35,18 +35,18 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     inner, room = inside((width, height))
     if event is None:
         return frame((("Tree", "title"),), [(("each round grows a tree of guesses here", "dim"),)], (width, height))
-    progress = best(width - _TITLE, *titles(event, scene.held.name if scene.held else "committed"))
+    progress = best(width - _TITLE, *titles(event, scene.held_stage.name if scene.held_stage else "committed"))
     title: Row = (("Tree", "title"), (f" ─ {progress}", "dim"))
     token = scene.inspected
     marked = token.node if token else None
-    told = caption(scene, inner, room // 2) if scene.panel == "tree" else []
-    room -= len(told)
-    drawn = drawn_tree(event, inner, room - 1, rounds.before(scene, event), marked=marked)
-    body = drawn.rows
+    below = caption(scene, inner, room // 2) if scene.panel == "tree" else []
+    room -= len(below)
+    drawing = drawn_tree(event, inner, room - 1, rounds.before(scene, event), marked=marked)
+    body = drawing.rows
     if drafted_nodes(event) == 0 and event.knobs is not None:
-        why = _ALONE.get(event.limited_by, _ALONE[None])
-        body += wrapped(((why, "dim"),), inner)[: max(0, room - 1 - len(body))]
-    explained = [row for words in _explained(scene, event, drawn.signs) for row in wrapped(((words, "dim"),), inner)]
+        reason = _ALONE.get(event.limited_by, _ALONE[None])
+        body += wrapped(((reason, "dim"),), inner)[: max(0, room - 1 - len(body))]
+    explained = [row for words in _explained(scene, event, drawing.signs) for row in wrapped(((words, "dim"),), inner)]
     free = room - 1 - len(body) - len(explained)
     large = any(width >= columns and height >= rows for columns, rows in _LARGE)
     past = past_trees(rounds.earlier(scene, MOST), inner, free - 1) if large else []
@@ -54,7 +54,7 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
         body += [()] * (1 if past else free) + explained
     else:
         body += [()] * (room - 1 - len(body))
-    return frame(title, [*body, _ending(scene, event, inner), *told, *past], (width, height))
+    return frame(title, [*body, _ending(scene, event, inner), *below, *past], (width, height))
 
 
 def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
@@ -62,28 +62,30 @@ def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
     arrow = ["→1: goes on at 1→."] * ("arrow" in signs)
     if rounds.is_drawn(event):
         expected = event.verification.predicted_tokens if event.verification else None
-        told = [] if expected is None else [_expected(event, expected)]
-        shape = [f"{words}." for words in told_shape(scene.state, event)[:1]]
-        return [*shape, *told, _drawn(signs), *arrow]
+        expectation = [] if expected is None else [_expected(event, expected)]
+        shape = [f"{words}." for words in shape_wordings(scene.state, event)[:1]]
+        return [*shape, *expectation, _figure_legend(signs), *arrow]
     return [*([_sampled(signs)] if event.draft_logprobs else []), *arrow]
 
 
 def _sampled(signs: frozenset[Sign]) -> str:
     """Legend of the figures of a tree in sampled text: draft probability, and chance under the shared noise."""
-    own = "prob.: the draft's own probability. " if "prob." in signs else ""
+    draft_words = "prob.: the draft's own probability. " if "prob." in signs else ""
     named = "chance, path" if "path" in signs else "chance"
-    return f"{own}{named}: how likely it is the target's token, given the random noise, the same for every method."
+    return (
+        f"{draft_words}{named}: how likely it is the target's token, given the random noise, the same for every method."
+    )
 
 
-def _drawn(signs: frozenset[Sign]) -> str:
+def _figure_legend(signs: frozenset[Sign]) -> str:
     """Legend of the figures of a sampled tree."""
     named = "kept, bar, colour" if "bar" in signs else "kept, colour"
-    told: Mapping[Sign, str] = {
+    meanings: Mapping[Sign, str] = {
         "x2": "x2: drawn twice, where paths agree.",
         "prob.": "prob.: the draft's probability of the token at this temperature, by which it was drawn.",
         "kept": f"{named}: how likely the verifier keeps it, given this tree.",
     }
-    return " ".join(words for sign, words in told.items() if sign in signs)
+    return " ".join(words for sign, words in meanings.items() if sign in signs)
 
 
 def _expected(event: Round, predicted: float) -> str:
@@ -93,19 +95,19 @@ def _expected(event: Round, predicted: float) -> str:
 def _ending(scene: Scene, event: Round, width: int) -> Row:
     if event.draft_forwards is None:
         return (("this method does not show its draft", "dim"),)
-    stage = scene.held
+    stage = scene.held_stage
     if stage is not None and stage.name == "drafted":
         return (("○ a guess", "plain"), ("  the target has not verified it yet", "dim"))
     bonus = rounds.bonus_of(scene, event)
-    shown = [*(_legends(event) if drafted_nodes(event) else [()])]
+    wordings = [*(_legends(event) if drafted_nodes(event) else [()])]
     if bonus is not None:
         token = rounds.piece_text(bonus.text)
-        shown = [
-            (*legend, (f"{'  ' if legend else ''}+ {told}", "dim"), (token, "bonus"))
-            for legend in shown
-            for told in ("target: ", "")
+        wordings = [
+            (*legend, (f"{'  ' if legend else ''}+ {label}", "dim"), (token, "bonus"))
+            for legend in wordings
+            for label in ("target: ", "")
         ]
-    return next((row for row in shown if width_of(row) <= width), shown[-1])
+    return next((row for row in wordings if width_of(row) <= width), wordings[-1])
 
 
 def _legends(event: Round) -> list[Row]:

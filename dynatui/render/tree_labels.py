@@ -75,8 +75,8 @@ class Labels:
             return ((column(name, cells), ink),)
         last, times, first = f" {self.figures[node]}", self.times.get(node, ""), ""
         if figures > 1:
-            own = (self.event.draft_logprobs or self.event.logprobs)[node]
-            last, first = last.rjust(1 + _FIGURE), f" {percent(rounds.probability(own))}"
+            logprob = (self.event.draft_logprobs or self.event.logprobs)[node]
+            last, first = last.rjust(1 + _FIGURE), f" {percent(rounds.probability(logprob))}"
         room, needed = cells - len(times) - len(first) - len(last), cell_len(name)
         if room < min(needed, _SHORTEST):
             return ((column(name, cells), ink),)
@@ -121,8 +121,8 @@ def labels(event: Round, nodes: Iterable[int], marked: int | None) -> Labels:
             names[node] = piece
             continue
         names[node] = f"{rounds.mark(event, node)} {piece}"
-        kept = rounds.kept_chance(event, node) or 0.0 if reach else None
-        chances[node] = rounds.probability(event.logprobs[node]) if kept is None else kept
+        keep_chance = rounds.kept_chance(event, node) or 0.0 if reach else None
+        chances[node] = rounds.probability(event.logprobs[node]) if keep_chance is None else keep_chance
     figures = {node: percent(chance) for node, chance in chances.items()}
     times = {node: best(_TIMES, f" x{count}") for node, count in enumerate(event.drawn) if count > 1}
     return Labels(event, marked, bool(reach), frozenset(event.accepted), names, chances, figures, times)

@@ -68,7 +68,7 @@ def laid_out(
     width, height = size
     depth = _depths(parents, ranked)
     placed_levels, look = levels(_widest(depth, labels), looks, width, len(str(max(1, height))) + 1)
-    shown = _chosen(parents, ranked, depth, placed_levels, height)
+    shown = _fitting_nodes(parents, ranked, depth, placed_levels, height)
     end = max((level.end for level in placed_levels[1:]), default=0)
     return Layout(_placed(parents, shown, accepted, placed_levels), frozenset(shown), look, end)
 
@@ -91,7 +91,7 @@ def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
     return widest
 
 
-def _chosen(
+def _fitting_nodes(
     parents: Sequence[int], ranked: Sequence[int], depth: Mapping[int, int], levels: Sequence[Level], height: int
 ) -> set[int]:
     """The nodes that fit in this number of rows: all, or as many as leave one row free."""

@@ -60,7 +60,7 @@ def _headed(event: Round, drawing: Drawing, width: int) -> Rows:
     if drawing.left_out:
         return []
     name = f"round {nth(event.round)}"
-    told = best(width - len(_RULE), *(words for words in titles(event) if words.startswith(name)), name)
-    heading: Row = ((_RULE, "frame"), (told, "plain"), (f" {'─' * width}", "frame"))
+    title = best(width - len(_RULE), *(words for words in titles(event) if words.startswith(name)), name)
+    heading: Row = ((_RULE, "frame"), (title, "plain"), (f" {'─' * width}", "frame"))
     rows = drawing.rows if is_drafted(event, 0) else drawing.rows[1:]
     return [fit(heading, width), *(tuple((text, _INKS.get(ink, "dim")) for text, ink in row) for row in rows)]

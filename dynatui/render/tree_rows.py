@@ -70,8 +70,8 @@ def drawn_tree(
     tree = _Tree(event, names, layout, paths, width - layout.look.aside)
     rows, left_out = _inked(tree), len(event.tokens) - len(layout.shown)
     if left_out:
-        told = best(width, *(f"+ {left_out}{words}" for words in (" more nodes", " more", "")))
-        rows.append(((told, "dim"),))
+        note = best(width, *(f"+ {left_out}{words}" for words in (" more nodes", " more", "")))
+        rows.append(((note, "dim"),))
     return Drawing(rows[: max(0, height)], _signs(tree), left_out)
 
 
@@ -91,14 +91,14 @@ def _layout(names: Labels, candidates: Sequence[int], size: tuple[int, int]) -> 
 
 
 def _signs(tree: _Tree) -> frozenset[Sign]:
-    there: Mapping[Sign, object] = {
+    present: Mapping[Sign, object] = {
         **dict.fromkeys(tree.labels.figure_names[-tree.layout.look.figures :], True),
         "x2": tree.labels.times,
         "path": tree.tells_path,
         "bar": tree.layout.look.aside >= _BAR,
         "arrow": any(isinstance(placed[-1], Arrow) for placed in tree.layout.rows),
     }
-    return frozenset(sign for sign, shown in there.items() if shown)
+    return frozenset(sign for sign, is_present in present.items() if is_present)
 
 
 def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: Sequence[int]) -> dict[int, int]:
@@ -163,8 +163,8 @@ def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
             spans += names.label(part.node, cells, look.figures)
             used += cells
         else:
-            other: Ink = "frame" if isinstance(part, Line) else "dim"
-            spans.append((part.text, "accepted" if part.node in names.accepted else other))
+            ink: Ink = "frame" if isinstance(part, Line) else "dim"
+            spans.append((part.text, "accepted" if part.node in names.accepted else ink))
             used += len(part.text)
     if look.aside and isinstance(placed[-1], Slot):
         spans += [(" " * (edge - used), "plain"), *_aside(tree, placed[-1].node)]
@@ -173,9 +173,9 @@ def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
 
 def _aside(tree: _Tree, node: int) -> Row:
     """Probability of the path to the last node of a row; in a sampled tree, that the verifier keeps this node."""
-    kept = tree.labels.tells_kept
-    chance = tree.labels.chances[node] if kept else rounds.probability(tree.paths[node])
-    ink: Ink = kept_ink(chance) if kept else "good" if node in tree.labels.accepted else "bar"
+    is_sampled = tree.labels.tells_kept
+    chance = tree.labels.chances[node] if is_sampled else rounds.probability(tree.paths[node])
+    ink: Ink = kept_ink(chance) if is_sampled else "good" if node in tree.labels.accepted else "bar"
     path: Row = ((f"{percent(chance):>{_PATH}}", "dim"),) if tree.tells_path else ()
-    drawn: Row = (("  ", "plain"), (bar(chance, _BAR - 2), ink)) if tree.layout.look.aside >= _BAR else ()
-    return (*path, *drawn)
+    bars: Row = (("  ", "plain"), (bar(chance, _BAR - 2), ink)) if tree.layout.look.aside >= _BAR else ()
+    return (*path, *bars)

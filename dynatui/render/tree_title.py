@@ -20,15 +20,15 @@ def _progress(event: Round, stage: StageName) -> tuple[str, ...]:
     drafted, accepted = drafted_nodes(event), len(event.accepted)
     name = f"round {nth(event.round)}: "
     if not drafted and event.draft_forwards is not None:
-        told = "no draft" if event.draft_forwards == 0 else "no guess kept"
+        text = "no draft" if event.draft_forwards == 0 else "no guess kept"
         if event.limited_by == LENGTH:
-            told = "the last token"
-        return f"{name}{told}", told
+            text = "the last token"
+        return f"{name}{text}", text
     if stage == "drafted":
         return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified", "not yet verified"
     if stage == "verified":
-        told = f"{drafted} drafted, {accepted} pass, not yet committed"
-        return f"{name}{told}", f"{name}{accepted} pass, uncommitted", "not yet committed"
+        text = f"{drafted} drafted, {accepted} pass, not yet committed"
+        return f"{name}{text}", f"{name}{accepted} pass, uncommitted", "not yet committed"
     plain = f"{name}{drafted} drafted, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
     if event.shape is None:
         return plain

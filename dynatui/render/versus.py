@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from decoder.analysis.metrics import first_difference
-from decoder.analysis.stalls import told
+from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside, joined, share, width_of
@@ -78,8 +78,8 @@ def moment(now: Moment, width: int) -> Row:
     room = width - width_of(left) - width_of(clock) - 2
     if room < _BAR:
         return fit((*left, *clock), width)
-    done = round(share(now.played_s, now.seconds) * (room - 1))
-    line: Row = (("━" * done, "bar"), ("●", "good"), ("─" * (room - 1 - done), "frame"))
+    filled = round(share(now.played_s, now.seconds) * (room - 1))
+    line: Row = (("━" * filled, "bar"), ("●", "good"), ("─" * (room - 1 - filled), "frame"))
     return (*left, ("  ", "plain"), *line, *clock)
 
 
@@ -94,17 +94,17 @@ def _doing(now: Moment) -> tuple[str, Ink]:
 def heading(side: int, name: str, state: RunState, width: int) -> Row:
     """One recording: its letter, file, watched method and number of tokens."""
     run, figures = state.run, state.figures().get(state.watched)
-    most, tokens = (run.max_new_tokens if run else 0), (figures.committed if figures else 0)
-    filled: Row = ((f" {tokens:>4}/{most} ", "plain"),)
+    limit, tokens = (run.max_new_tokens if run else 0), (figures.committed if figures else 0)
+    filled: Row = ((f" {tokens:>4}/{limit} ", "plain"),)
     if width >= _LEAST_BARRED:
-        filled = ((bar(share(tokens, most), _BAR), _INKS[side]), *filled)
+        filled = ((bar(share(tokens, limit), _BAR), _INKS[side]), *filled)
     room = width - width_of(filled) - 5
-    shown = column(name, min(cell_len(name), room))
+    file_name = column(name, min(cell_len(name), room))
     models = f"  {state.watched}  {run.target} ← {run.draft}  {run.arithmetic}" if run else ""
-    drawn = "" if run is None or not state.race.sampled else f"  {' '.join(sampling_words(state))}"
-    wordings = f"{models}{drawn}", f"  {state.watched}{drawn}", f"  {state.watched}", ""
-    rest = best(room - cell_len(shown), *wordings)
-    left: Row = ((f" {LETTERS[side]} ", "tab"), (f" {shown}", "strong"), (rest, "dim"))
+    sampling = "" if run is None or not state.race.sampled else f"  {' '.join(sampling_words(state))}"
+    wordings = f"{models}{sampling}", f"  {state.watched}{sampling}", f"  {state.watched}", ""
+    details = best(room - cell_len(file_name), *wordings)
+    left: Row = ((f" {LETTERS[side]} ", "tab"), (f" {file_name}", "strong"), (details, "dim"))
     return fit((*fit(left, width - width_of(filled)), *filled), width)
 
 
@@ -113,15 +113,28 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
     inner, _ = inside(size)
     left, right = (state.figures().get(state.watched) or Figures() for state in states)
     name = min(_NAME, max(3, inner // 3))
-    shown = _COLUMNS[: max(1, (inner - name) // _COLUMN)]
-    rows: Rows = [_line(column(best(name - 1, "whole run", "run"), name), [(each.title, "dim") for each in shown])]
+    columns = _COLUMNS[: max(1, (inner - name) // _COLUMN)]
+    rows: Rows = [
+        _line(
+            column(best(name - 1, "whole run", "run"), name),
+            [(heading_column.title, "dim") for heading_column in columns],
+        )
+    ]
     for side, figures in enumerate((left, right)):
-        values: list[tuple[str, Ink]] = [(each.written(each.value(figures)), _INKS[side]) for each in shown]
+        values: list[tuple[str, Ink]] = [
+            (heading_column.written(heading_column.value(figures)), _INKS[side]) for heading_column in columns
+        ]
         rows.append(_line(column(f"{LETTERS[side]}  {states[side].watched}", name), values, _INKS[side]))
-    rows.append(_line(column("B / A", name), [(_ratio(each, left, right), "strong") for each in shown], "strong"))
+    rows.append(
+        _line(
+            column("B / A", name),
+            [(_ratio(heading_column, left, right), "strong") for heading_column in columns],
+            "strong",
+        )
+    )
     body = [fit(row, inner) for row in (*rows, verdict(*states))]
     title: Row = (("A against B", "title"), (" ─ watched methods, after equal decode time", "dim"))
-    if stalled := told((left, right)):
+    if stalled := stall_notes((left, right)):
         title = (*title, (f" ─ {stalled[1]}", "warn"))
     return frame(title, body, size) if size[1] >= _LEAST_FRAMED else [fit(row, size[0]) for row in body[: size[1]]]
 
@@ -134,15 +147,15 @@ def verdict(left: RunState, right: RunState) -> Row:
         return (("! ", "warn"), ("the prompts differ: these are figures of different work", "plain"))
     if left.run.target != right.run.target:
         return (("! ", "warn"), (f"the targets differ: {left.run.target}, {right.run.target}", "plain"))
-    ours, theirs = (state.race.tallies[state.watched].tokens for state in (left, right))
-    common, place = min(len(ours), len(theirs)), first_difference(ours, theirs)
+    left_tokens, right_tokens = (state.race.tallies[state.watched].tokens for state in (left, right))
+    common, place = min(len(left_tokens), len(right_tokens)), first_difference(left_tokens, right_tokens)
     if place is not None:
         return (("~ ", "warn"), (f"the texts are the same for {place} tokens, then differ", "dim"))
     return (("= ", "good"), (f"the same text, as far as both have come: {common} tokens", "dim")) if common else ()
 
 
 def _line(name: str, cells: Sequence[tuple[str, Ink]], ink: Ink = "plain") -> Row:
-    return ((name, ink), *((text.rjust(_COLUMN), own) for text, own in cells))
+    return ((name, ink), *((text.rjust(_COLUMN), cell_ink) for text, cell_ink in cells))
 
 
 def _ratio(figure: _Column, left: Figures, right: Figures) -> str:

@@ -36,10 +36,10 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
     if estimate is None:
         return frame((("What if", "title"),), _wrapped(inner, _nothing_yet(scene), "dim"), size)
     title: Row = (("What if", "title"), (f" ─ {_share(estimate, inner - 12)}", "dim"))
-    said = _wrapped(inner, _sentence(estimate), "strong")
+    sentence = _wrapped(inner, _sentence(estimate), "strong")
     signs = _wrapped(inner, f"{_SIGNS} {_BY_COSTS}" if estimate.by_costs else _SIGNS, "dim")
-    tables = _tables(estimate, inner, room - len(said) - len(signs)) or _tables(estimate, inner, room)
-    return frame(title, [*tables, *said, *signs], size)
+    tables = _tables(estimate, inner, room - len(sentence) - len(signs)) or _tables(estimate, inner, room)
+    return frame(title, [*tables, *sentence, *signs], size)
 
 
 def _nothing_yet(scene: Scene) -> str:
@@ -50,13 +50,18 @@ def _nothing_yet(scene: Scene) -> str:
 
 def _tables(estimate: WhatIf, width: int, height: int) -> Rows:
     """Both tables, side by side or stacked, or the first alone, or none."""
-    known = [cell.tokens for cell in estimate.cells if cell.known]
-    scale = min(known, default=0.0), max(known, default=0.0)
+    yields = [cell.tokens for cell in estimate.cells if cell.known]
+    scale = min(yields, default=0.0), max(yields, default=0.0)
     rows = max(len(grid.rows) for grid in estimate.grids) + 2
     for cell in (_CELL_DRAFTED, _CELL):
         widths = [_LABEL + len(grid.columns) * cell for grid in estimate.grids]
         if width >= sum(widths) + _GAP and height >= rows:
-            return _beside([_table(grid, each, cell, scale) for grid, each in zip(estimate.grids, widths, strict=True)])
+            return _beside(
+                [
+                    _table(grid, table_width, cell, scale)
+                    for grid, table_width in zip(estimate.grids, widths, strict=True)
+                ]
+            )
         if width >= max(widths) and height >= 2 * rows:
             return [row for grid in estimate.grids for row in _table(grid, width, cell, scale)]
     cell = _CELL_DRAFTED if width >= _LABEL + len(estimate.breadth.columns) * _CELL_DRAFTED else _CELL
@@ -68,7 +73,7 @@ def _beside(tables: Sequence[Rows]) -> Rows:
     left, right = tables
     width = max(width_of(row) for row in left)
     gap: Row = ((" " * _GAP, "plain"),)
-    return [(*fit(one, width), *gap, *other) for one, other in zip_longest(left, right, fillvalue=())]
+    return [(*fit(a, width), *gap, *b) for a, b in zip_longest(left, right, fillvalue=())]
 
 
 def _table(grid: Grid, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
@@ -132,24 +137,24 @@ def _sentence(estimate: WhatIf) -> str:
     grid, row, column = place
     cell = grid.cells[row][column]
     where = f"{info(grid.down).symbol} {short(grid.rows[row])} with D0 {grid.columns[column]:.0f}"
-    now = f"the knobs as they are give {_given(here)}"
+    now = f"the knobs as they are give {_yield_text(here)}"
     if cell.tokens > here.tokens + ALIKE:
         doubt = "" if here.exact else "; the record cannot tell which is more"
-        return f"{where} would have given {_given(cell)}; {now}{doubt}."
+        return f"{where} would have given {_yield_text(cell)}; {now}{doubt}."
     if cell.exact and here.drafted_exact and cell.drafted_exact and round(cell.drafted, 1) < round(here.drafted, 1):
         return f"No cell is sure to give more; {where} gives the same, {_drafted(cell)}: {now}."
     return f"No cell is sure to give more: {now}."
 
 
-def _given(cell: Cell) -> str:
-    return f"{_least(exact=cell.exact)}{short(cell.tokens)} tokens a round, {_drafted(cell)}"
+def _yield_text(cell: Cell) -> str:
+    return f"{_bound_words(exact=cell.exact)}{short(cell.tokens)} tokens a round, {_drafted(cell)}"
 
 
 def _drafted(cell: Cell) -> str:
-    return f"{_least(exact=cell.drafted_exact)}{short(cell.drafted, 1)} drafted"
+    return f"{_bound_words(exact=cell.drafted_exact)}{short(cell.drafted, 1)} drafted"
 
 
-def _least(*, exact: bool) -> str:
+def _bound_words(*, exact: bool) -> str:
     return "" if exact else "at least "
 
 

@@ -27,7 +27,7 @@ _LARGEST = 1e6
 def turned(change: Change) -> str:
     """A knob's old and new value: τh .60 → .65; for D0 moved by history the whole depths, where these differ."""
     knob = info(change.name)
-    old, new = _used(change.old), _used(change.new)
+    old, new = _base_depth(change.old), _base_depth(change.new)
     if change.name == "d0" and not change.by_user and old != new:
         return f"{knob.symbol} {old} → {new}"
     return f"{knob.symbol} {written(knob, change.old)} → {written(knob, change.new)}"
@@ -75,8 +75,8 @@ def target(lane: LaneState) -> float:
 
 def sign(mean: float, aim: float) -> str:
     """Sign between a mean and its target: >, < or =, at two decimals."""
-    written, wanted = round(mean, 2), round(aim, 2)
-    return "=" if written == wanted else ">" if mean > aim else "<"
+    rounded_mean, rounded_aim = round(mean, 2), round(aim, 2)
+    return "=" if rounded_mean == rounded_aim else ">" if mean > aim else "<"
 
 
 def limits(lane: LaneState) -> list[tuple[str, float]]:
@@ -92,23 +92,23 @@ def limited(lane: LaneState) -> tuple[str, ...]:
     """Limits of the trees of the last rounds, in wordings, the longest first; none where unknown."""
     named = [f"{name} {100 * share:.0f} %" for name, share in limits(lane)]
     long = [f"limited by {', '.join(named[:count])}" for count in range(len(named), 0, -1)]
-    return (*long, *(f"by {one}" for one in named[:1]), *named[:1])
+    return (*long, *(f"by {wording}" for wording in named[:1]), *named[:1])
 
 
 def moved_back(lane: LaneState) -> Change | None:
     """History's changes of a knob since the user turned it, as one, where they lead back; else None."""
     for name in ("d0", "tau_h"):
-        own = [change for change in lane.changes if change.name == name]
-        by_user = [place for place, change in enumerate(own) if change.by_user]
-        if not lane.history or not by_user or own[-1].by_user:
+        changes = [change for change in lane.changes if change.name == name]
+        by_user = [place for place, change in enumerate(changes) if change.by_user]
+        if not lane.history or not by_user or changes[-1].by_user:
             continue
-        turn, last = own[by_user[-1]], own[-1]
+        turn, last = changes[by_user[-1]], changes[-1]
         if (last.new - turn.new) * (turn.old - turn.new) > 0:
             return replace(last, old=turn.new)
     return None
 
 
-def _used(d0: float) -> str:
+def _base_depth(d0: float) -> str:
     return f"{math.floor(d0 + 0.5)}" if abs(d0) < _LARGEST else short(d0)
 
 
@@ -136,17 +136,17 @@ def tie_words(figures: Figures, before: str = "") -> str:
     return "" if figures.near_tie is None else f"{before}{'' if figures.near_tie else 'not '}a near tie"
 
 
-def sampling_words(state: RunState, wanted: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
+def sampling_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
     """Sampling of the watched method now, and after a turn that is not in force yet."""
-    run, now, ahead = state.run, state.lane.settings, wanted or {}
+    run, now, ahead = state.run, state.lane.settings, pending or {}
     if run is None or not (now.get("temperature") or ahead.get("temperature")):
         return ("greedy",)
 
-    def told(name: KnobName) -> str:
+    def setting(name: KnobName) -> str:
         knob = info(name)
         turned = f"→{written(knob, ahead[name])}" if name in ahead else ""
         return f"{knob.symbol} {written(knob, now[name])}{turned}"
 
     top_k = (f"top-k {run.top_k}",) if run.top_k else ()
-    top_p = (told("top_p"),) if now["top_p"] != 1 or "top_p" in ahead else ()
-    return told("temperature"), *top_k, *top_p, f"seed {run.seed}"
+    top_p = (setting("top_p"),) if now["top_p"] != 1 or "top_p" in ahead else ()
+    return setting("temperature"), *top_k, *top_p, f"seed {run.seed}"

@@ -44,28 +44,28 @@ def work(scene: Scene, width: int, height: int) -> Rows:
     if tally is None or state.lane.newest is None:
         hint: Row = (("how much of the drafted work is used, and where the time goes", "dim"),)
         return frame(title, [hint], size)
-    told = wrapped([(best(inner * (1 + (room >= _AIRY)), *summaries(state.watched, tally)), "plain")], inner)
-    room -= len(told)
+    summary = wrapped([(best(inner * (1 + (room >= _AIRY)), *summaries(state.watched, tally)), "plain")], inner)
+    room -= len(summary)
     if inner < _SIDE_BY_SIDE:
         guesses = depths(tally.by_depth, inner, max(2, room - _TIMES))
         rows = [*guesses, *times(state, tally, inner), *kinds(state.lane.tokens, inner)]
-        return frame(title, [*told, *rows, *why(state, inner, room - len(rows))], size)
+        return frame(title, [*summary, *rows, *limit_sentences(state, inner, room - len(rows))], size)
     left = (inner - _GAP) // 2
     right = inner - _GAP - left
     guesses = depths(tally.by_depth, left, room)
-    others = [*times(state, tally, right), *kinds(state.lane.tokens, right)]
-    rows = [(*fit(a, left + _GAP), *b) for a, b in zip_longest(guesses, others, fillvalue=())]
-    return frame(title, [*told, *rows, *why(state, inner, room - len(rows))], size)
+    tables = [*times(state, tally, right), *kinds(state.lane.tokens, right)]
+    rows = [(*fit(a, left + _GAP), *b) for a, b in zip_longest(guesses, tables, fillvalue=())]
+    return frame(title, [*summary, *rows, *limit_sentences(state, inner, room - len(rows))], size)
 
 
-def why(state: RunState, width: int, room: int) -> Rows:
+def limit_sentences(state: RunState, width: int, room: int) -> Rows:
     """What limits the method's speed, in as many whole sentences as fit; empty where unknown."""
     rows: Rows = [()]
-    for said in explained(state.race, state.watched, state.watched):
-        sentence = wrapped([(said, "plain")], width)
-        if len(rows) + len(sentence) > room:
+    for sentence in explained(state.race, state.watched, state.watched):
+        lines = wrapped([(sentence, "plain")], width)
+        if len(rows) + len(lines) > room:
             break
-        rows += sentence
+        rows += lines
     return rows if len(rows) > 1 else []
 
 
@@ -75,14 +75,14 @@ def summaries(method: str, tally: Tally) -> tuple[str, ...]:
         return (f"{method} does not show its draft: only its time is known.", "the draft is not shown")
     if tally.drafted == 0:
         return (f"{method} guesses nothing: each token is one pass of the target.", "no guesses")
-    used = f"Of {tally.drafted} drafted nodes {tally.accepted} were used"
-    right = [share(taken, tally.rounds) for _, taken in tally.by_depth]
-    first = f"{used}; depth 1 is right in {percent(right[0])} of the rounds"
+    use = f"Of {tally.drafted} drafted nodes {tally.accepted} were used"
+    right = [share(accepted, tally.rounds) for _, accepted in tally.by_depth]
+    first = f"{use}; depth 1 is right in {percent(right[0])} of the rounds"
     return (
         f"{first}, depth {len(right)} in {percent(right[-1])}.",
         f"{first}.",
-        f"{used}; depth 1 right in {percent(right[0])} of rounds.",
-        f"{used}.",
+        f"{use}; depth 1 right in {percent(right[0])} of rounds.",
+        f"{use}.",
     )
 
 
@@ -99,21 +99,21 @@ def depths(levels: Levels, width: int, room: int) -> Rows:
     counts = [f"{used}/{drafted}" for drafted, used in levels]
     name, count = max(map(len, (*names, "depth"))), max(map(len, (*counts, "used")))
     length = max(_SHORTEST_BAR, width - name - count - len("  100%") - 2)
-    most = max(drafted for drafted, _ in levels)
+    longest = max(drafted for drafted, _ in levels)
     legend: Row = (("█ used ", "accepted"), ("▒ wasted", "bar"))
     heading = (("depth ", "dim"), *fit(legend, length), (f" {'used':>{count}} share", "dim"))
-    return [heading, *(_level(*row, most, (name, length, count)) for row in zip(names, levels, counts, strict=True))]
+    return [heading, *(_level(*row, longest, (name, length, count)) for row in zip(names, levels, counts, strict=True))]
 
 
 def _level(label: str, level: tuple[int, int], count: str, most: int, widths: tuple[int, int, int]) -> Row:
     drafted, used = level
     name, length, room = widths
     whole = round(length * share(drafted, most))
-    kept = min(whole, round(length * share(used, most)))
+    accepted_cells = min(whole, round(length * share(used, most)))
     return (
         (f"{label:>{name}} ", "dim"),
-        ("█" * kept, "accepted"),
-        ("▒" * (whole - kept), "bar"),
+        ("█" * accepted_cells, "accepted"),
+        ("▒" * (whole - accepted_cells), "bar"),
         (" " * (length - whole), "plain"),
         (f" {count:>{room}}  {percent(share(used, drafted)):>4}", "plain"),
     )
@@ -134,20 +134,24 @@ def times(state: RunState, tally: Tally, width: int) -> Rows:
     rows: Rows = [((f"{'ms a round':<10}{'last':>6}{'mean':>8}{'share':>7}", "dim"),)]
     for name, own_s, total_s, curve in stages:
         mean_s = None if total_s is None else total_s / max(1, rated.rounds)
-        drawn = trend(curve.points, room, 0.0, max(curve.points[-_LONGEST_TREND:], default=1.0))
-        recent: Row = ((f"  {drawn}", "bar"),) if room >= _SHORTEST_BAR and mean_s is not None else ()
+        bars = trend(curve.points, room, 0.0, max(curve.points[-_LONGEST_TREND:], default=1.0))
+        recent: Row = ((f"  {bars}", "bar"),) if room >= _SHORTEST_BAR and mean_s is not None else ()
         rows.append((*_time(name, own_s, mean_s, share(total_s or 0.0, rated.decode_s)), *recent))
-    known = [(own, total) for _, own, total, _ in stages if own is not None and total is not None]
-    if len(known) == len(stages):
-        rest_s = max(0.0, rated.decode_s - sum(total for _, total in known))
-        own_s = max(0.0, last_s - sum(own for own, _ in known))
+    timed = [
+        (stage_s, stage_total_s)
+        for _, stage_s, stage_total_s, _ in stages
+        if stage_s is not None and stage_total_s is not None
+    ]
+    if len(timed) == len(stages):
+        rest_s = max(0.0, rated.decode_s - sum(stage_total_s for _, stage_total_s in timed))
+        own_s = max(0.0, last_s - sum(stage_s for stage_s, _ in timed))
         rows.append(_time("other", own_s, rest_s / max(1, rated.rounds), share(rest_s, rated.decode_s)))
     return rows
 
 
-def _time(name: str, last_s: float | None, mean_s: float | None, part: float) -> Row:
+def _time(name: str, last_s: float | None, mean_s: float | None, part_of_decoding: float) -> Row:
     last, mean = (short(None if value is None else 1000 * value) for value in (last_s, mean_s))
-    whole = percent(part) if mean_s is not None else "-"
+    whole = percent(part_of_decoding) if mean_s is not None else "-"
     return ((f"{name:<10}", "plain"), (f"{last:>6}{mean:>8}{whole:>7}", "plain"))
 
 

@@ -61,10 +61,10 @@ class Flow(Generic[Tag]):
 
     def _fitting(self, word: str) -> int:
         """Number of leading characters of a word that still fit in the line."""
-        used = self._used
+        cells = self._used
         for place, character in enumerate(word):
-            used += cell_len(character)
-            if used > self.width:
+            cells += cell_len(character)
+            if cells > self.width:
                 return place
         return len(word)
 
@@ -73,9 +73,9 @@ class Flow(Generic[Tag]):
         line = self.lines[-1]
         cut = next((i + 1 for i in range(len(line) - 1, -1, -1) if is_gap(line[i][0])), 0)
         if cut:
-            self.lines[-1], rest = line[:cut], line[cut:]
+            self.lines[-1], moved = line[:cut], line[cut:]
             self._close()
-            for text, tag in rest:
+            for text, tag in moved:
                 self._append(text, tag)
 
     def _append(self, text: str, tag: Tag) -> None:

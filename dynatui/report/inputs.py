@@ -103,15 +103,15 @@ def page_name(source: Path) -> Path:
         raise _unreadable(source, error) from None
 
 
-def require_kept(source: Path, page: Path) -> None:
+def require_other_file(source: Path, page: Path) -> None:
     """Raises a ConfigError where a page would overwrite its source."""
-    if any(_is_same(page, each) for each in (source, source / REPORT)):
+    if any(_is_same(page, path) for path in (source, source / REPORT)):
         raise ConfigError(f"{shortened(page)} is what the page is made from; let --output name another file")
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _is_same(a: Path, b: Path) -> bool:
     try:
-        return one.samefile(other)
+        return a.samefile(b)
     except OSError:  # a missing or unreadable file is reported where it is read or written
         return False
 
@@ -148,7 +148,10 @@ def _of_speed(path: Path) -> Page:
     from dynatui.report.speed import speed_page  # noqa: PLC0415 - imports torch
 
     with opened(path) as file:
-        return speed_page(path.name, [_measurement(path, *each) for each in enumerate(file, 1) if each[1].strip()])
+        return speed_page(
+            path.name,
+            [_measurement(path, *numbered_line) for numbered_line in enumerate(file, 1) if numbered_line[1].strip()],
+        )
 
 
 def _measurement(path: Path, number: int, line: bytes) -> "Report | RoundsReport":
@@ -177,12 +180,12 @@ def _figures(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Figures of a folder with their names, each once: the smaller of PNG and SVG."""
     pictures = [path for kind in ("png", "svg") for path in folder.glob(f"*.{kind}") if path.is_file()]
     smallest = {path.stem: path for path in sorted(pictures, key=lambda path: path.stat().st_size, reverse=True)}
-    seen = set[bytes]()
+    contents = set[bytes]()
     for name, path in sorted(smallest.items()):
         _require_moderate(path)
         content = path.read_bytes()
-        if content not in seen:
-            seen.add(content)
+        if content not in contents:
+            contents.add(content)
             yield name, content
 
 
@@ -193,10 +196,10 @@ def _decoded(content: bytes, kind: type[T], where: str) -> T:
         raise InputError(f"{where}: {first_line(error)}; measure again, or {_REMEDY}") from None
 
 
-def _require_readable(written: _Schema, known: int, where: str) -> None:
-    if written.schema > known:
+def _require_readable(written: _Schema, supported: int, where: str) -> None:
+    if written.schema > supported:
         raise InputError(
-            f"{where}: written by a newer dynatui (schema {written.schema}, this one reads {known}); update dynatui"
+            f"{where}: written by a newer dynatui (schema {written.schema}, this one reads {supported}); update dynatui"
         )
 
 

@@ -48,8 +48,8 @@ def table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]], *, l
     """
     top = element("tr", *(element("th", cell, scope="col") for cell in head))
     body = [
-        element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in rest))
-        for first, *rest in rows
+        element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in cells))
+        for first, *cells in rows
     ]
     title = element("caption", element("span", caption))
     whole = element("table", title, element("thead", top), element("tbody", *body))

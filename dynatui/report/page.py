@@ -17,7 +17,7 @@ from decoder.version import VERSION
 from dynatui.report.markup import Markup, element
 
 _ASSETS = files("dynatui.report") / "assets"
-_AS_JSON: Mapping[int, str] = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
+_AS_JSON: Mapping[int, str] = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
 @dataclass(frozen=True)

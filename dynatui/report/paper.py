@@ -44,12 +44,12 @@ def paper_page(name: str, report: "PaperReport", figures: Sequence[tuple[str, by
         ("claims", "Claims of the paper", _claims(claims(report), left_out(report))),
         ("corrections", "Where the paper's own numbers do not hold", joined(map(_correction, CORRECTIONS))),
         ("tables", "Tables", _tables(tables(report), conditions(report))),
-        ("figures", "Figures", joined(_figure(*each) for each in figures)),
+        ("figures", "Figures", joined(_figure(*figure) for figure in figures)),
     ]
-    shown = [part for part in parts if part[2]]
-    links = element("nav", *(element("a", title, href=f"#{key}") for key, title, _ in shown), aria_label="Parts")
+    filled_parts = [part for part in parts if part[2]]
+    links = element("nav", *(element("a", title, href=f"#{key}") for key, title, _ in filled_parts), aria_label="Parts")
     head = element("header", element("h1", f"DynaTree benchmark: {name}"), element("p", _ABOUT), links)
-    body = [element("section", element("h2", title), part, class_="part", id=key) for key, title, part in shown]
+    body = [element("section", element("h2", title), part, class_="part", id=key) for key, title, part in filled_parts]
     return Page(title=f"{name} - dynatui", body=joined((head, element("main", *body))))
 
 
@@ -67,7 +67,7 @@ def _setup(report: "PaperReport") -> list[tuple[str, str]]:
         ("Target model", request.target),
         ("Draft model", request.draft),
         ("Computed in", f"{arithmetic(request.dtype, request.draft_dtype)} on {request.device}"),
-        ("Tokens are chosen", _chosen(request)),
+        ("Tokens are chosen", _sampling_words(request)),
         ("Texts", "; ".join(f"{each.title}, {len(each.prompts)} prompts" for each in request.text_sets)),
         ("Experiments", "; ".join(dict.fromkeys(each.name.replace("_", " ") for each in request.experiments))),
         ("Begun", f"{header.started_at}, source {header.commit or UNKNOWN}"),
@@ -79,7 +79,7 @@ def _setup(report: "PaperReport") -> list[tuple[str, str]]:
     ]
 
 
-def _chosen(request: PaperRequest) -> str:
+def _sampling_words(request: PaperRequest) -> str:
     how = f"at temperature {request.temperature:g}, top-p {request.top_p:g}" if request.temperature else "greedily"
     return f"{how}, seed {request.seed}, {'to' if request.stops_at_eos else 'on behind'} the end of text"
 
@@ -99,10 +99,10 @@ def _correction(correction: Correction) -> Markup:
 
 def _tables(tables: Sequence[Table], shared_notes: Collection[str]) -> Markup:
     """A table of contents, then the tables."""
-    places = [(f"table-{number}", each) for number, each in enumerate(tables, 1)]
-    links = (element("li", element("a", each.title, href=f"#{place}")) for place, each in places)
+    places = [(f"table-{number}", table) for number, table in enumerate(tables, 1)]
+    links = (element("li", element("a", table.title, href=f"#{place}")) for place, table in places)
     contents = element("details", element("summary", f"All {len(places)} tables"), element("ul", *links))
-    return joined((contents, *(_table(place, each, shared_notes) for place, each in places))) if places else Markup()
+    return joined((contents, *(_table(place, table, shared_notes) for place, table in places))) if places else Markup()
 
 
 def _table(place: str, table: Table, shared_notes: Collection[str]) -> Markup:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from decoder.analysis.metrics import FIGURES, Figure, differs_by_design
-from decoder.analysis.stalls import told
+from decoder.analysis.stalls import stall_notes
 from decoder.events import Event, Figures, Run
 from dynatui.number_format import memory_by_rank
 from dynatui.report.markup import Markup, details, element, joined, table
@@ -59,7 +59,7 @@ def _of_run(number: int, state: RunState, run: Run) -> Markup:
         element("h2", title),
         details(_setup(run, state.peak_bytes_by_rank)),
         figures_table("All methods on this prompt", state.figures()),
-        *(element("p", words) for words in told(state.figures().values())[:1]),
+        *(element("p", words) for words in stall_notes(state.figures().values())[:1]),
         _parameters(state),
         element("noscript", _text(state)),
         class_="run",
@@ -83,12 +83,19 @@ def _setup(run: Run, peaks: Sequence[int]) -> list[tuple[str, str]]:
 
 def figures_table(caption: str, figures: Mapping[str, Figures]) -> Markup:
     """Table of the known figures of all methods, each with its definition."""
-    known = [each for each in FIGURES if any(getattr(own, each.key) is not None for own in figures.values())]
-    rows = [[_named(each), *(_cell(each, own) for own in figures.values())] for each in known]
+    known_figures = [
+        figure
+        for figure in FIGURES
+        if any(getattr(of_method, figure.key) is not None for of_method in figures.values())
+    ]
+    rows = [
+        [_figure_cell(figure), *(_cell(figure, of_method) for of_method in figures.values())]
+        for figure in known_figures
+    ]
     return table(caption, ["figure", *figures], rows)
 
 
-def _named(figure: Figure) -> Markup:
+def _figure_cell(figure: Figure) -> Markup:
     definition = "; elsewhere: ".join(filter(None, (figure.formula, figure.elsewhere)))
     return joined((figure.label, " ", element("small", definition)))
 
@@ -111,11 +118,11 @@ def _cell(figure: Figure, figures: Figures) -> str:
 
 
 def _parameters(state: RunState) -> Markup:
-    entries = [(name, _told(lane.parameters)) for name, lane in state.lanes.items()]
+    entries = [(name, _parameters_text(lane.parameters)) for name, lane in state.lanes.items()]
     return element("details", element("summary", "Parameters of the methods"), details(entries))
 
 
-def _told(parameters: object) -> str:
+def _parameters_text(parameters: object) -> str:
     if not isinstance(parameters, dict) or not parameters:
         return "none"
     return ", ".join(f"{name} {value}" for name, value in parameters.items())

@@ -157,7 +157,7 @@ def _lane(name: str, lane: LaneState, state: RunState, texts: Texts) -> Lane:
         ms=[(_ms(event.draft_s), _ms(event.verify_s), _ms(event.commit_s)) for event in rounds],
         limits=[limit_name(event.limited_by) if event.limited_by else None for event in rounds],
         curves={key: _line(curve) for key in _CURVES if (curve := getattr(lane.curves, key)).points},
-        turns=[Turn(mark.token, _turned(mark)) for mark in lane.marks],
+        turns=[Turn(mark.token, _turn_text(mark)) for mark in lane.marks],
     )
 
 
@@ -176,7 +176,7 @@ def _line(curve: Curve) -> Line:
     return Line(list(curve.ends), [round(value, 4) for value in curve.points])
 
 
-def _turned(mark: Change) -> str:
+def _turn_text(mark: Change) -> str:
     return f"{info(mark.name).symbol} {mark.old:g} → {mark.new:g}"
 
 

@@ -30,11 +30,11 @@ _ABOUT = (
 def speed_page(name: str, reports: "Sequence[Report | RoundsReport]") -> Page:
     """The page of all measurements of a file."""
     head = element("header", element("h1", f"Speed: {name}"), element("p", _ABOUT))
-    parts = (_part(number, report) for number, report in enumerate(reports, 1))
+    parts = (_section(number, report) for number, report in enumerate(reports, 1))
     return Page(title=f"{name} - dynatui", body=joined((head, element("main", *parts))))
 
 
-def _part(number_of: int, report: "Report | RoundsReport") -> Markup:
+def _section(number_of: int, report: "Report | RoundsReport") -> Markup:
     from decoder.bench.report import Report  # noqa: PLC0415 - imports torch
 
     setup = report.setup
@@ -64,7 +64,7 @@ def _setup(report: "Report | RoundsReport") -> list[tuple[str, str]]:
         ("Draft model", setup.draft),
         ("Computed in", f"{arithmetic(setup.dtype, setup.draft_dtype, exact=setup.exact)} on {setup.place}"),
         ("Rounds", f"{setup.path}, {setup.path_reason}" if setup.path else UNKNOWN),
-        ("Tokens are chosen", _chosen(setup)),
+        ("Tokens are chosen", _sampling_words(setup)),
         ("Prompts", f"{len(lengths)} of {min(lengths, default=0)} to {max(lengths, default=0)} tokens"),
         ("New tokens", f"at most {setup.max_new_tokens}, each prompt {setup.repeats} times"),
         *machine_entries(setup.machine, report.load_after),
@@ -72,7 +72,7 @@ def _setup(report: "Report | RoundsReport") -> list[tuple[str, str]]:
     ]
 
 
-def _chosen(setup: "Setup") -> str:
+def _sampling_words(setup: "Setup") -> str:
     if not setup.temperature:
         return f"greedily, seed {setup.seed}"
     return f"at temperature {setup.temperature:g}, top-k {setup.top_k}, top-p {setup.top_p:g}, seed {setup.seed}"
@@ -103,7 +103,7 @@ def _table(caption: str, columns: Mapping[str, Callable[[R], str]], rows: Iterab
     return grid(of_rows([(Column(title), take) for title, take in columns.items()], rows, title=caption))
 
 
-def _same(row: "Row") -> str:
+def _agreement(row: "Row") -> str:
     if row.same is None:
         return "differs by design" if row.by_design else UNKNOWN
     return f"{row.same} of {row.prompts}"
@@ -114,10 +114,10 @@ def _than(comparison: "Comparison") -> str:
     return f"{comparison.name} over {comparison.kind}{among}"
 
 
-def _why(difference: "Difference") -> str:
+def _reason(difference: "Difference") -> str:
     unknown = "one text is shorter" if difference.judged else "not judged"
-    why = {None: unknown, True: "a near tie", False: "NO TIE: a fault"}[difference.near_tie]
-    return why if difference.gap is None else f"{why}, gap {difference.gap:.2g}"
+    reason = {None: unknown, True: "a near tie", False: "NO TIE: a fault"}[difference.near_tie]
+    return reason if difference.gap is None else f"{reason}, gap {difference.gap:.2g}"
 
 
 def _megabytes(count: int | None) -> str:
@@ -130,7 +130,7 @@ _SPEED: "Mapping[str, Callable[[Row], str]]" = {
     "tokens a round (L-bar)": lambda row: number(row.tokens_per_round, 2),
     "x ar": lambda row: interval(row.over_ar),
     "x generate": lambda row: interval(row.over_generate),
-    "same text as ar": _same,
+    "same text as ar": _agreement,
 }
 _PARTS: "Mapping[str, Callable[[Row], str]]" = {
     "ms": lambda row: row.name,
@@ -152,7 +152,7 @@ _DIFFERING: "Mapping[str, Callable[[Difference], str]]" = {
     "method": lambda difference: difference.name,
     "prompt": lambda difference: str(difference.prompt + 1),
     "from token": lambda difference: str(difference.index),
-    "why": _why,
+    "why": _reason,
 }
 _ROUND: "Mapping[str, Callable[[Rounds], str]]" = {
     "levels x rows": lambda row: row.name,

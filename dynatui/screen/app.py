@@ -187,7 +187,7 @@ class DynaApp(PanelApp):
     def screenplay(self) -> Screenplay:
         """The panels of the main screen with their places, and the scene."""
         canvases = self.screen_stack[0].query(Canvas)
-        return Screenplay([each.still() for each in canvases if each.region.area], self.size, self.scene)
+        return Screenplay([canvas.still() for canvas in canvases if canvas.region.area], self.size, self.scene)
 
     def remember_file(self, path: Path | None) -> None:
         """Remembers a file that was written, for the summary at the end."""
@@ -210,7 +210,7 @@ class DynaApp(PanelApp):
 
     async def act(self, action: str | None) -> None:
         """Runs the action of a key; during a pause of the tour, any key but `leave` ends the tour."""
-        if self._tour and self.scene.held and action != "leave":
+        if self._tour and self.scene.held_stage and action != "leave":
             self._tour.end()
             return
         command = commands.find(action) if action else None
@@ -282,7 +282,7 @@ class DynaApp(PanelApp):
         self._room, self._visible = room, visible
         screen.set_class(self.scene.maximised, "alone")
         screen.set_class(self.scene.panel == "tree", "on-tree")
-        for known in LAYOUTS:
-            screen.set_class(known == room, known)
+        for name in LAYOUTS:
+            screen.set_class(name == room, name)
         for widget in screen.query("Canvas, Container"):
             widget.display = widget.id in visible

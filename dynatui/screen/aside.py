@@ -25,9 +25,9 @@ class Aside:
         """Whether a job is running."""
         return self._thread is not None and self._thread.is_alive()
 
-    def start(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
-        """Starts a job; at its end, `done` is called in the app's thread with the error or None."""
-        self._thread = threading.Thread(target=self._do, args=(work, done), daemon=True)
+    def start(self, work: Callable[[], None], on_end: Callable[[Exception | None], None]) -> None:
+        """Starts a job; at its end, `on_end` is called in the app's thread with the error or None."""
+        self._thread = threading.Thread(target=self._do, args=(work, on_end), daemon=True)
         self._thread.start()
 
     def wait(self, timeout_s: float) -> None:
@@ -35,11 +35,11 @@ class Aside:
         if self._thread is not None:
             self._thread.join(timeout_s)
 
-    def _do(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+    def _do(self, work: Callable[[], None], on_end: Callable[[Exception | None], None]) -> None:
         fault: Exception | None = None
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - `done` receives it and raises it in the app unless it is a user's error
+        except Exception as error:  # noqa: BLE001 - `on_end` receives it and raises it in the app unless it is a user's error
             fault = error
         with suppress(RuntimeError):  # the app has ended
-            self._call_later(done, fault)
+            self._call_later(on_end, fault)

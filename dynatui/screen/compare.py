@@ -140,8 +140,8 @@ class CompareApp(PanelApp):
         screen = self.screen_stack[0]
         screen.set_class(width >= _WIDE, "wide")
         screen.set_class(height < _FLAT, "flat")
-        shown = panels(height, self.chosen)
+        visible = panels(height, self.chosen)
         for canvas in screen.query(Canvas):
             _, _, panel = (canvas.id or "").partition("-")
             if panel in ALWAYS:
-                canvas.display = panel in shown
+                canvas.display = panel in visible

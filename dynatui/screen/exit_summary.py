@@ -7,7 +7,7 @@ Prints nothing itself.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from decoder.analysis.stalls import told
+from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
 from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
@@ -47,11 +47,11 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
     yield _row(column(f"{', '.join(methods)} on", room), heads)
     for line in runs:
         yield _row(column(f"{line.number} {line.opening}", room), _cells(line.method, line.figures))
-    if alone := [name for name in methods if any(_same(name, line.figures) == ALONE for line in runs)]:
+    if alone := [name for name in methods if any(_agreement(name, line.figures) == ALONE for line in runs)]:
         yield best(width, f"{', '.join(alone)}: {WHY_ALONE}", f"{', '.join(alone)}: own noise, not compared")[:width]
-    if own := [name for name in methods if any(_same(name, line.figures) == BY_DESIGN for line in runs)]:
-        yield f"{', '.join(own)}: {WHY_BY_DESIGN}"[:width]
-    if stalled := told(line.figures for line in runs):
+    if by_design := [name for name in methods if any(_agreement(name, line.figures) == BY_DESIGN for line in runs)]:
+        yield f"{', '.join(by_design)}: {WHY_BY_DESIGN}"[:width]
+    if stalled := stall_notes(line.figures for line in runs):
         yield best(width, *stalled)
     if log.dropped:
         yield f"and {log.dropped} {'run' if log.dropped == 1 else 'runs'} before these"
@@ -61,7 +61,7 @@ def _row(name: str, cells: Sequence[str]) -> str:
     return "".join([name, *(cell.rjust(wide) for cell, wide in zip(cells, _WIDTHS, strict=True))])
 
 
-def _same(method: str, figures: Figures) -> str:
+def _agreement(method: str, figures: Figures) -> str:
     return same_as_ar(method, figures, f"to {figures.first_difference}")
 
 
@@ -73,7 +73,7 @@ def _cells(method: str, figures: Figures) -> tuple[str, ...]:
         percent(figures.acceptance_rate),
         short(figures.tokens_per_second, 1),
         short(figures.speedup),
-        _same(method, figures),
+        _agreement(method, figures),
     )
 
 
@@ -91,10 +91,10 @@ def _best(log: SessionLog) -> Iterator[str]:
 
 def options(setting: Setting) -> str:
     """Command-line options of a setting; values of a recording that are out of bounds are clipped."""
-    config, of = RunConfig(), rules_of(setting.method)
-    if of is None:
+    config, rules_name = RunConfig(), rules_of(setting.method)
+    if rules_name is None:
         return ""
     for name, value in (*setting.knobs, *setting.knobs):  # twice, since bounds depend on knobs that are set later
-        if config.rules(owner(name, of)).has(name):
-            config = config.turned(name, value, owner(name, of))
+        if config.rules(owner(name, rules_name)).has(name):
+            config = config.turned(name, value, owner(name, rules_name))
     return " ".join(rule_options(config)) or f"the default values of {setting.method}"

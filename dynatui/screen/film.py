@@ -60,16 +60,16 @@ def scene_at(scene: Scene, state: RunState, rounds: int) -> Scene:
         paused=False,
         stage=None,
         broke="",
-        wanted={},
+        pending={},
         hits=(),
         note="",
     )
 
 
-def _frames(play: Screenplay, shown: Sequence[Moment]) -> Iterator[tuple[float, str]]:
+def _frames(play: Screenplay, moments: Sequence[Moment]) -> Iterator[tuple[float, str]]:
     panels = [_Panel(still, play.size) for still in play.stills]
-    rounds, opening = shown[-1].state.rounds, f"{_CURSOR_OFF}{_CLEAR}"
-    for moment in shown:
+    rounds, opening = moments[-1].state.rounds, f"{_CURSOR_OFF}{_CLEAR}"
+    for moment in moments:
         frame, scene = Frame(), scene_at(play.scene, moment.state, rounds)
         for panel in panels:
             panel.show(scene, frame)
@@ -90,8 +90,8 @@ class _Panel:
     def show(self, scene: Scene, frame: Frame) -> None:
         """Adds the changes to a frame."""
         still, (left, top, width, height) = self._still, self._visible
-        drawn = self._draw(scene, still.region.width, still.region.height)
-        rows = [fitted(row, still.region.width, scene) for row in [*drawn, *[()] * height][:height]]
+        picture = self._draw(scene, still.region.width, still.region.height)
+        rows = [fitted(row, still.region.width, scene) for row in [*picture, *[()] * height][:height]]
         if width < still.region.width:
             rows = [cells(fit(row.row, width)) for row in rows]
         for y, (before, after) in enumerate(zip(self._rows, rows, strict=True)):

@@ -27,7 +27,7 @@ class FrameRate:
         """Number of ticks per frame."""
         self._late = 0
         self._waiting = False
-        self._drawn = float("-inf")
+        self._drawn_at = float("-inf")
         self._kept_up_since: float | None = None
         self._recovery_s = _RECOVERY_S
         self._readings: deque[tuple[float, float, int]] = deque()
@@ -39,7 +39,7 @@ class FrameRate:
         """Whether to draw a frame at this tick; `busy`: the last frame is still being sent."""
         if self._kept_up_since is None:
             self._kept_up_since = now
-        if now - self._drawn < (self._skip - 0.5) * self._tick_s:
+        if now - self._drawn_at < (self._skip - 0.5) * self._tick_s:
             return False
         if busy:
             self._wait(now)
@@ -47,7 +47,7 @@ class FrameRate:
         self._late = self._late if self._waiting else 0
         self._waiting = False
         self._speed_up(now)
-        self._drawn = now
+        self._drawn_at = now
         return True
 
     def meters(self, now: float, *, cpu_s: float, sent_bytes: int) -> Meters:

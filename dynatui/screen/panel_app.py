@@ -50,9 +50,9 @@ class Surroundings(TypedDict, total=False):
     shutdown: Shutdown | None
 
 
-def style_sheets(own: str) -> list[str | PurePath]:
+def style_sheets(file_name: str) -> list[str | PurePath]:
     """Paths of the style sheet that all apps share, and of the app's own one."""
-    return [Path(__file__).with_name(name) for name in ("panels.tcss", own)]
+    return [Path(__file__).with_name(name) for name in ("panels.tcss", file_name)]
 
 
 class PanelApp(App[None], inherit_bindings=False):
@@ -98,7 +98,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self._inks: Mapping[Ink, Style] = {}
         self._canvases: list[Canvas] = []
         """Canvases of the main screen; the set never changes."""
-        self._drawn = float("-inf")
+        self._drawn_at = float("-inf")
         """Time at which all canvases were last drawn."""
 
     def advance(self, now: float) -> None:
@@ -206,11 +206,11 @@ class PanelApp(App[None], inherit_bindings=False):
 
     def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
         """Draws the canvases from their scenes: all of them when due, none while the output is busy."""
-        self._all_due |= everything or now - self._drawn >= TOGETHER_S
+        self._all_due |= everything or now - self._drawn_at >= TOGETHER_S
         if self.output.busy:
             return
         everything, self._all_due = self._all_due, False
-        self._drawn = now if everything else self._drawn
+        self._drawn_at = now if everything else self._drawn_at
         screen, frame = self.screen_stack[0], Frame()
         places = uncovered(screen) if self.screen is screen else {}
         self._canvases = self._canvases or list(screen.query(Canvas))

@@ -82,21 +82,21 @@ def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
 
 def compare(left: Recording, right: Recording, view: View) -> int:
     """Plays two recordings next to each other; returns the exit code."""
-    (first, ours), (second, theirs) = left, right
+    (first, left_recording), (second, right_recording) = left, right
     alike = first.name == second.name
     names = [f"{path.resolve().parent.name}/{path.name}" if alike else path.name for path in (first, second)]
-    lockstep = Lockstep(Side(names[0], ours), Side(names[1], theirs), view.speed)
-    with _ran(partial(CompareApp, lockstep, view), view, mouse=False) as (_, code, _, gone):
-        if gone:
+    lockstep = Lockstep(Side(names[0], left_recording), Side(names[1], right_recording), view.speed)
+    with _ran(partial(CompareApp, lockstep, view), view, mouse=False) as (_, code, _, terminal_lost):
+        if terminal_lost:
             os._exit(code)  # the terminal is closed, and a flush could block
         return code
 
 
 def attach(source: ServerSource, view: View) -> int:
     """Watches a server, or plays a recording of one; returns the exit code, or raises the source's DecoderError."""
-    with _ran(partial(ServerApp, source, view), view, mouse=False) as (app, code, log, gone):
+    with _ran(partial(ServerApp, source, view), view, mouse=False) as (app, code, log, terminal_lost):
         source.close(_WAIT_S)
-        if gone:
+        if terminal_lost:
             os._exit(code)  # the terminal is closed, and a flush could block
         if code == _FAULT:
             streams.say(f"it stopped because of a fault of its own; please report what {log} says")
@@ -113,8 +113,8 @@ def attach(source: ServerSource, view: View) -> int:
 def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -> int:
     """Runs the monitor on a source, restores the terminal and ends the source; returns the exit code."""
     make = partial(DynaApp, source, view, command_line=command)
-    with _ran(make, view, mouse=view.mouse) as (app, code, log, gone):
-        return _finish(app, code, log, command, gone=gone)
+    with _ran(make, view, mouse=view.mouse) as (app, code, log, terminal_lost):
+        return _finish(app, code, log, command, terminal_lost=terminal_lost)
 
 
 @contextmanager
@@ -132,18 +132,18 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
             app = make(output=output, shutdown=shutdown)
             gc.freeze()  # imported objects stay; scanning them in a collection would delay a frame
             app.run(mouse=mouse)
-            gone = output.lost
-        code = app.return_code or (HUNG_UP if gone else 0)
+            terminal_lost = output.lost
+        code = app.return_code or (HUNG_UP if terminal_lost else 0)
         shutdown.begin(code)
-        yield app, code, log, gone
+        yield app, code, log, terminal_lost
 
 
-def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, gone: bool) -> int:
+def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, terminal_lost: bool) -> int:
     """Stops the source and prints the summary; returns the exit code, unless the source cannot be stopped."""
     app.remember_file(app.source.recorded)
     app.aside.wait(_ASIDE_S)
     ended = app.source.close(_WAIT_S)
-    if gone:
+    if terminal_lost:
         os._exit(code)  # the terminal is closed, and a flush could block
     with suppress(OSError):  # a closed terminal cannot show the summary
         if code == _FAULT:

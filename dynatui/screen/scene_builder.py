@@ -61,7 +61,7 @@ class SceneBuilder:
             replaying=playback is not None,
             following=controls is None and playback is None,
             hits=hits(before.query, [token.text for token in whole.lane.tokens]) if before.mode == "search" else (),
-            wanted=editor.wanted(viewpoint.newest) if editor else {},
+            pending=editor.pending(viewpoint.newest) if editor else {},
             stage=_stage(controls, state) if controls and viewpoint.live else None,
             broke=controls.broke if controls else "",
             pinned=None if pin is not None and pin.follows(state) else pin,
@@ -76,9 +76,9 @@ class SceneBuilder:
         if controls := self._source.controls:
             return self._opened(controls.session.prompts)
         if playback := self._source.playback:
-            known = len(self._recorded)
+            count = len(self._recorded)
             self._recorded += [
-                playback.opening(number) for number in range(known, min(known + _LOOKED_UP, playback.count))
+                playback.opening(number) for number in range(count, min(count + _LOOKED_UP, playback.count))
             ]
         return tuple(self._recorded)
 
@@ -95,7 +95,7 @@ class SceneBuilder:
             return None
         # The estimate holds only for rounds under the present rules.
         changes = state.lane.changes
-        turned = [one.round for one in changes if one.by_user and one.name not in _IN_ROUNDS]
+        turned = [change.round for change in changes if change.by_user and change.name not in _IN_ROUNDS]
         return what_if(state.lane.past[max(turned, default=0) :], rules)
 
 
@@ -104,5 +104,5 @@ def _stage(controls: Controls, state: RunState) -> Stage | None:
     stage = controls.stage
     if stage is None or stage.event.method != state.watched:
         return None
-    known = state.rounds - 1 if stage.name == "committed" else state.rounds
-    return stage if stage.event.round == known else None
+    folded = state.rounds - 1 if stage.name == "committed" else state.rounds
+    return stage if stage.event.round == folded else None

@@ -45,7 +45,7 @@ class ServerApp(PanelApp):
         self.source = source
         self.state = ServerState()
         """The newest state."""
-        self.held: ServerState | None = None
+        self.frozen_state: ServerState | None = None
         """The shown state while the view is paused."""
         self.failure: DecoderError | None = None
         """The error that ended the source, for the caller."""
@@ -66,13 +66,13 @@ class ServerApp(PanelApp):
     @property
     def shown(self) -> ServerState:
         """The shown state."""
-        return self.held or self.state
+        return self.frozen_state or self.state
 
     @property
     def look(self) -> Look:
         """The user's view of the server."""
         return Look(
-            paused=self.held is not None,
+            paused=self.frozen_state is not None,
             recording=self.source.recording,
             replaying=not self.source.live,
             ended=self.source.ended,
@@ -99,15 +99,15 @@ class ServerApp(PanelApp):
 
     def action_pause(self) -> None:
         """Pauses or resumes the view, and the playback of a recording."""
-        self.held = self.state if self.held is None else None
-        self.source.paused = self.held is not None
+        self.frozen_state = self.state if self.frozen_state is None else None
+        self.source.paused = self.frozen_state is not None
 
     def action_help(self) -> None:
         """Opens the page of keys."""
         self.push_screen(server_help(self.scene.keys))
 
-    def _sized(self, panel: str, drawn: DrawSized) -> Canvas:
-        return Canvas(lambda _, width, height: drawn(self.shown, self.look, (width, height)), panel=panel)
+    def _sized(self, panel: str, draw_sized: DrawSized) -> Canvas:
+        return Canvas(lambda _, width, height: draw_sized(self.shown, self.look, (width, height)), panel=panel)
 
     def arrange(self) -> None:
         """Hides the panels that do not fit."""

@@ -64,8 +64,8 @@ def met(conditions: Conditions, before: RunState, after: RunState, event: Event)
         return None
     reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]
     joined = "; ".join(reason for reason in reasons if reason)
-    whose = "" if event.method == after.watched else f" of {event.method}"
-    return f"{joined}, round {nth(event.round)}{whose}" if joined else None
+    method_words = "" if event.method == after.watched else f" of {event.method}"
+    return f"{joined}, round {nth(event.round)}{method_words}" if joined else None
 
 
 def _reason(name: Break, conditions: Conditions, before: RunState, after: RunState, event: Round) -> str | None:
@@ -110,8 +110,8 @@ def _bound(lane: LaneState) -> int | None:
     knobs, d_max = lane.newest.knobs if lane.newest else None, lane.settings.get("d_max")
     if knobs is None or d_max is None or not is_sane(knobs.d0):
         return None
-    used = used_depth(knobs.d0)
-    return used if used in (1, int(d_max) - 1) else None
+    depth = used_depth(knobs.d0)
+    return depth if depth in (1, int(d_max) - 1) else None
 
 
 def _window(lane: LaneState) -> int:

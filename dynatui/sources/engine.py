@@ -95,7 +95,7 @@ class EngineSource:
         self._place = 0
         self._began = 0.0
         self._loading = Loading("starting")
-        self._known = RunState()
+        self._state = RunState()
         """State of the run in progress, while a break condition is active or the machine's speed is measured."""
         self._thread = threading.Thread(target=self._work, name="dynatui-engine", daemon=True)
 
@@ -154,20 +154,20 @@ class EngineSource:
         """Sets the conditions at which decoding pauses."""
         with self._lock:
             if not self.conditions.on:
-                self._known = reduce(apply, run_so_far(self.records), RunState(chosen=self._known.chosen))
+                self._state = reduce(apply, run_so_far(self.records), RunState(chosen=self._state.chosen))
             self.conditions = conditions
 
-    def turn(self, name: KnobName, value: float, of: RulesName) -> Turn:
+    def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
         """Turns a knob from the next round on and for all later prompts."""
         with self._lock:
-            self.config = self.config.turned(name, value, of)
-            return self._steering.turn(name, value, of)
+            self.config = self.config.turned(name, value, rules_name)
+            return self._steering.turn(name, value, rules_name)
 
     def watch(self, method: str) -> None:
         """Chooses the method for steps and break conditions."""
         with self._lock:
             self._steering.watched = method
-            self._known = structs.replace(self._known, chosen=method)
+            self._state = structs.replace(self._state, chosen=method)
 
     def edit(self, prompt: str) -> None:
         """Replaces the prompt in progress, and begins it."""
@@ -218,7 +218,7 @@ class EngineSource:
                 if self._stopped:
                     return
                 self._decode(decode)
-                self._rest()
+                self._pause_after_prompt()
             except DecoderError as error:
                 self._fail(str(error), error.exit_code)
             except Exception as error:
@@ -237,7 +237,7 @@ class EngineSource:
         self.records.append(Failure(message, exit_code))
         self._wake.wait()
 
-    def _rest(self) -> None:
+    def _pause_after_prompt(self) -> None:
         """Waits after a prompt, for its result to be read, and while paused."""
         self._wake.wait(self._rest_s)
         while self.paused and not self._wake.wait(_NAP_S):
@@ -271,8 +271,8 @@ class EngineSource:
             self.records.append(event)
             recorder = self._recorder
             if self.conditions.on or self._measuring:
-                before, self._known = self._known, apply(self._known, event)
-                if reason := met(self.conditions, before, self._known, event):
+                before, self._state = self._state, apply(self._state, event)
+                if reason := met(self.conditions, before, self._state, event):
                     self.broke = reason
                     self._steering.paused = True
         if self._exporter is not None:
@@ -296,6 +296,6 @@ class EngineSource:
         if not (self._measuring and isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
             return
         with self._lock:
-            rate = self._known.figures()[event.method].tokens_per_second or 0.0
+            rate = self._state.figures()[event.method].tokens_per_second or 0.0
             self._steering.speed = readable_speed(rate / max(1, len(self.config.methods)))
             self._measuring = False

@@ -48,23 +48,23 @@ class Tail:
     def take(self, seconds: float) -> list[Event]:
         """Events added since the last call, as many as can be read in `seconds`."""
         until = self._clock() + seconds
-        taken = list[Event]()
+        events = list[Event]()
         if self._fault is None:
             try:
-                self._take(taken, until)
+                self._take(events, until)
             except RecordingError as error:
                 self._fault = RecordingError(f"{shortened(self.path)}: {error}")
             except OSError as error:
                 self._fault = RecordingError(f"cannot read {shortened(self.path)}: {error.strerror}; follow it again")
-        if self._fault is not None and not taken:
+        if self._fault is not None and not events:
             raise self._fault
-        return taken
+        return events
 
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
 
-    def _take(self, taken: list[Event], until: float) -> None:
+    def _take(self, events: list[Event], until: float) -> None:
         """Appends events until the end of the file, the end of the time, or an error."""
         self._look_after_the_file()
         while self._newest:
@@ -74,17 +74,17 @@ class Tail:
         while line := self._next_line():
             event = self._checker.event(line, self._lines)
             self.runs += isinstance(event, Run)
-            taken.append(event)
+            events.append(event)
             if self._clock() >= until:
                 return
 
     def _look_after_the_file(self) -> None:
         followed = os.fstat(self._file.fileno())
         try:
-            there = self.path.stat()
+            present = self.path.stat()
         except FileNotFoundError:
             raise RecordingError("the file was removed while it was followed; follow the new one") from None
-        if not os.path.samestat(there, followed):
+        if not os.path.samestat(present, followed):
             raise RecordingError("another file has taken the place of the one that was followed; follow it again")
         if followed.st_size < self._offset:
             raise RecordingError("the file was cut off while it was followed; follow it again")

@@ -66,11 +66,11 @@ def _request(
 
 def _drained(queue: "SimpleQueue[T]") -> list[T]:
     """All items of a queue."""
-    taken = list[T]()
+    items = list[T]()
     with suppress(Empty):
         while True:
-            taken.append(queue.get_nowait())
-    return taken
+            items.append(queue.get_nowait())
+    return items
 
 
 class ServerSource(Protocol):
@@ -121,10 +121,10 @@ class LiveServer:
 
     def take(self) -> list[Event]:
         """Events since the last call; raises the error that ended the thread, after all events before it."""
-        fault, taken = self._fault, _drained(self._events)
-        if fault is not None and not taken:
+        fault, events = self._fault, _drained(self._events)
+        if fault is not None and not events:
             raise fault
-        return taken
+        return events
 
     @property
     def ended(self) -> bool:
@@ -186,15 +186,15 @@ class RecordedServer:
         """Events due by now; raises a RecordingError at an invalid line."""
         now = self._clock()
         self._played += 0.0 if self.paused else (now - self._advanced_at) * self._speed
-        self._advanced_at, taken = now, list[Event]()
-        while not self.paused and len(taken) < _AT_ONCE and (event := self._upcoming()) is not None:
+        self._advanced_at, events = now, list[Event]()
+        while not self.paused and len(events) < _AT_ONCE and (event := self._upcoming()) is not None:
             if isinstance(event, Opening):
                 self._played = 0.0
             elif event.t > self._played:
                 break
-            taken.append(event)
+            events.append(event)
             self._next = None
-        return taken
+        return events
 
     @property
     def ended(self) -> bool:

@@ -30,7 +30,7 @@ class KnobControls(Protocol):
     config: RunConfig
     """The parameters including all turned knobs, with which the next prompt begins."""
 
-    def turn(self, name: KnobName, value: float, of: RulesName) -> Turn:
+    def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
         """Turns a knob of a parameter set for this prompt and all later ones; returns the turn with its number."""
 
 

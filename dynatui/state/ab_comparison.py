@@ -101,8 +101,8 @@ class Pin:
 
     def follows(self, state: RunState) -> bool:
         """Whether a turn of a knob made this pin later in the run than the shown round."""
-        shown = len(state.lanes.get(self.method, LaneState()).past)
-        return not self.by_hand and self.of_run(state) and self.rounds > shown
+        shown_rounds = len(state.lanes.get(self.method, LaneState()).past)
+        return not self.by_hand and self.of_run(state) and self.rounds > shown_rounds
 
     def after_turn(self, state: RunState) -> "Pin":
         """The pin after another turn of a knob; `state` is the state before that turn.
@@ -139,14 +139,14 @@ def compared(a: Samples, b: Samples, least: int = LEAST) -> tuple[Difference, ..
 
 def _rated(a: Samples, b: Samples) -> tuple[Samples, Samples]:
     """Both sides without the times and tokens of those stalled rounds that rates leave out."""
-    stalls = [Stalls().with_round(each.stalled_s, Times(1)) for each in (*a, *b) if each.stalled_s]
+    stalls = [Stalls().with_round(sample.stalled_s, Times(1)) for sample in (*a, *b) if sample.stalled_s]
     level = left_out_from(stalls, len(a) + len(b))
 
-    def kept(each: Sample) -> Sample:
-        left_out = each.stalled_s and level_of(each.stalled_s) >= level
-        return replace(each, round_s=0.0) if left_out else each
+    def timed(sample: Sample) -> Sample:
+        left_out = sample.stalled_s and level_of(sample.stalled_s) >= level
+        return replace(sample, round_s=0.0) if left_out else sample
 
-    return tuple(map(kept, a)), tuple(map(kept, b))
+    return tuple(map(timed, a)), tuple(map(timed, b))
 
 
 def sentence(difference: Difference) -> str:

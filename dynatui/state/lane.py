@@ -239,10 +239,10 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
     )
     whole = "".join(event.pieces)
     harmless = clean_line(whole) == whole  # usually true, and cheap to check
-    shown = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
+    clean_event = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     after = structs.replace(
         lane,
-        past=lane.past.plus([shown]),
+        past=lane.past.plus([clean_event]),
         samples=lane.samples.plus([sample]),
         tokens=lane.tokens.plus(tokens_of(event, sample.round_s)),
         shares=_with_share(lane.shares, event.accepted, levels, window),
@@ -315,8 +315,8 @@ def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
 def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, float]:
     """The knobs among a method's parameters; for an unknown method, all parameters with the name of a known knob."""
     rules = METHODS[method].rules if method in METHODS else None
-    known = METHODS[rules].knobs if rules else tuple(all_knobs().values())
-    values = {knob.name: knob.value_of(parameters.get(knob.parameter)) for knob in known}
+    knobs = METHODS[rules].knobs if rules else tuple(all_knobs().values())
+    values = {knob.name: knob.value_of(parameters.get(knob.parameter)) for knob in knobs}
     return {name: float(value) for name, value in values.items() if is_sane(value)}
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias, assert_never
 from dynatui.attach.events import Answer, Event, Figures, Gap, Opening, Reading, RequestSent, Server, Wasted
 from dynatui.attach.servers import KINDS, Kind
 
-KEPT = 600
+HISTORY_LENGTH = 600
 """Number of newest polls that are kept for the curves."""
 _RECENT_S = 10.0
 """Seconds for which the restart or replacement of a server is reported."""
@@ -77,12 +77,12 @@ def applied(state: ServerState, event: Event) -> ServerState:
         case Opening():
             return ServerState(opening=event)
         case Server():
-            other = state.server is not None and state.server.kind != event.kind
-            return replace(state, server=event, replaced_at=event.t if other else state.replaced_at)
+            kind_changed = state.server is not None and state.server.kind != event.kind
+            return replace(state, server=event, replaced_at=event.t if kind_changed else state.replaced_at)
         case Reading():
             return replace(
                 state,
-                past=(*state.past, event)[-KEPT:],
+                past=(*state.past, event)[-HISTORY_LENGTH:],
                 reading=event,
                 missing_since=None,
                 readings=state.readings + 1,
@@ -93,7 +93,7 @@ def applied(state: ServerState, event: Event) -> ServerState:
             begins = state.missing_since is None
             return replace(
                 state,
-                past=(*state.past, event)[-KEPT:],
+                past=(*state.past, event)[-HISTORY_LENGTH:],
                 missing_since=event.t if begins else state.missing_since,
                 missed=state.missed + 1,
                 gaps=state.gaps + begins,

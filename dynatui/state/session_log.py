@@ -184,10 +184,10 @@ class SessionLog:
             before.times.plus(round_times),
             before.stalls.with_round(event.stalled_s, round_times) if event.stalled_s else before.stalls,
         )
-        others = {known: tried for known, tried in self.tried.items() if known != setting}
-        if len(others) >= _MOST_SETTINGS:
-            del others[min(others, key=lambda known: others[known].rounds)]
-        return replace(self, setting=setting, tried={**others, setting: after})
+        other_settings = {key: tried for key, tried in self.tried.items() if key != setting}
+        if len(other_settings) >= _MOST_SETTINGS:
+            del other_settings[min(other_settings, key=lambda key: other_settings[key].rounds)]
+        return replace(self, setting=setting, tried={**other_settings, setting: after})
 
 
 def noted(results: Results, state: RunState) -> Results:

@@ -23,7 +23,7 @@ class Timeline:
         self.state = before or RunState()
         """The state after all records."""
         self._records: list[Record] = []
-        self._kept = [self.state]
+        self._snapshots = [self.state]
         """The states before the first record and after every 64th one."""
         self._ends: dict[str, list[int]] = {}
         """By method: number of records before its first round, and up to each of its rounds."""
@@ -49,7 +49,7 @@ class Timeline:
             ends.append(len(self._records) + 1)
         self._records.append(record)
         if len(self._records) % _EVERY == 0:
-            self._kept.append(self.state)
+            self._snapshots.append(self.state)
 
     def at(self, method: str, rounds: int) -> RunState:
         """The state right after round number `rounds` of a method; 0 is the state before its first round."""
@@ -57,7 +57,7 @@ class Timeline:
         count = ends[min(max(0, rounds), len(ends) - 1)]
         if count == len(self._records):
             return self.state
-        state = self._kept[count // _EVERY]
+        state = self._snapshots[count // _EVERY]
         for record in self._records[count - count % _EVERY : count]:
             state = apply(state, record)
         return state
@@ -96,32 +96,32 @@ class Viewpoint:
     def __init__(self) -> None:
         self.work = Timeline()
         self._chosen = ""
-        self._shown = self.work
+        self._shown_run = self.work
         self._recorded: Sequence[Event] = ()
         """All events of the recorded run in play; empty for an engine."""
         self._foreseen = Timeline()
         """The states of the recorded run, as far as its events were read ahead of the playback."""
-        self._held: RunState | None = None
+        self._held_state: RunState | None = None
         """The shown state while the view does not follow decoding or playback."""
-        self._known: RunState | None = None
+        self._newest_state: RunState | None = None
         """The newest state at the moment when the view stopped following; None for a recording."""
 
     @property
     def live(self) -> bool:
         """Whether the view follows decoding or playback."""
-        return self._held is None
+        return self._held_state is None
 
     @property
     def state(self) -> RunState:
         """The shown state."""
-        return self._watched(self.work.state if self._held is None else self._held)
+        return self._watched(self.work.state if self._held_state is None else self._held_state)
 
     @property
     def whole(self) -> RunState:
         """The newest known state of the shown run, which may be later than the shown place."""
-        if self._held is None:
+        if self._held_state is None:
             return self._watched(self._longest.state)
-        return self._watched(self._known or self._shown.state)
+        return self._watched(self._newest_state or self._shown_run.state)
 
     @property
     def newest(self) -> RunState:
@@ -131,13 +131,13 @@ class Viewpoint:
     @property
     def shown(self) -> Timeline:
         """The shown run."""
-        return self.work if self._held is None else self._shown
+        return self.work if self._held_state is None else self._shown_run
 
-    def foresee(self, run: Sequence[Event], prompt: Prompt, most: int) -> None:
-        """Folds `most` more events of the recorded run in play, and at least those already played."""
+    def foresee(self, run: Sequence[Event], prompt: Prompt, count: int) -> None:
+        """Folds `count` more events of the recorded run in play, and at least those already played."""
         if run is not self._recorded:
             self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt))
-        self._read_on(max(len(self._foreseen) + most, len(self.work)))
+        self._read_on(max(len(self._foreseen) + count, len(self.work)))
 
     def take(self, record: Record) -> None:
         """Adds a record."""
@@ -153,28 +153,28 @@ class Viewpoint:
         """The shown place; `known_rounds` are the rounds of a recording, played or not."""
         state, newest = self.state, self.state.lane.newest
         rounds = max(self.shown.rounds(state.watched), known_rounds, state.rounds)
-        own = self.live or self._shown in (self.work, self._foreseen)
-        played = self.work.rounds(state.watched) if own else None
+        of_this_run = self.live or self._shown_run in (self.work, self._foreseen)
+        played = self.work.rounds(state.watched) if of_this_run else None
         return Place(state.rounds, rounds, newest.t if newest else 0.0, self.live, played)
 
     def hold(self) -> None:
         """Stops the view from following decoding or playback."""
-        if self._held is None:
-            self._shown, self._held = self._longest, self.work.state
-            self._known = None if self._recorded else self.work.state
+        if self._held_state is None:
+            self._shown_run, self._held_state = self._longest, self.work.state
+            self._newest_state = None if self._recorded else self.work.state
 
     def follow(self) -> None:
         """Lets the view follow decoding or playback again."""
-        self._held = None
+        self._held_state = None
 
     def look_at(self, rounds: int) -> None:
         """Holds the view after round number `rounds` of the watched method in the shown run, played or not."""
         self.hold()
-        if self._shown is self._foreseen and rounds > self._shown.rounds(self.state.watched):
+        if self._shown_run is self._foreseen and rounds > self._shown_run.rounds(self.state.watched):
             self._read_on(len(self._recorded))
-        self._held = self._shown.at(self.state.watched, rounds)
-        if self._known is not None and self._watched(self._known).rounds < self.state.rounds:
-            self._known = self._held
+        self._held_state = self._shown_run.at(self.state.watched, rounds)
+        if self._newest_state is not None and self._watched(self._newest_state).rounds < self.state.rounds:
+            self._newest_state = self._held_state
 
     @property
     def _longest(self) -> Timeline:

@@ -45,16 +45,16 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
     spent_s = round_s / count
     if event.draft_forwards is None:
         return (Token(clean(event.text), "plain", event.round, 1, spent_s=spent_s),)
-    kept, logprobs = event.accepted, event.draft_logprobs or event.logprobs
-    texts = _divided(event.text, [event.pieces[node] for node in kept], count)
+    path, logprobs = event.accepted, event.draft_logprobs or event.logprobs
+    texts = _divided(event.text, [event.pieces[node] for node in path], count)
     return tuple(
         Token(
             clean(text),
-            "accepted" if place < len(kept) else "bonus",
+            "accepted" if place < len(path) else "bonus",
             event.round,
             place + 1,
-            kept[place] if place < len(kept) else None,
-            math.exp(min(0.0, logprobs[kept[place]])) if place < len(kept) else None,
+            path[place] if place < len(path) else None,
+            math.exp(min(0.0, logprobs[path[place]])) if place < len(path) else None,
             spent_s,
         )
         for place, text in enumerate(texts)
@@ -84,7 +84,7 @@ def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
     ignore = re.NOFLAG if any(letter.isupper() for letter in query) else re.IGNORECASE
     matches = re.finditer(r"\s+".join(map(re.escape, words)), "".join(texts), ignore)
     return tuple(
-        range(bisect_right(starts, each.start()) - 1, bisect_right(starts, each.end() - 1)) for each in matches
+        range(bisect_right(starts, match.start()) - 1, bisect_right(starts, match.end() - 1)) for match in matches
     )
 
 

@@ -39,10 +39,10 @@ def check_variables() -> None:
         colors in (None, "auto", *COLOR_SYSTEMS),
         f"TEXTUAL_COLOR_SYSTEM is {quoted(colors)}; unset it, or give one of auto, {', '.join(COLOR_SYSTEMS)}",
     )
-    for name, most in zip(("COLUMNS", "LINES"), LARGEST, strict=True):
-        given = os.environ.get(name, "")
-        too_large = given.isdecimal() and (len(given) > len(str(most)) or int(given) > most)
-        require(not too_large, f"{name} is {shortened(given)}; unset it, or give at most {most}")
+    for name, limit in zip(("COLUMNS", "LINES"), LARGEST, strict=True):
+        value = os.environ.get(name, "")
+        too_large = value.isdecimal() and (len(value) > len(str(limit)) or int(value) > limit)
+        require(not too_large, f"{name} is {shortened(value)}; unset it, or give at most {limit}")
     log = os.environ.get("TEXTUAL_LOG")
     try:
         if log:
@@ -85,8 +85,8 @@ def screen_only(log: Path) -> Iterator[Output]:
         sys.__stdout__ = sys.__stderr__ = output  # type: ignore[misc,assignment]
         os.dup2(noise, _STDOUT)
         os.dup2(noise, _STDERR)
-        there = os.isatty(_STDIN) or read_keyboard(_STDIN)
-        require(there, "standard input is no terminal and there is no other keyboard; use --headless")
+        has_keyboard = os.isatty(_STDIN) or read_keyboard(_STDIN)
+        require(has_keyboard, "standard input is no terminal and there is no other keyboard; use --headless")
         yield output
     finally:
         for number, copy in saved.items():

@@ -66,7 +66,7 @@ class Keyboard:
     """Splits input into pieces; keeps the bytes of an incomplete piece until the rest arrives."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._pasting = False
         self._searched = 0
         """Offset of the first byte at which the end of a paste may begin."""
@@ -76,49 +76,49 @@ class Keyboard:
     def take(self, received: bytes, now: float) -> Iterator[Piece]:
         """The pieces completed by the received bytes, or, if there are none, by the silence until `now` in seconds."""
         if received:
-            self._held += received
+            self._buffer += received
             self._newest_s = now
             while cut := self._cut():
-                kind, taken = cut
-                del self._held[: len(taken)]
-                yield from self._piece(kind, taken)
+                kind, sequence = cut
+                del self._buffer[: len(sequence)]
+                yield from self._piece(kind, sequence)
         else:
             yield from self._given_up(now - self._newest_s)
 
     def _cut(self) -> tuple[str | None, bytes] | None:
         """Kind and bytes of the next piece; None while it is not complete."""
         if not self._pasting:
-            match = _PIECE.match(self._held)
+            match = _PIECE.match(self._buffer)
             return (match.lastgroup, match[0]) if match else None
-        end = self._held.find(_PASTE_END, self._searched)
+        end = self._buffer.find(_PASTE_END, self._searched)
         if end >= 0:
-            return "pasted", bytes(self._held[: end + len(_PASTE_END)])
-        del self._held[LONGEST_PASTE : -len(_PASTE_END)]
-        self._searched = max(0, len(self._held) - len(_PASTE_END))
+            return "pasted", bytes(self._buffer[: end + len(_PASTE_END)])
+        del self._buffer[LONGEST_PASTE : -len(_PASTE_END)]
+        self._searched = max(0, len(self._buffer) - len(_PASTE_END))
         return None
 
-    def _piece(self, kind: str | None, taken: bytes) -> Iterator[Piece]:
+    def _piece(self, kind: str | None, sequence: bytes) -> Iterator[Piece]:
         # The bytes of a character may be split between two reads, but not by a sequence: what is left is invalid.
         if kind != "text" and (text := self._decode(b"", final=True)):
             yield text
         match kind:
             case "text":
-                if text := self._decode(taken, final=bool(self._held)):
+                if text := self._decode(sequence, final=bool(self._buffer)):
                     yield text
-            case "sequence" if len(taken) <= _LONGEST_SEQUENCE:
-                yield taken.decode("utf-8", "replace")
+            case "sequence" if len(sequence) <= _LONGEST_SEQUENCE:
+                yield sequence.decode("utf-8", "replace")
             case "paste":
                 self._pasting = True
             case "pasted":
                 self._pasting, self._searched = False, 0
-                if text := taken.removesuffix(_PASTE_END).decode("utf-8", "replace"):
+                if text := sequence.removesuffix(_PASTE_END).decode("utf-8", "replace"):
                     yield Pasted(clean(text.replace("\r\n", "\n").replace("\r", "\n")))
 
     def _given_up(self, silent_s: float) -> Iterator[Piece]:
-        is_a_key = not self._pasting and len(self._held) <= len("\x1b[")
+        is_a_key = not self._pasting and len(self._buffer) <= len("\x1b[")
         if silent_s < (ESCAPE_DELAY_S if is_a_key else SEQUENCE_TIMEOUT_S):
             return
-        kind = "pasted" if self._pasting else "sequence" if is_a_key and self._held else "dropped"
-        taken = bytes(self._held)
-        self._held.clear()
-        yield from self._piece(kind, taken)
+        kind = "pasted" if self._pasting else "sequence" if is_a_key and self._buffer else "dropped"
+        sequence = bytes(self._buffer)
+        self._buffer.clear()
+        yield from self._piece(kind, sequence)

@@ -17,25 +17,25 @@ class LastWord:
 
     def __init__(self, pipe: int) -> None:
         self.pipe = pipe
-        self._ours: bool | None = None
+        self._has_token: bool | None = None
 
     def claimed(self) -> bool:
         """Whether this process has the token; the first call tries to take it."""
-        if self._ours is None:
-            self._ours = bool(os.read(self.pipe, 1))
-        return self._ours
+        if self._has_token is None:
+            self._has_token = bool(os.read(self.pipe, 1))
+        return self._has_token
 
 
 @contextmanager
 def shared() -> Iterator[LastWord]:
     """Context with a new token, whose pipe is closed at the end."""
-    held, filled = os.pipe()
+    readable, writable = os.pipe()
     try:
-        os.write(filled, b"\0")
-        os.close(filled)
-        yield LastWord(held)
+        os.write(writable, b"\0")
+        os.close(writable)
+        yield LastWord(readable)
     finally:
-        os.close(held)
+        os.close(readable)
 
 
 def claimed(environment: Mapping[str, str] = os.environ) -> bool:

@@ -30,7 +30,7 @@ class Output:
         self.sent_bytes = 0
         self.busy = False
         """Whether a write is still in progress."""
-        self._descriptor = None if terminal is None else _own(terminal)
+        self._descriptor = None if terminal is None else _reopened(terminal)
         self._modes = None if self._descriptor is None else modes_of(self._descriptor)
         self._entered = False
         """Whether the terminal shows its alternate screen."""
@@ -56,9 +56,9 @@ class Output:
         self.busy = True
         if text in (_ENTER, _LEAVE):
             self._entered = text == _ENTER
-        rest = memoryview(text.encode("utf-8", "replace"))
-        while rest and not self._lost and self._descriptor is not None:
-            rest = rest[self._send(self._descriptor, rest) :]
+        unsent = memoryview(text.encode("utf-8", "replace"))
+        while unsent and not self._lost and self._descriptor is not None:
+            unsent = unsent[self._send(self._descriptor, unsent) :]
         self.busy = False
         return len(text)
 
@@ -88,13 +88,13 @@ class Output:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _send(self, descriptor: int, rest: memoryview) -> int:
+    def _send(self, descriptor: int, unsent: memoryview) -> int:
         if not select.select([], [descriptor], [], _LOOK_UP_S)[1]:
             since = self._leaving_since
             self._lost |= since is not None and time.monotonic() - since > _WRITE_TIMEOUT_S
             return 0
         try:
-            sent = os.write(descriptor, rest)
+            sent = os.write(descriptor, unsent)
         except BlockingIOError:
             return 0
         except OSError:
@@ -123,7 +123,7 @@ def modes_of(terminal: int) -> list[Any] | None:
         return None
 
 
-def _own(terminal: int) -> int:
+def _reopened(terminal: int) -> int:
     """A new file descriptor of the terminal, on which writes do not block; the shell's descriptor stays unchanged."""
     with suppress(OSError):
         return os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)

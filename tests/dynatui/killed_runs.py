@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks import steps
-from benchmarks.archive import NAME, STATUS, Result, known
+from benchmarks.archive import NAME, STATUS, Result, latest_results
 from benchmarks.steps import Step
 
 PLAIN = re.compile(r"[A-Za-z0-9._-]+")
@@ -135,7 +135,7 @@ class KilledRuns:
             assert all(map(PLAIN.fullmatch, parts))
         if not (output / NAME).exists():  # it was killed before its first step
             return
-        results = known([output / NAME])
+        results = latest_results([output / NAME])
         for name, result in self.done.items():
             assert results[name] == result, "what is done is not run again"
         self.done |= {name: each for name, each in results.items() if each.status.state == "done"}
@@ -153,4 +153,4 @@ def _begun(output: Path) -> str:
     """The step that has begun and not ended."""
     if not (output / NAME).exists():
         return ""
-    return next(reversed(known([output / NAME])))
+    return next(reversed(latest_results([output / NAME])))

@@ -219,11 +219,11 @@ class ScriptedControls:
         self.edited: list[str] = []
         self.file: Path | None = None
 
-    def turn(self, name: KnobName, value: float, of: RulesName) -> Turn:
+    def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
         """Remembers the turn."""
         self.turns.append((name, round(value, 6)))
-        self.config = self.config.turned(name, value, of)
-        return Turn(name, value, of, len(self.turns))
+        self.config = self.config.turned(name, value, rules_name)
+        return Turn(name, value, rules_name, len(self.turns))
 
     def watch(self, method: str) -> None:
         """Remembers the method."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import kernels
-from benchmarks.kernels import Kernel, Replays, Share, page, profile, seen
+from benchmarks.kernels import Kernel, Replays, Share, kernels_of, page, profile
 from decoder.bench import shapes
 from decoder.engine import Engine
 from decoder.sampling.settings import Sampling
@@ -69,7 +69,7 @@ def event(kind: str, launch: int, name: str = "gemm") -> SimpleNamespace:
 
 
 def test_only_what_ran_on_the_device_is_looked_at() -> None:
-    found = seen([event("CUDA", 7), event("CPU", 7, "cudaGraphLaunch"), event("CUDA", 0, "an annotation")])
+    found = kernels_of([event("CUDA", 7), event("CPU", 7, "cudaGraphLaunch"), event("CUDA", 0, "an annotation")])
     assert found == [Kernel("gemm", 2.0, 2.5, 7)]
 
 
@@ -81,8 +81,8 @@ def test_events_of_torch_s_own_profiler_have_what_is_asked_of_them() -> None:
     assert profiler.profiler is not None
     events = profiler.profiler.kineto_results.events()
     assert events
-    assert seen(events) == []
-    assert seen([_on_cuda(each) for each in events])[0].end_us > 0
+    assert kernels_of(events) == []
+    assert kernels_of([_on_cuda(each) for each in events])[0].end_us > 0
 
 
 def _on_cuda(torchs: object) -> SimpleNamespace:
@@ -109,7 +109,7 @@ def test_each_sampling_is_profiled_with_one_pair_and_written_as_a_line(
         return made[-1]
 
     monkeypatch.setattr(shapes, "random_pair", counted)
-    monkeypatch.setattr(kernels, "seen", lambda _: DRAFT)
+    monkeypatch.setattr(kernels, "kernels_of", lambda _: DRAFT)
     small = {"model_type": "gpt_neox", "vocab_size": 288, "max_position_embeddings": 256, "eos_token_id": None}
     small |= {"hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 32, "num_attention_heads": 2}
     shape, written = tmp_path / "small.json", tmp_path / "kernels.jsonl"

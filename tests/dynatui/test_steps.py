@@ -17,7 +17,7 @@ from random import Random
 import pytest
 
 from benchmarks import archive, gpu, steps
-from benchmarks.archive import NAME, OUTPUT, STATUS, Result, Status, known, packed, unpacked
+from benchmarks.archive import NAME, OUTPUT, STATUS, Result, Status, latest_results, packed, unpacked
 from benchmarks.steps import FOLDER, RUNNING, Step, run_all
 from decoder.errors import ConfigError
 from tests.dynatui.killed_runs import KilledRuns, marked, program
@@ -50,10 +50,10 @@ class Runs:
         return gpu.main(["--output", str(self.output), *options], steps)
 
     def result(self, step: Step) -> Result:
-        return known([self.output])[step.name]
+        return latest_results([self.output])[step.name]
 
     def state(self, step: Step) -> str | None:
-        found = steps.status(step, known([self.output]))
+        found = steps.status(step, latest_results([self.output]))
         return found.state if found else None
 
     def text(self, step: Step) -> str:
@@ -178,7 +178,7 @@ def test_of_several_files_the_latest_result_of_each_step_counts(tmp_path: Path) 
     new = kept("a.tar.gz", "2026-01-02T00:00:00Z", one="failed", three="done")
     begun = kept("b.tar.gz", "2026-01-02T00:00:00Z", three="stopped")
     for places in ([old, new, begun], [begun, new, old], [tmp_path]):
-        states = {name: result.status.state for name, result in known(places).items()}
+        states = {name: result.status.state for name, result in latest_results(places).items()}
         assert states == {"one": "failed", "two": "failed", "three": "done"}
 
 
@@ -202,7 +202,7 @@ def test_other_archives_are_refused(tmp_path: Path, entries: dict[str, bytes]) -
             entry.size = len(data)
             other.addfile(entry, io.BytesIO(data))
     with pytest.raises(ConfigError, match="a damaged archive of results"):
-        known([tmp_path])
+        latest_results([tmp_path])
 
 
 def test_a_file_that_is_not_there_is_named(runs: Runs, tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_a_step_ends_with_its_runner_however_that_ends_and_with_all_that_it_star
         runner.send_signal(how)
         runner.wait()
         assert gone(f"MARK={tmp_path}")
-    assert known([tmp_path / "out"])["lonely"].status.state == "stopped"
+    assert latest_results([tmp_path / "out"])["lonely"].status.state == "stopped"
 
 
 def test_a_step_ends_with_its_keeper(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_a_step_ends_with_its_keeper(tmp_path: Path) -> None:
         os.kill(keeper, signal.SIGKILL)
         assert runner.wait() == 1
         assert gone(f"MARK={tmp_path}")
-    found = known([tmp_path / "out"])["lonely"].status
+    found = latest_results([tmp_path / "out"])["lonely"].status
     assert (found.state, found.exit_code) == ("failed", None)
 
 

@@ -34,7 +34,7 @@ from decoder.run.loading import load_pair
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector.chooser import Chooser, files
 from decoder.selector.one_root import OneRoot
-from decoder.selector.stored import about, read
+from decoder.selector.stored import read, read_info
 
 Prompts = Mapping[Place, Sequence[int]]
 
@@ -90,7 +90,7 @@ def measure_samplings(job: OnSamplings, note: Note, show: Show = iter) -> Done[S
     job.request()
     if job.selector != SHIPPED:
         # raises an error for an unusable selector before the slow loading of models
-        about(Path(job.selector))
+        read_info(Path(job.selector))
     with opened(job.log, FORMAT) as log:
         return _measured(job, log, note, show)
 

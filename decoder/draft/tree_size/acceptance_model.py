@@ -15,7 +15,7 @@ from decoder.draft.tree_size.plan import PathProbabilities
 
 SHARPNESS = 2.0
 """Prior mean of the exponent on the draft's probabilities; 1 would leave them unchanged."""
-OTHERS = -5.0
+UNDRAFTED = -5.0
 """Prior mean of the log-weight of all tokens that were not drafted."""
 SURENESS = (2.0, 1.0)
 """Prior precision of the exponent and of that log-weight."""
@@ -28,9 +28,9 @@ MOST_GAINED = 64.0
 """Bound on the absolute value of `AcceptanceModel.gained`, in tokens."""
 USUAL = (0.6, 0.15)
 """Prior mean acceptance probabilities of a node's first and second guess."""
-SEEN_BEFORE = 4.0
+PRIOR_COUNT = 4.0
 """Weight of the prior `USUAL`, as a number of observed nodes."""
-KEPT = 0.98
+DECAY = 0.98
 """Decay factor of earlier observations, applied at each new observation."""
 _LEAST_LOGPROB = -60.0
 _SHARPEST, _FLATTEST = 8.0, 0.1
@@ -40,20 +40,20 @@ _HEAVIEST, _LIGHTEST = 20.0, -40.0
 class AcceptanceModel:
     """Acceptance model of one pair, learnt from all rounds so far."""
 
-    def __init__(self, sharpness: float = SHARPNESS, others: float = OTHERS) -> None:
+    def __init__(self, sharpness: float = SHARPNESS, undrafted: float = UNDRAFTED) -> None:
         """Starts from prior means: of the exponent, and of the log-weight of tokens that were not drafted."""
         self.sharpness = sharpness
-        self.others = others
+        self.undrafted = undrafted
         self._heavier = [math.exp(FAMILIAR * familiarity) for familiarity in range(FAMILIARITIES)]
         """Factor on a token's weight, by its familiarity class."""
-        self._seen = SEEN_BEFORE
-        self._sums = tuple(probability * SEEN_BEFORE for probability in USUAL)
+        self._count = PRIOR_COUNT
+        self._sums = tuple(probability * PRIOR_COUNT for probability in USUAL)
         """Decayed sums of the acceptance probabilities of first and second guesses."""
         self.gained = 0.0
         """Tokens gained by drafting in all texts: committed tokens less those of plain decoding in the same time."""
         self.paths = PathProbabilities()
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
-        """Precision matrix of (sharpness, others): first diagonal entry, off-diagonal entry, second diagonal entry."""
+        """Precision matrix of (sharpness, undrafted): first diagonal, off-diagonal, second diagonal entry."""
 
     def shares(self, logprobs: Sequence[float], familiar: Sequence[int] = ()) -> list[float]:
         """Acceptance probabilities after an accepted node: of each of its best tokens, and last of all other tokens.
@@ -64,7 +64,7 @@ class AcceptanceModel:
                 0.
         """
         weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
-        weights.append(math.exp(self.others))
+        weights.append(math.exp(self.undrafted))
         if familiar:
             weights = [weight * self._heavier[kind] for weight, kind in zip(weights, familiar, strict=True)]
         whole = sum(weights)
@@ -84,15 +84,15 @@ class AcceptanceModel:
             square += probability * logprob * logprob
         gradient = ((0.0 if chosen is None else logprobs[chosen]) - mean, (chosen is None) - other)
         one, both, two = self._precision
-        one = SURENESS[0] + KEPT * (one - SURENESS[0]) + square - mean**2
-        both = KEPT * both - mean * other
-        two = SURENESS[1] + KEPT * (two - SURENESS[1]) + other * (1 - other)
+        one = SURENESS[0] + DECAY * (one - SURENESS[0]) + square - mean**2
+        both = DECAY * both - mean * other
+        two = SURENESS[1] + DECAY * (two - SURENESS[1]) + other * (1 - other)
         self._precision = one, both, two
         determinant = one * two - both**2
         self.sharpness += (two * gradient[0] - both * gradient[1]) / determinant
-        self.others += (one * gradient[1] - both * gradient[0]) / determinant
+        self.undrafted += (one * gradient[1] - both * gradient[0]) / determinant
         self.sharpness = min(_SHARPEST, max(_FLATTEST, self.sharpness))
-        self.others = min(_HEAVIEST, max(_LIGHTEST, self.others))
+        self.undrafted = min(_HEAVIEST, max(_LIGHTEST, self.undrafted))
         right = len(logprobs) if chosen is None else chosen
         for index, kind in enumerate(familiar):
             if kind:
@@ -103,13 +103,13 @@ class AcceptanceModel:
     def usual(self) -> tuple[float, float]:
         """Exponential moving averages of the acceptance probabilities of a node's first and second guess."""
         first, second = self._sums
-        return first / self._seen, second / self._seen
+        return first / self._count, second / self._count
 
     def see(self, shares: Sequence[float], count: int) -> None:
         """Updates `usual` with the acceptance probabilities of a node's best tokens, `count` of which became nodes."""
         first, second = self._sums
-        self._sums = KEPT * first + shares[0], KEPT * second + (shares[1] if count > 1 else 0.0)
-        self._seen = KEPT * self._seen + 1
+        self._sums = DECAY * first + shares[0], DECAY * second + (shares[1] if count > 1 else 0.0)
+        self._count = DECAY * self._count + 1
 
     def earn(self, tokens: float) -> None:
         """Adds a round's gain over plain decoding, in tokens, to `gained`, which stays within +-`MOST_GAINED`."""

@@ -203,10 +203,10 @@ class TreeSizeController:
         )
         beside = model_guesses.beside(guess.tokens, guess.shares) if model_guesses else guess.shares
         for token, share in zip(guess.tokens, beside, strict=False):
-            there = model_guesses is not None and token in model_guesses.tokens[: model_guesses.count]
+            drafted_already = model_guesses is not None and token in model_guesses.tokens[: model_guesses.count]
             # If a row costs nothing, even a guess of probability 0 would pay, but the tree needs its logarithm.
             pays = share > 0 and above * share >= drafted.row_price
-            if not there and pays and first <= MOST_TRIED:
+            if not drafted_already and pays and first <= MOST_TRIED:
                 tokens.append(token)
                 shares.append(share)
         drafted.lookup_children[parent] = LookupChildren(guess, first, tokens)

@@ -69,9 +69,9 @@ class Curve:
         """Whether enough rounds have corrected errors of the initial measurement."""
         return self._learnt >= SETTLED
 
-    def by_rows(self, most: int = HIGHEST_ROWS) -> list[float]:
-        """Expected seconds of calls with 0, 1, ..., `most` rows; those of 0 rows are 0."""
-        return [self._pace * seconds for seconds in self._shape[: most + 1]]
+    def by_rows(self, most_rows: int = HIGHEST_ROWS) -> list[float]:
+        """Expected seconds of calls with 0, 1, ..., `most_rows` rows; those of 0 rows are 0."""
+        return [self._pace * seconds for seconds in self._shape[: most_rows + 1]]
 
     def learn(self, calls: Sequence[int], seconds: float) -> float:
         """Updates the curve with the total seconds of calls with these rows; returns the factor on the curve."""
@@ -150,7 +150,7 @@ class SizeTimes:
         """Expected seconds of a size; 0 before the first round."""
         if size in self._seconds or not self._seconds:
             return self._seconds.get(size, 0.0)
-        nearest = min(self._seconds, key=lambda seen: abs(seen - size))
+        nearest = min(self._seconds, key=lambda timed_size: abs(timed_size - size))
         return self._seconds[nearest] * (size / nearest if self._proportional else 1.0)
 
     def learn(self, seconds: float, size: int = 1) -> None:

@@ -89,8 +89,8 @@ def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -
     """
     ranked = sorted(range(len(gains)), key=lambda index: -gains[index])
     best, count, tokens = -price * seconds[0], 0, 0.0
-    for taken, index in enumerate(ranked[: len(seconds) - 1], 1):
+    for number, index in enumerate(ranked[: len(seconds) - 1], 1):
         tokens += gains[index]
-        if (net := tokens - price * seconds[taken]) > best:
-            best, count = net, taken
+        if (net := tokens - price * seconds[number]) > best:
+            best, count = net, number
     return sorted(ranked[:count])

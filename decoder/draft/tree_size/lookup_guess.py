@@ -17,14 +17,14 @@ SIBLINGS = 4
 """Largest number of guesses after one node."""
 DEEPEST = 64
 """Largest number of levels in a chain of guesses."""
-SHARPNESS, OTHERS = 1.0, 2.0
+SHARPNESS, UNDRAFTED = 1.0, 2.0
 """Priors of the acceptance model: exponent 1 leaves shares unchanged; with log-weight 2, all other tokens together
 weigh over three times as much as a guess of familiarity class 1 whose share is 1."""
 
 
 def acceptance_of_lookups() -> AcceptanceModel:
     """Acceptance model of lookup guesses at the start of a text."""
-    return AcceptanceModel(SHARPNESS, OTHERS)
+    return AcceptanceModel(SHARPNESS, UNDRAFTED)
 
 
 class LookupGuess:

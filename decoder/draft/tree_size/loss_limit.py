@@ -50,8 +50,8 @@ class LossLimit:
         self._costs = costs
         self._acceptance = acceptance
         self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))
-        self._given = CREDIT if credit is None else credit
-        self.tokens = self._given * (1 + TRUSTED * self._trust)
+        self._first_credit = CREDIT if credit is None else credit
+        self.tokens = self._first_credit * (1 + TRUSTED * self._trust)
         """Credit: number of tokens that drafting may still lose."""
         self.patience = self._least_patience
         """Number of tokens without a draft after which a probe is due."""
@@ -119,7 +119,7 @@ class LossLimit:
         self.may_pay = self._chain_may_pay()
         if self._chain_pays(probability):
             self.may_pay = True
-            self.tokens = max(self.tokens, self._given * (1 + TRUSTED * max(0.0, self._trust)) + paid)
+            self.tokens = max(self.tokens, self._first_credit * (1 + TRUSTED * max(0.0, self._trust)) + paid)
             self.patience = self._least_patience
         else:
             self.patience = min(MOST_PATIENCE, 2 * self.patience) if self.may_pay else MOST_PATIENCE

@@ -21,7 +21,7 @@ PRIOR_ROUNDS = 2.0
 """Weight of the prior, as a number of observed rounds."""
 UNSEEN = 0.1
 """Prior fraction of the missing probability that twice as many nodes gain."""
-KEPT = 0.97
+DECAY = 0.97
 """Decay factor of earlier observations, applied in each round."""
 
 
@@ -44,16 +44,16 @@ class PathProbabilities:
 
     def learn(self, plan: Plan, ranks: Sequence[int]) -> None:
         """Updates with a round's accepted nodes, given as ranks (from 1) of all its nodes by path probability."""
-        self.fade(KEPT)
-        known = bisect_right(SIZES, plan.nodes)
-        self._tried[1 : plan.depth + 1, :known] += 1
+        self.fade(DECAY)
+        measured = bisect_right(SIZES, plan.nodes)
+        self._tried[1 : plan.depth + 1, :measured] += 1
         for depth, rank in enumerate(ranks[: plan.depth], 1):
-            self._reached[depth, bisect_right(SIZES, rank) : known] += 1
+            self._reached[depth, bisect_right(SIZES, rank) : measured] += 1
 
-    def fade(self, kept: float) -> None:
-        """Multiplies the weight of earlier observations by `kept`."""
-        self._tried *= kept
-        self._reached *= kept
+    def fade(self, decay: float) -> None:
+        """Multiplies the weight of earlier observations by `decay`."""
+        self._tried *= decay
+        self._reached *= decay
 
     def expected(self, deepest: int) -> list[list[float]]:
         """Expected number of accepted tokens, by draft depth from 0 to `deepest` and by index into `SIZES`."""

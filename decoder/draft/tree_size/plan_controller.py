@@ -15,7 +15,7 @@ from decoder.draft.tree_size.plan import DEPTHS, SIZES, Plan
 
 FADED = 0.5
 """Factor on the weight of earlier observations at a probe and at the start of a text."""
-HELD = 4
+ROUNDS_OF_A_PLAN = 4
 """Number of further rounds that use the same best size."""
 PROBE = Plan(1, 4)
 PROBES = 2
@@ -36,7 +36,7 @@ class PlanController:
         """Number of the probe's rounds that have not begun."""
         self._awaited = self._hits = 0
         """Number of the probe's rounds whose result is not known, and of those with an accepted guess."""
-        self._held: tuple[Plan, int] | None = None
+        self._plan_in_use: tuple[Plan, int] | None = None
         """Best size, and number of further rounds that use it."""
 
     @cached_property
@@ -46,7 +46,7 @@ class PlanController:
 
     def choose(self, deepest: int) -> Plan | None:
         """Chooses the size of the next round, with at most `deepest` levels; None for a round without a draft."""
-        plan = self._chosen(deepest) if self.costs.known else PROBE
+        plan = self._plan(deepest) if self.costs.known else PROBE
         if plan is None:
             self._missed += 1
             self.credit.wait(1)
@@ -54,25 +54,25 @@ class PlanController:
             self._missed = 0
         return plan
 
-    def _chosen(self, deepest: int) -> Plan | None:
+    def _plan(self, deepest: int) -> Plan | None:
         if self.credit.probe_due(self._missed + 1):
             self.acceptance.paths.fade(FADED)
             # If no draft can pay with the known times, even if all guesses are accepted, one round measures the times
             # again.
             self._probing = self._awaited = PROBES if self.credit.could_pay else 1
-            self._hits, self._held = 0, None
+            self._hits, self._plan_in_use = 0, None
         if self._probing:
             self._probing -= 1
             return PROBE
         if not self.credit.may_draft:
-            self._held = None
+            self._plan_in_use = None
             return None
-        if self._held and self._held[1]:
-            plan, left = self._held
-            self._held = plan, left - 1
+        if self._plan_in_use and self._plan_in_use[1]:
+            plan, left = self._plan_in_use
+            self._plan_in_use = plan, left - 1
             return Plan(min(plan.depth, deepest), plan.nodes)
         best = self._most_worth(deepest)
-        self._held = (best, HELD) if best else None
+        self._plan_in_use = (best, ROUNDS_OF_A_PLAN) if best else None
         return best
 
     def learn(self, plan: Plan, ranks: Sequence[int]) -> None:

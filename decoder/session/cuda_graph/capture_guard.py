@@ -43,19 +43,19 @@ class _Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = _devices((args, kwargs))
-        if self._device.type in given and _depends_on_data(func, args):
+        devices = _devices((args, kwargs))
+        if self._device.type in devices and _depends_on_data(func, args):
             raise NotCapturableError(f"{func} reads numbers back")
-        if self._device.type in given and func in FROM_THE_HOST:
+        if self._device.type in devices and func in FROM_THE_HOST:
             raise NotCapturableError("a constant is copied from the host")
         result = func(*args, **kwargs)
-        if func in COPIES and len(given | _devices(result)) > 1:
+        if func in COPIES and len(devices | _devices(result)) > 1:
             raise NotCapturableError(f"{func} copies between the device and the host")
         return result
 
 
-def _devices(given: Any) -> set[str]:
-    return {leaf.device.type for leaf in tree_leaves(given) if isinstance(leaf, Tensor)}
+def _devices(values: Any) -> set[str]:
+    return {leaf.device.type for leaf in tree_leaves(values) if isinstance(leaf, Tensor)}
 
 
 def _depends_on_data(func: Any, args: Sequence[Any]) -> bool:

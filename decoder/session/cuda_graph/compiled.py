@@ -86,11 +86,11 @@ class Compiled:
         limits: dict[str, Any] = dict.fromkeys(("recompile_limit", "accumulated_recompile_limit"), MOST_COMPILED)
         for rows in sorted(set(sizes) - self._sizes):
             for length, stance in LENGTHS.items():
-                given = example(self, rows, length)
-                dynamo.mark_dynamic(given[0], 3)
-                dynamo.mark_dynamic(given[-1], 1)
+                inputs = example(self, rows, length)
+                dynamo.mark_dynamic(inputs[0], 3)
+                dynamo.mark_dynamic(inputs[-1], 1)
                 with without_gradients(), dynamo.config.patch(limits), torch.compiler.set_stance(stance):
-                    self._pass(*given)
+                    self._pass(*inputs)
             self._sizes.add(rows)
 
 
@@ -104,7 +104,7 @@ def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Ten
 
 
 @dataclass(frozen=True)
-class Found:
+class Comparison:
     """Time and error of a compiled form relative to the plain one."""
 
     share: float
@@ -177,8 +177,8 @@ def _compile(
             graph_slots.run(model, form)
         report(f"compiled {role}: {result}")
     except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and none concerns the user's text
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        report(f"the {role} was not compiled: {why}")
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        report(f"the {role} was not compiled: {reason}")
 
 
 def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
@@ -188,9 +188,9 @@ def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
         form.compile(sizes)
 
 
-def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots) -> Found:
+def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots) -> Comparison:
     """Time and error of a compiled form relative to the plain one, in passes of these sizes."""
-    both = [_Passes(each, sizes) for each in (plain, form)]
+    both = [_Passes(model_form, sizes) for model_form in (plain, form)]
     device = both[0].logits[0].device
     seconds: tuple[list[float], list[float]] = [], []
     with without_gradients():
@@ -199,20 +199,20 @@ def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], gr
             for work, times in zip(works, seconds, strict=True):
                 begun = Mark(device)
                 work()
-                done = Mark(device)
-                done.wait()
-                times.append(done.seconds_since(begun))
-    right, other = both[0].logits, both[1].logits
-    return Found(
+                end = Mark(device)
+                end.wait()
+                times.append(end.seconds_since(begun))
+    plain_logits, compiled_logits = both[0].logits, both[1].logits
+    return Comparison(
         share=median(seconds[1]) / median(seconds[0]),
-        difference=max(_difference(*logits) for logits in zip(right, other, strict=True)),
-        allowed=ROUNDING * torch.finfo(right[0].dtype).eps,
+        difference=max(_difference(*logits) for logits in zip(plain_logits, compiled_logits, strict=True)),
+        allowed=ROUNDING * torch.finfo(plain_logits[0].dtype).eps,
     )
 
 
-def _difference(right: Tensor, other: Tensor) -> float:
-    largest = right.double().abs().max().clamp(min=1e-30)
-    return float((right.double() - other.double()).abs().max() / largest)
+def _difference(plain_logits: Tensor, compiled_logits: Tensor) -> float:
+    largest = plain_logits.double().abs().max().clamp(min=1e-30)
+    return float((plain_logits.double() - compiled_logits.double()).abs().max() / largest)
 
 
 class _Passes:
@@ -220,10 +220,10 @@ class _Passes:
 
     def __init__(self, forward: StaticForward, sizes: Sequence[int]) -> None:
         self._forward = forward
-        self._given = [example(forward, rows, TEXT) for rows in sizes]
+        self._inputs = [example(forward, rows, TEXT) for rows in sizes]
         with without_gradients():
-            self.logits: list[Float[Tensor, "N V"]] = [forward.computed(*given).clone() for given in self._given]
+            self.logits: list[Float[Tensor, "N V"]] = [forward.computed(*inputs).clone() for inputs in self._inputs]
 
     def __call__(self) -> None:
-        for given, logits in zip(self._given, self.logits, strict=True):
-            logits.copy_(self._forward.computed(*given))
+        for inputs, logits in zip(self._inputs, self.logits, strict=True):
+            logits.copy_(self._forward.computed(*inputs))

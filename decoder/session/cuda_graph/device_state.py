@@ -18,13 +18,13 @@ from decoder.session.cuda_graph.static_shapes import DEEPEST, FIRST_ROWS, MOST_N
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, History, TreeRule
 
-TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN = range(6)
+TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN_LOGPROB = range(6)
 """Indices of the lines of `DeviceState.nodes`, whose columns are nodes. LEVEL: 1 for the root, 0 for a column without a
-node. ROW: index of the node's row in the draft, undefined for a node without children. LOGPROB, OWN: the bits of a
-float64. OWN: the draft's own log-probability, defined only if LOGPROB includes the noise of sampling."""
+node. ROW: index of the node's row in the draft, undefined for a node without children. LOGPROB, OWN_LOGPROB: the bits
+of a float64. OWN_LOGPROB: the draft's own log-probability, defined only if LOGPROB includes the noise of sampling."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
 """Size of a verification's outcome: the number of tokens and, for each depth, the path's node and the next token."""
-REPORT = OUTCOME + (OWN + 1) * MOST_NODES
+REPORT = OUTCOME + (OWN_LOGPROB + 1) * MOST_NODES
 SHARE_BITS = 57
 """Number of fractional bits of a depth acceptance (accepted levels / drafted levels) stored as an integer: shares of at
 most 32 levels are multiples of 2^-57, and the sum of up to 63 of them fits in 64 bits without rounding."""
@@ -102,7 +102,7 @@ class DeviceState:
         """Number of tokens committed by the last verification."""
         self.outcome: Int[Tensor, "2 D"] = numbers[1:OUTCOME].view(2, -1)
         """For each depth, from the root's on: the accepted path's node at this depth, and the token after that node."""
-        self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:].view(OWN + 1, -1)
+        self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:].view(OWN_LOGPROB + 1, -1)
         shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]
         self.share_of: Int[Tensor, T] = torch.tensor(shares, device=device)
         """Table of depth acceptances, as integers, by (level of the deepest node, number of committed tokens)."""
@@ -118,7 +118,7 @@ class DeviceState:
 
     def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
         """Begins a new text, whose draft trees grow by this rule."""
-        for tensor in self._all():
+        for tensor in self._tensors():
             tensor.zero_()
         self.text[: len(text)].copy_(torch.tensor(text))
         self.length.fill_(len(text))
@@ -128,7 +128,7 @@ class DeviceState:
 
     def saved(self) -> Callable[[], None]:
         """Saves the present state; returns a function that restores it."""
-        pairs = [(tensor, tensor.clone()) for tensor in self._all()]
+        pairs = [(tensor, tensor.clone()) for tensor in self._tensors()]
 
         def restore() -> None:
             for tensor, was in pairs:
@@ -136,7 +136,7 @@ class DeviceState:
 
         return restore
 
-    def _all(self) -> list[Tensor]:
+    def _tensors(self) -> list[Tensor]:
         return [self.rule.vector, self.length, self.text, self.shares, self.rounds, self.report]
 
 
@@ -169,7 +169,7 @@ def drafted_under_noise(report: NDArray[np.float64], root: int) -> TokenTree:
     """As `drafted`, with the draft's own log-probabilities too, for rounds whose tokens are sampled."""
     tree = drafted(report, root)
     if len(tree) > 1:
-        tree.draft_logprobs = [0.0, *_lines(report)[OWN, 1 : len(tree)].tolist()]
+        tree.draft_logprobs = [0.0, *_lines(report)[OWN_LOGPROB, 1 : len(tree)].tolist()]
     return tree
 
 

@@ -129,7 +129,7 @@ class _Grown:
     lines: Int[Tensor, "3 C"]
     """Lines of the candidates; see `Layout.lines`."""
     logprobs: Float[Tensor, "C"]
-    own: Float[Tensor, "C"] | None
+    own_logprobs: Float[Tensor, "C"] | None
     """The draft's own log-probabilities, if `logprobs` include the noise of sampling; else None."""
     paths: list[Float[Tensor, "W"]]
     """Path log-probabilities of the rows of each depth."""
@@ -144,7 +144,7 @@ def grow(side: Side, state: DeviceState, layout: Layout, slots: int, verifier: D
     places = around.index_select(0, layout.places).clamp(0, side.context - 1)
     rotation, tokens = side.rotation(places), state.text.index_select(0, places[:first])
     # Rows at positions before the start of the text write to the last cache slots, which no attention reads.
-    own = around.remainder(side.store.shape[3])
+    row_slots = around.remainder(side.store.shape[3])
     bias = side.bias(state.steps(0, slots) <= places[:first, None])
     rule = _rule(side, state, layout)
     probabilities = verifier.probabilities(state.sampling, around[first : first + layout.deepest], side.vocabulary)
@@ -154,18 +154,18 @@ def grow(side: Side, state: DeviceState, layout: Layout, slots: int, verifier: D
     grown = _Grown(lines, logprobs, own_logprobs, [state.certain[None]], [layout.nowhere[:1]])
     rows = slice(0, first)
     for depth, width in enumerate(layout.widths):
-        logits = side.rotated_logits(tokens, rotation[rows], own[rows], bias)[-width:]
+        logits = side.rotated_logits(tokens, rotation[rows], row_slots[rows], bias)[-width:]
         children = layout.candidates(depth)
         _add_children(probabilities(logits, depth) if probabilities else logits, layout, rule.breadths, grown, children)
-        if grown.own is not None:
-            _add_own(logits, grown.lines[0, children], grown.own[children])
+        if grown.own_logprobs is not None:
+            _add_own(logits, grown.lines[0, children], grown.own_logprobs[children])
         if depth + 1 < layout.deepest:
             order = _growing(grown.lines[1, children], state, layout, rule.thresholds[depth + 1], depth + 1)
             tokens, paths, parents = lines[:, children].index_select(1, order).unbind()
             grown.paths.append(paths.view(torch.float64))
             grown.chosen.append(order)
             rows = slice(rows.stop, rows.stop + layout.widths[depth + 1])
-            bias = bias[-width:].index_select(0, parents).scatter_(1, own[rows, None], 0.0)
+            bias = bias[-width:].index_select(0, parents).scatter_(1, row_slots[rows, None], 0.0)
     _pack(state, layout, rule, grown, around[first : first + PLACES])
 
 
@@ -208,9 +208,9 @@ def _add_children(
     torch.add(paths, logprobs, out=grown.lines[1, children].view(torch.float64).view(shape))
 
 
-def _add_own(logits: Float[Tensor, "W V"], tokens: Int[Tensor, "C"], own: Float[Tensor, "C"]) -> None:
+def _add_own(logits: Float[Tensor, "W V"], tokens: Int[Tensor, "C"], out: Float[Tensor, "C"]) -> None:
     logarithms = logits.log_softmax(-1, torch.float32)
-    torch.gather(logarithms, 1, tokens.view(len(logits), -1), out=own.view(len(logits), -1))
+    torch.gather(logarithms, 1, tokens.view(len(logits), -1), out=out.view(len(logits), -1))
 
 
 def _growing(
@@ -239,13 +239,13 @@ def _pack(state: DeviceState, layout: Layout, rule: _Rule, grown: _Grown, places
     tokens = grown.lines[0].index_select(0, nodes)
     parents = nodes.div(layout.children, rounding_mode="floor")
     rows = torch.cat((*grown.chosen, layout.nowhere)) + layout.offsets
-    known = [each for each in (grown.logprobs, grown.own) if each is not None]
+    known_logprobs = [values for values in (grown.logprobs, grown.own_logprobs) if values is not None]
     lines = [
         tokens,
         torch.searchsorted(nodes, rows.index_select(0, parents), right=True),
         layout.levels.index_select(0, parents),
         torch.searchsorted(rows[1 : layout.rows], nodes),
-        *(each.index_select(0, nodes).double().view(torch.int64) for each in known),
+        *(values.index_select(0, nodes).double().view(torch.int64) for values in known_logprobs),
     ]
     torch.stack(lines, out=state.nodes[: len(lines), 1:])
     state.text.index_copy_(0, places, tokens)

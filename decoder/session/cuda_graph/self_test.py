@@ -121,14 +121,14 @@ def refusal(
         right = right or references(pair)
         errors = {}
         for role, model in pair.models.items():
-            wanted = [getattr(reference, role) for reference in right]
-            errors[role], largest = _error(pair, graph_slots, model, right, wanted)
+            expected = [getattr(reference, role) for reference in right]
+            errors[role], largest = _error(pair, graph_slots, model, right, expected)
             allowed = largest * (FAR_IN_HALF if model.dtype in HALF else FAR)
             if not errors[role] <= allowed:  # NaN fails too
                 return f"the {role}'s logits differ by {errors[role]:.2g}, where the largest is {largest:.2g}"
             errors[role] = max(errors[role], largest * torch.finfo(model.dtype).eps)
-        greedy = [each for each in right if each.sampling.greedy]
-        sampled = [each for each in right if not each.sampling.greedy]
+        greedy = [reference for reference in right if reference.sampling.greedy]
+        sampled = [reference for reference in right if not reference.sampling.greedy]
         trials = ((rules, texts) for texts in (greedy, sampled) for rules in tried)
         return next(filter(None, (_differing(pair, graph_slots, *trial, errors["target"]) for trial in trials)), None)
     except Exception as error:  # noqa: BLE001 - see above
@@ -160,7 +160,7 @@ def _error(
     graph_slots: GraphSlots,
     model: LanguageModel,
     right: Sequence[Reference],
-    wanted: Sequence[Float[Tensor, "P V"]],
+    expected: Sequence[Float[Tensor, "P V"]],
 ) -> tuple[float, float]:
     """Largest error of the logits that the static form computes, and the largest logit in the references."""
     form = graph_slots.forward(model)
@@ -168,8 +168,8 @@ def _error(
     for tokens in (reference.tokens for reference in right):
         side = Side(form, new_store(form, slots(len(tokens)) + BEYOND), pair.vocabulary, pair.context)
         errors.append(read(side, tokens).float())
-    worst = max(float((one - other).abs().max()) for one, other in zip(errors, wanted, strict=True))
-    return worst, max(float(logits.abs().max()) for logits in wanted)
+    worst = max(float((one - other).abs().max()) for one, other in zip(errors, expected, strict=True))
+    return worst, max(float(logits.abs().max()) for logits in expected)
 
 
 def _logits(model: LanguageModel, tokens: Sequence[int], vocabulary: int) -> Float[Tensor, "P V"]:

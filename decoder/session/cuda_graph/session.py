@@ -88,7 +88,7 @@ class GraphSession:
         """Verification of the present tree, if it is already queued; else None."""
         self._read = len(prompt_ids) - 1
         """Number of the text's tokens that the draft model has read."""
-        self._told: tuple[Plan, list[int]] | None = None
+        self._observation: tuple[Plan, list[int]] | None = None
         """Size of the last tree and ranks of its accepted nodes; None once the acceptance model is updated by them."""
         self._draft_s, self._draft_forwards = 0.0, 0
         """Seconds and forward passes of drafts that are not counted in any round yet."""
@@ -197,9 +197,9 @@ class GraphSession:
         read = drafted if self._sampling.greedy_from(len(self._text)) else drafted_under_noise
         if self._sizes is None:
             return _Draft(replace(shape(rule), first=first), None, read)
-        if self._told:
-            self._sizes.learn(*self._told)
-            self._told = None
+        if self._observation:
+            self._sizes.learn(*self._observation)
+            self._observation = None
         plan = self._sizes.choose(int(rule.growth.deepest))
         return _Draft(replace(beam(rule, plan.depth), first=first), plan, read) if plan else None
 
@@ -238,7 +238,7 @@ class GraphSession:
         if draft:
             # The last accepted node may be a leaf, which the draft model has not read.
             self._read = len(self._text) - 2
-            self._told = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
+            self._observation = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
         if follows:
             self._read = len(self._text)
         self._tree = follows.read(report, bonus) if follows else TokenTree([bonus])

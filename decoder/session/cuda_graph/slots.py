@@ -173,9 +173,9 @@ def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D
 
 def read(side: Side, tokens: Sequence[int], first: int = 0) -> Float[Tensor, "N V"]:
     """Reads these tokens of a text, the first of them at position `first`; returns their logits."""
-    given = torch.tensor(tokens, device=side.store.device)
-    places = torch.arange(first, first + len(given), device=given.device)
-    return side.logits(given, places, places, causal_bias(side.store, len(given), first))
+    ids = torch.tensor(tokens, device=side.store.device)
+    places = torch.arange(first, first + len(ids), device=ids.device)
+    return side.logits(ids, places, places, causal_bias(side.store, len(ids), first))
 
 
 def _read_all(side: Side, text: Sequence[int], start: int = 0) -> None:
@@ -185,8 +185,8 @@ def _read_all(side: Side, text: Sequence[int], start: int = 0) -> None:
 
 def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Float[Tensor, "N M"]:
     """Causal attention bias of `rows` tokens of a text, the first of them at position `first`."""
-    seen = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
-    return visibility(torch.tensor(first, device=store.device), seen, slots(first + rows), store.dtype)
+    visible = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
+    return visibility(torch.tensor(first, device=store.device), visible, slots(first + rows), store.dtype)
 
 
 @dataclass
@@ -222,9 +222,9 @@ class GraphSlots:
         graphs = self._shared(pair.target.device) if self.graphs else None
         return GraphSlot(target, draft, graphs, self._capturable.setdefault(models, set()))
 
-    def settle(self, mine: object) -> None:
+    def settle(self, session: object) -> None:
         """Waits for work that another session has already queued for its next round, so that it delays no timing."""
-        if self.ahead and self.ahead[0] is not mine:
+        if self.ahead and self.ahead[0] is not session:
             self.ahead[1].wait()
             self.ahead = None
 

@@ -67,10 +67,10 @@ def beam(rule: TreeRule, depth: int) -> Shape:
     return _shape(rule, depth, BEAM, best=True)
 
 
-def _shape(rule: TreeRule, depth: int, most: int, *, best: bool) -> Shape:
+def _shape(rule: TreeRule, depth: int, limit: int, *, best: bool) -> Shape:
     widest, widths = int(rule.growth.wide), [1]
     while len(widths) < depth:
-        widths.append(min(widths[-1] * widest, most))
+        widths.append(min(widths[-1] * widest, limit))
     return Shape(widest, tuple(widths), best, even=rule.growth.narrow == rule.growth.wide)
 
 
@@ -131,13 +131,13 @@ class Passes:
 
 def passes(rules: Iterable[TreeRule | None]) -> Passes:
     """Sizes of the passes in rounds on the device under these rules; None stands for rounds without a draft."""
-    fitting = [each for each in rules if each is not None and fits(each)]
-    return of_sizes(fitting, (rows for each in fitting for rows in _verified(each)))
+    fitting = [rule for rule in rules if rule is not None and fits(rule)]
+    return of_sizes(fitting, (rows for rule in fitting for rows in _verified(rule)))
 
 
 def of_sizes(rules: Iterable[TreeRule], verified: Iterable[int]) -> Passes:
     """Sizes of the passes of drafts under these rules, and of verifications with `verified` rows or a single one."""
-    drafted = {rows for each in rules for size in _shapes(each) for rows in (size.first, *size.widths[1:])}
+    drafted = {rows for rule in rules for size in _shapes(rule) for rows in (size.first, *size.widths[1:])}
     return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))
 
 

@@ -29,12 +29,12 @@ def verify(
     The draft model's keys and values move too, if `draft` is given. No node may be deeper than `deepest`.
     """
     around = state.length + state.steps(-2, nodes)
-    own, after = around[1:-1], around[2:]
+    row_slots, after = around[1:-1], around[2:]
     parents, levels = state.nodes[PARENT, :nodes], state.nodes[LEVEL, :nodes]
     above = ancestors(parents, deepest, state.identity)
-    bias = tree_bias(target, state.steps(0, slots), own, above)
-    tokens = state.text.index_select(0, own)
-    logits = target.logits(tokens, around[0] + levels, own, bias)
+    bias = tree_bias(target, state.steps(0, slots), row_slots, above)
+    tokens = state.text.index_select(0, row_slots)
+    logits = target.logits(tokens, around[0] + levels, row_slots, bias)
     choices = choose(logits, state.sampling, after[: deepest + 1], levels)
     wrong = tokens != choices.index_select(0, parents)
     # Accepted nodes form one path, with at most one node at each level from 1 on. All others are assigned level 0.
@@ -43,7 +43,7 @@ def verify(
     # Entries beyond the end of the path keep the node with their own number, so that their rows do not move.
     path = state.steps(-1, deepest + 1).scatter(0, accepted, state.steps(0, nodes))[1:]
     if deepest:
-        _move(target, own[0] + path[1:], after[:deepest])
+        _move(target, row_slots[0] + path[1:], after[:deepest])
     if draft and deepest:
         # The draft model has no row of a leaf, but a leaf ends its path, and the next draft reads the last two tokens.
         _move(draft, state.length + state.nodes[ROW].index_select(0, path[1:]), after[:deepest])
@@ -62,11 +62,11 @@ def ancestors(parents: Int[Tensor, "N"], deepest: int, identity: Float[Tensor, "
 
 
 def tree_bias(
-    side: Side, columns: Int[Tensor, "S"], own: Int[Tensor, "N"], above: Bool[Tensor, "N N"]
+    side: Side, columns: Int[Tensor, "S"], row_slots: Int[Tensor, "N"], above: Bool[Tensor, "N N"]
 ) -> Float[Tensor, "N S"]:
     """Attention bias of a tree's rows: each sees all slots before the tree, and its ancestors and itself within it."""
-    before = (columns < own[0]).expand(len(own), -1)
-    return side.bias(before.index_copy(1, own, above))
+    before = (columns < row_slots[0]).expand(len(row_slots), -1)
+    return side.bias(before.index_copy(1, row_slots, above))
 
 
 def _move(side: Side, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:

@@ -24,8 +24,8 @@ class Stop:
 
 def first(stops: Sequence[Stop], generator: RandomGenerator) -> Stop:
     """The stop at which the path ends: the first stop that is accepted at random, or else the root, the last stop."""
-    *others, root = stops
-    return next((stop for stop in others if stop.probability > 0 and generator.bernoulli(stop.probability)), root)
+    *above_root, root = stops
+    return next((stop for stop in above_root if stop.probability > 0 and generator.bernoulli(stop.probability)), root)
 
 
 def reach(tree: DrawnTree, stops: Sequence[Stop]) -> list[float]:

@@ -47,9 +47,9 @@ def match(target_probs: Row, one: Row, other: Row) -> Match:
     place[order] = np.arange(len(order))
     law, share = np.zeros_like(target_probs), np.ones_like(target_probs)
     possible = order[(one + other)[order] > 0]
-    later_one, later_other = _after(one[possible]), _after(other[possible])
+    later_one, later_other = _sums_after(one[possible]), _sums_after(other[possible])
     left_one = left_other = 0.0  # each candidate's probability mass that tokens of lower rank left to later ones
-    for token, a, b, wanted, more_one, more_other in zip(
+    for token, a, b, target_probability, more_one, more_other in zip(
         possible.tolist(),
         one[possible].tolist(),
         other[possible].tolist(),
@@ -60,14 +60,14 @@ def match(target_probs: Row, one: Row, other: Row) -> Match:
     ):
         has = a * b + a * left_other + b * left_one
         open_ = a * more_other + b * more_one
-        taken = min(1.0, max(0.0, (wanted - has) / open_)) if open_ > 0 else 1.0
-        law[token], share[token] = has + taken * open_, taken
-        left_one += (1 - taken) * a
-        left_other += (1 - taken) * b
+        share_of_a = min(1.0, max(0.0, (target_probability - has) / open_)) if open_ > 0 else 1.0
+        law[token], share[token] = has + share_of_a * open_, share_of_a
+        left_one += (1 - share_of_a) * a
+        left_other += (1 - share_of_a) * b
     return Match(law, place, share)
 
 
-def _after(row: Row) -> Row:
+def _sums_after(row: Row) -> Row:
     """For each index, the sum of all later entries."""
     return np.concatenate([np.cumsum(row[:0:-1])[::-1], [0.0]]) if len(row) else row
 

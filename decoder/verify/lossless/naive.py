@@ -32,8 +32,8 @@ def token_law(target_probs: Row, draft_probs: Row, first: int) -> Row:
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
     """See `Solver`."""
-    others = 1 - (1 - draft_probs) ** (draws - 1)
-    return float((np.minimum(target_probs, draft_probs) + positive(target_probs - draft_probs) * others).sum())
+    any_later_draw = 1 - (1 - draft_probs) ** (draws - 1)
+    return float((np.minimum(target_probs, draft_probs) + positive(target_probs - draft_probs) * any_later_draw).sum())
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:

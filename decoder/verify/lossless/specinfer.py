@@ -25,36 +25,36 @@ def residuals(target_probs: Row, draft_probs: Row, draws: int) -> list[Row]:
     """Residual distributions after 0, 1, ..., `draws` refusals."""
     rows, removed, total = [target_probs], 0.0, 1.0
     for _ in range(draws):
-        removed, total, rest = refused(target_probs, draft_probs, removed, total)
-        rows.append(rest)
+        removed, total, residual_row = refused(target_probs, draft_probs, removed, total)
+        rows.append(residual_row)
     return rows
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
     """See `Solver`."""
     none, missed = 1.0, np.ones_like(draft_probs)
-    *rests, last = residuals(target_probs, draft_probs, draws)
-    for rest in rests:
-        refusal = positive(draft_probs - rest).sum()
+    *residual_rows, last = residuals(target_probs, draft_probs, draws)
+    for residual_row in residual_rows:
+        refusal = positive(draft_probs - residual_row).sum()
         if refusal <= 0:
             return 1.0
         none *= refusal
-        missed *= 1 - positive(draft_probs - rest) / refusal
+        missed *= 1 - positive(draft_probs - residual_row) / refusal
     return float(1 - none + none * (last * (1 - missed)).sum())
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
     """See `Solver`; recursive over the subsets of the draws, of which there are at most 2^k."""
-    rests, distinct = residuals(target_probs, draft_probs, len(drawn)), sorted(set(drawn))
+    residual_rows, distinct = residuals(target_probs, draft_probs, len(drawn)), sorted(set(drawn))
 
     @cache
     def probabilities(pool: tuple[int, ...]) -> Row:
-        rest = rests[len(drawn) - len(pool)]
+        residual_row = residual_rows[len(drawn) - len(pool)]
         if not pool:
-            return rest[distinct]
+            return residual_row[distinct]
         picked = np.zeros(len(distinct))
         for place, token in enumerate(pool):
-            accepted = ratio(rest[token], draft_probs[token])
+            accepted = ratio(residual_row[token], draft_probs[token])
             picked[distinct.index(token)] += accepted
             picked += (1 - accepted) * probabilities(pool[:place] + pool[place + 1 :])
         return picked / len(pool)

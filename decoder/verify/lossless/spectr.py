@@ -37,11 +37,11 @@ class Division:
 def divide(target_probs: Row, draft_probs: Row, draws: int) -> Division:
     """Acceptance rule for `draws` draws, from the target's and the draft's row."""
     factor = division_factor(target_probs, draft_probs, draws)
-    least = np.minimum(target_probs / factor, draft_probs)
-    single = min(1.0, float(least.sum()))
+    overlap = np.minimum(target_probs / factor, draft_probs)
+    single = min(1.0, float(overlap.sum()))
     any_ = 1 - (1 - single) ** draws
     gamma = any_ / single if single > 0 else float(draws)
-    return Division(factor, single, any_, normalised(positive(target_probs - gamma * least), target_probs))
+    return Division(factor, single, any_, normalised(positive(target_probs - gamma * overlap), target_probs))
 
 
 def division_factor(target_probs: Row, draft_probs: Row, draws: int) -> float:

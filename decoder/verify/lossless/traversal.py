@@ -44,8 +44,8 @@ def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probab
         slots.append(ratio(probability * left / total, draft_probs[token]) if alive else 0.0)
         if alive:
             removed += total / probability
-            rest = float(positive(target_probs - removed * draft_probs).sum())
-            probability, total = share(probability * rest / total, 1 - probability), rest
+            mass_left = float(positive(target_probs - removed * draft_probs).sum())
+            probability, total = share(probability * mass_left / total, 1 - probability), mass_left
     return NodeSplit(slots, probability, removed)
 
 

@@ -24,9 +24,9 @@ def find(action: str) -> Callable[[Screen], None] | None:
     return partial(_run, function, ast.literal_eval(f"({arguments.removesuffix(')')},)") if arguments else ())
 
 
-def _run(function: Callable[..., None], given: tuple[object, ...], screen: Screen) -> None:
+def _run(function: Callable[..., None], arguments: tuple[object, ...], screen: Screen) -> None:
     try:
-        function(screen, *given)
+        function(screen, *arguments)
     except DecoderError as error:
         screen.show_note(str(error))
     screen.draw(everything=True)

@@ -8,7 +8,7 @@ from decoder.methods import METHODS, draws_alone
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.knobs import choices, having, info, sliders_of, turns
-from dynatui.render.drawer import shown
+from dynatui.render.drawer import listed_knobs
 from dynatui.render.words import moved_back
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.screen.protocol import Screen
@@ -24,12 +24,14 @@ def turn(screen: Screen, cap: str) -> None:
     if not (editor := _editor(screen)):
         return
     method = editor.watched(screen.viewpoint.newest)
-    knob = next((each for each in (*sliders_of(method), *Sampling.knobs) if cap in each.keys), None)
+    knob = next((candidate for candidate in (*sliders_of(method), *Sampling.knobs) if cap in candidate.keys), None)
     if knob is None:
-        keys = {each.symbol: " ".join(map(screen.scene.keys.cap, turns(each))) for each in sliders_of(method)}
-        others = ", ".join(f"{caps} {symbol}" for symbol, caps in keys.items())
-        none = f"{method} has no knobs; {_key(screen, 'watch(1)')} watches another method"
-        screen.show_note(f"{method} has no such knob; its own: {others}" if others else none)
+        keys = {
+            candidate.symbol: " ".join(map(screen.scene.keys.cap, turns(candidate))) for candidate in sliders_of(method)
+        }
+        key_list = ", ".join(f"{caps} {symbol}" for symbol, caps in keys.items())
+        refusal = f"{method} has no knobs; {_key(screen, 'watch(1)')} watches another method"
+        screen.show_note(f"{method} has no such knob; its own: {key_list}" if key_list else refusal)
         return
     _move(screen, knob.name, -knob.step if cap == knob.keys[0] else knob.step)
 
@@ -41,30 +43,30 @@ def cycle(screen: Screen, name: KnobName) -> None:
     state = screen.viewpoint.newest
     rules = editor.rules(state)
     if rules is None or not rules.has(name):
-        screen.show_note(_whose(screen, name, editor.watched(state)))
+        screen.show_note(_owners(screen, name, editor.watched(state)))
         return
     knob, ends, value = info(name), bounds(rules, name), rules.knob(name)
     fitting = choices(knob, ends)
     following = next((place for place in fitting if place > value), min(fitting))
-    others = ", ".join(each for place, each in enumerate(knob.values) if place not in fitting)
+    unfitting = ", ".join(name_of_value for place, name_of_value in enumerate(knob.values) if place not in fitting)
     turned = editor.set({name: float(following)}, state)
     now = f"{knob.symbol} {knob.written(following)}"
     if not turned:
-        screen.show_note(f"{now} as before: {others} do not fit these trees")
+        screen.show_note(f"{now} as before: {unfitting} do not fit these trees")
     elif editor.sampling.greedy:
         warmer = _key(screen, turns(info("temperature"))[1])
         screen.show_note(f"{now}, which has no effect at T 0: that is greedy; {warmer} raises T")
     else:
-        left_out = f"; {others}: not for these trees" if following < value and others else ""
+        left_out = f"; {unfitting}: not for these trees" if following < value and unfitting else ""
         screen.show_note(f"{now}, from the {'next' if state.run else 'first'} round on{left_out}")
 
 
-def _whose(screen: Screen, name: KnobName, method: str) -> str:
+def _owners(screen: Screen, name: KnobName, method: str) -> str:
     """Message on a knob that the watched method lacks: the methods that have it."""
     owners, racing = having(name), screen.viewpoint.newest.lanes
-    here = [owner for owner in owners if owner in racing]
+    racing_owners = [owner for owner in owners if owner in racing]
     has = f"{method} has no {info(name).symbol} to turn; {', '.join(owners)} has one"
-    if here:
+    if racing_owners:
         return f"{has}: {_key(screen, 'watch(1)')} watches another method"
     return f"{has}, and does not race: start with --methods {','.join((*owners, *racing))}"
 
@@ -109,7 +111,7 @@ def drawer(screen: Screen) -> None:
 
 def slider(screen: Screen, step: int) -> None:
     """Chooses the next or the previous slider."""
-    names = shown(screen.viewpoint.state)
+    names = listed_knobs(screen.viewpoint.state)
     if names:
         place = names.index(screen.scene.slider) if screen.scene.slider in names else 0
         screen.change_view(slider=names[(place + step) % len(names)], typed="")
@@ -117,7 +119,7 @@ def slider(screen: Screen, step: int) -> None:
 
 def slider_to(screen: Screen, place: int) -> None:
     """Chooses a slider by its index; -1 is the last."""
-    names = shown(screen.viewpoint.state)
+    names = listed_knobs(screen.viewpoint.state)
     if names:
         screen.change_view(slider=names[place], typed="")
 
@@ -183,13 +185,13 @@ def _from_where(state: RunState) -> str:
     if state.run is None:
         return "from the first token on"
     alone = [name for name in state.lanes if draws_alone(name)]
-    others = [name for name in state.lanes if name not in alone]
-    through = next((name for name in others if name in state.ends), None)
-    if through is not None or not others:
+    comparable = [name for name in state.lanes if name not in alone]
+    through = next((name for name in comparable if name in state.ends), None)
+    if through is not None or not comparable:
         return "from the next prompt on" + (f": {through} has finished this text" if through else "")
     furthest = max(lane.committed for lane in state.lanes.values())
-    rest = f"; {', '.join(alone)} from the next prompt on" if alone else ""
-    return f"from about token {furthest} on{rest}"
+    exception = f"; {', '.join(alone)} from the next prompt on" if alone else ""
+    return f"from about token {furthest} on{exception}"
 
 
 def undo(screen: Screen) -> None:
@@ -200,8 +202,8 @@ def undo(screen: Screen) -> None:
             screen.show_note("nothing was turned yet")
             return
         names = ", ".join(dict.fromkeys(info(turn.name).symbol for turn in turns))
-        whose = next((turn.of for turn in turns if turn.of != SAMPLING), "all methods")
-        screen.show_note(f"{names if len(turns) < _FEW else 'all knobs'} of {whose} as before")
+        owner_name = next((turn.rules_name for turn in turns if turn.rules_name != SAMPLING), "all methods")
+        screen.show_note(f"{names if len(turns) < _FEW else 'all knobs'} of {owner_name} as before")
 
 
 def defaults(screen: Screen) -> None:
@@ -217,9 +219,9 @@ def preset(screen: Screen) -> None:
     if editor := _editor(screen):
         name = editor.next_preset(screen.viewpoint.newest)
         method = editor.watched(screen.viewpoint.newest)
-        whose = " and ".join(name for name, each in METHODS.items() if each.presets)
-        others = f"presets are values of {whose}'s knobs, and {method} is watched"
-        screen.show_note(f"knobs of the preset {name}; {_key(screen, 'undo')} undoes" if name else others)
+        owners = " and ".join(name for name, spec in METHODS.items() if spec.presets)
+        refusal = f"presets are values of {owners}'s knobs, and {method} is watched"
+        screen.show_note(f"knobs of the preset {name}; {_key(screen, 'undo')} undoes" if name else refusal)
 
 
 def pin(screen: Screen) -> None:

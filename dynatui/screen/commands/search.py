@@ -32,7 +32,7 @@ def search(screen: Screen) -> None:
 def hit(screen: Screen, step: int) -> None:
     """Moves to the next or previous hit; after the last one of a recording's run, to the next run with a hit."""
     places, cursor = screen.scene.hits, screen.scene.cursor or 0
-    ahead = [each for each in places if (each.start > cursor if step > 0 else each.stop <= cursor)]
+    ahead = [place for place in places if (place.start > cursor if step > 0 else place.stop <= cursor)]
     if ahead:
         look_at_token(screen, ahead[0 if step > 0 else -1].start)
     elif (playback := screen.source.playback) and (away := _run_with(screen.scene.query, screen, playback, step)):
@@ -45,9 +45,9 @@ def hit(screen: Screen, step: int) -> None:
 def _find(screen: Screen, query: str) -> None:
     """Moves the cursor to the first hit at or after its token, in this run or the next run with a hit."""
     playback, watched = screen.source.playback, screen.viewpoint.state.watched
-    known = [token.text for token in screen.viewpoint.whole.lane.tokens]
-    here = [playback.text(watched, playback.number)] if playback else known
-    if hits(query, here):
+    texts = [token.text for token in screen.viewpoint.whole.lane.tokens]
+    searched = [playback.text(watched, playback.number)] if playback else texts
+    if hits(query, searched):
         _show(screen, query)
     elif playback and (away := _run_with(query, screen, playback, 1)):
         _show(screen, query, away=away)
@@ -77,5 +77,5 @@ def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
         screen.viewpoint.look_at(sys.maxsize)  # so that the whole text is read
     places = hits(query, [token.text for token in screen.viewpoint.whole.lane.tokens])
     cursor = screen.scene.cursor if screen.scene.mode == "inspect" else None
-    ahead = [each for each in places if cursor is not None and each.stop > cursor] or places
+    ahead = [hit_range for hit_range in places if cursor is not None and hit_range.stop > cursor] or places
     look_at_token(screen, ahead[place].start, mode="search", query=query, panel="text")

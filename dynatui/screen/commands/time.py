@@ -55,12 +55,12 @@ def _note_whose_round(screen: Screen) -> None:
     state = screen.viewpoint.newest
     if state.watched in state.ends:
         left = [name for name in state.lanes if name not in state.ends]
-        rest = (
+        remainder = (
             f"a step is a round of {' or '.join(left)}; {screen.scene.keys.cap('watch(1)')} watches it"
             if left
             else "so are all others"
         )
-        screen.show_note(f"{state.watched} has finished its text; {rest}")
+        screen.show_note(f"{state.watched} has finished its text; {remainder}")
 
 
 def breaks(screen: Screen) -> None:

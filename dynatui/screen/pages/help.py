@@ -104,24 +104,24 @@ def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
         *((group.title, _key_lines(group), _KEYS) for group in keys.groups),
         ("What you see", [(Text(term, _STRONG), Text(meaning)) for term, meaning in GUIDE], _TERMS),
         (figures, [(Text(figure.label, _STRONG), _meaning(figure)) for figure in FIGURES], _TERMS),
-        ("This run", _about(run) if run else [], _TERMS),
+        ("This run", _run_facts(run) if run else [], _TERMS),
     ]
-    shown = [
+    matching = [
         (title, [(first, second) for first, second in lines if holds(f"{first.plain} {second.plain}", words)], width)
         for title, lines, width in sections
     ]
     return Lines(
-        _head(keys, words, sum(len(lines) for _, lines, _ in shown)),
+        _head(keys, words, sum(len(lines) for _, lines, _ in matching)),
         *(
             part
-            for title, lines, width in shown
+            for title, lines, width in matching
             if lines
             for part in (_heading(title), hanging(lines, width, "right" if width == _KEYS else "left"))
         ),
     )
 
 
-def _about(run: Run) -> list[tuple[Text, Text]]:
+def _run_facts(run: Run) -> list[tuple[Text, Text]]:
     """Models, device and decoding path of a run."""
     facts = {
         "target": run.target,
@@ -148,7 +148,7 @@ def keys_of(group: Group) -> Table:
 
 
 def _key_lines(group: Group) -> list[tuple[Text, Text]]:
-    return [(Text(caps(key), _STRONG), _does(key)) for key in group.keys if key.caps]
+    return [(Text(caps(key), _STRONG), _action(key)) for key in group.keys if key.caps]
 
 
 def hanging(lines: Iterable[tuple[Text, Text]], width: int, justify: JustifyMethod = "left") -> Table:
@@ -171,7 +171,7 @@ def _meaning(figure: Figure) -> Text:
     return Text.assemble(f"= {figure.formula}", (f"{names}{elsewhere}", _FAINT))
 
 
-def _does(key: Key) -> Text:
+def _action(key: Key) -> Text:
     """The action of a key, with its modes unless it works in the usual ones."""
     where = "" if FIRST_MODES.intersection(key.modes) else " or ".join(_DOING[mode] for mode in key.modes)
     return Text.assemble(key.help, (f"  (while {where})" if where else "", _FAINT))

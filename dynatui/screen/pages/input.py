@@ -29,15 +29,15 @@ class EditScreen(Modal[str | None]):
         super().__init__()
         self._prompt = prompt
         self._losing = losing
-        self._shown = clean(prompt)
-        self._area = TextArea(self._shown, soft_wrap=True, show_cursor=True)
+        self._clean_prompt = clean(prompt)
+        self._area = TextArea(self._clean_prompt, soft_wrap=True, show_cursor=True)
         self._area.cursor_blink = False
 
     def compose(self) -> ComposeResult:
         """Composes a line of help above the text."""
         loses = " and ends this run, which is not recorded" if self._losing else ""
-        does = f"ctrl+r runs it{loses}, esc leaves it as it was"
-        help_line = Text.assemble(("Edit the prompt   ", "bold"), (does, "dim"))
+        key_help = f"ctrl+r runs it{loses}, esc leaves it as it was"
+        help_line = Text.assemble(("Edit the prompt   ", "bold"), (key_help, "dim"))
         with Vertical(classes="page editor"):
             yield Static(help_line, markup=False)
             yield self._area
@@ -50,7 +50,7 @@ class EditScreen(Modal[str | None]):
     def action_run(self) -> None:
         """Returns the text; if it is unchanged, the prompt as it was before cleaning."""
         text = self._area.text
-        self.dismiss(self._prompt if text == self._shown else text)
+        self.dismiss(self._prompt if text == self._clean_prompt else text)
 
 
 class SearchScreen(Modal[str | None]):

@@ -26,20 +26,20 @@ class KeyCommands(Provider):
 
     async def discover(self) -> Hits:
         """All commands."""
-        for title, does, callback, _ in self.app.get_system_commands(self.screen):
-            _, shown = self._line(title)
-            yield DiscoveryHit(_with_key(Content(title), shown), callback, text=title, help=does)
+        for title, help_text, callback, _ in self.app.get_system_commands(self.screen):
+            _, key_cap = self._line(title)
+            yield DiscoveryHit(_with_key(Content(title), key_cap), callback, text=title, help=help_text)
 
     async def search(self, query: str) -> Hits:
         """Commands whose title contains the letters of the query, or whose help contains its words."""
         matcher = self.matcher(query)
-        for title, does, callback, _ in self.app.get_system_commands(self.screen):
-            key, shown = self._line(title)
+        for title, help_text, callback, _ in self.app.get_system_commands(self.screen):
+            key, key_cap = self._line(title)
             score = matcher.match(title)
-            if holds(f"{title} {does} {key.also}", query):
+            if holds(f"{title} {help_text} {key.also}", query):
                 score = max(score, _BY_MEANING * len(query))
             if score > 0:
-                yield Hit(score, _with_key(matcher.highlight(title), shown), callback, text=title, help=does)
+                yield Hit(score, _with_key(matcher.highlight(title), key_cap), callback, text=title, help=help_text)
 
     def _line(self, title: str) -> tuple[Key, str]:
         """The key map's entry of a command, and its keys as text."""
@@ -47,8 +47,8 @@ class KeyCommands(Provider):
         return next((key, key.shown_for(action)) for name, action, key in commands if name == title)
 
 
-def _with_key(title: Content, shown: str) -> Content:
-    return title.append(Content(f"   {shown}").stylize("bold"))
+def _with_key(title: Content, key_cap: str) -> Content:
+    return title.append(Content(f"   {key_cap}").stylize("bold"))
 
 
 class Commands(CommandList):

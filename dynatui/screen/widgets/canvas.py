@@ -49,7 +49,7 @@ class Canvas(Widget):
         """Whether it is drawn at every frame; all other canvases are drawn together, less often."""
         self._draw_panel = draw_panel
         self._scene = Scene()
-        self._drawn: Rows = []
+        self._drawn_rows: Rows = []
         """The last drawn rows, before they were cut or filled to the width."""
         self._rows: list[Cells] = []
         self._drawn_size: Size | None = None
@@ -128,11 +128,11 @@ class Canvas(Widget):
 
     def _draw(self) -> None:
         """Draws the scene at the present size; unchanged rows stay the same objects."""
-        before = list(zip(self._drawn, self._rows, strict=True)) if self._drawn_size == self.size else []
-        self._drawn, self._drawn_size = self._draw_panel(self._scene, *self.size), self.size
+        before = list(zip(self._drawn_rows, self._rows, strict=True)) if self._drawn_size == self.size else []
+        self._drawn_rows, self._drawn_size = self._draw_panel(self._scene, *self.size), self.size
         self._rows = [
             before[y][1] if y < len(before) and before[y][0] == row else fitted(row, self.size.width, self._scene)
-            for y, row in enumerate(self._drawn)
+            for y, row in enumerate(self._drawn_rows)
         ]
 
     def _scroll(self, changes: list[Change], place: Offset, frame: Frame) -> list[Change]:
@@ -157,8 +157,8 @@ class Canvas(Widget):
         style = self._styles.get(ink)
         if style is None:
             strip = Strip([Segment("x", self._inks.get(ink))]).apply_style(self.rich_style)
-            for one in self.get_line_filters():
-                strip = strip.apply_filter(one, self.background_colors[1])
+            for line_filter in self.get_line_filters():
+                strip = strip.apply_filter(line_filter, self.background_colors[1])
             style = self._styles[ink] = next(iter(strip)).style or Style()
         return style
 
@@ -171,20 +171,20 @@ class Canvas(Widget):
 
 def fitted(row: Row, width: int, scene: Scene) -> Cells:
     """A row as cells of the terminal, in the scene's symbols."""
-    made = cells(in_ascii([row])[0] if scene.symbols == "ascii" else row)
-    fits = made.cells is not None and len(made.cells) == width
-    return made if fits else cells(fit(made.row, width))
+    row_cells = cells(in_ascii([row])[0] if scene.symbols == "ascii" else row)
+    fits = row_cells.cells is not None and len(row_cells.cells) == width
+    return row_cells if fits else cells(fit(row_cells.row, width))
 
 
 def uncovered(screen: Screen[Any]) -> dict[Widget, Offset]:
     """The canvases of a screen that nothing covers, with their places: only these may be patched."""
-    shown = screen._compositor.visible_widgets  # noqa: SLF001 - only Textual's compositor knows which widgets overlap
-    canvases = [widget for widget in shown if isinstance(widget, Canvas)]
+    regions = screen._compositor.visible_widgets  # noqa: SLF001 - only Textual's compositor knows which widgets overlap
+    canvases = [widget for widget in regions if isinstance(widget, Canvas)]
     around = {ancestor for canvas in canvases for ancestor in canvas.ancestors}
-    areas = {widget: region.intersection(clip) for widget, (region, clip) in shown.items() if widget not in around}
+    areas = {widget: region.intersection(clip) for widget, (region, clip) in regions.items() if widget not in around}
     return {
         canvas: areas[canvas].offset
         for canvas in canvases
         if areas[canvas].size == canvas.size
-        and not any(canvas is not other and area.overlaps(areas[canvas]) for other, area in areas.items())
+        and not any(canvas is not neighbour and area.overlaps(areas[canvas]) for neighbour, area in areas.items())
     }

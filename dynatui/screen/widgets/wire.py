@@ -77,8 +77,8 @@ def look(style: Style, colors: ColorSystem) -> Look:
 def turn(before: Look, after: Look) -> tuple[str, bool]:
     """The SGR codes that change one look into another, and whether the difference is visible on blanks."""
     ends = {_OFF[code] for code in before.attributes - after.attributes}
-    kept = {code for code in before.attributes if _OFF[code] not in ends}
-    codes = [str(code) for code in (*sorted(ends), *sorted(after.attributes - kept))]
+    unchanged = {code for code in before.attributes if _OFF[code] not in ends}
+    codes = [str(code) for code in (*sorted(ends), *sorted(after.attributes - unchanged))]
     codes += [after.foreground] if after.foreground != before.foreground else []
     codes += [after.background] if after.background != before.background else []
     if after is RESET:

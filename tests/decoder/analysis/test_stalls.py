@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.analysis.stalls import FEW, LEVELS_S, MANY, RECENT, Stalls, Times, left_out_from, level_of, stalled_s, told
+from decoder.analysis.stalls import (
+    FEW,
+    LEVELS_S,
+    MANY,
+    RECENT,
+    Stalls,
+    Times,
+    left_out_from,
+    level_of,
+    stall_notes,
+    stalled_s,
+)
 from decoder.events import Figures
 
 USUAL = [0.005] * RECENT
@@ -15,10 +26,10 @@ SECONDS = st.floats(0, 1e6)
 
 def stalls(*lost_s: float) -> Stalls:
     """Rounds of one token each that took a second longer than they lost."""
-    found = Stalls()
+    notes = Stalls()
     for seconds in lost_s:
-        found = found.with_round(seconds, Times(rounds=1, timed_tokens=1, decode_s=seconds + 1))
-    return found
+        notes = notes.with_round(seconds, Times(rounds=1, timed_tokens=1, decode_s=seconds + 1))
+    return notes
 
 
 def test_a_round_that_waited_for_a_second_has_stalled() -> None:
@@ -77,9 +88,9 @@ def test_what_is_lost_is_part_of_the_wait_and_of_the_round(
 def test_few_stalled_rounds_are_left_out_and_of_many_the_worst(
     lost: list[float], rounds: int, left_out: list[float]
 ) -> None:
-    found = stalls(*lost)
-    level = left_out_from([found], rounds)
-    times = found.from_level(level)
+    notes = stalls(*lost)
+    level = left_out_from([notes], rounds)
+    times = notes.from_level(level)
     assert [seconds for seconds in lost if level_of(seconds) >= level] == left_out
     assert (times.rounds, times.timed_tokens) == (len(left_out), len(left_out))
     assert times.decode_s == pytest.approx(sum(left_out) + len(left_out))
@@ -126,5 +137,5 @@ def test_without_a_part_the_other_rounds_are_left() -> None:
 def test_it_is_said_what_rates_leave_out(
     figures: list[tuple[int, int, float]], long: str | None, short: str | None
 ) -> None:
-    found = told(Figures(stalled_rounds=a, left_out_rounds=b, left_out_s=c) for a, b, c in figures)
-    assert (*found[:2],) == (() if long is None else (long, short))
+    notes = stall_notes(Figures(stalled_rounds=a, left_out_rounds=b, left_out_s=c) for a, b, c in figures)
+    assert (*notes[:2],) == (() if long is None else (long, short))

@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from decoder.sampling.draft_probabilities import DraftProbabilities, OwnProbabilities
-from decoder.sampling.gumbel_noise import KEPT, MADE_AT_ONCE, SHARPNESS, GumbelNoise, truncation_mask, truncation_masks
+from decoder.sampling.gumbel_noise import (
+    CACHED_ROWS,
+    MADE_AT_ONCE,
+    SHARPNESS,
+    GumbelNoise,
+    truncation_mask,
+    truncation_masks,
+)
 from decoder.sampling.settings import Sampling, Schedule
 from tests import sampled_reference
 
@@ -142,17 +149,17 @@ def test_a_setting_that_changes_before_its_position_was_chosen_counts() -> None:
 def test_the_noise_of_a_position_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     whole = gumbel_noise(Sampling(0.5))
-    made = whole._made
+    made = whole._computed
 
     def count(positions: list[int]) -> torch.Tensor:
         asked.extend(positions)
         return made(positions)
 
-    monkeypatch.setattr(whole, "_made", count)
+    monkeypatch.setattr(whole, "_computed", count)
     for start in range(300):
         window = list(range(start, start + 6))
         whole.probabilities(rows(6, start), window)
         whole.choices(rows(6, start), window)
     assert asked == list(range(len(asked)))
     assert 305 <= len(asked) < 305 + MADE_AT_ONCE
-    assert len(whole._rows) <= KEPT + MADE_AT_ONCE
+    assert len(whole._rows) <= CACHED_ROWS + MADE_AT_ONCE

@@ -74,7 +74,7 @@ def test_roots_hold_features_labels_and_times(engine: Engine, whole: Path) -> No
 def test_prompts_are_trained_on_or_validated_on_or_judged_by(whole: Path) -> None:
     roots = load(whole)
     assert len(roots.training()) == len(roots)
-    moved = roots.of(torch.arange(len(roots)))
+    moved = roots.select(torch.arange(len(roots)))
     moved.prompt.copy_(torch.arange(len(roots)))
     parts = [moved.training(), moved.part(VALIDATION), moved.part(TEST)]
     assert [sorted({number % PART for number in part.prompt.tolist()}) for part in parts] == [[0, 1, 2], [3], [4]]

@@ -7,7 +7,7 @@ from decoder.engine import Engine
 from decoder.events import Round
 from decoder.methods.delayed import Delayed
 from decoder.selector.chooser import SHIPPED, load
-from decoder.selector.stored import about, fingerprint
+from decoder.selector.stored import fingerprint, read_info
 
 MOST_BYTES = 1_500_000
 
@@ -20,7 +20,7 @@ def engine() -> Engine:
 def test_they_fit_the_embedded_pair_and_are_small(engine: Engine) -> None:
     files = list(SHIPPED.glob("*.safetensors"))
     assert sum(file.stat().st_size for file in files) < MOST_BYTES
-    assert {about(file).pair for file in files} == {fingerprint(engine.pair.observed())}
+    assert {read_info(file).pair for file in files} == {fingerprint(engine.pair.observed())}
     assert set(load("", engine.pair.observed())) == {"specinfer", "traversal"}
 
 

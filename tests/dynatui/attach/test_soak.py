@@ -16,7 +16,7 @@ from dynatui.attach.address import address
 from dynatui.attach.client import Client
 from dynatui.attach.events import Gap, Reading
 from dynatui.attach.session import Plan, watch
-from dynatui.state.server_state import KEPT, ServerState, applied
+from dynatui.state.server_state import HISTORY_LENGTH, ServerState, applied
 from tests.dynatui.attach.page_server import Answer, dripping, page, raw, serving, text
 
 MINUTES = float(os.environ.get("DYNATUI_SOAK_MINUTES", "10"))
@@ -72,9 +72,9 @@ def test_neither_memory_nor_open_files_grow() -> None:
         tracemalloc.stop()
     print(f"{state.readings} readings, {state.missed} missed, {state.gaps} gaps, {state.restarts} restarts")  # noqa: T201 - what a soak is run for
     print(*(f"{memory / 2**20:.2f} MiB {files} files" for memory, files in growth), sep="\n")  # noqa: T201
-    assert len(state.past) <= KEPT
-    assert len(growth) > 2 * KEPT // POLLS
-    settled = growth[KEPT // POLLS :]
+    assert len(state.past) <= HISTORY_LENGTH
+    assert len(growth) > 2 * HISTORY_LENGTH // POLLS
+    settled = growth[HISTORY_LENGTH // POLLS :]
     assert max(memory for memory, _ in settled) - settled[0][0] < MOST_GROWTH
     assert max(files for _, files in settled) <= settled[0][1] + 3
 

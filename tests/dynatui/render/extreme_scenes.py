@@ -133,7 +133,7 @@ def _crowded() -> Scene:
         speed=0.0,
         frozen=True,
         recording=True,
-        wanted={"tau_h": HUGE, "n_max": -HUGE, "history": 0.0, "d0": 2.0},
+        pending={"tau_h": HUGE, "n_max": -HUGE, "history": 0.0, "d0": 2.0},
         slider="fixed_depth",
         typed="0.7",
         place=Place(round=10**12, rounds=3, seconds=HUGE, live=False),

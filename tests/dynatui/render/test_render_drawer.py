@@ -59,7 +59,7 @@ def raced(*turns: tuple[KnobName, float], watched: str = "dynatree") -> RunState
 def row_of(state: RunState, name: KnobName, width: int = 120) -> str:
     """The knob's row in a drawer with room for all."""
     page = lines(drawer.drawer(Scene(state, slider="tau_h"), width, 20))
-    return page[1 + drawer.shown(state).index(name)]
+    return page[1 + drawer.listed_knobs(state).index(name)]
 
 
 def within(name: KnobName, row: str, x: int) -> float:
@@ -83,7 +83,7 @@ def test_the_drawer_has_a_slider_for_every_knob_of_the_watched_method_and_for_wh
     watched: str, knobs: tuple[KnobName, ...]
 ) -> None:
     state = raced(watched=watched)
-    assert drawer.shown(state) == (*knobs, "temperature", "top_p")
+    assert drawer.listed_knobs(state) == (*knobs, "temperature", "top_p")
     assert f"All knobs of {watched}" in lines(drawer.drawer(Scene(state), 100, 20))[0]
 
 
@@ -125,7 +125,7 @@ def test_bounds_follow_the_other_knobs() -> None:
 
 
 def test_a_turn_that_is_not_in_force_yet_is_shown_beside_the_value() -> None:
-    page = lines(drawer.drawer(Scene(raced(), wanted={"rho_stop": 0.2}), 120, 20))
+    page = lines(drawer.drawer(Scene(raced(), pending={"rho_stop": 0.2}), 120, 20))
     row = next(row for row in page if "rho_stop" in row)
     assert ".1 →.2" in row
     assert row.index("●") < row.index("○")
@@ -163,13 +163,13 @@ def test_a_click_where_a_knob_is_drawn_asks_for_its_value(
     place: int, width: int, height: int, share: float, data: st.DataObject
 ) -> None:
     state = raced()
-    name = drawer.shown(state)[place]
+    name = drawer.listed_knobs(state)[place]
     rules = rules_in_force(state)
     assert rules is not None
     low, high = rules.ends()[name]
     value = low + share * (high - low)
     value = float(round(value)) if info(name).integer else value
-    scene = Scene(state, wanted={name: value}, slider=name)
+    scene = Scene(state, pending={name: value}, slider=name)
     rows = lines(drawer.drawer(scene, width, height))
     y = next(y for y, row in enumerate(rows) if f"▸ {info(name).symbol} " in row)
     x = rows[y].index("○")
@@ -188,7 +188,7 @@ def test_a_click_on_a_slider_in_the_row_asks_for_what_is_drawn_there(
     name: KnobName, width: int, height: int, share: float
 ) -> None:
     value = 1 + 6 * share if name == "d0" else share
-    scene = replace(running(), wanted={name: value}, pinned=Pin.of(running().state, "dynatree"))
+    scene = replace(running(), pending={name: value}, pinned=Pin.of(running().state, "dynatree"))
     rows = lines(sliders.knobs(scene, width, height))
     y = next(y for y, row in enumerate(rows) if "○" in row)
     x = rows[y].index("○")
@@ -202,7 +202,7 @@ def test_a_click_on_the_switch_turns_history_off_and_on_again() -> None:
     row = lines(sliders.knobs(running(), 120, 4))[1]
     x = row.index("history")
     assert sliders.hit(running(), 120, 4, x, 1) == ("history", 0.0)
-    asked = replace(running(), wanted={"history": 0.0})
+    asked = replace(running(), pending={"history": 0.0})
     assert sliders.hit(asked, 120, 4, x, 1) == ("history", 1.0)
     assert sliders.hit(running(), 120, 4, x, 2) is None
 

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from decoder.events import Event, Knob, Round, Verification
 from dynatui.render import cards, sliders
-from dynatui.render.drawn import drawing_words, shape_words, told_shape
+from dynatui.render.drawn import drawing_words, shape_wordings, shape_words
 from dynatui.render.inspect import inspect
 from dynatui.render.scene import Scene
 from dynatui.render.status import status
@@ -59,7 +59,7 @@ def told(state: RunState, cursor: int) -> dict[str, str]:
 def test_the_first_line_says_verifier_drafting_and_shape() -> None:
     assert "traversal, delayed (2, 1, 2)" in lines(status(Scene(drawn()), 160, 1))[0]
     assert "traversal (2, 1, 2)" in lines(status(Scene(drawn()), 120, 1))[0]
-    assert "traversal→khisti, delayed" in lines(status(Scene(drawn(), wanted={"verifier": 6.0}), 160, 1))[0]
+    assert "traversal→khisti, delayed" in lines(status(Scene(drawn(), pending={"verifier": 6.0}), 160, 1))[0]
 
 
 def test_turns_of_verifier_drafting_and_shape_are_followed() -> None:
@@ -160,7 +160,9 @@ def test_the_tree_says_its_shape_what_was_expected_and_what_the_columns_mean() -
 def test_a_shape_that_the_selector_chose_is_called_its_choice() -> None:
     chose = Knob(method="delayed", round=0, name="drafting", old=2, new=3, source="user")
     state = state_of([delayed_run(), chose, structs.replace(drawn_round(0), shape=(4, 0, 3))])
-    assert told_shape(state, state.lane.past[0])[0] == "the selector chose (4, 0, 3): 4 paths of 3 draws from the root"
+    assert (
+        shape_wordings(state, state.lane.past[0])[0] == "the selector chose (4, 0, 3): 4 paths of 3 draws from the root"
+    )
 
 
 def test_an_accepted_token_tells_how_often_it_was_drawn_and_what_the_verifier_did() -> None:

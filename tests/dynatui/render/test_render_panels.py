@@ -228,7 +228,7 @@ def test_sliders_show_value_range_and_keys() -> None:
 
 
 def test_a_turn_shows_before_it_is_in_force() -> None:
-    scene = replace(running(), wanted={"tau_h": 0.75})
+    scene = replace(running(), pending={"tau_h": 0.75})
     assert "→.75" in lines(knobs(scene, 120, 4))[1]
 
 

@@ -80,7 +80,7 @@ def test_the_first_line_follows_the_turns_of_the_watched_method(*, replaying: bo
 def test_a_turn_that_the_watched_method_has_not_come_to_is_shown_beside_what_is_in_force() -> None:
     assert sampling_words(drawn(), {"temperature": 0.7, "top_p": 1.0}) == ("T .6→.7", "top-p .9→1", "seed 7")
     assert sampling_words(state_of([run()]), {"temperature": 0.5})[0] == "T 0→.5"
-    assert "T .6→.7" in lines(status(Scene(drawn(), wanted={"temperature": 0.7}), 140, 1))[0]
+    assert "T .6→.7" in lines(status(Scene(drawn(), pending={"temperature": 0.7}), 140, 1))[0]
 
 
 def test_the_tree_shows_what_the_draft_gives_a_token_beside_its_chance() -> None:
@@ -163,7 +163,7 @@ def test_greedy_hf_is_compared_as_ever() -> None:
 @pytest.mark.parametrize("watched", ["dynatree", "ar"])
 def test_the_drawer_has_temperature_and_top_p_of_the_watched_method(watched: str) -> None:
     state = structs.replace(drawn(turned_temperature("dynatree", 1, 0.6, 0.8)), chosen=watched)
-    scene = Scene(state, slider="temperature", wanted={} if watched == "dynatree" else {"temperature": 0.8})
+    scene = Scene(state, slider="temperature", pending={} if watched == "dynatree" else {"temperature": 0.8})
     page = lines(drawer.drawer(scene, 120, 20))
     row = next(row for row in page if "▸ T " in row)
     assert "0 to 2" in row
@@ -173,7 +173,7 @@ def test_the_drawer_has_temperature_and_top_p_of_the_watched_method(watched: str
 
 
 def test_a_click_on_the_temperature_asks_for_its_value() -> None:
-    scene = Scene(drawn(), slider="temperature", wanted={"temperature": 1.5})
+    scene = Scene(drawn(), slider="temperature", pending={"temperature": 1.5})
     page = lines(drawer.drawer(scene, 120, 20))
     y = next(number for number, row in enumerate(page) if "▸ T " in row)
     found = drawer.hit(scene, 120, 20, page[y].index("○"), y)
@@ -185,7 +185,7 @@ def test_a_click_on_the_temperature_asks_for_its_value() -> None:
 def test_a_recording_that_claims_an_impossible_temperature_has_no_sliders_for_it() -> None:
     state = state_of([structs.replace(sampled_run(), temperature=9.0), sampled_round(0)])
     assert sampling_in_force(state) is None
-    assert "temperature" not in drawer.shown(state)
+    assert "temperature" not in drawer.listed_knobs(state)
     assert "T 9" in lines(status(Scene(state), 140, 1))[0]
 
 

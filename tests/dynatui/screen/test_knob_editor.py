@@ -43,11 +43,11 @@ class Engine:
     sets: set[RulesName] = field(default_factory=set)
     """Parameter sets that were turned."""
 
-    def turn(self, name: KnobName, value: float, of: RulesName) -> Turn:
+    def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
         self.turns.append((name, value))
-        self.sets.add(of)
-        self.config = self.config.turned(name, value, of)
-        return Turn(name, value, of, len(self.turns))
+        self.sets.add(rules_name)
+        self.config = self.config.turned(name, value, rules_name)
+        return Turn(name, value, rules_name, len(self.turns))
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_presses_add_up_before_the_first_is_in_force(editor: KnobEditor, engine:
     editor.move("tau_h", -0.05, at())
     editor.move("tau_h", -0.05, at())
     assert [value for _, value in engine.turns] == pytest.approx([0.85, 0.8])
-    assert editor.wanted(at())["tau_h"] == pytest.approx(0.8)
+    assert editor.pending(at())["tau_h"] == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
@@ -89,7 +89,7 @@ def test_a_key_between_two_turns_that_come_into_force_is_not_lost(preset: str) -
     editor.move("tau_h", -0.05, at())
     editor.move("tau_h", -0.05, at())
     editor.take(in_force("dynatree", 1))
-    assert editor.wanted(at(tau_h=0.85)) == {"tau_h": 0.8}
+    assert editor.pending(at(tau_h=0.85)) == {"tau_h": 0.8}
     editor.move("tau_h", -0.05, at(tau_h=0.85))
     assert [value for _, value in engine.turns] == [0.85, 0.8, 0.75]
 
@@ -99,7 +99,7 @@ def test_a_turn_is_pending_until_one_method_has_applied_all_of_them(editor: Knob
     editor.move("tau_h", -0.05, at())
     for method in ("dynatree", "alg1"):
         editor.take(in_force(method, 1))
-    assert editor.wanted(at(tau_h=0.85)) == {"tau_h": 0.8}
+    assert editor.pending(at(tau_h=0.85)) == {"tau_h": 0.8}
 
 
 def test_steps_add_up_to_the_value_that_people_write(editor: KnobEditor, engine: Engine) -> None:
@@ -113,7 +113,7 @@ def test_steps_add_up_to_the_value_that_people_write(editor: KnobEditor, engine:
 def test_what_is_in_force_is_no_longer_wanted(editor: KnobEditor) -> None:
     editor.move("tau_h", -0.05, at())
     editor.take(in_force("dynatree", 1))
-    assert editor.wanted(at()) == {}
+    assert editor.pending(at()) == {}
 
 
 def test_undo_goes_back_turn_by_turn(editor: KnobEditor, engine: Engine) -> None:
@@ -193,9 +193,9 @@ def test_only_the_watched_method_is_turned(
 ) -> None:
     editor.set({name: 3}, watching(method))
     assert engine.sets == {of}
-    assert editor.wanted(watching(method)) == {name: 3}
+    assert editor.pending(watching(method)) == {name: 3}
     others = {"dynatree": "auto", "alg1": "auto"}.get(method, "dynatree")
-    assert editor.wanted(watching(others)) == {}
+    assert editor.pending(watching(others)) == {}
 
 
 def test_where_the_watched_method_has_no_knobs_nothing_is_turned(editor: KnobEditor, engine: Engine) -> None:
@@ -220,7 +220,7 @@ def test_undo_goes_back_in_the_method_that_was_turned(editor: KnobEditor, engine
 def test_before_the_models_are_loaded_the_first_method_is_turned(editor: KnobEditor, engine: Engine) -> None:
     editor.move("d0", -1, RunState())
     assert engine.config.of(DynaTree).d0 == 4
-    assert editor.wanted(RunState()) == {"d0": 4}
+    assert editor.pending(RunState()) == {"d0": 4}
 
 
 def test_history_that_is_switched_off_leaves_its_knobs_where_they_are(editor: KnobEditor, engine: Engine) -> None:
@@ -269,7 +269,7 @@ def test_temperature_and_top_p_are_turned_for_all_methods_from_any(method: str) 
     assert editor.set({"top_p": 0.5}, watching(method))
     assert engine.sets == {SAMPLING}
     assert (editor.sampling.temperature, editor.sampling.top_p) == (0.65, 0.5)
-    assert editor.wanted(watching("ar")) == {"temperature": 0.65, "top_p": 0.5}
+    assert editor.pending(watching("ar")) == {"temperature": 0.65, "top_p": 0.5}
     assert not editor.set({"top_p": 0.5}, watching(method))
 
 
@@ -278,16 +278,16 @@ def test_a_turned_temperature_is_pending_in_each_method_until_that_comes_there()
     editor.move("temperature", 0.05, watching("dynatree"))
     editor.move("temperature", 0.05, watching("dynatree"))
     state = state_of([began, turned_temperature("dynatree", 3, 0.6, 0.7)])
-    assert editor.wanted(state) == {}, "two turns before a token are one"
-    assert editor.wanted(structs.replace(state, chosen="ar")) == {"temperature": 0.7}
-    assert editor.wanted(structs.replace(state_of([structs.replace(began, temperature=0.7)]), chosen="ar")) == {}
+    assert editor.pending(state) == {}, "two turns before a token are one"
+    assert editor.pending(structs.replace(state, chosen="ar")) == {"temperature": 0.7}
+    assert editor.pending(structs.replace(state_of([structs.replace(began, temperature=0.7)]), chosen="ar")) == {}
 
 
 def test_a_temperature_that_was_turned_back_before_a_token_is_not_pending() -> None:
     editor, engine = warm("dynatree", "ar")
     editor.move("temperature", 0.05, watching("dynatree"))
     assert editor.undo(watching("ar")) == [Turn("temperature", 0.6, SAMPLING)]
-    assert editor.wanted(state_of([sampled_run(("dynatree", "ar"))])) == {}
+    assert editor.pending(state_of([sampled_run(("dynatree", "ar"))])) == {}
     assert engine.config.sampling.temperature == 0.6
 
 

@@ -109,12 +109,12 @@ async def test_a_turn_is_pending_until_the_watched_method_has_come_there() -> No
     async with shown(racing()) as (app, source, pilot):
         warm(source)
         await pilot.press("right_parenthesis", "right_parenthesis")
-        assert app.scene.wanted == {"temperature": 0.7}
+        assert app.scene.pending == {"temperature": 0.7}
         source.records.append(turned_temperature("dynatree", 3, 0.6, 0.7))
         app.tick()
-        assert app.scene.wanted == {}
+        assert app.scene.pending == {}
         await pilot.press("w")
-        assert app.scene.wanted == {"temperature": 0.7}, "ar is behind"
+        assert app.scene.pending == {"temperature": 0.7}, "ar is behind"
 
 
 async def test_a_turn_begins_b_of_the_comparison() -> None:

@@ -9,7 +9,7 @@ from decoder.tree import depths
 from dynatui.record.reader import Runs
 from dynatui.sources.playback import TraceSource
 from screenshots import animate
-from screenshots.make import HERE, SHOTS, SHOWN, TRACE, Shot, picture
+from screenshots.make import HERE, SHARE_OF_RUN, SHOTS, TRACE, Shot, picture
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def test_no_picture_is_left_over() -> None:
 def test_where_the_recording_is_shown_there_is_something_to_see() -> None:
     """DynaTree leads over a chain and over plain decoding, its tree is wide, and a knob was turned by hand."""
     source = TraceSource(Runs(TRACE))
-    source.play(SHOWN * source.played_s[1])
+    source.play(SHARE_OF_RUN * source.played_s[1])
     last = {record.method: record for record in source.records if isinstance(record, Round)}
     rates = {name: (event.position + len(event.committed)) / event.t for name, event in last.items()}
     assert rates["dynatree"] > 1.1 * rates["linear"]

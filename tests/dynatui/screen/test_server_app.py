@@ -183,9 +183,9 @@ async def test_keys_that_are_bound_anew_act() -> None:
     view = View(keys=KEYMAP.rebound({"pause": ["f5"]}))
     async with watched(session(), view=view) as (app, _, pilot):
         await pilot.press("p")
-        assert app.held is None
+        assert app.frozen_state is None
         await pilot.press("f5")
-        assert app.held is not None
+        assert app.frozen_state is not None
 
 
 async def test_an_error_of_the_recording_ends_it_with_the_exit_code_and_the_reason() -> None:

@@ -61,11 +61,11 @@ async def test_a_turn_is_pending_until_a_round_obeys_it() -> None:
     async with shown(DRAWN) as (app, source, pilot):
         drawing(source)
         await pilot.press("V")
-        assert app.scene.wanted == {"verifier": 6.0}
+        assert app.scene.pending == {"verifier": 6.0}
         assert "traversal→khisti" in screen_text(app)
         source.records.append(Knob(method="delayed", round=1, name="verifier", old=7, new=6, source="user", turn=1))
         app.tick()
-        assert app.scene.wanted == {}
+        assert app.scene.pending == {}
 
 
 async def test_another_method_says_which_one_has_them() -> None:

@@ -147,7 +147,7 @@ def test_a_turned_knob_steers_this_prompt_and_begins_the_next(source: EngineSour
     until(lambda: len(source.records) > 4)
     source.turn("tau_h", 0.8, "dynatree")
     source.turn("history", 0.0, "dynatree")
-    assert [(turn.name, turn.value, turn.of) for turn in script.calls[0][2].turns] == [
+    assert [(turn.name, turn.value, turn.rules_name) for turn in script.calls[0][2].turns] == [
         ("tau_h", 0.8, "dynatree"),
         ("history", 0.0, "dynatree"),
     ]

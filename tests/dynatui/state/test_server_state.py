@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from dynatui.attach.events import Figures, Gap, Reading
-from dynatui.state.server_state import KEPT, applied, fold, remark
+from dynatui.state.server_state import HISTORY_LENGTH, applied, fold, remark
 from tests.dynatui.attach.scripted_session import ANSWER, ASKED, FIRST, GAP, OPENING, SERVER, reading, session
 
 
@@ -22,9 +22,9 @@ def test_a_gap_lasts_from_its_first_poll_to_the_next_page() -> None:
 
 
 def test_it_keeps_so_many_polls_and_no_more() -> None:
-    state = fold(session(KEPT * 3))
-    assert len(state.past) == KEPT
-    assert state.readings == KEPT * 3 + 1
+    state = fold(session(HISTORY_LENGTH * 3))
+    assert len(state.past) == HISTORY_LENGTH
+    assert state.readings == HISTORY_LENGTH * 3 + 1
 
 
 def test_a_new_session_begins_with_nothing() -> None:

@@ -112,7 +112,7 @@ def _refused(
         left = (over[:, place] - removed * under[:, place]).clamp_min(0)
         slots[:, place] = torch.where(alive, ratio(probability * left / total, under[:, place]), 0.0)
         removed = torch.where(alive, removed + total / probability, removed)
-        rest = torch.addcmul(target_probs, removed[:, None], draft_probs, value=-1).clamp_min_(0).sum(-1)
-        probability = torch.where(alive, share(probability * rest / total, 1 - probability), probability)
-        total = torch.where(alive, rest, total)
+        mass_left = torch.addcmul(target_probs, removed[:, None], draft_probs, value=-1).clamp_min_(0).sum(-1)
+        probability = torch.where(alive, share(probability * mass_left / total, 1 - probability), probability)
+        total = torch.where(alive, mass_left, total)
     return slots, probability, removed

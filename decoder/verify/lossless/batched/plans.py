@@ -74,11 +74,13 @@ def plan_spectr(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs
     several = [node for node, children in enumerate(tree.children) if len(children) > 1]
     if several:
         factor[several] = division_factor(target_probs[several], draft_probs[several], counts[several, None])
-    least = torch.minimum(target_probs / factor, draft_probs)
-    single = least.sum(-1, keepdim=True)
+    overlap = torch.minimum(target_probs / factor, draft_probs)
+    single = overlap.sum(-1, keepdim=True)
     gamma = torch.where(single > 0, _any_of(single, counts[:, None]) / single, counts[:, None])
-    rest = normalised((target_probs - gamma * least).clamp_min(0), target_probs)
-    return NodePlans(ratio(target_probs.gather(1, drawn), factor * draft_probs.gather(1, drawn))[:, None], rest)
+    residual_rows = normalised((target_probs - gamma * overlap).clamp_min(0), target_probs)
+    return NodePlans(
+        ratio(target_probs.gather(1, drawn), factor * draft_probs.gather(1, drawn))[:, None], residual_rows
+    )
 
 
 def division_factor(

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from decoder.draft.tree_size.acceptance_model import KEPT, SEEN_BEFORE, SHARPNESS, SURENESS, USUAL, AcceptanceModel
+from decoder.draft.tree_size.acceptance_model import DECAY, PRIOR_COUNT, SHARPNESS, SURENESS, USUAL, AcceptanceModel
 
 LOGPROBS = (-0.4, -1.6, -2.3)
-OTHERS = -1.0
+UNDRAFTED = -1.0
 """Initial logarithm of the others' weight, so large that it and the sharpness are correlated."""
 STEP = 1e-4
 """Step of finite differences."""
@@ -19,7 +19,7 @@ STEP = 1e-4
 def log_share(at: NDArray[np.float64], chosen: int | None) -> float:
     """Log-likelihood of the target's choice under a sharpness and a weight of others."""
     acceptance = AcceptanceModel()
-    acceptance.sharpness, acceptance.others = at.tolist()
+    acceptance.sharpness, acceptance.undrafted = at.tolist()
     return math.log(acceptance.shares(LOGPROBS)[-1 if chosen is None else chosen])
 
 
@@ -30,7 +30,7 @@ def gradient(value: Callable[[NDArray[np.float64]], float], at: NDArray[np.float
 
 def newton_step(chosen: int | None) -> NDArray[np.float64]:
     """Newton step from the initial values, with the precision of the prior plus that of the observation."""
-    start = np.array([SHARPNESS, OTHERS])
+    start = np.array([SHARPNESS, UNDRAFTED])
 
     def slope(at: NDArray[np.float64]) -> NDArray[np.float64]:
         return gradient(lambda place: log_share(place, chosen), at)
@@ -43,9 +43,9 @@ def newton_step(chosen: int | None) -> NDArray[np.float64]:
 @pytest.mark.parametrize("chosen", [0, 1, 2, None])
 def test_one_choice_moves_both_numbers_by_a_newton_step(chosen: int | None) -> None:
     acceptance = AcceptanceModel()
-    acceptance.others = OTHERS
+    acceptance.undrafted = UNDRAFTED
     acceptance.learn(LOGPROBS, acceptance.shares(LOGPROBS), chosen)
-    moved = (acceptance.sharpness - SHARPNESS, acceptance.others - OTHERS)
+    moved = (acceptance.sharpness - SHARPNESS, acceptance.undrafted - UNDRAFTED)
     assert moved == pytest.approx(newton_step(chosen), rel=1e-3)
 
 
@@ -60,7 +60,7 @@ def test_one_choice_moves_both_numbers_by_a_newton_step(chosen: int | None) -> N
 def test_a_second_guess_counts_where_it_became_a_node(shares: Sequence[float], count: int, second: float) -> None:
     acceptance = AcceptanceModel()
     acceptance.see(shares, count)
-    weight = KEPT * SEEN_BEFORE + 1
-    before = KEPT * SEEN_BEFORE
+    weight = DECAY * PRIOR_COUNT + 1
+    before = DECAY * PRIOR_COUNT
     expected = ((before * USUAL[0] + shares[0]) / weight, (before * USUAL[1] + second) / weight)
     assert acceptance.usual == pytest.approx(expected)

@@ -395,7 +395,7 @@ def test_a_token_that_the_draft_thought_of_but_did_not_draft_ends_the_path() -> 
     alone = AcceptanceModel()
     alone.learn((-1.0, -1.3, -1.4), alone.shares((-1.0, -1.3, -1.4)), 2)
     found = budget.acceptance
-    assert (found.sharpness, found.others) == (alone.sharpness, alone.others)
+    assert (found.sharpness, found.undrafted) == (alone.sharpness, alone.undrafted)
 
 
 # Rounds without a draft

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import captures
-from benchmarks.captures import Capture, Found, Size, by_kind, captured, measured, sizes, texts
+from benchmarks.captures import Capture, Measurements, Size, by_kind, captured, measured, sizes, texts
 from decoder.engine import Engine
 from decoder.methods import METHODS
 from decoder.run.config import RunConfig
@@ -75,7 +75,7 @@ def test_tables_tell_how_many_how_long_and_how_fast() -> None:
     assert draft.split() == ["draft", "2", "0.60", "300.0", "500.0"]
     assert verification.split() == ["verification", "1", "0.25", "250.0", "250.0"]
     assert memory.endswith("2.00 GB")
-    text = texts(Found(found, 0, 8.0, 3.0, [90.0, 99.0, 80.0], [100.0, 100.0, 80.0]))
+    text = texts(Measurements(found, 0, 8.0, 3.0, [90.0, 99.0, 80.0], [100.0, 100.0, 80.0]))
     assert "8.00 s, of which 3.00 s for graph capture" in text
     assert "auto 90.0 tokens/s, ar 100.0, in turns: 0.990 times" in text
 

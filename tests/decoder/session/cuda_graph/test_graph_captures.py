@@ -230,5 +230,5 @@ def test_rounds_make_no_inference_tensors_whoever_asks_for_them(
         match(pair, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 12, Linear(2))
     assert modes == {(False, False)}
     (slot,) = graph_slots(pair)._free
-    made = [slot.target.store, slot.draft.store, *DeviceState._all(slot.state), slot.mailbox._host]
+    made = [slot.target.store, slot.draft.store, *DeviceState._tensors(slot.state), slot.mailbox._host]
     assert not any(tensor.is_inference() for tensor in made)

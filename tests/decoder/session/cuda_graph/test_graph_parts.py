@@ -359,9 +359,9 @@ def test_history_keeps_the_knobs_within_their_bounds() -> None:
 def test_what_was_tried_out_is_undone() -> None:
     state = DeviceState(CPU, 600)
     state.begin([1, 2, 3], DynaTree().rule())
-    before = [tensor.clone() for tensor in state._all()]
+    before = [tensor.clone() for tensor in state._tensors()]
     restore = state.saved()
-    for tensor in state._all():
+    for tensor in state._tensors():
         tensor.add_(1)
     restore()
-    assert all(bool((now == was).all()) for now, was in zip(state._all(), before, strict=True))
+    assert all(bool((now == was).all()) for now, was in zip(state._tensors(), before, strict=True))

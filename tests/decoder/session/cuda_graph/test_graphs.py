@@ -87,7 +87,7 @@ def test_to_capture_a_verification_leaves_everything_as_it_was(tiny_models: Tiny
     with without_gradients():
         # As if the second of several siblings were accepted, so that its row must move.
         slot.state.nodes[3, 1:] += 3
-        state = [slot.draft.store, *slot.state._all()]
+        state = [slot.draft.store, *slot.state._tensors()]
         before = [tensor.clone() for tensor in state]
         repeated = slot.verification(8, length)
         assert all(bool((now == was).all()) for now, was in zip(state, before, strict=True))
