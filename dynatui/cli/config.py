@@ -56,8 +56,8 @@ _OF_THE_SCREEN = ("seed",)
 def in_force(live: Any) -> str:
     """Every setting with its value and its source, as text; raises ConfigError if one is invalid."""
     set_values = settings.applied(live)
-    given = live.params | settings.fill(live, set_values)
     with settings.named(set_values):
+        given = live.params | settings.fill(live, set_values)
         run = request.run_config(given)
     names = {key: option.name for key, option in options_of(live.command).items()}
     values = {key: _effective(key, given.get(name), run) for key, name in names.items()}

@@ -15,7 +15,7 @@ from typer.core import TyperGroup, TyperOption
 from decoder.bench.on_pair import OnPair
 from decoder.errors import PromptError, require
 from dynatui.cli import options, parameters, request
-from dynatui.cli.number_lists import names, numbers
+from dynatui.cli.number_lists import numbers
 from dynatui.cli.parameters import Declared, option, switch
 from dynatui.cli.time_left import shown
 from dynatui.terminal import streams
@@ -35,6 +35,10 @@ def _numbers(flag: str, text: str) -> tuple[float, ...]:
     return numbers(flag, text, text.split(","), remedy="a number, or several with commas between them")
 
 
+def _verifiers(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
 def _length(default: int) -> TyperOption:
     return _option("--max-new-tokens N", "Tokens sampled after each prompt.", int, default=default, least=1)
 
@@ -45,7 +49,9 @@ COLLECT: Declared = (
     _DATA,
     request.PAIR,
     request.PROMPTS,
-    _option("--verifiers NAMES", "Verifiers whose rounds are labelled.", default="specinfer,traversal", parse=names),
+    _option(
+        "--verifiers NAMES", "Verifiers whose rounds are labelled.", default="specinfer,traversal", parse=_verifiers
+    ),
     _option(
         "--temperatures T,T,..",
         "Temperatures that texts are sampled at.",

@@ -231,6 +231,11 @@ def test_a_wrong_file_is_one_line_that_names_place_and_remedy(
     assert str(path) in line
 
 
+def test_config_names_the_place_of_a_list_that_is_invalid(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write("methods = 'ar,dance'\n")
+    assert refused(capsys, "config").endswith(f" (methods from {path}: line 1)\n")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
