@@ -1,7 +1,6 @@
 """Rounds of given sizes after texts of given lengths: their cost, their arithmetic, and what both grow by."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from decoder.analysis.metrics import Tally
-from decoder.bench import job, protocol, sizes, table
+from decoder.bench import protocol, sizes, table
 from decoder.bench.arithmetic import Arithmetic, Shape, Work, shape
 from decoder.bench.contenders import Contender, Trial, decoded
 from decoder.bench.instrumented import InstrumentedEngine, Seen, kv_bytes
@@ -31,6 +30,7 @@ from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.host import HostSession
 from tests import tiny
+from tests.decoder.bench.interrupts import interrupted_after
 from tests.decoder.makers import TinyModels, host_session, with_pair
 
 CONFIG = RunConfig(max_new_tokens=6)
@@ -81,7 +81,7 @@ def test_sampled_rounds_have_the_levels_and_rows_that_were_asked_for(
         engines.append(engine)
         return right(engine, *given)
 
-    monkeypatch.setattr(job, "measured", noted)
+    monkeypatch.setattr(protocol, "measured", noted)
     load = partial(random_pair, *config_files, device="cpu", dtype="float32")
     config = CONFIG.with_rules(SAMPLING, truncated)
     found = measure_rounds(OnRounds(load, (Size(8, 64),), (16,), config, repeats=1), lambda _: None).report
@@ -307,18 +307,11 @@ def test_a_text_whose_last_tree_would_not_fit_is_refused(config_files: tuple[str
         measure_rounds(replace(fits, contexts=(16, 179)), lambda _: None)
 
 
-def test_an_interruption_reports_the_lengths_that_are_complete(
-    config_files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*given: Any) -> Iterator[Sample]:
-        for sample in protocol.measured(*given):
-            if sample.repeat == 1:
-                raise KeyboardInterrupt
-            yield sample
-
-    monkeypatch.setattr(job, "measured", interrupted)
+def test_an_interruption_reports_the_lengths_that_are_complete(config_files: tuple[str, str]) -> None:
     load = partial(random_pair, *config_files, device="cpu", dtype="float32")
-    found = measure_rounds(OnRounds(load, (Size(1, 2),), (9, 20), CONFIG, repeats=3), lambda _: None)
+    found = measure_rounds(
+        OnRounds(load, (Size(1, 2),), (9, 20), CONFIG, repeats=3), lambda _: None, interrupted_after(4)
+    )
     assert found.interrupted
     assert {(record.repeat, record.prompt) for record in found.report.samples} == {(0, 0), (0, 1)}
     assert "INTERRUPTED: what follows rests on 4 of 12 turns" in table.on_rounds(found.report)

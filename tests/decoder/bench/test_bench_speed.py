@@ -3,8 +3,6 @@
 import os
 import platform
 import time
-from collections.abc import Iterator
-from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +15,7 @@ from decoder.bench import job, machine, table
 from decoder.bench.baselines import ASSISTED, CACHES, LOOKED_UP, baselines
 from decoder.bench.contenders import PROMPT_LOOKUP, Trial, decoded, own, sweep
 from decoder.bench.job import OnTexts, measure_texts
-from decoder.bench.progress import Done, Progress, Show
+from decoder.bench.progress import Done
 from decoder.bench.protocol import Sample
 from decoder.bench.report import Report
 from decoder.bench.samples import Samples
@@ -36,6 +34,7 @@ from decoder.session.steering import Turn
 from decoder.system.device import device_name
 from decoder.tree import TokenTree
 from tests import tiny
+from tests.decoder.bench.interrupts import interrupted_after
 from tests.decoder.makers import TinyModels
 
 CONFIG = RunConfig(max_new_tokens=12)
@@ -334,16 +333,6 @@ def test_every_preset_is_a_dynatree_of_its_own() -> None:
 def test_prompts_that_do_not_fit_are_refused(tiny_models: TinyModels) -> None:
     with pytest.raises(PromptError, match="give --max-new-tokens"):
         measure_texts(on_texts(tiny_models.pair("neox"), config=RunConfig(max_new_tokens=500)), lambda _: None)
-
-
-def interrupted_after(count: int) -> Show:
-    """A display during which an interrupt follows so many turns."""
-
-    def show(steps: Iterator[Progress]) -> Iterator[Progress]:
-        yield from islice(steps, count)
-        raise KeyboardInterrupt
-
-    return show
 
 
 def test_an_interruption_reports_what_is_complete(tiny_models: TinyModels) -> None:

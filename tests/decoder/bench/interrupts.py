@@ -1,0 +1,16 @@
+"""Interrupts of measurements."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from decoder.bench.progress import Progress, Show
+
+
+def interrupted_after(count: int) -> Show:
+    """A display during which an interrupt follows so many turns."""
+
+    def show(steps: Iterator[Progress]) -> Iterator[Progress]:
+        yield from islice(steps, count)
+        raise KeyboardInterrupt
+
+    return show
