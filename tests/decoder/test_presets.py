@@ -29,7 +29,7 @@ class Texts:
     tokens: int
 
 
-OURS = Texts(tuple(path.read_text(encoding="utf-8").rstrip("\n") for path in sorted(PROMPTS.glob("*.txt"))), 48)
+OURS = Texts(tuple(path.read_text(encoding="utf-8").rstrip("\n") for path in sorted(PROMPTS.glob("*.txt"))), 32)
 
 
 def books() -> Texts:
@@ -38,7 +38,7 @@ def books() -> Texts:
     texts = sorted(folder.glob("*.txt"))
     if not texts:
         pytest.skip("DYNATUI_DATA names no folder with books_test/")
-    return Texts(tuple(text.read_text(encoding="utf-8")[:1000] for text in texts[:5]), 32)
+    return Texts(tuple(text.read_text(encoding="utf-8")[:1000] for text in texts[:5]), 24)
 
 
 both = pytest.mark.parametrize(

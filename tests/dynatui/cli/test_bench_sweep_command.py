@@ -13,6 +13,15 @@ from dynatui.cli.main import main
 from tests import tiny
 
 ROOT = Path(__file__).parents[3]
+IMPATIENT = """
+import sys
+from functools import partial
+from dynatui.cli import bench_sweep
+from dynatui.cli import main as cli
+bench_sweep.Task = partial(bench_sweep.Task, heartbeat_s=0.2)
+sys.exit(cli.main(sys.argv[1:]))
+"""
+"""The program with workers that soon give up a database."""
 SMALL = ("--axis", "tau_h=.7,.9", "--axis", "tau_l=.3", "--axis", "T=6,8", "--prompt", "The tree grows")
 
 
@@ -119,7 +128,7 @@ class Started:
         grid = ["--axis", "tau_h=.5,.6,.7,.8,.9", "--axis", "T=100", "--repeats", "20", "--prompt", "The tree grows"]
         command = ["bench", "sweep", "thresholds", *grid, *models, "--output", str(output)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "dynatui", *command],
+            [sys.executable, "-c", IMPATIENT, *command],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
