@@ -15,10 +15,10 @@ from tests import tiny
 ROOT = Path(__file__).parents[3]
 IMPATIENT = """
 import sys
-from functools import partial
-from dynatui.cli import bench_sweep
+from decoder.bench.sweep.processes import Task
 from dynatui.cli import main as cli
-bench_sweep.Task = partial(bench_sweep.Task, heartbeat_s=0.2)
+study, _, grace_s = Task.__init__.__defaults__
+Task.__init__.__defaults__ = (study, 0.2, grace_s)
 sys.exit(cli.main(sys.argv[1:]))
 """
 """The program with workers that soon give up a database."""

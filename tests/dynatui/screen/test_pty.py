@@ -188,14 +188,14 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(screen: tuple[Term
     assert_left_clean(terminal, screens=2)
 
 
-def test_it_goes_on_after_a_stop_that_it_was_not_told_of(screen: tuple[Terminal, str]) -> None:
+@pytest.mark.parametrize("stop", [signal.SIGSTOP, signal.SIGCONT])
+def test_it_goes_on_after_a_stop_that_it_was_not_told_of(screen: tuple[Terminal, str], stop: signal.Signals) -> None:
     terminal, shows = screen
-    for stop in (signal.SIGSTOP, signal.SIGCONT):
-        terminal.child.kill(stop)
-        terminal.read(0.5)
-        terminal.screen.erase_in_display(2)
-        terminal.child.kill(signal.SIGCONT)
-        terminal.wait_for(shows)
+    terminal.child.kill(stop)
+    terminal.read(0.5)
+    terminal.screen.erase_in_display(2)
+    terminal.child.kill(signal.SIGCONT)
+    terminal.wait_for(shows)
     terminal.send("q")
     assert terminal.end() == 0
     assert_left_clean(terminal, screens=terminal.written.count(ENTER))
