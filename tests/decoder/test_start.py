@@ -16,7 +16,7 @@ next(event for event in events if isinstance(event, Round))
 """
 BAR = 1.8
 """Most time until the first round of the embedded pair is there, over that of torch's import alone."""
-PAIRS = 5
+PAIRS = 3
 
 
 def imported(*command: str) -> set[str]:

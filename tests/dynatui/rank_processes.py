@@ -14,12 +14,21 @@ GONE_WITHIN_S = 5.0
 def ranks_below(launcher: int) -> dict[int, int]:
     """The processes that a launcher has started, by rank."""
     found = dict[int, int]()
+    for pid in children(launcher):
+        with suppress(OSError):
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            # Until it runs the program, a process has the variables of its parent.
+            found |= {int(each[5:]): pid for each in variables if each.startswith(b"RANK=")}
+    return found
+
+
+def children(parent: int) -> list[int]:
+    """The processes that another has started and that still are there."""
+    found = list[int]()
     for pid in _processes():
         with suppress(OSError, IndexError):
-            if int(_status(pid)[1]) == launcher:
-                variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                # Until it runs the program, a process has the variables of its parent.
-                found |= {int(each[5:]): pid for each in variables if each.startswith(b"RANK=")}
+            if int(_status(pid)[1]) == parent:
+                found.append(pid)
     return found
 
 

@@ -143,7 +143,7 @@ def _agrees(world: World, record: Round, rules: DynaTree, left: int, room: int =
 def test_what_is_judged_is_what_other_knobs_would_have_done(selection: str) -> None:
     generator = random.Random(1)
     known = []
-    for seed in range(800):
+    for seed in range(400):
         world, rules, left = World(seed), _rules(generator, selection=selection), generator.choice([1, 2, 3, 99])
         known.append(_agrees(world, world.round(rules, left), _turned(generator, rules), left))
     tokens, drafted = zip(*known, strict=True)
@@ -153,7 +153,7 @@ def test_what_is_judged_is_what_other_knobs_would_have_done(selection: str) -> N
 
 def test_what_is_judged_is_what_wholly_other_rules_would_have_done() -> None:
     generator = random.Random(2)
-    for seed in range(800):
+    for seed in range(400):
         world, left = World(seed), generator.choice([2, 99])
         record = world.round(_rules(generator, selection=generator.choice(["bfs", "best"])), left)
         _agrees(world, record, _rules(generator, selection=generator.choice(["bfs", "best"])), left)
@@ -177,7 +177,7 @@ def test_under_its_own_rules_a_record_is_judged_and_reproduced() -> None:
 def test_so_is_one_of_the_most_probable_nodes_whatever_was_cut() -> None:
     """A child that lost to all nodes of a full tree loses again."""
     generator, full = random.Random(6), 0
-    for seed in range(600):
+    for seed in range(300):
         world, rules = (
             World(seed),
             _rules(generator, selection="best", n_max=generator.choice([2, 4, 8]), rho_stop=0.0, tau=0.0),
@@ -185,7 +185,7 @@ def test_so_is_one_of_the_most_probable_nodes_whatever_was_cut() -> None:
         record = world.round(rules)
         full += len(record.tokens) - 1 == rules.n_max
         assert _agrees(world, record, rules, left=99) == (True, True)
-    assert full > 300
+    assert full > 150
 
 
 def test_narrower_and_flatter_trees_are_always_judged() -> None:
@@ -330,7 +330,7 @@ def _paid(world: World, rules: Auto, least: float, left: int = 99) -> Round:
 def test_where_costs_cut_the_trees_what_did_not_pay_is_taken_not_to_pay_under_other_knobs() -> None:
     generator = random.Random(8)
     known = []
-    for seed in range(800):
+    for seed in range(400):
         world, rules, left = World(seed), _auto(_rules(generator)), generator.choice([1, 2, 3, 99])
         least, turned = generator.choice([0.0, 0.02, 0.1, 0.3, 1.1]), _turned(generator, rules)
         verdict, truth = replayed(_paid(world, rules, least, left), turned), _paid(world, turned, least, left)

@@ -32,8 +32,10 @@ def texts(engine: Engine, config: RunConfig) -> dict[str, list[int]]:
     return found
 
 
-@pytest.mark.parametrize("draft_dtype", ["bfloat16", "float16", "float64"])
-@pytest.mark.parametrize("family", ["neox", "llama", "qwen3", "gpt2"])
+@pytest.mark.parametrize(
+    ("family", "draft_dtype"),
+    [("neox", "bfloat16"), ("neox", "float16"), ("neox", "float64"), ("llama", "float16"), ("qwen3", "bfloat16")],
+)
 def test_every_method_writes_what_the_target_alone_writes(
     tiny_models: TinyModels, family: str, draft_dtype: str
 ) -> None:

@@ -14,8 +14,16 @@ from tests.decoder.makers import TinyModels, methods_of
 from tests.decoder.session.all_methods import PROMPT
 
 
-@pytest.mark.parametrize("name", ["neox", "llama", "qwen3", "gpt2", "neox-strange"])
-@pytest.mark.parametrize("prompt", ["The tree grows", "T", "A small model guesses; "])
+@pytest.mark.parametrize(
+    ("name", "prompt"),
+    [
+        ("neox", "The tree grows"),
+        ("llama", "T"),
+        ("qwen3", "A small model guesses; "),
+        ("gpt2", "The tree grows"),
+        ("neox-strange", "T"),
+    ],
+)
 def test_in_bfloat16_whatever_differs_is_a_near_tie(tiny_models: TinyModels, name: str, prompt: str) -> None:
     methods = tuple(method for method in methods_of(name) if same_until(method, {}, 0) == WHOLE)
     played = tiny_models.play(tiny_models.pair(name), "bfloat16", prompt, RunConfig(methods, 48, dynatree=DynaTree()))

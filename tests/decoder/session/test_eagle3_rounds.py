@@ -53,10 +53,9 @@ def compare(tiny_models: TinyModels, pair: str, dtype: str, config: RunConfig) -
     return assert_same_rounds(rounds, steps)
 
 
-@pytest.mark.parametrize("layout", ["flat", "EAGLE-3.1"])
 @pytest.mark.parametrize("tree", TREES)
-def test_every_tree_is_the_reference_s(tiny_models: TinyModels, layout: str, tree: str) -> None:
-    assert compare(tiny_models, name("llama", layout), "float64", TREES[tree]).rounds
+def test_every_tree_is_the_reference_s(tiny_models: TinyModels, tree: str) -> None:
+    assert compare(tiny_models, name("llama", "flat"), "float64", TREES[tree]).rounds
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -66,8 +65,11 @@ def test_heads_of_every_family_of_targets_grow_the_reference_s_trees(tiny_models
     assert score.nodes > 5 * score.rounds
 
 
-@pytest.mark.parametrize("sampling", [Sampling(0.7), Sampling(1.0, 20, 0.9)], ids=str)
-@pytest.mark.parametrize("layout", ["flat", "nested", "flat, all tokens"])
+@pytest.mark.parametrize(
+    ("layout", "sampling"),
+    [("flat", Sampling(0.7)), ("nested", Sampling(1.0, 20, 0.9)), ("flat, all tokens", Sampling(1.0, 20, 0.9))],
+    ids=str,
+)
 def test_sampled_rounds_are_the_reference_s(tiny_models: TinyModels, layout: str, sampling: Sampling) -> None:
     config = replace(TREES["dynatree"], seed=3, parameters={**TREES["dynatree"].parameters, SAMPLING: sampling})
     assert compare(tiny_models, name("llama", layout), "float64", config).rounds
@@ -108,22 +110,20 @@ def test_any_tree_is_the_reference_s(tiny_models: TinyModels) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_every_method_writes_what_plain_greedy_decoding_does(tiny_models: TinyModels, family: str, dtype: str) -> None:
-    pair, config = name(family, "flat"), RunConfig(METHODS, 36, dynatree=BUSHY, bestfirst=BestFirst(12, 4))
-    expected = greedy(oracle(tiny_models, pair, dtype, config), prompt_of(tiny_models, pair), 36)
-    played = Played(list(decode(tiny_models.loaded(tiny_models.pair(pair), dtype), PROMPT, config)))
+def test_every_method_writes_what_plain_greedy_decoding_does(tiny_models: TinyModels, family: str) -> None:
+    pair, config = name(family, "flat"), RunConfig(METHODS, TEXT, dynatree=BUSHY, bestfirst=BestFirst(12, 4))
+    expected = greedy(oracle(tiny_models, pair, "float32", config), prompt_of(tiny_models, pair), TEXT)
+    played = Played(list(decode(tiny_models.loaded(tiny_models.pair(pair), "float32"), PROMPT, config)))
     assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
 
 
-@pytest.mark.parametrize("seed", [0, 3])
 @pytest.mark.parametrize("sampling", [Sampling(0.6), Sampling(1.2, 30, 0.9)], ids=str)
-@pytest.mark.parametrize("layout", ["flat", "nested, layers of Qwen3"])
+@pytest.mark.parametrize(("layout", "seed"), [("flat", 0), ("nested, layers of Qwen3", 3)])
 def test_every_method_writes_what_plain_sampling_does(
-    tiny_models: TinyModels, layout: str, sampling: Sampling, seed: int
+    tiny_models: TinyModels, layout: str, seed: int, sampling: Sampling
 ) -> None:
-    pair, config = name("llama", layout), RunConfig(METHODS, 24, seed, parameters={SAMPLING: sampling})
-    expected = greedy(oracle(tiny_models, pair, "float32", config), prompt_of(tiny_models, pair), 24)
+    pair, config = name("llama", layout), RunConfig(METHODS, TEXT, seed, parameters={SAMPLING: sampling})
+    expected = greedy(oracle(tiny_models, pair, "float32", config), prompt_of(tiny_models, pair), TEXT)
     played = Played(list(decode(tiny_models.loaded(tiny_models.pair(pair), "float32"), PROMPT, config)))
     assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
 
@@ -132,11 +132,12 @@ def prompt_of(tiny_models: TinyModels, pair: str) -> list[int]:
     return tiny_models.prompt_tokens(tiny_models.pair(pair), PROMPT)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("family", "dtype"), [("neox", "float32"), ("llama", "bfloat16"), ("qwen3", "bfloat16"), ("gpt2", "bfloat16")]
+)
 def test_exact_passes_write_the_bits_of_ar_with_a_head_too(tiny_models: TinyModels, family: str, dtype: str) -> None:
     engine = tiny_models.loaded(tiny_models.pair(name(family, "nested")), dtype).batch_invariant()
-    played = Played(list(decode(engine, PROMPT, RunConfig(METHODS, 24, dynatree=BUSHY))))
+    played = Played(list(decode(engine, PROMPT, RunConfig(METHODS, 16, dynatree=BUSHY))))
     assert {tuple(played.tokens(method)) for method in METHODS} == {tuple(played.tokens("ar"))}
     assert played.figures("dynatree").accepted
 

@@ -57,15 +57,14 @@ def as_ar(played: Played) -> None:
 HEATS: Turns = {2: ("temperature", 0.8), 6: ("temperature", 0.0), 9: ("temperature", 1.3), 14: ("top_p", 0.6)}
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize(("temperature", "seed"), [(0.0, 0), (0.7, 1)])
 def test_all_methods_write_one_text_while_the_temperature_is_turned(
-    tiny_models: TinyModels, seed: int, temperature: float
+    tiny_models: TinyModels, temperature: float, seed: int
 ) -> None:
     as_ar(steered(alone(tiny_models), RunConfig(ALONE, LIMIT, seed, temperature=temperature), HEATS))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_mixed_trees_write_it_too(tiny_models: TinyModels, seed: int) -> None:
     luck = random.Random(seed)
     for pair in ("neox", "neox-strange", REPEATING, name("llama", "nested")):
@@ -73,12 +72,11 @@ def test_mixed_trees_write_it_too(tiny_models: TinyModels, seed: int) -> None:
         as_ar(steered(mixed(tiny_models, pair, luck), config, HEATS))
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_lookups_may_be_turned_off_and_on_in_a_text(tiny_models: TinyModels, seed: int) -> None:
+def test_lookups_may_be_turned_off_and_on_in_a_text(tiny_models: TinyModels) -> None:
     turns: Turns = {3: ("lookup", 0), 8: ("lookup", 1), 12: ("lookup", 0), 13: ("lookup", 1)}
-    for engine in (alone(tiny_models), mixed(tiny_models), mixed(tiny_models, luck=random.Random(seed))):
+    for engine in (alone(tiny_models), mixed(tiny_models), mixed(tiny_models, luck=random.Random(0))):
         for temperature in (0.0, 0.7):
-            played = steered(engine, RunConfig(("ar", "auto"), LIMIT, seed, temperature=temperature), turns)
+            played = steered(engine, RunConfig(("ar", "auto"), LIMIT, temperature=temperature), turns)
             as_ar(played)
             for event in played.rounds("auto"):
                 off = 3 <= event.round < 8 or event.round == 12
@@ -96,7 +94,7 @@ def test_lookups_that_were_off_know_what_came_meanwhile(tiny_models: TinyModels)
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 def test_a_text_may_end_at_the_context_within_a_looked_up_chain(tiny_models: TinyModels, temperature: float) -> None:
     prompt_tokens = len(tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT))
-    for more in (1, 2, 3, 7, 30):
+    for more in (1, 2, 7):
         for engine, methods in ((alone(tiny_models), ALONE), (mixed(tiny_models), ("auto", "ar"))):
             short = with_pair(engine, context=prompt_tokens + more)
             played = steered(short, RunConfig(methods, more, temperature=temperature), {})
@@ -129,7 +127,7 @@ def decoded(engine: Engine, prompt: list[int], rules: Rules | None) -> tuple[lis
     return session.text[len(prompt) :], outcome
 
 
-@pytest.mark.parametrize("prompt", ["a", "a a", "The"])
+@pytest.mark.parametrize("prompt", ["a", "a a"])
 def test_prompts_of_a_token_or_two_are_looked_up_in(tiny_models: TinyModels, prompt: str) -> None:
     for temperature in (0.0, 0.7):
         config = RunConfig(ALONE, LIMIT, temperature=temperature)

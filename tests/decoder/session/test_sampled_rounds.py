@@ -41,13 +41,12 @@ def play(tiny_models: TinyModels, config: RunConfig, name: str = "neox", dtype: 
     return list(decode(tiny_models.loaded(tiny_models.pair(name), dtype), PROMPT, config))
 
 
-@pytest.mark.parametrize("seed", [0, 3])
 @pytest.mark.parametrize(
     "sampling", [Sampling(0.3), Sampling(0.8, 0, 0.9), Sampling(1.0, 20), Sampling(2.0, 30, 0.7)], ids=str
 )
-@pytest.mark.parametrize("name", ["neox", "neox-strange"])
+@pytest.mark.parametrize(("name", "seed"), [("neox", 0), ("neox-strange", 3)])
 def test_all_methods_write_what_plain_sampling_does(
-    tiny_models: TinyModels, name: str, sampling: Sampling, seed: int
+    tiny_models: TinyModels, name: str, seed: int, sampling: Sampling
 ) -> None:
     config = RunConfig(COUPLED, TEXT, seed, parameters={SAMPLING: sampling})
     prompt = tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT)
@@ -166,7 +165,7 @@ SAMPLINGS = st.builds(
 )
 
 
-@examples(60)
+@examples(40)
 @given(
     config=CONFIGS,
     sampling=SAMPLINGS,
@@ -195,5 +194,5 @@ def test_every_sampled_round_is_the_reference_s_round(tiny_models: TinyModels) -
     score = Score()
     compare_any(tiny_models, score)
     assert score.rounds > 10 * score.discarded
-    assert score.rounds > 250
-    assert score.deep > 15
+    assert score.rounds > 160
+    assert score.deep > 10

@@ -221,7 +221,7 @@ values = st.one_of(st.floats(allow_nan=False), st.floats(-0.2, 1.2), st.integers
 anything = st.dictionaries(st.integers(0, 9), st.lists(st.tuples(st.sampled_from(OF_TREES), values), max_size=4))
 
 
-@examples(20)
+@examples(12)
 @given(turns=anything, selection=st.sampled_from(["bfs", "best"]), name=st.sampled_from(["neox", "gpt2"]))
 def test_whatever_is_turned_whenever_every_method_writes_the_text_of_plain_greedy_search(
     tiny_models: TinyModels, turns: Turns, selection: Selection, name: str

@@ -28,19 +28,18 @@ def tokens_of(events: list[Any], method: str) -> list[int]:
     return [token for one in events if isinstance(one, Round) and one.method == method for token in one.committed]
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
-@pytest.mark.parametrize("family", ["llama", "neox", "qwen3"])
+@pytest.mark.parametrize(("family", "temperature"), [("llama", 0.0), ("llama", 0.7), ("neox", 0.7), ("qwen3", 0.0)])
 def test_all_methods_that_can_be_spread_write_what_ar_writes_and_the_follower_keeps_up(
     tiny_models: TinyModels, family: str, temperature: float
 ) -> None:
-    run = RunConfig(SPREAD, 64, temperature=temperature, dynatree=BUSHY, fixed=Fixed(tau=0.01, n_max=40))
+    run = RunConfig(SPREAD, 40, temperature=temperature, dynatree=BUSHY, fixed=Fixed(tau=0.01, n_max=40))
     found = led(tiny_models, family)
     with torch.inference_mode():
         events = list(decode(found.engine, PROMPT, run))
     whole = tiny_models.play(tiny_models.pair(family), "float32", PROMPT, run)
     for method in SPREAD:
         assert tokens_of(events, method) == whole.tokens(method), method
-    assert found.compared.passes == sum(isinstance(message, Pass) for message in found.channel.messages) > 64
+    assert found.compared.passes == sum(isinstance(message, Pass) for message in found.channel.messages) > 40
 
 
 def test_followers_let_go_of_caches_that_the_leader_has_let_go_of(tiny_models: TinyModels) -> None:

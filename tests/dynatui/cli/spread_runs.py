@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from decoder.methods import METHODS
+from dynatui.cli import main as cli
 from tests.dynatui.pty_terminal import ROOT
 from tests.tiny import TinyPair
 
@@ -66,15 +69,21 @@ def decoded(command: Sequence[str], cwd: Path) -> dict[str, Any]:
     return found
 
 
+def decoded_here(asked: Sequence[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The same of a run in this process."""
+    assert cli.main([*asked, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
 def tokens(found: dict[str, Any]) -> dict[str, list[int]]:
     """By method."""
     return {name: figures["tokens"] for name, figures in found["methods"].items()}
 
 
-def spread_as_whole(asked: Sequence[str], count: int, cwd: Path) -> dict[str, Any]:
+def spread_as_whole(asked: Sequence[str], count: int, cwd: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """Runs the program in several processes and in one, which must write the same; what the several told."""
-    command = ["-m", "dynatui", *asked]
-    spread, whole = decoded([*command, "--tensor-parallel", str(count)], cwd), decoded(command, cwd)
-    assert tokens(spread) == tokens(whole)
+    spread = decoded(["-m", "dynatui", *asked, "--tensor-parallel", str(count)], cwd)
+    assert tokens(spread) == tokens(decoded_here(asked, capsys))
     assert all(figures["identical_to_ar"] is not False for figures in spread["methods"].values())
     return spread

@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -47,14 +47,26 @@ def started(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
     )
 
 
-def ran(*arguments: str, **environment: str) -> tuple[int, list[dict[str, Any]], str]:
-    """Exit code, the lines of JSON and what was said."""
-    with started(*arguments, **environment) as running:
-        out, said = running.communicate(timeout=PATIENCE_S)
-    return running.returncode, [json.loads(line) for line in out.splitlines()], said
+Ran: TypeAlias = Callable[..., tuple[int, list[dict[str, Any]], str]]
+"""Exit code, the lines of JSON and what was said, of arguments and variables."""
 
 
-def test_each_reading_is_a_line_of_json(server: PageServer) -> None:
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
+    """The command to its end, in this process."""
+    monkeypatch.setenv("DYNATUI_CONFIG", os.devnull)
+
+    def run(*arguments: str, **environment: str) -> tuple[int, list[dict[str, Any]], str]:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        code = cli.main([*arguments])
+        printed, said = capsys.readouterr()
+        return code, [json.loads(line) for line in printed.splitlines()], said
+
+    return run
+
+
+def test_each_reading_is_a_line_of_json(server: PageServer, ran: Ran) -> None:
     code, lines, said = ran("attach", server.url, "--polls", "3", "--interval", "0.1")
     assert code == 0
     assert [line["type"] for line in lines] == ["attach", "server", "reading", "reading", "reading"]
@@ -63,7 +75,7 @@ def test_each_reading_is_a_line_of_json(server: PageServer) -> None:
     assert said.splitlines()[0].startswith(f"dynatui: vLLM at {server.url}/metrics meta-llama")
 
 
-def test_a_server_that_goes_away_is_noted_once_and_again_when_it_answers(server: PageServer) -> None:
+def test_a_server_that_goes_away_is_noted_once_and_again_when_it_answers(server: PageServer, ran: Ran) -> None:
     answers = iter(["vllm-1", None, None, "vllm-2", "vllm-2"])
 
     def answer(handler: Any) -> None:
@@ -83,7 +95,7 @@ def test_a_server_that_goes_away_is_noted_once_and_again_when_it_answers(server:
 
 
 def test_what_is_printed_is_a_recording_and_what_is_recorded_is_printed_again(
-    server: PageServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: PageServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], ran: Ran
 ) -> None:
     path = tmp_path / "server.jsonl"
     _, lines, _ = ran("attach", server.url, "--polls", "2", "--interval", "0.1", "--record", str(path))
@@ -119,7 +131,7 @@ def test_a_server_that_has_restarted_is_not_said_to_accept_drafts_again(capsys: 
     assert "accepted again" not in said
 
 
-def test_a_token_is_sent_and_neither_shown_nor_recorded(server: PageServer, tmp_path: Path) -> None:
+def test_a_token_is_sent_and_neither_shown_nor_recorded(server: PageServer, tmp_path: Path, ran: Ran) -> None:
     path = tmp_path / "server.jsonl"
     server.answer = text(page("vllm-1").replace("meta-llama", SECRET))
     arguments = ("attach", f"{server.url}?key={SECRET}", "--polls", "2", "--interval", "0.1", "--record", str(path))
@@ -223,7 +235,7 @@ def test_a_request_is_sent_once_and_its_rounds_are_told(server: PageServer, tmp_
     assert any(isinstance(event, Answer) for event in events(path))
 
 
-def test_a_session_of_one_reading_waits_for_the_answer_to_its_request(server: PageServer) -> None:
+def test_a_session_of_one_reading_waits_for_the_answer_to_its_request(server: PageServer, ran: Ran) -> None:
     def answer(handler: Any) -> None:
         time.sleep(0.5)
         text('{"choices": [{"text": "there"}]}')(handler)
@@ -235,7 +247,7 @@ def test_a_session_of_one_reading_waits_for_the_answer_to_its_request(server: Pa
     assert (lines[-1]["type"], lines[-1]["text"]) == ("answer", "there")
 
 
-def test_why_a_request_is_refused_is_told_and_the_server_watched_on(server: PageServer) -> None:
+def test_why_a_request_is_refused_is_told_and_the_server_watched_on(server: PageServer, ran: Ran) -> None:
     said = text('{"error": {"message": "the prompt is too long"}}', 400)
     models = text('{"data": [{"id": "big"}]}')
     server.answer = by_path({"/metrics": text(page("vllm-1")), "/v1/models": models, "/v1/completions": said})
@@ -245,7 +257,7 @@ def test_why_a_request_is_refused_is_told_and_the_server_watched_on(server: Page
     assert (code, [line["type"] for line in lines].count("reading")) == (0, 3)
 
 
-def test_an_answer_that_breaks_off_is_told(server: PageServer) -> None:
+def test_an_answer_that_breaks_off_is_told(server: PageServer, ran: Ran) -> None:
     broken = raw(b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"choices": [')
     models = text('{"data": [{"id": "big"}]}')
     server.answer = by_path({"/metrics": text(page("vllm-1")), "/v1/models": models, "/v1/completions": broken})
@@ -255,7 +267,7 @@ def test_an_answer_that_breaks_off_is_told(server: PageServer) -> None:
     assert "Traceback" not in said
 
 
-def test_certificates_that_cannot_be_read_are_one_line_with_a_request_too(server: PageServer) -> None:
+def test_certificates_that_cannot_be_read_are_one_line_with_a_request_too(server: PageServer, ran: Ran) -> None:
     code, _, said = ran("attach", server.url, "--prompt", "Hello", SSL_CERT_FILE="/nowhere")
     assert (code, said.count("\n")) == (2, 1)
     assert "SSL_CERT_FILE" in said
@@ -293,7 +305,7 @@ def test_a_signal_ends_it_though_a_name_is_looked_up(further: tuple[str, ...]) -
     assert time.monotonic() - began < SOON_S
 
 
-def test_a_server_that_is_not_there_is_waited_for() -> None:
+def test_a_server_that_is_not_there_is_waited_for(ran: Ran) -> None:
     with serving() as gone:
         port = gone.port
     code, lines, said = ran("attach", f"localhost:{port}", "--polls", "2", "--interval", "0.1")
@@ -336,14 +348,14 @@ def test_a_token_that_cannot_be_sent_is_refused(
     assert "two words" not in said
 
 
-def test_a_token_that_others_could_read_on_its_way_is_said_to_be() -> None:
+def test_a_token_that_others_could_read_on_its_way_is_said_to_be(ran: Ran) -> None:
     arguments = ("attach", "http://no-such-host.invalid:8000", "--polls", "1")
     _, _, said = ran(*arguments, **{TOKEN: SECRET})
     assert "the token is sent to http://no-such-host.invalid:8000 unencrypted" in said
     assert SECRET not in said
 
 
-def test_a_full_disk_ends_it_in_one_line(server: PageServer) -> None:
+def test_a_full_disk_ends_it_in_one_line(server: PageServer, ran: Ran) -> None:
     code, _, said = ran("attach", server.url, "--record", "/dev/full")
     assert code == 2
     assert "cannot write /dev/full: No space left on device" in said

@@ -13,6 +13,15 @@ from dynatui.cli.main import main
 from tests import tiny
 
 ROOT = Path(__file__).parents[3]
+IMPATIENT = """
+import sys
+from decoder.bench.sweep.processes import Task
+from dynatui.cli import main as cli
+study, _, grace_s = Task.__init__.__defaults__
+Task.__init__.__defaults__ = (study, 0.2, grace_s)
+sys.exit(cli.main(sys.argv[1:]))
+"""
+"""The program with workers that soon give up a database."""
 SMALL = ("--axis", "tau_h=.7,.9", "--axis", "tau_l=.3", "--axis", "T=6,8", "--prompt", "The tree grows")
 
 
@@ -119,7 +128,7 @@ class Started:
         grid = ["--axis", "tau_h=.5,.6,.7,.8,.9", "--axis", "T=100", "--repeats", "20", "--prompt", "The tree grows"]
         command = ["bench", "sweep", "thresholds", *grid, *models, "--output", str(output)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "dynatui", *command],
+            [sys.executable, "-c", IMPATIENT, *command],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -5,7 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -15,6 +19,7 @@ pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs signals 
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 SOON_S = 3.0
+PATIENCE_S = 120.0
 FULL_S = 0.3
 """Within which a pipe that nobody reads is full."""
 PROGRAM = """
@@ -39,8 +44,28 @@ sys.exit(cli.main(["--headless", "--prompt", "x", "--record", sys.argv[1]]))
 """The program with an engine that tells much."""
 
 
-def ended_after(recording: Path, number: signal.Signals, *, reading: bool) -> tuple[int, float, str]:
-    """Exit code, seconds from the signal to the end, and what was said."""
+@dataclass(frozen=True)
+class Ended:
+    """The end of a run."""
+
+    code: int
+    took_s: float
+    """From the signal on."""
+    said: str
+
+
+def ended_by(signals: Sequence[signal.Signals], folder: Path, recorded: str, *, reading: bool) -> list[Ended]:
+    """A run for each signal, all at the same time, and the signals once all of them decode."""
+    started = Barrier(len(signals), timeout=PATIENCE_S)
+
+    def end(number: signal.Signals) -> Ended:
+        return ended(folder / number.name / recorded, number, started.wait, reading=reading)
+
+    with ThreadPoolExecutor(len(signals)) as at_once:
+        return list(at_once.map(end, signals))
+
+
+def ended(recording: Path, number: signal.Signals, wait_for_others: Callable[[], object], *, reading: bool) -> Ended:
     decoding = recording.parent / "decoding"
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(recording), str(decoding)],
@@ -53,6 +78,7 @@ def ended_after(recording: Path, number: signal.Signals, *, reading: bool) -> tu
         while not decoding.exists():
             assert running.poll() is None
             time.sleep(0.02)
+        wait_for_others()
         time.sleep(FULL_S)
         assert running.poll() is None
         began = time.monotonic()
@@ -63,20 +89,22 @@ def ended_after(recording: Path, number: signal.Signals, *, reading: bool) -> tu
             running.kill()
         took_s = time.monotonic() - began
         assert running.stderr is not None
-        return code, took_s, running.stderr.read()
+        return Ended(code, took_s, running.stderr.read())
 
 
-@pytest.mark.parametrize("number", SIGNALS[:2])
-def test_nobody_reads_the_recording(tmp_path: Path, number: signal.Signals) -> None:
-    os.mkfifo(tmp_path / "fifo")
-    code, took_s, said = ended_after(tmp_path / "fifo", number, reading=True)
-    assert (code, "Traceback" in said) == (130, False)
-    assert took_s < SOON_S
+def test_nobody_reads_the_recording(tmp_path: Path) -> None:
+    for number in SIGNALS[:2]:
+        (tmp_path / number.name).mkdir()
+        os.mkfifo(tmp_path / number.name / "fifo")
+    for run in ended_by(SIGNALS[:2], tmp_path, "fifo", reading=True):
+        assert (run.code, "Traceback" in run.said) == (130, False)
+        assert run.took_s < SOON_S
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_nobody_reads_the_output(tmp_path: Path, number: signal.Signals) -> None:
-    code, took_s, said = ended_after(tmp_path / "run.jsonl", number, reading=False)
-    assert (code, "Traceback" in said, "Exception" in said) == (130, False, False)
-    assert took_s < SOON_S
-    assert read(tmp_path / "run.jsonl")
+def test_nobody_reads_the_output(tmp_path: Path) -> None:
+    for number in SIGNALS:
+        (tmp_path / number.name).mkdir()
+    for run in ended_by(SIGNALS, tmp_path, "run.jsonl", reading=False):
+        assert (run.code, "Traceback" in run.said, "Exception" in run.said) == (130, False, False)
+        assert run.took_s < SOON_S
+    assert all(read(tmp_path / number.name / "run.jsonl") for number in SIGNALS)

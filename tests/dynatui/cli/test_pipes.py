@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from decoder.events import encode
+from dynatui import files
+from dynatui.cli import main as cli
 from tests.dynatui.fake_engine import story
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and a shell")]
@@ -27,14 +29,14 @@ sys.exit(code)
 """The program with an engine that says what it was asked."""
 
 
-def shell(line: str, folder: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+def shell(line: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     """A line of bash in which `dynatui` is the program."""
     function = 'dynatui() { "$PYTHON" -c "$PROGRAM" "$@"; }; '
     own = {"PYTHON": sys.executable, "PROGRAM": PROGRAM, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         ["bash", "-c", function + line],
         cwd=folder,
-        env={**os.environ, **own, **environment},
+        env={**os.environ, **own},
         capture_output=True,
         text=True,
         timeout=30,
@@ -47,23 +49,36 @@ def shell(line: str, folder: Path, **environment: str) -> "subprocess.CompletedP
     [
         "replay pipe --headless",
         "replay pipe --json",
-        "--headless --prompt-file pipe",
         "--headless --prompt-file pipe.jsonl",
         "--follow pipe",
         "DYNATUI_CONFIG",
     ],
 )
-def test_a_pipe_without_a_writer_ends_in_one_line(arguments: str, tmp_path: Path) -> None:
+def test_a_pipe_without_a_writer_ends_in_one_line(
+    arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(files, "PATIENCE_S", 0.1)
+    monkeypatch.chdir(tmp_path)
     for name in ("pipe", "pipe.jsonl"):
         os.mkfifo(tmp_path / name)
     if arguments == "DYNATUI_CONFIG":
-        done = shell("dynatui --headless --prompt x", tmp_path, DYNATUI_CONFIG="pipe")
-    else:
-        done = shell(f"dynatui {arguments}", tmp_path)
+        monkeypatch.setenv("DYNATUI_CONFIG", "pipe")
+        arguments = "--headless --prompt x"
+    assert cli.main(arguments.split()) == 2
+    assert_one_line(capsys.readouterr().err)
+
+
+def test_a_pipe_without_a_writer_does_not_hold_up_the_program(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = shell("dynatui --headless --prompt-file pipe", tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("dynatui: cannot ")
-    assert "pipe" in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert_one_line(done.stderr)
+
+
+def assert_one_line(said: str) -> None:
+    assert said.startswith("dynatui: cannot ")
+    assert "pipe" in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from decoder.events import Round
+from dynatui.cli import main as cli
 from dynatui.record.reader import read
 from tests.dynatui.cli.spread_runs import (
     FLOAT32,
     SPREAD,
     decoded,
+    decoded_here,
     ended_run,
     environment,
     models,
@@ -39,9 +41,11 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TinyPair]:
     return {family: spread_pair(family, home / family) for family in FAMILIES}
 
 
-def test_three_processes_write_what_one_writes(pairs: dict[str, TinyPair], tmp_path: Path) -> None:
-    asked = [*models(pairs["llama"]), "--prompt", "The tree grows", "--methods", SPREAD, "--max-new-tokens", "100"]
-    found = spread_as_whole(asked, 3, tmp_path)
+def test_three_processes_write_what_one_writes(
+    pairs: dict[str, TinyPair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [*models(pairs["llama"]), "--prompt", "The tree grows", "--methods", SPREAD, "--max-new-tokens", "48"]
+    found = spread_as_whole(asked, 3, tmp_path, capsys)
     assert found["ranks"] == ["cpu"] * 3
     assert len(found["peak_bytes_by_rank"]) == 3
     assert min(found["peak_bytes_by_rank"]) > 2**20
@@ -52,10 +56,15 @@ def test_three_processes_write_what_one_writes(pairs: dict[str, TinyPair], tmp_p
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("family", [*FAMILIES, "embedded"])
 def test_all_families_and_methods_write_what_one_process_writes(
-    pairs: dict[str, TinyPair], family: str, count: int, temperature: str, tmp_path: Path
+    pairs: dict[str, TinyPair],
+    family: str,
+    count: int,
+    temperature: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked = [*models(pairs.get(family)), "--prompt", "The tree grows", "--methods", SPREAD]
-    found = spread_as_whole([*asked, "--max-new-tokens", "200", "--temperature", temperature], count, tmp_path)
+    found = spread_as_whole([*asked, "--max-new-tokens", "200", "--temperature", temperature], count, tmp_path, capsys)
     assert {len(written) for written in tokens(found).values()} == {200}
 
 
@@ -64,22 +73,25 @@ def test_all_families_and_methods_write_what_one_process_writes(
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("draft", ["lookup", "model"])
 def test_lookups_and_trees_of_several_origins_write_what_one_process_writes(
-    draft: str, count: int, temperature: str, tmp_path: Path
+    draft: str, count: int, temperature: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording = tmp_path / "run.jsonl"
     asked = [*FLOAT32, "--prompt", REPEATED, "--methods", "auto,ar", "--max-new-tokens", "200"]
     asked += ["--temperature", temperature, "--record", str(recording)]
-    spread_as_whole([*asked, *(("--draft", "lookup") if draft == "lookup" else ())], count, tmp_path)
+    spread_as_whole([*asked, *(("--draft", "lookup") if draft == "lookup" else ())], count, tmp_path, capsys)
     rounds = [event for event in read(recording) if isinstance(event, Round) and event.method == "auto"]
     assert any(len(each.tokens) > 1 for each in rounds)
     mixed = any({"draft", "lookup"} <= set(each.origins) for each in rounds)
     assert mixed == (draft == "model")
 
 
-def test_processes_that_torchrun_has_started_do_the_same(pairs: dict[str, TinyPair], tmp_path: Path) -> None:
-    asked = ["-m", "dynatui", *models(pairs["llama"]), "--prompt", "x", "--max-new-tokens", "24", "--methods", "ar"]
-    by_hand = ["-m", "torch.distributed.run", "--nproc-per-node", "2", *asked, "--tensor-parallel", "2"]
-    assert tokens(decoded(by_hand, tmp_path)) == tokens(decoded(asked, tmp_path))
+def test_processes_that_torchrun_has_started_do_the_same(
+    pairs: dict[str, TinyPair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [*models(pairs["llama"]), "--prompt", "x", "--max-new-tokens", "24", "--methods", "ar"]
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "dynatui"]
+    spread = decoded([*torchrun, *asked, "--tensor-parallel", "2"], tmp_path)
+    assert tokens(spread) == tokens(decoded_here(asked, capsys))
 
 
 @pytest.mark.parametrize(
@@ -95,11 +107,11 @@ def test_methods_are_measured_over_several_processes(
     pairs: dict[str, TinyPair], further: tuple[str, ...], tmp_path: Path
 ) -> None:
     kept, whole = tmp_path / "speed.jsonl", tmp_path / "whole.jsonl"
-    asked = ["-m", "dynatui", "bench", "speed", *models(pairs["llama"]), "--prompt", "The tree grows"]
-    asked += ["--max-new-tokens", "12", "--repeats", "1", "--methods", "auto,linear", "--no-baselines", *further]
-    for command in ([*asked, "--tensor-parallel", "2", "--json", str(kept)], [*asked, "--json", str(whole)]):
-        done = ended_run(command, tmp_path)
-        assert done.code == 0, done.errors
+    asked = ["bench", "speed", *models(pairs["llama"]), "--prompt", "The tree grows", "--max-new-tokens", "12"]
+    asked += ["--repeats", "1", "--methods", "auto,linear", "--no-baselines", *further]
+    done = ended_run(["-m", "dynatui", *asked, "--tensor-parallel", "2", "--json", str(kept)], tmp_path)
+    assert done.code == 0, done.errors
+    assert cli.main([*asked, "--json", str(whole)]) == 0
     (spread,) = map(json.loads, kept.read_text().splitlines())
     assert spread["setup"]["ranks"] == ["cpu", "cpu"]
     assert spread["texts"] == json.loads(whole.read_text())["texts"]

@@ -20,7 +20,7 @@ from tests.dynatui.cli.spread_runs import FLOAT32, ended_run, environment
 from tests.dynatui.one_job_shell import STOPPED
 from tests.dynatui.prometheus.scraping import answer, by_method
 from tests.dynatui.pty_terminal import ENTER, LEAVE, ROOT, Start, assert_left_clean, assert_modes_given_back, terminals
-from tests.dynatui.rank_processes import GONE_WITHIN_S, seconds_until_gone, wait_for_ranks
+from tests.dynatui.rank_processes import GONE_WITHIN_S, children, seconds_until_gone, wait_for_ranks
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc"),
@@ -38,12 +38,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts Python with arguments in a terminal."""
     with terminals(tmp_path) as begin:
         yield begin
-
-
-def test_what_every_process_refuses_is_told_once(tmp_path: Path) -> None:
-    done = ended_run(["-m", "dynatui", "--headless", "--tensor-parallel", "3", "--device", "cuda:0"], tmp_path)
-    assert (done.code, done.printed) == (2, "")
-    assert done.errors.count("--device cuda:0 is a single device") == done.errors.count("\n") == 1
 
 
 LEADING = """
@@ -64,7 +58,9 @@ def test_a_refusal_is_told_once_whatever_the_leader_is_slow_at(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
     (tmp_path / "sitecustomize.py").write_text(slow)
-    test_what_every_process_refuses_is_told_once(tmp_path)
+    done = ended_run(["-m", "dynatui", "--headless", "--tensor-parallel", "3", "--device", "cuda:0"], tmp_path)
+    assert (done.code, done.printed) == (2, "")
+    assert done.errors.count("--device cuda:0 is a single device") == done.errors.count("\n") == 1
 
 
 def refused(*asked: str, cwd: Path) -> str:
@@ -130,7 +126,7 @@ def ended(launcher: subprocess.Popen[bytes], ranks: dict[int, int]) -> int:
 
 
 @pytest.mark.wall_time
-def test_the_leader_alone_serves_metrics(tmp_path: Path) -> None:
+def test_the_leader_alone_serves_metrics_until_a_signal_ends_all(tmp_path: Path) -> None:
     """A follower that took the port too would find it in use, and end the run."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -142,7 +138,10 @@ def test_the_leader_alone_serves_metrics(tmp_path: Path) -> None:
     counted = by_method(page, "vllm:generation_tokens_total")
     assert counted.keys() in ({"dynatree"}, {"dynatree", "ar"})  # a method is there from its beginning on
     assert max(counted.values()) > 0
-    assert (tmp_path / "errors").read_text().count("metrics at") == 1
+    errors = (tmp_path / "errors").read_text()
+    assert errors.count("metrics at") == 1
+    assert "Traceback" not in errors
+    assert isinstance(read(tmp_path / "run.jsonl")[-1], Summary)
 
 
 def assert_readable(recording: Path) -> None:
@@ -151,8 +150,8 @@ def assert_readable(recording: Path) -> None:
     assert any(isinstance(event, Round) for event in events)
 
 
-@pytest.mark.wall_time
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_all_and_the_recording_is_whole(tmp_path: Path, number: signal.Signals) -> None:
     with running(2, tmp_path, *SLOWLY) as (launcher, ranks):
         launcher.send_signal(number)
@@ -226,20 +225,12 @@ def on_screen(start: Start, *further: str) -> tuple[Any, dict[int, int]]:
 
 
 @pytest.mark.wall_time
-def test_a_key_ends_all_and_leaves_a_clean_terminal(start: Start) -> None:
-    terminal, ranks = on_screen(start)
-    terminal.send("q")
-    assert terminal.end(GONE_WITHIN_S) == 0
-    assert seconds_until_gone(list(ranks.values())) < GONE_WITHIN_S
-    assert_left_clean(terminal)
-    assert_modes_given_back(terminal)
-    assert "--tensor-parallel 2" in terminal.afterwards
-
-
-def test_ctrl_z_stops_the_launcher_too_and_fg_goes_on(start: Start) -> None:
+def test_ctrl_z_stops_the_launcher_too_fg_goes_on_and_a_key_ends_all(start: Start) -> None:
     job = ("-m", "dynatui", "--tensor-parallel", "2", *FLOAT32)
     terminal = start("-m", "tests.dynatui.one_job_shell", *job, size=(140, 40))
     terminal.wait_for("2 processes on cpu")
+    (launcher,) = children(terminal.child.pid)
+    ranks = wait_for_ranks(launcher, 2)
     terminal.send("\x1a")
     terminal.wait_for(STOPPED)
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
@@ -247,8 +238,11 @@ def test_ctrl_z_stops_the_launcher_too_and_fg_goes_on(start: Start) -> None:
     assert terminal.wait_until(lambda: terminal.written.count(ENTER) == 2)
     terminal.wait_for("2 processes on cpu")
     terminal.send("q")
-    assert terminal.end() == 0
+    assert terminal.end(GONE_WITHIN_S) == 0
+    assert seconds_until_gone(list(ranks.values())) < GONE_WITHIN_S
     assert_left_clean(terminal, screens=2)
+    assert_modes_given_back(terminal)
+    assert "--tensor-parallel 2" in terminal.afterwards
 
 
 @pytest.mark.wall_time

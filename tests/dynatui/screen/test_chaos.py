@@ -102,7 +102,7 @@ def assert_ended_well(terminal: Terminal, home: Path) -> None:
 def test_random_input_in_a_terminal_while_it_decodes(start: Start, tmp_path: Path) -> None:
     terminal = start("-c", script(f'{NO_LEAVING}record = Path("run.jsonl"); engine = EndlessEngine(rounds=300)'))
     terminal.wait_for(" w1")
-    bombard(terminal, tmp_path, seed=5, strokes=900, resizes=150)
+    bombard(terminal, tmp_path, seed=5, strokes=500, resizes=80)
     assert_ended_well(terminal, tmp_path)
     assert all(read(path) for path in tmp_path.rglob("*.jsonl"))
     assert any(tmp_path.glob("dynatui-*")), "some of the keys export"
@@ -118,5 +118,5 @@ def test_random_input_in_a_terminal_while_it_shows_a_recording(
     path = written(tmp_path / "run.jsonl", [*story(40), *story(20)])
     terminal = start("-c", SHOWN, *arguments, path)
     terminal.wait_for("a time")
-    bombard(terminal, tmp_path, seed=5, strokes=400, resizes=60)
+    bombard(terminal, tmp_path, seed=5, strokes=250, resizes=40)
     assert_ended_well(terminal, tmp_path)

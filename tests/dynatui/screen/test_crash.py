@@ -75,7 +75,6 @@ def test_a_kill_while_the_screen_is_shown_leaves_the_recording_whole(start: Star
     assert_whole(tmp_path / "run.jsonl", closed=False)
 
 
-@pytest.mark.wall_time
 @pytest.mark.parametrize("reading", [True, False], ids=["reading", "stuck"])
 def test_losing_the_terminal_ends_the_program_soon(start: Start, tmp_path: Path, *, reading: bool) -> None:
     terminal = decoding(start)
@@ -85,7 +84,6 @@ def test_losing_the_terminal_ends_the_program_soon(start: Start, tmp_path: Path,
     assert_whole(tmp_path / "run.jsonl")
 
 
-@pytest.mark.wall_time
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_program_soon_though_the_terminal_does_not_read(
     start: Start, tmp_path: Path, number: signal.Signals
@@ -107,7 +105,6 @@ def fill(terminal: Terminal) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.wall_time
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_closes_the_recording_and_gives_the_terminal_back(
     start: Start, tmp_path: Path, number: signal.Signals
@@ -119,7 +116,6 @@ def test_a_signal_closes_the_recording_and_gives_the_terminal_back(
     assert_whole(tmp_path / "run.jsonl")
 
 
-@pytest.mark.wall_time
 @pytest.mark.parametrize("page", ["?", "E", "y", "\x10"], ids=["help", "edit", "page", "palette"])
 def test_a_signal_ends_it_with_a_page_open_too(start: Start, page: str) -> None:
     terminal = decoding(start, "")

@@ -1,6 +1,6 @@
 """Whatever keys, sizes and pages came before, the terminal holds what a fresh draw of everything would bring.
 
-`DYNATUI_DRAWS=2000` takes so many steps instead of sixty.
+`DYNATUI_DRAWS=2000` takes so many steps instead of forty.
 """
 
 import os
@@ -22,7 +22,7 @@ from tests.dynatui.screen.random_input import commands_that_stay, random_bursts
 from tests.dynatui.screen.shown_app import MIDWAY
 from tests.dynatui.scripted_runs import ScriptedSource
 
-STEPS = int(os.environ.get("DYNATUI_DRAWS", "60"))
+STEPS = int(os.environ.get("DYNATUI_DRAWS", "40"))
 TRACES = Path(__file__).parents[2] / "traces"
 LAYING_OUT = ("i", "d", "e", "t", "/", "?", "B", "\x10", "P", *"123456789", *(5 * ("\x1b[27u",)))
 """Keys that open, close and arrange: pages, panels, the drawer, the inspector."""
@@ -104,10 +104,10 @@ async def cells_of(theme: str) -> list[list[Seen]]:
         return driver.picture.cells
 
 
-async def test_every_theme_that_is_chosen_later_looks_as_if_it_had_been_there_from_the_start() -> None:
+async def test_a_theme_that_is_chosen_later_looks_as_if_it_had_been_there_from_the_start() -> None:
     app = DynaApp(ScriptedSource(MIDWAY), ticking=False, clock=(clock := Clock()))
     async with pictured(app, (120, 40)) as (pilot, driver):
-        for name in sorted(app.available_themes):
+        for name in sorted(app.available_themes)[::3]:
             app.set_theme(name)
             await pilot.pause()
             clock.now += 10  # every panel is due

@@ -49,13 +49,12 @@ TREES = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kinship", ["", "-strange"])
+@pytest.mark.parametrize(("kinship", "dtype"), [("", "float32"), ("", "float64"), ("-strange", "float32")])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_method_writes_the_text_of_plain_greedy_search(
     tiny_models: TinyModels, family: str, kinship: str, dtype: str
 ) -> None:
-    pair, limit, methods = tiny_models.pair(family + kinship), 12 if kinship else 33, methods_of(family)
+    pair, limit, methods = tiny_models.pair(family + kinship), 12 if kinship else 24, methods_of(family)
     played = tiny_models.play(pair, dtype, PROMPT, RunConfig(methods, limit, dynatree=PAPER))
     assert_all_write(played, tiny_models.generate(pair, dtype, PROMPT, limit), methods)
 
@@ -68,7 +67,7 @@ def assert_all_end(played: Played, reason: str) -> None:
     assert {method: played.end(method).reason for method in METHODS} == dict.fromkeys(METHODS, reason)
 
 
-@pytest.mark.parametrize("limit", [1, 2, 63, 64, 65])
+@pytest.mark.parametrize("limit", [1, 2, 64])
 def test_the_text_is_exactly_as_long_as_asked(tiny_models: TinyModels, limit: int) -> None:
     pair = tiny_models.pair("neox")
     played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, limit, dynatree=PAPER))
@@ -88,9 +87,8 @@ def test_the_shortest_texts_are_exact_in_every_family(tiny_models: TinyModels, l
 
 
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
-@pytest.mark.parametrize("name", ["neox", "begin"])
-def test_any_prompt_is_continued_exactly(tiny_models: TinyModels, name: str, prompt: str) -> None:
-    pair = tiny_models.pair(name)
+def test_any_prompt_is_continued_exactly(tiny_models: TinyModels, prompt: str) -> None:
+    pair = tiny_models.pair("neox")
     played = tiny_models.play(pair, "float32", prompt, RunConfig(METHODS, 20, dynatree=PAPER))
     assert_all_write(played, tiny_models.generate(pair, "float32", prompt, 20))
 

@@ -168,8 +168,7 @@ def test_the_shapes_and_bytes_of_a_model_are_known_without_its_weights(tiny_mode
 
 
 @pytest.mark.usefixtures("_as_on_cuda")
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-@pytest.mark.parametrize("family", ["neox", "llama"])
+@pytest.mark.parametrize(("family", "dtype"), [("neox", "bfloat16"), ("llama", "float32")])
 def test_a_form_is_made_layer_by_layer_and_never_twice(family: str, dtype: str, tmp_path: Path) -> None:
     config = tiny.FAMILIES[family](hidden_size=64, num_hidden_layers=16, intermediate_size=256)
     saved = tiny.save_pair(tmp_path, *(tiny.build(config, seed=1) for _ in range(2)))
