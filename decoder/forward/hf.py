@@ -138,11 +138,11 @@ def _output_of(
     layers: Layers,
     **options: Any,
 ) -> Any:
-    by_type = {kind: bias[None, None] for kind, bias in biases.items()}
+    masks = {kind: bias[None, None] for kind, bias in biases.items()}
     return module(
         input_ids=tokens[None],
         position_ids=positions[None],
-        attention_mask=by_type if len(by_type) > 1 else next(iter(by_type.values())),
+        attention_mask=masks if len(masks) > 1 else masks.popitem()[1],
         use_cache=True,
         **{cache_argument(module): layers},
         **options,

@@ -44,9 +44,9 @@ NO_TEXT = "it does not run on token ids alone"
 SIBLINGS = 32
 """Number of siblings in the probe's tree. A model that uses row numbers in place of positions is wrong by this number
 of positions, which shows in half precision too; an error of one position could pass for rounding."""
-TEXT, FIRST, SECOND, THIRD = (1, 2, 3), 4, 5, 6
-PATHS = (FIRST,), (SECOND,), (FIRST, THIRD)
-"""Tokens of the probe: a text, and the paths of the tree that follows it."""
+TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
+PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
+"""Tokens of the probe: a text, the paths of the tree that follows it, and the longest one after it was kept."""
 PASSED = 2
 """Size, in tokens, that replaces each size of a configuration: smaller than the probe's shortest text, so that every
 text of the probe exceeds it."""
@@ -139,7 +139,10 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _tree(model: LanguageModel) -> Tensor:
-    """Logits after the probe's text and after each of its continuations, all read as one tree; shape (4, V)."""
+    """Logits after the probe's text and after each of its continuations, as one tree; shape (5, V).
+
+    The last continuation follows the tree's longest path, which is kept before.
+    """
     tokens = [TEXT[-1], *[FIRST] * (SIBLINGS - 1), SECOND, THIRD]
     positions = [2, *[3] * SIBLINGS, 4]
     visible = np.eye(len(tokens), dtype=np.bool_)
@@ -148,13 +151,15 @@ def _tree(model: LanguageModel) -> Tensor:
     def as_tree() -> Tensor:
         cache = model.new_cache(len(TEXT) + len(tokens))
         model.read(cache, TEXT[:-1])
-        return model.forward(cache, tokens, positions, visible)[[0, 1, SIBLINGS, SIBLINGS + 1]].float()
+        drafted = model.forward(cache, tokens, positions, visible)[[0, 1, SIBLINGS, SIBLINGS + 1]]
+        cache.keep([cache.length + node for node in (0, 1, SIBLINGS + 1)])
+        return torch.cat((drafted, model.read(cache, [FOURTH])[None])).float()
 
     return _tried(model, as_tree, "it does not take the attention mask, or the positions, that a tree needs")
 
 
 def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
-    """Logits after the probe's text and after each of its continuations, read as plain text; shape (4, V)."""
+    """Logits after the probe's text and after each of its continuations, read as plain text; shape (5, V)."""
     return _text_of_form(plain or model) if model.hf.loaded is None else _text_of_module(model)
 
 
@@ -247,7 +252,7 @@ def _no_tree(model: LanguageModel, fault: str) -> PairError:
 
 
 def _agree(model: LanguageModel, as_tree: Tensor, as_text: Tensor) -> None:
-    """Refuses a model whose logits, shape (4, V), differ between tree and plain text by more than rounding."""
+    """Refuses a model whose logits, shape (5, V), differ between tree and plain text by more than rounding."""
     if not as_text.isfinite().all():
         raise PairError(
             f"{model.name} computes logits in {str(model.dtype).removeprefix('torch.')} that are no finite numbers; "
