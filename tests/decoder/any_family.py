@@ -70,7 +70,7 @@ SHAPED: Mapping[str, dict[str, Any]] = {
                                "n_routed_experts": 4, "zero_expert_num": 2},
     "youtu": LATENT,
     "axk1": EXPERTS | LATENT,
-    "deepseek_v32": EXPERTS | LATENT | {"index_topk": 6, "index_head_dim": 8, "index_n_heads": 2},
+    "deepseek_v32": EXPERTS | LATENT | {"index_topk": 6, "index_head_dim": 16, "index_n_heads": 16},
     "gemma4_text": PER_LAYER | {"per_layer_config": {1: {"head_dim": 16}, 3: {"head_dim": 16}}, "num_experts": None,
                                 "top_k_experts": None, "moe_intermediate_size": None},
 }  # fmt: skip
