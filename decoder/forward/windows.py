@@ -16,7 +16,8 @@ from decoder.forward.families.architecture import longest_text
 
 FULL = "full_attention"
 WINDOWED = "layers with attention windows need masks of their own, and a CUDA graph has one mask"
-"""Reason why passes with windows are not captured as CUDA graphs."""
+SHAPED = "keys and values differ in shape, and a CUDA graph has one tensor for those of all layers"
+"""Reasons why passes are not captured as CUDA graphs."""
 Within = Callable[[Int[NDArray[np.int64], "N"], Int[NDArray[np.int64], "S"], int], Bool[NDArray[np.bool_], "N S"]]
 """(positions of queries, positions of keys, size in tokens) -> whether a key is within the query's window."""
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from decoder.errors import PairError
 from decoder.forward.hf import Layers, ModuleForward, logits_of
 from decoder.forward.static.layers import write
-from decoder.forward.windows import WINDOWED, windows_of
+from decoder.forward.windows import SHAPED, WINDOWED, windows_of
 from decoder.system.device import without_gradients
 
 
@@ -26,7 +26,7 @@ class ModuleStatic(ModuleForward):
         with without_gradients():
             self.read(cache, [0])
         if cache.parts:
-            raise PairError("passes of fixed shape cache keys and values of one shape in all layers")
+            raise PairError(SHAPED)
         self._shape = cache.store.shape
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
