@@ -6,14 +6,14 @@ than importing torch; models of native families do not need it.
 
 import copy
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, GenerationConfig
@@ -22,55 +22,89 @@ from transformers.cache_utils import Cache
 
 from decoder.forward.families.architecture import Architecture, Source, Traits, longest_text
 from decoder.forward.families.registry import FAMILIES, runs
-from decoder.forward.kv_cache import KvCache
+from decoder.forward.kv_cache import KEYS, VALUES, KvCache
 from decoder.forward.layer_states import LayerStates
+from decoder.forward.windows import FULL, first_seen, windows_of
 from decoder.system.device import DTYPES
 
 PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})
 META = torch.device("meta")
 FEW_ROWS = 2
 """Number of rows that every model can compute together."""
+INDEXER_KEYS = "indexer keys"
 Put = Callable[
-    [int, Float[Tensor, "H N D"], Float[Tensor, "H N D"]], tuple[Float[Tensor, "H S D"], Float[Tensor, "H S D"]]
+    [int, Float[Tensor, "H N D"], Float[Tensor, "G N E"]], tuple[Float[Tensor, "H S D"], Float[Tensor, "G S E"]]
 ]
 """(layer number, its new keys, its new values) -> all keys and values for attention, new ones included."""
+PutIndexer = Callable[[int, Float[Tensor, "N I"]], Float[Tensor, "S I"]]
+"""(layer number, new keys of its indexer) -> all keys of its indexer, new ones included."""
+
+
+def _no_indexer(layer: int, _: Tensor) -> Tensor:
+    raise ValueError(f"keys of an indexer cannot be cached here, and layer {layer} has one")
 
 
 class Layers(Cache):
     """KV cache with transformers' interface, for one pass after `rows` cached rows; `put` stores a layer's rows."""
 
-    def __init__(self, put: Put, rows: int) -> None:
+    def __init__(
+        self, put: Put, rows: int, positions: Int[Tensor, "N"] | None = None, put_indexer: PutIndexer = _no_indexer
+    ) -> None:
+        """Makes the cache of one pass; `positions` are those of its new rows, None if they follow the cached rows."""
         super().__init__(layers=[])
-        self._put, self._rows = put, rows
+        self._put, self._put_indexer, self._rows, self._positions = put, put_indexer, rows, positions
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Stores a layer's new rows; returns all keys and values for attention. All shapes are (1, H, rows, D)."""
+        """Stores a layer's new rows; returns all keys and values for attention, each of shape (1, H, rows, D)."""
         keys, values = self._put(layer_idx, key_states[0], value_states[0])
         return keys[None], values[None]
 
-    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers have the same rows
-        """Number of cached rows before the pass."""
-        return self._rows
+    def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:
+        """Stores new keys of a layer's indexer, by which sparse attention chooses; returns all, shape (1, rows, I)."""
+        return self._put_indexer(layer_idx, indexer_key_states[0])[None]
+
+    def get_seq_length(self, layer_idx: int | None = None) -> Any:
+        """Number of cached rows before the pass; for a layer, what a row's index in the pass lacks to its position.
+
+        Layers that scale queries by position (Llama 4) add the row's index to this number.
+        """
+        if layer_idx is None or self._positions is None:
+            return self._rows
+        return self._positions - torch.arange(len(self._positions), device=self._positions.device)
 
 
-def appending(cache: KvCache) -> Layers:
-    """Cache for one pass that writes its rows after `cache`'s rows in use; does not change `cache.used`."""
+def appending(
+    cache: KvCache, positions: Int[Tensor, "N"] | None = None, starts: Mapping[int, int] | None = None
+) -> Layers:
+    """Cache for one pass that writes its rows after `cache`'s rows in use; does not change `cache.used`.
+
+    After the first pass, the caller must call `cache.settle`.
+
+    Args:
+        cache: Cache to write to.
+        positions: See `Layers`.
+        starts: By layer, the first row that attention reads, if it is not row 0.
+    """
+    reads_from = starts or {}
 
     def put(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        if keys.shape != values.shape:
-            raise ValueError(f"keys and values differ in shape: {tuple(keys.shape)}, {tuple(values.shape)}")
-        heads, rows, width = keys.shape
-        layers, _, known, capacity, _ = cache.store.shape
-        if not known:
-            cache.hold(keys.new_zeros((layers, 2, heads, capacity, width)))
-        layer_rows, end = cache.store[layer], cache.used + rows
+        start, end = reads_from.get(layer, 0), cache.used + keys.shape[1]
+        if not cache.store.shape[2]:
+            all_keys, all_values = (
+                cache.append_part((what, layer), rows, 1) for what, rows in ((KEYS, keys), (VALUES, values))
+            )
+            return all_keys[:, start:], all_values[:, start:]
+        layer_rows = cache.store[layer]
         layer_rows[0, :, cache.used : end] = keys
         layer_rows[1, :, cache.used : end] = values
-        return layer_rows[0, :, :end], layer_rows[1, :, :end]
+        return layer_rows[0, :, start:end], layer_rows[1, :, start:end]
 
-    return Layers(put, cache.used)
+    def put_indexer(layer: int, keys: Tensor) -> Tensor:
+        return cache.append_part((INDEXER_KEYS, layer), keys, 0)
+
+    return Layers(put, cache.used, positions, put_indexer)
 
 
 def unknown_cache(layers: int, capacity: int) -> KvCache:
@@ -91,8 +125,8 @@ def logits_of(
     bias: Float[Tensor, "N S"],
     layers: Layers,
 ) -> Float[Tensor, "N V"]:
-    """Logits of one forward pass of a module; `bias` is added to the attention scores."""
-    logits: Tensor = _output_of(module, tokens, positions, bias, layers).logits[0]
+    """Logits of one forward pass of a module; `bias` is added to the attention scores of all layers."""
+    logits: Tensor = _output_of(module, tokens, positions, {FULL: bias}, layers).logits[0]
     return logits
 
 
@@ -100,14 +134,15 @@ def _output_of(
     module: Any,
     tokens: Int[Tensor, "N"],
     positions: Int[Tensor, "N"],
-    bias: Float[Tensor, "N S"],
+    biases: Mapping[str, Float[Tensor, "N S"]],
     layers: Layers,
     **options: Any,
 ) -> Any:
+    masks = {kind: bias[None, None] for kind, bias in biases.items()}
     return module(
         input_ids=tokens[None],
         position_ids=positions[None],
-        attention_mask=bias[None, None],
+        attention_mask=masks if len(masks) > 1 else masks.popitem()[1],
         use_cache=True,
         **{cache_argument(module): layers},
         **options,
@@ -119,32 +154,57 @@ class ModuleForward:
 
     def __init__(self, module: Any, states: LayerStates | None = None) -> None:
         """Wraps a module; its passes write layer inputs to `states`, if given."""
-        weight = next(module.parameters())
+        weight, config = next(module.parameters()), module.config.get_text_config()
         self._module = module
         self._states = states
-        self._layers: int = module.config.get_text_config().num_hidden_layers
+        self._layers: int = config.num_hidden_layers
+        self._windows = windows_of(config)
         self._device, self._dtype = weight.device, weight.dtype
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
-        return unknown_cache(self._layers, capacity)
+        cache = unknown_cache(self._layers, capacity)
+        if self._windows.sizes:
+            cache.positions = torch.arange(capacity)
+        return cache
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """See `Forward`."""
-        rows, recent = visible.shape
-        end = cache.used + rows
-        bias = torch.zeros((rows, end), dtype=self._dtype)
-        bias[:, end - recent :].masked_fill_(torch.from_numpy(~visible), torch.finfo(self._dtype).min)
+        end = cache.used + len(tokens)
+        masks = self._masks(cache, positions, visible)
+        starts = {kind: first_seen(masks[kind]) for kind in self._windows.sizes}
+        biases = {kind: self._bias(mask[:, starts.get(kind, 0) :]) for kind, mask in masks.items()}
         given, places = (torch.tensor(ids, device=self._device) for ids in (tokens, positions))
+        by_layer = {layer: starts[kind] for layer, kind in enumerate(self._windows.layers) if kind in starts}
+        layers = appending(cache, places, by_layer)
         options = {"output_hidden_states": True} if self._states else {}
-        output = _output_of(self._module, given, places, bias.to(self._device), appending(cache), **options)
+        output = _output_of(self._module, given, places, biases, layers, **options)
+        cache.settle()
         if self._states:
             self._states.put(cache.used, [output.hidden_states[layer][0] for layer in self._states.layers])
         cache.used = end
         logits: Tensor = output.logits[0]
         return logits
+
+    def _masks(
+        self, cache: KvCache, positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Mapping[str, Bool[NDArray[np.bool_], "N S"]]:
+        """Mask of each layer type; notes the positions of the new rows."""
+        rows, recent = visible.shape
+        end = cache.used + rows
+        seen = np.ones((rows, end), dtype=np.bool_)
+        seen[:, end - recent :] = visible
+        if cache.positions is None:
+            return {FULL: seen}
+        keys = cache.positions.numpy()[:end]
+        keys[cache.used :] = positions
+        return self._windows.masks(seen, keys[cache.used :], keys)
+
+    def _bias(self, mask: Bool[NDArray[np.bool_], "N S"]) -> Float[Tensor, "N S"]:
+        bias = torch.zeros(mask.shape, dtype=self._dtype)
+        return bias.masked_fill_(torch.from_numpy(~mask), torch.finfo(self._dtype).min).to(self._device)
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
@@ -177,13 +237,15 @@ def _computes(module: Any, text: int, rows: int) -> bool:
         # The first pass allocates the cache.
         for start, count in ((0, 1), (text, rows)):
             cache.used = start
+            positions = torch.zeros(count, dtype=torch.long, device=META)
             shapes(
-                input_ids=torch.zeros((1, count), dtype=torch.long, device=META),
-                position_ids=torch.zeros((1, count), dtype=torch.long, device=META),
+                input_ids=positions[None],
+                position_ids=positions[None],
                 attention_mask=torch.zeros((1, 1, count, start + count), dtype=torch.bfloat16, device=META),
                 use_cache=True,
-                **{cache_argument(shapes): appending(cache)},
+                **{cache_argument(shapes): appending(cache, positions)},
             )
+            cache.settle()
     except Exception:  # noqa: BLE001 - each family fails in its own way where it has no room
         return False
     return True

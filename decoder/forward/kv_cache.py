@@ -1,21 +1,26 @@
 """KV cache of one model and one text: one tensor for all layers, so that dropping rows is one gather.
 
-The first `length` rows belong to the text; rows after them are drafted nodes, in the order of their forward passes.
-Knows neither trees nor model libraries.
+Where layers, or keys and values, differ in shape, each has a tensor of its own (a part), all with the same rows. The
+first `length` rows belong to the text; rows after them are drafted nodes, in the order of their forward passes. Knows
+neither trees nor model libraries.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
+
+KEYS, VALUES = "keys", "values"
+Part = tuple[str, int]
+"""What is cached, `KEYS` for example, and the number of its layer."""
 
 
 class KvCache:
     """A preallocated KV cache whose rows can be kept or dropped one by one.
 
-    Its tensor is filled with zeros, since in uninitialised memory a NaN in a masked row would turn the output into NaN.
-    The tensor has no heads before the first pass if their number is unknown until then; see `hold`.
+    Its tensors are filled with zeros, since in uninitialised memory a NaN in a masked row would turn the output into
+    NaN. If shapes are unknown before the first pass, `store` has no heads until `settle`.
     """
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"]) -> None:
@@ -23,6 +28,12 @@ class KvCache:
         """Number of committed rows."""
         self.used = 0
         """Number of rows in use; a forward pass appends its rows after them."""
+        self.parts: dict[Part, tuple[Tensor, int]] = {}
+        """Tensors of the parts that `store` has not, each with the dimension of its rows."""
+        self._first: dict[Part, tuple[Tensor, int]] = {}
+        """Rows of the first pass, each with their dimension, until `settle`."""
+        self.positions: Int[Tensor, S] | None = None
+        """Position of each row in the text, on the host; None if no forward form reads it."""
         self.hold(store)
 
     def hold(self, store: Float[Tensor, "L 2 H S D"]) -> None:
@@ -33,6 +44,57 @@ class KvCache:
         """Keys, shape (L, H, D, S)."""
         self.values = store[:, 1]
         """Values, shape (L, H, S, D)."""
+
+    @property
+    def capacity(self) -> int:
+        """Number of allocated rows."""
+        return self.store.shape[3]
+
+    @property
+    def nbytes(self) -> int:
+        """Allocated bytes, those of unused rows included."""
+        return sum(tensor.untyped_storage().nbytes() for tensor, _ in self._tensors())
+
+    def append_part(self, part: Part, rows: Tensor, axis: int) -> Tensor:
+        """Writes new rows of a part after the rows in use; returns all of its rows, new ones included.
+
+        The first pass only notes the part, and `settle` allocates it.
+
+        Args:
+            part: The part.
+            rows: The new rows.
+            axis: Their dimension.
+
+        Raises:
+            ValueError: The part was not in the first pass.
+        """
+        if part in self.parts:
+            tensor, _ = self.parts[part]
+            end = self.used + rows.shape[axis]
+            tensor.narrow(axis, self.used, rows.shape[axis]).copy_(rows)
+            return tensor.narrow(axis, 0, end)
+        if self.used:
+            raise ValueError(f"layer {part[1]} has {part[0]} that it had not in the first pass")
+        self._first[part] = rows, axis
+        return rows
+
+    def settle(self) -> None:
+        """Allocates all rows after the first pass, which has shown their shapes; after later passes, does nothing.
+
+        Keys and values of one shape in all layers share one tensor, `store`.
+        """
+        if not self._first:
+            return
+        first, self._first = self._first, {}
+        alike = [(what, layer) for layer in range(len(self.store)) for what in (KEYS, VALUES)]
+        if first.keys() != set(alike) or len({(rows.shape, rows.dtype) for rows, _ in first.values()}) > 1:
+            self.parts = {part: (_grown(rows, axis, self.capacity), axis) for part, (rows, axis) in first.items()}
+            return
+        rows, _ = first[alike[0]]
+        heads, count, width = rows.shape
+        self.hold(rows.new_zeros((len(self.store), 2, heads, self.capacity, width)))
+        for what, layer in alike:
+            self.store[layer, int(what == VALUES), :, :count] = first[what, layer][0]
 
     def keep(self, rows: Sequence[int]) -> None:
         """Commits these drafted rows, given as ascending indices; drops all other drafted rows."""
@@ -45,8 +107,23 @@ class KvCache:
 
     def place(self, first: int, rows: Sequence[int]) -> None:
         """Copies these rows to index `first` and the indices after it; the only method that moves rows."""
-        index = torch.tensor(rows, dtype=torch.long, device=self.store.device)
-        self.store.narrow(3, first, len(rows)).copy_(self.store.index_select(3, index))
+        for tensor, axis in self._tensors():
+            index = torch.tensor(rows, dtype=torch.long, device=tensor.device)
+            tensor.narrow(axis, first, len(rows)).copy_(tensor.index_select(axis, index))
+
+    def gather(self, rows: Sequence[int], origins: Sequence[int]) -> None:
+        """Copies the rows `origins` to the indices `rows`, all at once."""
+        for tensor, axis in self._tensors():
+            to, source = (torch.tensor(numbers, dtype=torch.long, device=tensor.device) for numbers in (rows, origins))
+            tensor.index_copy_(axis, to, tensor.index_select(axis, source))
+
+    def _tensors(self) -> Iterator[tuple[Tensor, int]]:
+        """All tensors, each with the dimension of its rows."""
+        if self.store.numel() or not self.parts:
+            yield self.store, 3
+        yield from self.parts.values()
+        if self.positions is not None:
+            yield self.positions, 0
 
     @property
     def rows(self) -> int:
@@ -65,11 +142,21 @@ class KvCache:
 
     def reserve(self, capacity: int) -> None:
         """Grows the cache to a total of `capacity` rows if it has fewer; rows in use keep their contents."""
-        if capacity <= self.store.shape[3]:
+        if capacity <= self.capacity:
             return
+        self.parts = {part: (_grown(rows, axis, capacity), axis) for part, (rows, axis) in self.parts.items()}
+        if self.positions is not None:
+            self.positions = torch.cat([self.positions, torch.arange(self.capacity, capacity)])
         small = self.store
         self.hold(small.new_zeros((*small.shape[:3], capacity, small.shape[4])))
         self.store[..., : self.used, :] = small[..., : self.used, :]
+
+
+def _grown(rows: Tensor, axis: int, capacity: int) -> Tensor:
+    """A tensor of `capacity` rows that begins with these rows."""
+    grown = rows.new_zeros((*rows.shape[:axis], capacity, *rows.shape[axis + 1 :]))
+    grown.narrow(axis, 0, rows.shape[axis]).copy_(rows)
+    return grown
 
 
 def side_by_side(width: int) -> list[int]:

@@ -15,17 +15,15 @@ from torch import Tensor
 from decoder.errors import DeviceError, PairError, quoted
 from decoder.forward.families.architecture import Architecture, longest_text
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.windows import FULL, LIMITS, by_layers, layer_types, window_sizes
 from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer
 from decoder.models.tokenizer import TextTokenizer
 from decoder.system.deferred import imported
 
-REMEDY = "choose a decoder-only model with full multi-head or grouped-query attention"
-LIMITED = {
-    "sliding_attention": ("sliding_window", "a sliding window"),
-    "chunked_attention": ("attention_chunk_size", "chunks"),
-}
-"""Configuration fields that limit attention to a part of the text, with their names in messages, by layer type."""
+REMEDY = "choose a decoder-only model whose layers all attend to cached keys and values"
+KINDS = {FULL, "indexed_attention", *LIMITS}
+"""Layer types that only cache rows: full attention, attention to an indexer's choice of keys, and windows."""
 CHOSEN = "keep_window_size"
 """Configuration field: number of tokens that sparse attention selects; in shorter texts it selects all of them."""
 
@@ -46,9 +44,9 @@ NO_TEXT = "it does not run on token ids alone"
 SIBLINGS = 32
 """Number of siblings in the probe's tree. A model that uses row numbers in place of positions is wrong by this number
 of positions, which shows in half precision too; an error of one position could pass for rounding."""
-TEXT, FIRST, SECOND, THIRD = (1, 2, 3), 4, 5, 6
-PATHS = (FIRST,), (SECOND,), (FIRST, THIRD)
-"""Tokens of the probe: a text, and the paths of the tree that follows it."""
+TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
+PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
+"""Tokens of the probe: a text, the paths of the tree that follows it, and the longest one after it was kept."""
 PASSED = 2
 """Size, in tokens, that replaces each size of a configuration: smaller than the probe's shortest text, so that every
 text of the probe exceeds it."""
@@ -66,39 +64,37 @@ def check_config(name: str, config: Any) -> None:
 
 
 def check_architecture(name: str, config: Any) -> None:
-    """Raises PairError unless the model is a plain decoder with full attention over its whole context."""
+    """Raises PairError unless the model is a plain decoder whose layers only cache rows."""
     _check_sizes(name, config)
     if getattr(config, "is_encoder_decoder", False):
         raise PairError(f"{name} is an encoder-decoder; {REMEDY}")
-    for what, window in _windows(config):
-        if not isinstance(window, int) or window < longest_text(config):
-            raise PairError(f"{name} attends to {what} of {quoted(window)} tokens, not to its whole text; {REMEDY}")
+    _check_windows(name, config)
     layers = set(getattr(config, "layer_types", None) or ())
-    if other := sorted(layers - {"full_attention", *LIMITED}):
+    if other := sorted(layers - KINDS):
         raise PairError(f"{name} has layers of type {', '.join(other)}; {REMEDY}")
     if not any(by_layers(config, "num_attention_heads")):
         raise PairError(f"{name} has no attention heads (a recurrent model?); {REMEDY}")
 
 
-def _windows(config: Any) -> Iterator[tuple[str, int]]:
-    """Attention limits of all layers that have one: the limit's name in messages, and its number of tokens."""
-    layers = getattr(config, "layer_types", None)
-    for kind, (field, what) in LIMITED.items():
-        if kind in (layers or ()):
-            yield from ((what, window or 0) for window in by_layers(config, field))
+def _check_windows(name: str, config: Any) -> None:
+    """Refuses attention limits that masks by position do not express, or whose size is none."""
+    for kind, limit in LIMITS.items():
+        sizes = window_sizes(config, kind) if kind in layer_types(config) else set()
+        if wrong := [size for size in sizes if not (isinstance(size, int) and size >= 1)]:
+            raise PairError(f"{name} attends to {limit.name} of {quoted(wrong[0])} tokens; {REMEDY}")
+        if len({min(size, longest_text(config)) for size in sizes}) > 1:
+            listed = ", ".join(map(str, sorted(sizes)))
+            raise PairError(f"{name} attends to {limit.name} of different sizes ({listed} tokens); {REMEDY}")
+    for what, size in _unknown_limits(config):
+        if size < longest_text(config):
+            raise PairError(f"{name} attends to {what} of {quoted(size)} tokens, not to its whole text; {REMEDY}")
+
+
+def _unknown_limits(config: Any) -> Iterator[tuple[str, int]]:
+    """Attention limits that are made inside the module: name in messages, and number of tokens."""
     if "local" in (getattr(config, "attention_layers", None) or ()):
         yield "local windows", getattr(config, "window_size", None) or 0
-    if layers is None and getattr(config, "use_sliding_window", True):
-        yield from (("a sliding window", window) for window in by_layers(config, "sliding_window") if window)
-    yield from (("a choice", window) for window in by_layers(config, CHOSEN) if window)
-
-
-def by_layers(config: Any, field: str) -> list[Any]:
-    """Values of a configuration field for each layer; a single value where all layers share it."""
-    try:
-        return [getattr(config, field, None)]
-    except RuntimeError:  # transformers raises it where the layers have different values
-        return [getattr(layer, field, None) for layer in config.per_layer_config]
+    yield from (("a choice", size) for size in by_layers(config, CHOSEN) if size)
 
 
 def _check_sizes(name: str, config: Any) -> None:
@@ -143,7 +139,10 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _tree(model: LanguageModel) -> Tensor:
-    """Logits after the probe's text and after each of its continuations, all read as one tree; shape (4, V)."""
+    """Logits after the probe's text and after each of its continuations, as one tree; shape (5, V).
+
+    The last continuation follows the tree's longest path, which is kept before.
+    """
     tokens = [TEXT[-1], *[FIRST] * (SIBLINGS - 1), SECOND, THIRD]
     positions = [2, *[3] * SIBLINGS, 4]
     visible = np.eye(len(tokens), dtype=np.bool_)
@@ -152,13 +151,15 @@ def _tree(model: LanguageModel) -> Tensor:
     def as_tree() -> Tensor:
         cache = model.new_cache(len(TEXT) + len(tokens))
         model.read(cache, TEXT[:-1])
-        return model.forward(cache, tokens, positions, visible)[[0, 1, SIBLINGS, SIBLINGS + 1]].float()
+        drafted = model.forward(cache, tokens, positions, visible)[[0, 1, SIBLINGS, SIBLINGS + 1]]
+        cache.keep([cache.length + node for node in (0, 1, SIBLINGS + 1)])
+        return torch.cat((drafted, model.read(cache, [FOURTH])[None])).float()
 
     return _tried(model, as_tree, "it does not take the attention mask, or the positions, that a tree needs")
 
 
 def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
-    """Logits after the probe's text and after each of its continuations, read as plain text; shape (4, V)."""
+    """Logits after the probe's text and after each of its continuations, read as plain text; shape (5, V)."""
     return _text_of_form(plain or model) if model.hf.loaded is None else _text_of_module(model)
 
 
@@ -183,7 +184,7 @@ def _text_of_module(model: LanguageModel) -> Tensor:
         return _by_module(model, TEXT, use_cache=True, **{hf.cache_argument(model.hf.module): kept})
 
     text = _tried(model, as_text, NO_TEXT)
-    kept = _tried(model, as_kept_text, "its cache is not keys and values of one shape for all layers")
+    kept = _tried(model, as_kept_text, "it keeps something else than keys and values")
     return torch.stack([kept, *text])
 
 
@@ -251,7 +252,7 @@ def _no_tree(model: LanguageModel, fault: str) -> PairError:
 
 
 def _agree(model: LanguageModel, as_tree: Tensor, as_text: Tensor) -> None:
-    """Refuses a model whose logits, shape (4, V), differ between tree and plain text by more than rounding."""
+    """Refuses a model whose logits, shape (5, V), differ between tree and plain text by more than rounding."""
     if not as_text.isfinite().all():
         raise PairError(
             f"{model.name} computes logits in {str(model.dtype).removeprefix('torch.')} that are no finite numbers; "

@@ -15,6 +15,7 @@ from decoder.engine import Engine
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.windows import SHAPED, WINDOWED, windows_of
 from decoder.system.deferred import imported
 from decoder.system.device import has_graphs, has_room
 
@@ -25,6 +26,8 @@ EXACT = "--exact runs passes that are not captured as CUDA graphs"
 LOOKED_UP = "lookups are made on the host"
 NATIVE, MODULE, HEAD = "native CPU kernels", "Hugging Face module", "EAGLE-3 head"
 UNCAPTURED_HEAD = "an EAGLE-3 draft has no CUDA graphs"
+UNLIKE = ("kv_lora_rank", "num_kv_shared_layers")
+"""Configuration fields of families whose keys and values differ in shape."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,9 @@ def expected_path(
         return DecodingPath(HOST, _together({role: MODULE if name else NATIVE for role, name in unknown.items()}))
     if exact or "draft" not in configs:
         return DecodingPath(HOST, EXACT if exact else LOOKED_UP)
+    modules = [config.get_text_config() for role, config in configs.items() if unknown[role]]
+    if uncaptured := next(filter(None, map(_uncaptured, modules)), ""):
+        return DecodingPath(HOST, uncaptured)
     slow = [f"{role}: {name} has no native implementation" for role, name in unknown.items() if name]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))
@@ -97,6 +103,13 @@ def expected_path(
             STATIC, f"native models of both would need {needed_bytes / 2**30:.1f} GiB of memory, more than is free"
         )
     return DecodingPath(GRAPHS, "native model")
+
+
+def _uncaptured(config: Any) -> str:
+    """Reason why a module of this configuration has no CUDA graphs; empty if nothing in it is against them."""
+    if windows_of(config).sizes:
+        return WINDOWED
+    return SHAPED if any(getattr(config, field, None) for field in UNLIKE) else ""
 
 
 def _architecture(config: Any) -> Architecture | str:

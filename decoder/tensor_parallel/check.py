@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from decoder.errors import ConfigError, require
+from decoder.forward.windows import by_layers
 from decoder.methods.method import Method
-from decoder.models.compatibility import by_layers
 from decoder.system.device import device_count
 from decoder.tensor_parallel.ranks import Ranks
 

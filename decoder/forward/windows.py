@@ -1,0 +1,140 @@
+"""Attention windows by position: which keys a query attends to in the layers of each type.
+
+All keys stay in the cache, and a window stands in the mask: nodes of a draft tree at one depth share a position, and so
+a window. Pure functions of positions and of a configuration's fields; knows neither caches nor modules.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+from numpy.typing import NDArray
+
+from decoder.forward.families.architecture import longest_text
+
+FULL = "full_attention"
+WINDOWED = "layers with attention windows need masks of their own, and a CUDA graph has one mask"
+SHAPED = "keys and values differ in shape, and a CUDA graph has one tensor for those of all layers"
+"""Reasons why passes are not captured as CUDA graphs."""
+Within = Callable[[Int[NDArray[np.int64], "N"], Int[NDArray[np.int64], "S"], int], Bool[NDArray[np.bool_], "N S"]]
+"""(positions of queries, positions of keys, size in tokens) -> whether a key is within the query's window."""
+
+
+def sliding(
+    queries: Int[NDArray[np.int64], "N"], keys: Int[NDArray[np.int64], "S"], size: int
+) -> Bool[NDArray[np.bool_], "N S"]:
+    """Keys of the `size` latest positions, the query's own included; causality is left to the tree mask."""
+    return np.greater(keys, queries[:, None] - size)
+
+
+def chunked(
+    queries: Int[NDArray[np.int64], "N"], keys: Int[NDArray[np.int64], "S"], size: int
+) -> Bool[NDArray[np.bool_], "N S"]:
+    """Keys of the query's chunk: the text is divided into chunks of `size` positions."""
+    return np.equal(keys // size, queries[:, None] // size)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit of attention: the configuration field of its size, its name in messages, and its mask."""
+
+    field: str
+    name: str
+    within: Within
+
+
+LIMITS: Mapping[str, Limit] = {
+    "sliding_attention": Limit("sliding_window", "a sliding window", sliding),
+    "chunked_attention": Limit("attention_chunk_size", "chunks", chunked),
+}
+"""Limits by layer type, as configurations name it."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Attention windows of a model that texts within its context can exceed."""
+
+    sizes: Mapping[str, int]
+    """Size in tokens by layer type; empty if all layers attend to the whole text."""
+    layers: Sequence[str]
+    """Type of each layer."""
+
+    def masks(
+        self,
+        seen: Bool[NDArray[np.bool_], "N S"],
+        queries: Int[NDArray[np.int64], "N"],
+        keys: Int[NDArray[np.int64], "S"],
+    ) -> Mapping[str, Bool[NDArray[np.bool_], "N S"]]:
+        """Mask of each layer type, from the mask `seen` of full attention and the positions of queries and keys."""
+        if not self.sizes:
+            return {FULL: seen}
+        return {
+            kind: seen & LIMITS[kind].within(queries, keys, self.sizes[kind]) if kind in self.sizes else seen
+            for kind in dict.fromkeys(self.layers)
+        }
+
+
+def first_seen(mask: Bool[NDArray[np.bool_], "N S"]) -> int:
+    """Index of the first key that any query attends to: attention need not read the keys before it."""
+    return int(mask.any(0).argmax())
+
+
+def windows_of(config: Any) -> Windows:
+    """Windows of a configuration; a window at least as long as the context limits no text, and is left out."""
+    kinds = layer_types(config)
+    sizes = {kind: max(window_sizes(config, kind), default=0) for kind in LIMITS if kind in kinds}
+    longest = longest_text(config)
+    return Windows({kind: size for kind, size in sizes.items() if size < longest}, kinds)
+
+
+def layer_types(config: Any) -> Sequence[str]:
+    """Type of each layer; where a configuration names none, all are alike."""
+    if named := getattr(config, "layer_types", None):
+        return tuple(named)
+    window = getattr(config, "use_sliding_window", True) and any(by_layers(config, "sliding_window"))
+    return ("sliding_attention" if window else FULL,) * (getattr(config, "num_hidden_layers", None) or 1)
+
+
+def window_sizes(config: Any, kind: str) -> set[Any]:
+    """Window sizes of the layers of a type: more than one where layers differ."""
+    field, kinds = LIMITS[kind].field, layer_types(config)
+    sizes = by_layers(config, field)
+    if len(sizes) == len(kinds):
+        sizes = [size for size, own in zip(sizes, kinds, strict=True) if own == kind]
+    return {size or 0 for size in sizes}
+
+
+def by_layers(config: Any, field: str) -> list[Any]:
+    """Values of a configuration field for each layer; a single value where all layers share it."""
+    try:
+        value = getattr(config, field, None)
+    except RuntimeError:  # transformers raises it where the layers have different values
+        return [getattr(layer, field, None) for layer in config.per_layer_config]
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
+    """Bytes of the keys and values of a text: as kept, with all rows, and as ring buffers of each window's size.
+
+    Args:
+        config: Configuration of a model with plain keys and values.
+        tokens: Length of the text.
+        item_bytes: Bytes of one number.
+    """
+    kinds, windows = layer_types(config), windows_of(config)
+    queries = _by_layer(config, "num_attention_heads", [1] * len(kinds))
+    heads = _by_layer(config, "num_key_value_heads", queries)
+    widths = _by_layer(config, "head_dim", [config.hidden_size // own for own in queries])
+    owners = kinds[: len(kinds) - (getattr(config, "num_kv_shared_layers", None) or 0)]
+    rows = [2 * own * width * item_bytes for own, width, _ in zip(heads, widths, owners, strict=False)]
+    kept = [min(tokens, windows.sizes.get(kind, tokens)) for kind in owners]
+    return tokens * sum(rows), sum(size * count for size, count in zip(rows, kept, strict=True))
+
+
+def _by_layer(config: Any, field: str, usual: Sequence[int]) -> list[int]:
+    """Values of a field in each layer, those of `usual` where it has none."""
+    named = by_layers(config, field)
+    values = named if len(named) == len(usual) else named * len(usual)
+    return [value or other for value, other in zip(values, usual, strict=True)]

@@ -1,0 +1,142 @@
+"""Tiny random models of families that run by their Hugging Face modules: windows of 8 tokens, caches of every shape."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from transformers import CONFIG_MAPPING, AutoConfig, GenerationConfig
+
+from decoder import RunConfig
+from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.engine import Engine
+from decoder.forward.language_model import LanguageModel
+from decoder.methods import chosen
+from decoder.models.pair import Pair
+from decoder.sampling.settings import Schedule
+from tests import tiny
+
+WINDOW, VOCABULARY, CONTEXT = 8, 96, 160
+LAYERS = ["sliding_attention", "full_attention", "sliding_attention"]
+SHAPE: dict[str, Any] = {
+    "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": CONTEXT,
+    "tie_word_embeddings": False, "attention_dropout": 0.0,
+    "bos_token_id": None, "eos_token_id": None, "pad_token_id": None,
+}  # fmt: skip
+EXPERTS: dict[str, Any] = {
+    "moe_intermediate_size": 16, "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4,
+    "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+}  # fmt: skip
+LATENT: dict[str, Any] = {
+    "kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 6,
+    "num_key_value_heads": 4, "head_dim": 4,
+}  # fmt: skip
+TYPES: dict[str, Any] = {"layer_types": LAYERS}
+ON: dict[str, Any] = {"use_sliding_window": True, "max_window_layers": 1}
+ROTARY: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+GEMMA: dict[str, Any] = {"query_pre_attn_scalar": 8, "vocab_size_per_layer_input": VOCABULARY}
+PER_LAYER: dict[str, Any] = {
+    "num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 2,
+    "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": VOCABULARY,
+}  # fmt: skip
+
+WINDOWED: Mapping[str, dict[str, Any]] = {
+    "mistral": {},
+    "ministral": {"layer_types": ["sliding_attention"] * 3},
+    "starcoder2": {},
+    "phi3": {"original_max_position_embeddings": CONTEXT},
+    "qwen2": ON | TYPES,
+    "gemma2": GEMMA | TYPES,
+    "gemma3_text": GEMMA | TYPES,
+    "gemma3n_text": PER_LAYER | {"intermediate_size": [48] * 4, "activation_sparsity_pattern": [0.5, 0.0] * 2,
+                                 "laurel_rank": 4},
+    "gpt_oss": EXPERTS | TYPES | ROTARY,
+    "cohere2": TYPES,
+    "exaone4": TYPES,
+    "olmo3": TYPES,
+    "llama4_text": EXPERTS | {"attention_chunk_size": WINDOW, "no_rope_layers": [1, 0, 1], "floor_scale": 8,
+                              "layer_types": ["chunked_attention", "full_attention", "chunked_attention"],
+                              "moe_layers": [1], "num_experts_per_tok": 1, "intermediate_size_mlp": 48},
+}  # fmt: skip
+"""Families whose layers attend to windows or chunks."""
+SHAPED: Mapping[str, dict[str, Any]] = {
+    "deepseek_v2": EXPERTS | LATENT,
+    "deepseek_v3": EXPERTS | LATENT,
+    "minicpm3": LATENT | {"dim_model_base": 32},
+    "glm4_moe_lite": EXPERTS | LATENT,
+    "longcat_flash": LATENT | {"num_layers": 2, "ffn_hidden_size": 48, "expert_ffn_hidden_size": 16, "moe_topk": 2,
+                               "n_routed_experts": 4, "zero_expert_num": 2},
+    "youtu": LATENT,
+    "axk1": EXPERTS | LATENT,
+    "deepseek_v32": EXPERTS | LATENT | {"index_topk": 6, "index_head_dim": 16, "index_n_heads": 16},
+    "gemma4_text": PER_LAYER | {"per_layer_config": {1: {"head_dim": 16}, 3: {"head_dim": 16}}, "num_experts": None,
+                                "top_k_experts": None, "moe_intermediate_size": None},
+}  # fmt: skip
+"""Families whose keys and values differ in shape from each other or from layer to layer."""
+EXPERT: Mapping[str, dict[str, Any]] = {
+    "qwen3_moe": EXPERTS | ON,
+    "mixtral": EXPERTS,
+    "granitemoe": EXPERTS,
+    "dots1": EXPERTS | TYPES,
+}
+"""Mixtures of experts."""
+UNLIMITED = {*SHAPED, "granitemoe"} - {"gemma4_text"}
+"""Families without windows."""
+FAMILIES = {**WINDOWED, **SHAPED, **EXPERT}
+PROMPT = torch.randint(5, VOCABULARY, (20,), generator=torch.Generator().manual_seed(11)).tolist()
+"""Token ids, more than a window."""
+
+
+def config_of(family: str, **changes: Any) -> Any:
+    """A configuration of the family; skips the test where transformers is older than the family."""
+    if family not in CONFIG_MAPPING:
+        pytest.skip(f"transformers {transformers.__version__} has no {family}")
+    window = {} if family in UNLIMITED else {"sliding_window": WINDOW}
+    return AutoConfig.for_model(family, **SHAPE | window | FAMILIES[family] | changes)
+
+
+def built(config: Any, seed: int = 1) -> Any:
+    """A tiny module whose norms, biases and sinks matter too."""
+    module = tiny.build(config, seed=seed, spread=0.25)
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for weight in module.parameters():
+            if weight.dim() == 1:
+                weight.add_(torch.randn(weight.shape, generator=generator) * 0.2)
+    module.generation_config = GenerationConfig(pad_token_id=0)
+    return module
+
+
+@torch.inference_mode()
+def greedy(module: Any, prompt: Sequence[int], count: int) -> list[int]:
+    """What transformers' plain greedy search continues a prompt with."""
+    ids = torch.tensor([prompt])
+    text = module.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count)
+    found: list[int] = text[0, len(prompt) :].tolist()
+    return found
+
+
+def engine_of(target: Any, draft: Any = None) -> Engine:
+    """An engine of these modules, with made-up costs; without a draft, lookups draft."""
+    models = [
+        LanguageModel.of_module(module, name) for module, name in ((target, "target"), (draft, "draft")) if module
+    ]
+    curve = Curve({1: 0.003, 64: 0.006})
+    costs = Costs(plain=curve, catch_up=curve, draft=Curve({1: 0.001, 64: 0.002}), verify=curve, host=Curve({1: 0.0}))
+    pair: Any = Pair(models[0], models[1] if draft else None, Any, VOCABULARY, frozenset(), CONTEXT)  # type: ignore[arg-type]
+    return Engine(pair, costs={1 << bits: costs for bits in range(12)})
+
+
+@torch.inference_mode()
+def decoded(engine: Engine, prompt: Sequence[int], run: RunConfig) -> tuple[list[int], int]:
+    """The text of a run's only method after a prompt, and the number of its rounds."""
+    (method,) = chosen(run.methods)
+    session = method.open(engine.sampled(run.seed, Schedule(run.sampling)), prompt, run)
+    session.prefill()
+    text, rounds, finished = list[int](), 0, None
+    while not finished:
+        outcome = session.step(())
+        text, rounds, finished = text + outcome.committed, rounds + 1, outcome.finished
+    return text, rounds
