@@ -332,7 +332,7 @@ def source_of(module: Any) -> Source | None:
     if kind is None or not _plain(module):
         return None
     arch = replace(Architecture.of(config), model_type=kind)
-    if not runs(arch) or (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)):
+    if not runs(arch) or windows_of(config).sizes:
         return None
     weights: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
     return Source(arch, weights, module.base_model.rotary_emb.inv_freq)
