@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from transformers import LlamaConfig, MistralConfig
+from transformers import AutoConfig, MistralConfig
 
 from decoder.forward.windows import (
     Windows,
@@ -90,7 +90,7 @@ def test_where_no_types_are_named_all_layers_are_alike() -> None:
 
 
 def test_a_window_of_a_family_that_has_none_limits_nothing() -> None:
-    assert windows_of(LlamaConfig(sliding_window=8, max_position_embeddings=64)).sizes == {}
+    assert windows_of(AutoConfig.for_model("llama", sliding_window=8, max_position_embeddings=64)).sizes == {}
     assert windows_of(MistralConfig(sliding_window=8, max_position_embeddings=64)).sizes == {"sliding_attention": 8}
 
 
