@@ -118,37 +118,6 @@ def cache_argument(module: Any) -> str:
     return "cache" if "cache" in known and "past_key_values" not in known else "past_key_values"
 
 
-def logits_of(
-    module: Any,
-    tokens: Int[Tensor, "N"],
-    positions: Int[Tensor, "N"],
-    bias: Float[Tensor, "N S"],
-    layers: Layers,
-) -> Float[Tensor, "N V"]:
-    """Logits of one forward pass of a module; `bias` is added to the attention scores of all layers."""
-    logits: Tensor = _output_of(module, tokens, positions, {FULL: bias}, layers).logits[0]
-    return logits
-
-
-def _output_of(
-    module: Any,
-    tokens: Int[Tensor, "N"],
-    positions: Int[Tensor, "N"],
-    biases: Mapping[str, Float[Tensor, "N S"]],
-    layers: Layers,
-    **options: Any,
-) -> Any:
-    masks = {kind: bias[None, None] for kind, bias in biases.items()}
-    return module(
-        input_ids=tokens[None],
-        position_ids=positions[None],
-        attention_mask=masks if len(masks) > 1 else masks.popitem()[1],
-        use_cache=True,
-        **{cache_argument(module): layers},
-        **options,
-    )
-
-
 class ModuleForward:
     """A Hugging Face module as a `Forward`, run with the caller's mask and positions."""
 
@@ -159,6 +128,8 @@ class ModuleForward:
         self._states = states
         self._layers: int = config.num_hidden_layers
         self._windows = windows_of(config)
+        # Read once: to inspect the signature in each pass would take a notable part of a small model's time.
+        self._cache_argument = cache_argument(module)
         self._device, self._dtype = weight.device, weight.dtype
 
     def new_cache(self, capacity: int) -> KvCache:
@@ -180,13 +151,32 @@ class ModuleForward:
         by_layer = {layer: starts[kind] for layer, kind in enumerate(self._windows.layers) if kind in starts}
         layers = appending(cache, places, by_layer)
         options = {"output_hidden_states": True} if self._states else {}
-        output = _output_of(self._module, given, places, biases, layers, **options)
+        output = self._output(given, places, biases, layers, **options)
         cache.settle()
         if self._states:
             self._states.put(cache.used, [output.hidden_states[layer][0] for layer in self._states.layers])
         cache.used = end
         logits: Tensor = output.logits[0]
         return logits
+
+    def _output(
+        self,
+        tokens: Int[Tensor, "N"],
+        positions: Int[Tensor, "N"],
+        biases: Mapping[str, Float[Tensor, "N S"]],
+        layers: Layers,
+        **options: Any,
+    ) -> Any:
+        """The module's output of one pass; `biases` are added to the attention scores, by layer type."""
+        masks = {kind: bias[None, None] for kind, bias in biases.items()}
+        return self._module(
+            input_ids=tokens[None],
+            position_ids=positions[None],
+            attention_mask=masks if len(masks) > 1 else masks.popitem()[1],
+            use_cache=True,
+            **{self._cache_argument: layers},
+            **options,
+        )
 
     def _masks(
         self, cache: KvCache, positions: Sequence[int], visible: NDArray[np.bool_]
@@ -332,7 +322,7 @@ def source_of(module: Any) -> Source | None:
     if kind is None or not _plain(module):
         return None
     arch = replace(Architecture.of(config), model_type=kind)
-    if not runs(arch) or (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)):
+    if not runs(arch) or windows_of(config).sizes:
         return None
     weights: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
     return Source(arch, weights, module.base_model.rotary_emb.inv_freq)

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.hf import Layers, ModuleForward, logits_of
+from decoder.forward.hf import Layers, ModuleForward
 from decoder.forward.static.layers import write
-from decoder.forward.windows import SHAPED, WINDOWED, windows_of
+from decoder.forward.windows import FULL, SHAPED, WINDOWED, windows_of
 from decoder.system.device import without_gradients
 
 
@@ -54,4 +54,5 @@ class ModuleStatic(ModuleForward):
             return visible[0], visible[1]
 
         # The module gets positions and mask, so the cache's number of rows is not used.
-        return logits_of(self._module, tokens, rotation, bias, Layers(put, 0, rotation))
+        logits: Tensor = self._output(tokens, rotation, {FULL: bias}, Layers(put, 0, rotation)).logits[0]
+        return logits

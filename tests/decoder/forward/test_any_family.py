@@ -81,7 +81,7 @@ def test_nodes_of_trees_after_a_text_longer_than_windows_have_the_logits_of_plai
     assert largest_difference(target(family)) < 1e-4
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["gpt_oss", "gemma3n_text", "llama4_text", "deepseek_v32", "gemma4_text"])
 def test_a_family_passes_the_checks_of_loading(family: str) -> None:
     check_architecture(family, target(family).config.get_text_config())
     probe(engine_of(target(family)).pair.target)
@@ -96,7 +96,7 @@ def test_every_method_writes_the_text_of_greedy_search(family: str) -> None:
     assert texts == dict.fromkeys(texts, right)
 
 
-@pytest.mark.parametrize("family", ["gpt_oss", "deepseek_v3", "gemma4_text", "llama4_text"])
+@pytest.mark.parametrize("family", ["gpt_oss", "deepseek_v3", "llama4_text"])
 def test_every_method_writes_the_same_sampled_text(family: str) -> None:
     engine = engine_of(target(family), draft(family))
     texts = [decoded(engine, PROMPT, RunConfig((name,), 30, 3, temperature=0.7))[0] for name in METHODS]
@@ -112,7 +112,7 @@ def test_a_family_drafts_for_another(family: str) -> None:
     assert decoded(engine, PROMPT, RunConfig(("dynatree",), COUNT))[0] == right
 
 
-@pytest.mark.parametrize("family", ["mistral", "gemma4_text", "deepseek_v3"])
+@pytest.mark.parametrize("family", ["mistral", "gemma4_text"])
 def test_drafts_of_a_kin_are_accepted(family: str) -> None:
     engine = engine_of(target(family), draft(family))
     assert decoded(engine, PROMPT, RunConfig(("dynatree",), COUNT))[1] < COUNT / 2
