@@ -17,6 +17,8 @@ from decoder.forward.families.architecture import Architecture, longest_text
 from decoder.forward.language_model import LanguageModel
 from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer
+from decoder.models.gguf.file import GgufFile
+from decoder.models.gguf.limits import check_gguf
 from decoder.models.tokenizer import TextTokenizer
 from decoder.system.deferred import imported
 
@@ -56,6 +58,9 @@ text of the probe exceeds it."""
 
 def check_config(name: str, config: Any) -> None:
     """Raises PairError for a checkpoint without a language model, or with one that the engine cannot decode."""
+    if isinstance(config, GgufFile):
+        check_gguf(name, config)
+        return
     if isinstance(config, Architecture):
         check_architecture(name, config)
         return

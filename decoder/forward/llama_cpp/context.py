@@ -75,7 +75,8 @@ class Context:
         self._threads = threads
         params = self._library.context_default_params()
         sizes = {
-            "n_ctx": -(-rows // CACHE_STEP) * CACHE_STEP,
+            # llama.cpp cuts a pass to the size of the cache.
+            "n_ctx": max(MOST_ROWS, -(-rows // CACHE_STEP) * CACHE_STEP),
             "n_batch": MOST_ROWS,
             "n_ubatch": MOST_ROWS,
             "n_seq_max": SEQUENCES,
@@ -161,7 +162,8 @@ class Context:
         """All rows with their sequences, to be put into another context of the model by `restore`."""
         size = self._library.state_get_size(self._handle)
         buffer = c.create_string_buffer(size)
-        return buffer.raw[: self._library.state_get_data(self._handle, buffer, size)]
+        written = self._library.state_get_data(self._handle, buffer, size)
+        return buffer.raw[:written]
 
     def restore(self, state: bytes) -> None:
         """Takes over the rows of another context of the model."""
