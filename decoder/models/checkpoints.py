@@ -30,8 +30,8 @@ def display_name(name: str) -> str:
 
 
 def looks_like_a_path(name: str) -> bool:
-    """Whether a model's name can only be a folder's path: hub ids have at most one slash, after the owner."""
-    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+    """Whether a model's name can only be a path: hub ids have at most one slash, after the owner, and are no files."""
+    return is_gguf(name) or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 
 
 def load_config(name: str) -> Any:

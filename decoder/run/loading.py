@@ -200,7 +200,8 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     """
     check_config(display_name(draft), load_config(draft))
     loaded = engine.pair.target
-    dtype = choose_draft_dtype(draft_dtype, loaded.dtype)
+    own = choose_dtype("auto", loaded.device, None, bfloat16_pays) if loaded.computed_by else loaded.dtype
+    dtype = choose_draft_dtype(draft_dtype, own)
     set_up(loaded.device, dtype)
     tokenizer = common_tokenizer(target, draft)
     report(f"loading draft {display_name(draft)}")

@@ -21,6 +21,8 @@ import typer
 
 from decoder.errors import DecoderError, ModelError
 from decoder.events import arithmetic
+from decoder.models.gguf.file import is_gguf
+from decoder.models.gguf.words import gguf_words
 from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
 from dynatui.cli import config, options
@@ -202,6 +204,10 @@ def devices(case: Case) -> Iterator[Finding]:
     best = choose_device("auto")
     if seen and best.type == "cpu":
         yield Finding("note", "torch sees no GPU, though the driver does", "install a build of torch with CUDA")
+    models = [name for name in (case.models.target, case.models.draft) if name not in (None, LOOKUP)]
+    if models and all(map(is_gguf, models)):
+        yield Finding("ok", f"models would run by llama.cpp{_gpu_layers(case.models)}")
+        return
     device = choose_device(case.models.device)
     chosen = choose_dtype(case.models.dtype, device, None, bfloat16_pays)
     dtype = str(chosen).removeprefix("torch.")
@@ -237,8 +243,11 @@ def models(case: Case) -> Iterator[Finding]:
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
+    from decoder.run.gguf_options import require_dtypes_of_torch, require_gpu_layers  # noqa: PLC0415
 
     names = _names(pair)
+    require_dtypes_of_torch(names, device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype)
+    require_gpu_layers(names, pair.gpu_layers)
     absent = [name for name in names.values() if _folder(name) is None and not checkpoints.looks_like_a_path(name)]
     for role, name in names.items():
         if name not in absent:
@@ -312,6 +321,9 @@ def _model(role: str, name: str) -> Iterator[Finding]:
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
 
     try:
+        if is_gguf(name):
+            yield Finding("ok", f"{role} {gguf_words(name)}")
+            return
         kind = _kind(role, name)
     except DecoderError as error:
         yield Finding("problem", f"{role}: {error}")
@@ -322,6 +334,10 @@ def _model(role: str, name: str) -> Iterator[Finding]:
         yield Finding("ok", f"{role} {shown}: {kind}, weights of {_bytes(weights)}")
     else:
         yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model that has, or convert it")
+
+
+def _gpu_layers(pair: Models) -> str:
+    return "" if pair.gpu_layers is None else f", with {pair.gpu_layers} layers on a GPU"
 
 
 def _kind(role: str, name: str) -> str:
@@ -426,6 +442,8 @@ def _described(gpu: Gpu) -> str:
 
 def _folder(name: str) -> Path | None:
     """Folder of a model on this machine; None if the model must be downloaded first."""
+    if is_gguf(name):
+        return Path(name).parent if Path(name).is_file() else None
     if Path(name).is_dir():
         return Path(name)
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - needed only for models of the Hugging Face hub

@@ -232,10 +232,21 @@ MODEL_OPTIONS = (
         ),
         Models.compiled,
     ),
+    parameter(
+        "gpu_layers",
+        int | None,
+        _model(
+            "--gpu-layers",
+            metavar="N",
+            min=0,
+            help="For a --target or --draft that is a GGUF file: number of its layers that llama.cpp keeps on a GPU.",
+        ),
+        Models.gpu_layers,
+    ),
 )
 """Options for the model pair with its device and dtypes; their values make a `Models`."""
 PAIR_OPTIONS = MODEL_OPTIONS[:5]
-"""The same options without `exact` and `compiled`; their values make an `OnPair`."""
+"""The same options without `exact`, `compiled` and `gpu_layers`; their values make an `OnPair`."""
 LIVE_SPEED = _speed_option(1, "1: as fast as the machine; 0.5 or 1/2: half as fast.")
 REPLAY_SPEED = _speed_option(1000, "1: as fast as it was recorded; 2: twice, 1/2: half as fast.")
 
