@@ -94,7 +94,7 @@ def _add_tokenizer(writer: Any, tokenizer: dict[str, Any], config: dict[str, Any
 
 
 def _renamed(weights: dict[str, Tensor], config: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    """Weights under their names in GGUF; queries, keys and values of all heads one after the other."""
+    """Weights under their names in GGUF."""
     heads = config["num_attention_heads"]
     for name, weight in weights.items():
         if name in WHOLE:
@@ -102,12 +102,16 @@ def _renamed(weights: dict[str, Tensor], config: dict[str, Any]) -> Iterator[tup
             continue
         number, _, rest = name.removeprefix("gpt_neox.layers.").partition(".")
         part, _, kind = rest.rpartition(".")
-        if part == "attention.query_key_value":
-            by_head = weight.reshape(heads, 3, -1, *weight.shape[1:])
-            weight = torch.cat([by_head[:, each].flatten(0, 1) for each in range(3)])
-        yield f"blk.{number}.{NAMES[part]}.{kind}", weight
+        by_part = _by_part(weight, heads) if part == "attention.query_key_value" else weight
+        yield f"blk.{number}.{NAMES[part]}.{kind}", by_part
     if config["tie_word_embeddings"]:
         yield "output.weight", weights["gpt_neox.embed_in.weight"]
+
+
+def _by_part(weight: Tensor, heads: int) -> Tensor:
+    """Rows in the order queries, keys, values; from the order head by head."""
+    by_head = weight.reshape(heads, 3, -1, *weight.shape[1:])
+    return torch.cat([by_head[:, part].flatten(0, 1) for part in range(3)])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -13,8 +13,8 @@ import torch
 from decoder.errors import DeviceError, ModelError, shortened
 from decoder.forward.families.architecture import Source, Traits, longest_text
 from decoder.forward.language_model import LanguageModel
-from decoder.models.known_checkpoint import known_architecture, known_ends, known_weights
 from decoder.models.gguf.file import gguf_file, is_gguf
+from decoder.models.known_checkpoint import known_architecture, known_ends, known_weights
 from decoder.models.load_progress import Tell, downloading
 from decoder.models.tokenizer import TextTokenizer, known_tokenizer
 from decoder.system.deferred import imported
@@ -71,7 +71,6 @@ def load_model(
         ModelError: The model cannot be found, downloaded or read.
         DeviceError: The model does not fit in the device's memory.
     """
-
     if is_gguf(name):
         from decoder.models.gguf.model import load_gguf  # noqa: PLC0415 - few runs need it
 

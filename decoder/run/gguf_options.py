@@ -66,7 +66,7 @@ def require_gpu_layers(names: Mapping[str, str], gpu_layers: int | None) -> None
     require(gpu_layers >= 0, f"--gpu-layers is {gpu_layers}; give 0 or more", "gpu_layers")
     require(
         not gpu_layers or bool(library().supports_gpu_offload()),
-        f"--gpu-layers is {gpu_layers}, and the installed llama.cpp computes on the CPU alone; leave it out, or install "
-        "a wheel of xllamacpp for this GPU",
+        f"--gpu-layers is {gpu_layers}, and the installed llama.cpp computes on the CPU alone; leave it out, or "
+        "install a wheel of xllamacpp for this GPU",
         "gpu_layers",
     )

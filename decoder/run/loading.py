@@ -85,8 +85,8 @@ def load_pair(
 
     Args:
         target: Hub id, folder or GGUF file.
-        draft: Hub id, folder or GGUF file of a draft model, or hub id or folder of an EAGLE-3 head for the target; or "lookup" for suffix lookup,
-            which without a named target drafts for the embedded one.
+        draft: Hub id, folder or GGUF file of a draft model, or an EAGLE-3 head for the target; or "lookup" for suffix
+            lookup, which without a named target drafts for the embedded one.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
         draft_dtype: Dtype of the draft; auto: the target's. The target still decides every token.
@@ -123,7 +123,9 @@ def load_pair(
     require_gpu_layers(names, gpu_layers)
     ranks = _ranks(tensor_parallel, run or RunConfig(), exact=exact, compiled=compiled)
     require(not (ranks and shape), SPREAD_HEAD)
-    chosen_device = rank_device(ranks, device) if ranks else choose_device("cpu" if "target" in gguf_roles(names) else device)
+    chosen_device = (
+        rank_device(ranks, device) if ranks else choose_device("cpu" if "target" in gguf_roles(names) else device)
+    )
     if compiled:
         require_compilable(chosen_device, exact=exact)
     whole = {"target": names["target"]} if shape else names

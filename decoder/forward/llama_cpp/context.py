@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.errors import DeviceError, ModelError, shortened
+from decoder.errors import ConfigError, DeviceError, ModelError, shortened
 from decoder.forward.llama_cpp.layouts import (
     FLOAT16,
     FLOAT32,
@@ -45,7 +45,8 @@ class Model:
             words_only: Whether only the tokenizer is loaded.
 
         Raises:
-            ModelError: The library is missing, or cannot load the file.
+            ConfigError: The library is missing, or cannot load the file.
+            ModelError: The library is of another release.
         """
         self.library = library()
         params = self.library.model_default_params()
@@ -55,7 +56,7 @@ class Model:
         self.handle: int | None = self.library.model_load_from_file(str(path).encode(), params)
         if not self.handle:
             why = self.library.last_error() or "it names no reason"
-            raise ModelError(f"llama.cpp cannot load {shortened(path)}: {why}; choose another file")
+            raise ConfigError(f"llama.cpp cannot load {shortened(path)}: {why}; choose another file")
         weakref.finalize(self, self.library.model_free, self.handle)
         self.vocabulary: int = self.library.model_get_vocab(self.handle)
         self.width: int = self.library.vocab_n_tokens(self.vocabulary)
@@ -109,7 +110,11 @@ class Context:
         self._batch = _Arrays(MOST_ROWS, SEQUENCES)
 
     def decode(
-        self, tokens: Sequence[int], positions: Sequence[int], sequences: Sequence[Sequence[int]], wanted: Sequence[bool]
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        sequences: Sequence[Sequence[int]],
+        wanted: Sequence[bool],
     ) -> NDArray[np.float32]:
         """One pass; returns a copy of the logits of the wanted rows, shape (number of them, V).
 
@@ -202,7 +207,11 @@ class _Arrays:
         )
 
     def filled(
-        self, tokens: Sequence[int], positions: Sequence[int], sequences: Sequence[Sequence[int]], wanted: Sequence[bool]
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        sequences: Sequence[Sequence[int]],
+        wanted: Sequence[bool],
     ) -> Any:
         """The batch of these rows, valid until the next call."""
         count = len(tokens)

@@ -126,9 +126,7 @@ class LlamaCache(KvCache):
             part = tokens[start : start + MOST_ROWS]
             last = start + len(part) == len(tokens)
             positions = range(self.length, self.length + len(part))
-            logits = self._context.decode(
-                part, positions, [[0]] * len(part), [*[False] * (len(part) - 1), last]
-            )
+            logits = self._context.decode(part, positions, [[0]] * len(part), [*[False] * (len(part) - 1), last])
             self._restart(self.length + len(part))
         return logits[0]
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from decoder.errors import ModelError
+from decoder.errors import ConfigError, ModelError
 from decoder.forward.llama_cpp.layouts import (
     CONTEXT_DEFAULTS,
     ERROR_LEVEL,
@@ -82,7 +82,8 @@ def library() -> Library:
     """The library of the extra `gguf`, loaded on first use.
 
     Raises:
-        ModelError: It is not installed, or another release is installed.
+        ConfigError: It is not installed, or another release is installed.
+        ModelError: It cannot be used.
     """
     require_package()
     spec = find_spec(PACKAGE)
@@ -94,13 +95,13 @@ def library() -> Library:
 
 
 def require_package() -> None:
-    """Raises ModelError unless the pinned release of the package is installed."""
+    """Raises ConfigError unless the pinned release of the package is installed."""
     try:
         installed = metadata.version(PACKAGE)
     except metadata.PackageNotFoundError:
-        raise ModelError(f"GGUF files need {PACKAGE}, which is not installed; {INSTALL}") from None
+        raise ConfigError(f"GGUF files need {PACKAGE}, which is not installed; {INSTALL}") from None
     if installed != RELEASE:
-        raise ModelError(f"GGUF files need {PACKAGE} {RELEASE}, and {installed} is installed; {INSTALL}")
+        raise ConfigError(f"GGUF files need {PACKAGE} {RELEASE}, and {installed} is installed; {INSTALL}")
 
 
 def _unfit(why: str) -> ModelError:

@@ -1,7 +1,7 @@
 """Reads the metadata of a GGUF file, without its weights and without llama.cpp; refuses broken files.
 
-Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3. llama.cpp reads the file again; it is
-read here first because a tokenizer and the limits of a model must be known before gigabytes of weights are loaded.
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3. llama.cpp reads the file again; it
+is read here first because tokenizer and limits of a model must be known before gigabytes of weights are loaded.
 """
 
 import functools

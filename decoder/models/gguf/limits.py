@@ -1,4 +1,4 @@
-"""Refuses GGUF files that the engine cannot decode, before llama.cpp loads them: llama.cpp may end the process on them."""
+"""Refuses GGUF files that the engine cannot decode, before llama.cpp loads them, which may end the process."""
 
 from collections.abc import Sequence
 
@@ -20,18 +20,34 @@ LONG_FACTORS = "rope_factors_long.weight"
 
 def check_gguf(name: str, file: GgufFile) -> None:
     """Raises ConfigError for a file that llama.cpp cannot load, or with which the engine cannot decode."""
+    _check_whole(name, file)
+    _check_tokenizer(name, file)
+    _check_layers(name, file)
+
+
+def _check_whole(name: str, file: GgufFile) -> None:
     if not file.architecture:
         raise ConfigError(f"{name} names no architecture; {AGAIN}")
     parts = file.values.get("split.count", 0)
     if isinstance(parts, int) and parts > 1:
         raise ConfigError(f"{name} is one of {parts} parts of a model; merge them with llama-gguf-split --merge")
-    if file.values.get("tokenizer.ggml.model") in (None, "none", "no_vocab") or not file.tokens:
-        raise ConfigError(f"{name} has no tokenizer; {AGAIN}")
     for key, most in LARGEST.items():
         if not 1 <= (size := file.size(key) or 0) <= most:
             raise ConfigError(f"{name} says that {key} is {quoted(size)}, where 1 to {most} is possible; {AGAIN}")
+
+
+def _check_tokenizer(name: str, file: GgufFile) -> None:
+    if file.values.get("tokenizer.ggml.model") in (None, "none", "no_vocab") or not file.tokens:
+        raise ConfigError(f"{name} has no tokenizer; {AGAIN}")
+    if len(set(file.tokens)) < len(file.tokens):  # llama.cpp ends the process
+        raise ConfigError(f"{name} has a tokenizer that names a token twice; {AGAIN}")
+
+
+def _check_layers(name: str, file: GgufFile) -> None:
     if any(file.size(state) for state in STATES):
-        raise ConfigError(f"{name} is a recurrent or hybrid model ({file.architecture}), which verifies no tree; {LIMIT}")
+        raise ConfigError(
+            f"{name} is a recurrent or hybrid model ({file.architecture}), which verifies no tree; {LIMIT}"
+        )
     if not _heads(file):
         raise ConfigError(f"{name} has no attention heads; {LIMIT}")
     if EMBEDDING not in file.tensors:
