@@ -221,8 +221,8 @@ def parents_of(visible: NDArray[np.bool_], sequences: Sequences) -> list[int]:
     for row, seen in enumerate(visible[:, visible.shape[1] - drafted - count :], drafted):
         path = seen.nonzero()[0].tolist()
         parent = path[-2] if len(path) > 1 else TEXT
-        above = paths[parent - drafted] if parent >= drafted else sequences.above(parent)
-        if not path or path[-1] != row or path[:-1] != above:
+        known = parent < row and path[-1:] == [row]
+        if not known or path[:-1] != (paths[parent - drafted] if parent >= drafted else sequences.above(parent)):
             raise ValueError(f"row {row} attends to rows {path}, which are no path")
         parents.append(parent)
         paths.append(path)

@@ -129,12 +129,9 @@ class _Reader:
         return GgufFile(path, values, frozenset(names), kinds == {FLOAT32}, self._size)
 
     def _bytes(self, count: int) -> bytes:
-        if count > self._size:
-            raise _BrokenError(f"names {count} bytes, more than it has")
-        read = self._file.read(count)
-        if len(read) < count:
+        if count > self._size - self._file.tell():
             raise _BrokenError("breaks off within its metadata")
-        return read
+        return self._file.read(count)
 
     def _number(self, code: str) -> int:
         (number,) = struct.unpack(f"<{code}", self._bytes(struct.calcsize(code)))

@@ -45,9 +45,7 @@ def _check_tokenizer(name: str, file: GgufFile) -> None:
 
 def _check_layers(name: str, file: GgufFile) -> None:
     if any(file.size(state) for state in STATES):
-        raise ConfigError(
-            f"{name} is a recurrent or hybrid model ({file.architecture}), which verifies no tree; {LIMIT}"
-        )
+        raise ConfigError(f"{name} is recurrent or hybrid ({file.architecture}) and verifies no tree; {LIMIT}")
     if not _heads(file):
         raise ConfigError(f"{name} has no attention heads; {LIMIT}")
     if EMBEDDING not in file.tensors:
