@@ -85,8 +85,8 @@ class Judge:
     def _verdict(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool) -> Verdict:
         if self._model.computed_by:
             # No weights for a float32 pass: plain decoding, token by token, is the reference.
-            own, plain = _logits(self._model, prefix), _logits(self._model, prefix, 1)
-            return self._compared(prefix, rivals, _joined(plain), [_joined(own)])
+            plain, chunked = _logits(self._model, prefix, 1), _logits(self._model, prefix)
+            return self._compared(prefix, rivals, _joined(plain), [_joined(chunked)])
         module, place = self._module(), self._places[0]
         own = [_logits(self._model, prefix)]
         if by_module:

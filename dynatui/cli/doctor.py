@@ -204,8 +204,8 @@ def devices(case: Case) -> Iterator[Finding]:
     best = choose_device("auto")
     if seen and best.type == "cpu":
         yield Finding("note", "torch sees no GPU, though the driver does", "install a build of torch with CUDA")
-    models = [name for name in (case.models.target, case.models.draft) if name not in (None, LOOKUP)]
-    if models and all(map(is_gguf, models)):
+    named = [name for name in (case.models.target, case.models.draft) if name and name != LOOKUP]
+    if named and all(map(is_gguf, named)):
         yield Finding("ok", f"models would run by llama.cpp{_gpu_layers(case.models)}")
         return
     device = choose_device(case.models.device)

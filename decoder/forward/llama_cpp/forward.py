@@ -89,7 +89,7 @@ class LlamaCache(KvCache):
         super().__init__(torch.zeros((layers, 2, 0, 0, 0)))
         self._contexts, self._capacity = contexts, capacity
         self._held = _Holder()
-        weakref.finalize(self, contexts.give_back, self._held).atexit = False
+        weakref.finalize(self, contexts.give_back, self._held)
         self._sequences = Sequences(SEQUENCES, MOST_ROWS)
 
     @property
@@ -115,7 +115,8 @@ class LlamaCache(KvCache):
         self._sequences.steps(new, run)
         self.used = self.length + len(self._sequences.rows)
         logits = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return logits if order == new else logits[np.argsort(order)]
+        in_order: NDArray[np.float32] = logits if order == new else logits[np.argsort(order)]
+        return in_order
 
     def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """Appends and commits plain text; logits after its last token, shape (V,)."""

@@ -2,6 +2,9 @@
 
 import ctypes
 from collections.abc import Sequence
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,12 +159,12 @@ def test_a_token_outside_of_the_vocabulary_never_reaches_the_library(small: Llam
 
 def test_another_release_or_none_is_refused_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
-        raise loading.metadata.PackageNotFoundError(name)
+        raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(loading.metadata, "version", missing)
+    monkeypatch.setattr(metadata, "version", missing)
     with pytest.raises(ConfigError, match="which is not installed; pip install"):
         loading.require_package()
-    monkeypatch.setattr(loading.metadata, "version", lambda _: "2026.9.11063")
+    monkeypatch.setattr(metadata, "version", lambda _: "2026.9.11063")
     with pytest.raises(ConfigError, match=f"need xllamacpp {RELEASE}, and 2026.9.11063 is installed"):
         loading.require_package()
 
@@ -176,8 +179,8 @@ def test_other_layouts_are_refused() -> None:
 
 
 def test_a_library_without_a_function_is_refused() -> None:
-    spec = loading.find_spec("math")
+    spec = find_spec("array")
     assert spec
     assert spec.origin
     with pytest.raises(ModelError, match="cannot be used"):
-        loading.Library(loading.Path(spec.origin))
+        loading.Library(Path(spec.origin))

@@ -1,4 +1,4 @@
-"""Metadata of GGUF files is read without llama.cpp, and every broken file is refused in one sentence with exit code 2."""
+"""Metadata of GGUF files is read without llama.cpp, and every broken file is refused in one sentence."""
 
 import re
 import struct
@@ -36,7 +36,7 @@ ARCHITECTURE = text("general.architecture") + number(STRING) + text("llama")
 
 def file_of(values: Mapping[str, Any], tensors: tuple[str, ...] = ("token_embd.weight",)) -> GgufFile:
     """Metadata of a model that can be decoded, with other values."""
-    usual = {
+    usual: dict[str, Any] = {
         "general.architecture": "llama",
         "general.file_type": 15,
         "llama.block_count": 2,
@@ -47,7 +47,7 @@ def file_of(values: Mapping[str, Any], tensors: tuple[str, ...] = ("token_embd.w
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.tokens": ["a", "b"],
     }
-    return GgufFile(Path("x.gguf"), usual | values, frozenset(tensors), in_float32=False, file_bytes=3 << 20)
+    return GgufFile(Path("x.gguf"), usual | dict(values), frozenset(tensors), in_float32=False, file_bytes=3 << 20)
 
 
 def test_a_name_that_ends_in_gguf_is_a_file() -> None:
@@ -86,7 +86,7 @@ def test_a_file_that_was_replaced_is_read_again(gguf_pair: GgufPair, tmp_path: P
         (header(1 << 40), "entries, more than any model has"),
         (header(1) + struct.pack("<Q", 1 << 50), "has a name of"),
         (header(1) + text("a") + number(77), "has a value of the unknown type 77"),
-        (header(1) + text("a") + number(STRING) + struct.pack("<Q", 1 << 40), "bytes, more than it has"),
+        (header(1) + text("a") + number(STRING) + struct.pack("<Q", 1 << 40), "breaks off within its metadata"),
         (header(1) + text("a") + number(ARRAY) + number(ARRAY) + struct.pack("<Q", 1), "has a list of lists"),
         (
             header(1, 1) + ARCHITECTURE + text("t") + number(1) + struct.pack("<QIQ", 4, 0, 1 << 20),
@@ -96,7 +96,7 @@ def test_a_file_that_was_replaced_is_read_again(gguf_pair: GgufPair, tmp_path: P
 )
 def test_a_broken_file_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
     (tmp_path / "m.gguf").write_bytes(content)
-    with pytest.raises(ConfigError, match=f"{re.escape(why)}; download it again") as error:
+    with pytest.raises(ConfigError, match=f"{re.escape(why)}.*; download it again") as error:
         load_config(str(tmp_path / "m.gguf"))
     assert error.value.exit_code == 2
 
@@ -114,7 +114,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         ({"tokenizer.ggml.model": None}, "has no tokenizer"),
         ({"tokenizer.ggml.model": "none"}, "has no tokenizer"),
         ({"tokenizer.ggml.tokens": []}, "has no tokenizer"),
-        ({"tokenizer.ggml.tokens": ["a", "a"]}, "names a token twice"),
+        ({"tokenizer.ggml.tokens": ["a", "a"]}, "has a tokenizer that names a token twice"),
         ({"llama.block_count": 0}, "says that block_count is 0"),
         ({"llama.context_length": 1 << 40}, "says that context_length is"),
         ({"llama.embedding_length": "wide"}, "says that embedding_length is 0"),
@@ -150,9 +150,8 @@ def test_memory_of_a_token_counts_shared_heads_once() -> None:
 
 @needs_llama_cpp
 def test_a_file_is_described_for_the_doctor(gguf_pair: GgufPair) -> None:
-    assert gguf_words(str(gguf_pair.draft("Q8_0"))).startswith(
-        "books-1m-Q8_0.gguf: gptneox, Q8_0, weights of 2 MiB, keys"
-    )
+    words = gguf_words(str(gguf_pair.draft("Q8_0")))
+    assert words.startswith("books-1m-Q8_0.gguf: gptneox, Q8_0, weights of 2 MiB, keys and values of 2 KiB a token")
 
 
 @needs_llama_cpp
@@ -163,7 +162,7 @@ def test_what_llama_cpp_refuses_is_refused_with_its_reason(gguf_pair: GgufPair, 
     for content, why in (
         (whole[:-1000], "corrupted or incomplete"),
         (whole.replace(b"gptneox", b"gptneoy"), "unknown model architecture"),
-        (whole.replace(b"blk.1.ffn_up.weight", b"blk.9.ffn_up.weight"), "missing tensor"),
+        (whole.replace(b"blk.1.ffn_up.weight", b"blk.9.ffn_up.weight"), "blk.1.ffn_up.weight' not found"),
     ):
         path.write_bytes(content)
         with pytest.raises(ConfigError, match=why):
