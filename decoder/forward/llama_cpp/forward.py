@@ -114,9 +114,8 @@ class LlamaCache(KvCache):
 
         self._sequences.steps(new, run)
         self.used = self.length + len(self._sequences.rows)
-        logits = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        in_order: NDArray[np.float32] = logits if order == new else logits[np.argsort(order)]
-        return in_order
+        logits: NDArray[np.float32] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return logits if order == new else logits[np.argsort(order)]
 
     def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """Appends and commits plain text; logits after its last token, shape (V,)."""
