@@ -20,12 +20,13 @@ from transformers.utils import logging as transformers_logging
 
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.engine import Engine
-from decoder.errors import ConfigError, DeviceError, quoted, shortened
+from decoder.errors import ConfigError, DeviceError, quoted, require, shortened
 from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.hf_module import Load
 from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import check_architecture
 from decoder.models.drafts import require_whole_draft
+from decoder.models.gguf.file import is_gguf
 from decoder.models.pair import Pair
 from decoder.run.loading import Report, compile_rounds, load_pair, make_engine, make_pair, try_rounds
 from decoder.session.cuda_graph.static_shapes import Passes
@@ -121,6 +122,8 @@ def loaded_pair(
 ) -> Engine:
     """Pair loaded by `load_pair`, with a random draft, which is compiled instead of the loaded one."""
     require_whole_draft("a draft that guesses at random", target, draft)
+    in_torch = not any(is_gguf(name) for name in (target, draft) if name)
+    require(in_torch, "a draft that guesses at random is for models in torch, and one is a GGUF file; leave it out")
     if tensor_parallel > 1:
         require_partial_weights(exact=exact, compiled=compiled)
     if compiled:

@@ -4,7 +4,7 @@ Logits are computed and returned in float32. Knows neither files nor tokenizers.
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -46,6 +46,19 @@ class LlamaForward:
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
         return torch.from_numpy(_own(cache).read(tokens)).to(self._device)
+
+    def plain(self, prompt_ids: Sequence[int], rows: int, vocabulary: int) -> Iterator[int]:
+        """Greedy decoding by one-token passes alone, as a baseline; reads the prompt before it returns.
+
+        Args:
+            prompt_ids: Token ids of the prompt.
+            rows: Number of rows of the prompt and of all new tokens.
+            vocabulary: Number of token ids to choose from.
+        """
+        cache = self.new_cache(rows)
+        if prompt_ids[:-1]:
+            cache.read(prompt_ids[:-1])
+        return cache.plain(prompt_ids[-1], vocabulary)
 
 
 def _own(cache: KvCache) -> "LlamaCache":
@@ -129,6 +142,14 @@ class LlamaCache(KvCache):
             logits = self._context.decode(part, positions, [[0]] * len(part), [*[False] * (len(part) - 1), last])
             self._restart(self.length + len(part))
         return logits[0]
+
+    def plain(self, token: int, vocabulary: int) -> Iterator[int]:
+        """The most probable token after `token` and the text, then after that one, and so on without end."""
+        context, position = self._context, self.length
+        while True:
+            logits = context.decode([token], [position], [[0]], [True])[0, :vocabulary]
+            token, position = int(logits.argmax()), position + 1
+            yield token
 
     def keep(self, rows: Sequence[int]) -> None:
         """See `KvCache`; the rows must be a path that begins at the text."""
