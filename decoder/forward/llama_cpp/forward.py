@@ -141,7 +141,8 @@ class LlamaCache(KvCache):
             positions = range(self.length, self.length + len(part))
             logits = self._context.decode(part, positions, [[0]] * len(part), [*[False] * (len(part) - 1), last])
             self._restart(self.length + len(part))
-        return logits[0]
+        after: NDArray[np.float32] = logits[0]
+        return after
 
     def plain(self, token: int, vocabulary: int) -> Iterator[int]:
         """The most probable token after `token` and the text, then after that one, and so on without end."""

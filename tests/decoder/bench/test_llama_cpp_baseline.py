@@ -44,4 +44,4 @@ def test_a_benchmark_has_it_in_place_of_the_baselines_in_torch(gguf_pair: GgufPa
 
 def test_a_random_draft_needs_models_in_torch() -> None:
     with pytest.raises(ConfigError, match="guesses at random is for models in torch"):
-        loaded_pair("a.gguf", "b.gguf")
+        loaded_pair("a.gguf", "b.gguf", device="auto", dtype="auto")
