@@ -1,1 +1,1 @@
-"""Forward passes by llama.cpp through its C API; imports neither torch modules nor files of models."""
+"""Forward passes by llama.cpp through its C API; knows neither checkpoints nor tokenizers."""
