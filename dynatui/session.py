@@ -28,6 +28,8 @@ class Models:
     """Whether to compute batch-invariantly: all methods agree bit for bit in half precision too."""
     compiled: bool = False
     """Whether to try torch.compile on the forward passes of both models, on CUDA."""
+    gpu_layers: int | None = None
+    """Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: as many as it chooses."""
 
     @property
     def embedded(self) -> bool:

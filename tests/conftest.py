@@ -150,3 +150,11 @@ def _timed_alone(_turn: IO[bytes], request: pytest.FixtureRequest) -> Iterator[N
     request.node.user_properties.append((WAITED_S, time.perf_counter() - began))
     yield
     fcntl.flock(_turn, fcntl.LOCK_UN)
+
+
+@pytest.fixture(scope="session")
+def gguf_pair(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """The embedded pair as GGUF files: a `GgufPair`."""
+    from tests.gguf_pair import GgufPair  # noqa: PLC0415 - imports torch
+
+    return GgufPair(tmp_path_factory.mktemp("gguf"))

@@ -10,6 +10,7 @@ from itertools import chain
 from decoder.bench import report, sizes
 from decoder.bench.baselines import baselines
 from decoder.bench.contenders import inexact, sweep
+from decoder.bench.llama_cpp_baseline import llama_cpp_baselines
 from decoder.bench.machine import examined
 from decoder.bench.on_pair import Note, OnPair
 from decoder.bench.progress import Done, Show, interrupted
@@ -18,6 +19,7 @@ from decoder.bench.samples import Samples
 from decoder.bench.shapes import loaded_pair, random_prompt
 from decoder.bench.sizes import Size
 from decoder.engine import Engine
+from decoder.errors import require
 from decoder.knobs import TunableParameters
 from decoder.methods import chosen, require_model_free
 from decoder.models.drafts import is_model_free
@@ -93,7 +95,10 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
     contenders = sweep(job.methods, job.config, job.settings)
     if job.exact:
         contenders += inexact(contenders, engine.fastest())
-    if job.with_baselines and not pair.target.ranks:
+    if job.with_baselines and any(model.computed_by for model in pair.models.values()):
+        contenders += llama_cpp_baselines(pair, job.config)
+        note("transformers' own generation is left out: llama.cpp computes a model")
+    elif job.with_baselines and not pair.target.ranks:
         contenders += baselines(pair, job.config)
     elif job.with_baselines:
         note("transformers' own generation is left out: it needs the whole target in one process")
@@ -114,6 +119,8 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
     loaded = job.load(passes=sizes.passes(job.config, job.sizes), report=note)
     engine = endless(loaded).sampled(job.config.seed, Schedule(job.config.sampling))
     pair = engine.pair
+    in_torch = not any(model.computed_by for model in pair.models.values())
+    require(in_torch, "rounds after random tokens are for models in torch, and one is a GGUF file; measure texts")
     sizes.refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]

@@ -22,6 +22,8 @@ class OnPair:
     device: str = "auto"
     dtype: str = "auto"
     draft_dtype: str = "auto"
+    gpu_layers: int | None = None
+    """Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: as many as it chooses."""
 
     @property
     def pair_options(self) -> dict[str, Any]:

@@ -166,9 +166,10 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] =
 
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
-    """Data for the speed limit by memory bandwidth; None where several devices read weights but one was measured."""
+    """Data for the speed limit by memory bandwidth; None where several devices, or llama.cpp, read weights."""
     copied = setup.machine.copy_bytes_per_s
-    if copied is None or pair.target.ranks:
+    in_torch = not any(model.computed_by for model in pair.models.values())
+    if copied is None or pair.target.ranks or not in_torch:
         return None
     return Bandwidth(read_bytes(pair.target), read_bytes(pair.draft) if pair.draft else 0, copied)
 

@@ -20,13 +20,15 @@ from transformers.utils import logging as transformers_logging
 
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.engine import Engine
-from decoder.errors import ConfigError, DeviceError, quoted, shortened
+from decoder.errors import ConfigError, DeviceError, quoted, require, shortened
 from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.hf_module import Load
 from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import check_architecture
 from decoder.models.drafts import require_whole_draft
+from decoder.models.gguf.file import is_gguf
 from decoder.models.pair import Pair
+from decoder.run.gguf_options import require_gpu_layers
 from decoder.run.loading import Report, compile_rounds, load_pair, make_engine, make_pair, try_rounds
 from decoder.session.cuda_graph.static_shapes import Passes
 from decoder.system.device import (
@@ -60,6 +62,7 @@ def random_pair(
     draft_dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
+    gpu_layers: int | None = None,
     passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Engine:
@@ -73,6 +76,7 @@ def random_pair(
         draft_dtype: As for `load_pair`.
         exact: As for `load_pair`.
         compiled: As for `load_pair`.
+        gpu_layers: None; refused otherwise, since no model is a GGUF file.
         passes: As for `load_pair`.
         report: Receives progress lines.
 
@@ -81,6 +85,7 @@ def random_pair(
         DeviceError: There is no such device, or its memory is full.
         PairError: The engine cannot run one of the models.
     """
+    require_gpu_layers({}, gpu_layers)
     transformers_logging.set_verbosity_error()
     where = choose_device(device)
     if compiled:
@@ -115,12 +120,16 @@ def loaded_pair(
     draft_dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
+    gpu_layers: int | None = None,
     tensor_parallel: int = 1,
     passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Engine:
     """Pair loaded by `load_pair`, with a random draft, which is compiled instead of the loaded one."""
     require_whole_draft("a draft that guesses at random", target, draft)
+    in_torch = not any(is_gguf(name) for name in (target, draft) if name)
+    require(in_torch, "a draft that guesses at random is for models in torch, and one is a GGUF file; leave it out")
+    require_gpu_layers({}, gpu_layers)
     if tensor_parallel > 1:
         require_partial_weights(exact=exact, compiled=compiled)
     if compiled:

@@ -181,7 +181,7 @@ def differences(samples: Samples, judge: Judge) -> list[Difference]:
 
 def near_tie_judge(engine: Engine, prompts: Sequence[Sequence[int]]) -> Judge:
     """Judge by the target's float32 scores after these prompts; it cannot judge where the target is split."""
-    score = near_tie.Judge(engine.pair.target, engine.gumbel_noise()) if engine.pair.target.hf.available else None
+    score = near_tie.Judge(engine.pair.target, engine.gumbel_noise()) if engine.pair.target.judgeable else None
 
     def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict | None:  # noqa: FBT001 - a `Judge`
         return score([*prompts[prompt], *before], rivals, by_module=by_module) if score else None

@@ -140,6 +140,10 @@ class KvCache:
         """Truncates to at most `length` committed rows; drops all drafted rows."""
         self.length = self.used = min(self.length, length)
 
+    def stand_at(self, length: int) -> None:
+        """Counts `length` rows as committed whatever they contain, for the timing of passes after them."""
+        self.length = self.used = length
+
     def reserve(self, capacity: int) -> None:
         """Grows the cache to a total of `capacity` rows if it has fewer; rows in use keep their contents."""
         if capacity <= self.capacity:

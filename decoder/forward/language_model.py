@@ -52,6 +52,10 @@ class LanguageModel:
         self.dtype: torch.dtype = traits.dtype
         self.eos: Any = traits.eos
         self.hf = hf
+        self.precision = str(traits.dtype).removeprefix("torch.")
+        """Dtype of the weights in words: float16, or a quantisation."""
+        self.computed_by = ""
+        """Library that computes the passes in place of torch; empty if torch does."""
         self.ranks: TensorParallelGroup | None = None
         """The tensor-parallel processes that run the model; None if this process runs it alone."""
         self._native = native_on_cpu(traits)
@@ -73,6 +77,21 @@ class LanguageModel:
     def of_weights(cls, traits: Traits, name: str, load: Load | None = None) -> "LanguageModel":
         """Model of weights that are read without a Hugging Face module; `load` loads the module."""
         return cls(name, traits, HfModule(traits, load))
+
+    @classmethod
+    def of_forward(
+        cls, traits: Traits, name: str, forward: Forward, *, computed_by: str, precision: str
+    ) -> "LanguageModel":
+        """Model that another library computes by `forward`; it has no Hugging Face module."""
+        model = cls(name, traits, HfModule(traits))
+        model.run_by(forward)
+        model.computed_by, model.precision = computed_by, precision
+        return model
+
+    @property
+    def judgeable(self) -> bool:
+        """Whether near ties of its text can be judged."""
+        return bool(self.computed_by) or self.hf.available
 
     def slim(self) -> None:
         """Drops the Hugging Face module if passes do not need it and it can be loaded again."""

@@ -83,13 +83,27 @@ class Judge:
         )
 
     def _verdict(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool) -> Verdict:
+        if self._model.computed_by:
+            # No weights for a float32 pass: plain decoding, token by token, is the reference.
+            plain, chunked = _logits(self._model, prefix, 1), _logits(self._model, prefix)
+            return self._compared(prefix, rivals, _joined(plain), [_joined(chunked)])
         module, place = self._module(), self._places[0]
         own = [_logits(self._model, prefix)]
         if by_module:
             own.append(_by_module(module, prefix, next(module.parameters()).device))
         in_float32 = _by_module(module, prefix, place, partial(in_float32_by_layer, module, place))
+        return self._compared(prefix, rivals, in_float32, own)
+
+    def _compared(
+        self,
+        prefix: Sequence[int],
+        rivals: tuple[int, int],
+        reference: Iterator[Float[Tensor, "P V"]],
+        own: Sequence[Iterator[Float[Tensor, "P V"]]],
+    ) -> Verdict:
+        """Verdict by the reference's scores, and by the largest difference of the other logits from them."""
         error, scores = 0.0, torch.empty(0)
-        for exact, *rounded in zip(in_float32, *own, strict=True):
+        for exact, *rounded in zip(reference, *own, strict=True):
             error = max(error, *(float((logits.to(exact.device) - exact).abs().max()) for logits in rounded))
             scores = exact[-1]
         return verdict(scores, rivals, error, len(prefix), self._noise)
@@ -136,14 +150,19 @@ def _at_edge(logits: Float[Tensor, "V"], token: int, sampling: Sampling, error: 
     return ways[0] != ways[1]
 
 
-def _chunks(prefix: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
-    return ((start, prefix[start : start + CHUNK]) for start in range(0, len(prefix), CHUNK))
+def _chunks(prefix: Sequence[int], chunk: int = CHUNK) -> Iterator[tuple[int, Sequence[int]]]:
+    return ((start, prefix[start : start + chunk]) for start in range(0, len(prefix), chunk))
 
 
-def _logits(model: LanguageModel, prefix: Sequence[int]) -> Iterator[Float[Tensor, "P V"]]:
+def _joined(logits: Iterator[Float[Tensor, "P V"]]) -> Iterator[Float[Tensor, "P V"]]:
+    """The logits of all chunks as those of one."""
+    yield torch.cat(list(logits))
+
+
+def _logits(model: LanguageModel, prefix: Sequence[int], chunk: int = CHUNK) -> Iterator[Float[Tensor, "P V"]]:
     """Logits after each token in the model's own forward form, chunk by chunk."""
     cache = model.new_cache(len(prefix))
-    for start, part in _chunks(prefix):
+    for start, part in _chunks(prefix, chunk):
         positions = range(start, start + len(part))
         yield model.forward(cache, part, positions, np.tri(len(part), dtype=np.bool_)).float()
         cache.keep(positions)

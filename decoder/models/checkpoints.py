@@ -13,6 +13,7 @@ import torch
 from decoder.errors import DeviceError, ModelError, shortened
 from decoder.forward.families.architecture import Source, Traits, longest_text
 from decoder.forward.language_model import LanguageModel
+from decoder.models.gguf.file import gguf_file, is_gguf
 from decoder.models.known_checkpoint import known_architecture, known_ends, known_weights
 from decoder.models.load_progress import Tell, downloading
 from decoder.models.tokenizer import TextTokenizer, known_tokenizer
@@ -29,12 +30,19 @@ def display_name(name: str) -> str:
 
 
 def looks_like_a_path(name: str) -> bool:
-    """Whether a model's name can only be a folder's path: hub ids have at most one slash, after the owner."""
-    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+    """Whether a model's name can only be a path: hub ids have at most one slash, after the owner, and are no files."""
+    return is_gguf(name) or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 
 
 def load_config(name: str) -> Any:
-    """The configuration in a hub id or folder: an `Architecture`, or transformers' class; raises ModelError."""
+    """The configuration in a hub id or folder: an `Architecture`, or transformers' class; a `GgufFile` of a GGUF file.
+
+    Raises:
+        ConfigError: The GGUF file is missing or broken.
+        ModelError: There is no configuration, or it cannot be read.
+    """
+    if is_gguf(name):
+        return gguf_file(name)
     if looks_like_a_path(name) and not Path(name).is_dir():
         raise ModelError(
             f"there is no folder {shortened(name)}; give an existing folder or a hub id such as owner/model"
@@ -42,13 +50,31 @@ def load_config(name: str) -> Any:
     return known_architecture(name) or _hf().load_config(name)
 
 
-def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell = lambda _: None) -> LanguageModel:
-    """Loads the model of a hub id or folder, in its fastest form on the device; `tell` is called with the progress.
+def load_model(
+    name: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    tell: Tell = lambda _: None,
+    *,
+    gpu_layers: int | None = None,
+) -> LanguageModel:
+    """Loads the model of a hub id, folder or GGUF file, in its fastest form on the device.
+
+    Args:
+        name: Hub id, folder or GGUF file.
+        device: Device of the passes; of a GGUF file, device that logits are moved to.
+        dtype: Dtype of the weights; those of a GGUF file stay as they are.
+        tell: Called with the progress.
+        gpu_layers: Number of layers of a GGUF file that llama.cpp keeps on a GPU; None: as many as it chooses.
 
     Raises:
         ModelError: The model cannot be found, downloaded or read.
         DeviceError: The model does not fit in the device's memory.
     """
+    if is_gguf(name):
+        from decoder.models.gguf.model import load_gguf  # noqa: PLC0415 - few runs need it
+
+        return load_gguf(name, device, gpu_layers)
 
     def load(place: torch.device) -> Any:
         return _hf().load_module(name, dtype, place)
@@ -89,7 +115,13 @@ def known_traits(name: str, device: torch.device, dtype: torch.dtype, tell: Tell
 
 
 def load_tokenizer(name: str) -> TextTokenizer:
-    """The tokenizer of a hub id or folder."""
+    """The tokenizer of a hub id, folder or GGUF file."""
+    if is_gguf(name):
+        from decoder.models.gguf.limits import check_gguf  # noqa: PLC0415 - few runs need it
+        from decoder.models.gguf.tokenizer import GgufTokenizer  # noqa: PLC0415 - as above
+
+        check_gguf(display_name(name), file := gguf_file(name))
+        return GgufTokenizer(file)
     arch = known_architecture(name) if Path(name).is_dir() else None
     tokenizer: TextTokenizer = (arch and known_tokenizer(Path(name), arch.model_type)) or _hf().load_tokenizer(name)
     return tokenizer

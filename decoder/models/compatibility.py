@@ -18,6 +18,8 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.windows import FULL, LIMITS, by_layers, layer_types, window_sizes
 from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer
+from decoder.models.gguf.file import GgufFile
+from decoder.models.gguf.limits import check_gguf
 from decoder.models.tokenizer import TextTokenizer
 from decoder.system.deferred import imported
 
@@ -54,6 +56,9 @@ text of the probe exceeds it."""
 
 def check_config(name: str, config: Any) -> None:
     """Raises PairError for a checkpoint without a language model, or with one that the engine cannot decode."""
+    if isinstance(config, GgufFile):
+        check_gguf(name, config)
+        return
     if isinstance(config, Architecture):
         check_architecture(name, config)
         return

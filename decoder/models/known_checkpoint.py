@@ -17,6 +17,7 @@ from torch import Tensor
 
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import FAMILIES, HEAD, shapes
+from decoder.models.gguf.file import is_gguf
 from decoder.models.known_config import Count, Known, Number, Token, architecture, decoded
 from decoder.models.load_progress import Share, Tell
 
@@ -154,6 +155,8 @@ def content_of(name: str, part: str) -> bytes | None:
 
 def _file(name: str, part: str) -> Path | None:
     """Path of the file `part` of a hub id or folder, downloaded unless cached; None if there is no such file."""
+    if is_gguf(name):
+        return None
     if Path(name).is_dir():
         path = Path(name, part)
         return path if path.is_file() else None

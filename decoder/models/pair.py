@@ -82,10 +82,12 @@ class Pair:
 
     @property
     def dtype(self) -> str:
-        """Dtype of the target, for example bfloat16."""
-        return str(self.target.dtype).removeprefix("torch.")
+        """Dtype of the target in words, for example bfloat16 or GGUF Q8_0."""
+        return self.target.precision
 
     @property
     def draft_dtype(self) -> str:
         """Dtype of the draft model or head; the target's if suffix lookup drafts."""
-        return str((self.draft or self.head or self.target).dtype).removeprefix("torch.")
+        if self.head:
+            return str(self.head.dtype).removeprefix("torch.")
+        return (self.draft or self.target).precision

@@ -16,6 +16,7 @@ from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.windows import SHAPED, WINDOWED, windows_of
+from decoder.models.gguf.file import GgufFile
 from decoder.system.deferred import imported
 from decoder.system.device import has_graphs, has_room
 
@@ -44,7 +45,8 @@ def decoding_path(engine: Engine) -> DecodingPath:
     """Decoding path of the rounds of this engine's pair."""
     pair = engine.pair
     models = pair.models
-    if pair.target.ranks or not has_graphs(pair.target.device):
+    other = any(model.computed_by for model in models.values())
+    if other or pair.target.ranks or not has_graphs(pair.target.device):
         kinds = {role: _computing(model) for role, model in models.items()}
         return DecodingPath(HOST, _together(kinds | ({"draft": HEAD} if pair.head else {})))
     if pair.head:
@@ -57,6 +59,8 @@ def decoding_path(engine: Engine) -> DecodingPath:
 
 
 def _computing(model: LanguageModel) -> str:
+    if model.computed_by:
+        return f"{model.computed_by}, {model.precision}"
     if model.ranks:
         return f"{MODULE} over {len(model.ranks.devices)} processes"
     native = NATIVE if model.device.type == "cpu" else "native model"
@@ -82,6 +86,8 @@ def expected_path(
 
     Where `dtype` is None, the dtype in each configuration counts.
     """
+    if any(isinstance(config, GgufFile) for config in configs.values()):
+        return DecodingPath(HOST, _together({role: _expected(config) for role, config in configs.items()}))
     archs = {role: _architecture(config) for role, config in configs.items()}
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
     if not has_graphs(device):
@@ -110,6 +116,13 @@ def _uncaptured(config: Any) -> str:
     if windows_of(config).sizes:
         return WINDOWED
     return SHAPED if any(getattr(config, field, None) for field in UNLIKE) else ""
+
+
+def _expected(config: Any) -> str:
+    """Form in which a model will run on the host."""
+    if isinstance(config, GgufFile):
+        return f"llama.cpp, GGUF {config.quantisation}"
+    return MODULE if isinstance(_architecture(config), str) else NATIVE
 
 
 def _architecture(config: Any) -> Architecture | str:

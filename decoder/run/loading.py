@@ -32,6 +32,12 @@ from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
 from decoder.run.config import RunConfig
 from decoder.run.decoding_path import STATIC, decoding_path
+from decoder.run.gguf_options import (
+    gguf_roles,
+    require_dtypes_of_torch,
+    require_gpu_layers,
+    require_weights_of_torch,
+)
 from decoder.system.device import (
     choose_device,
     choose_draft_dtype,
@@ -67,6 +73,7 @@ def load_pair(
     exact: bool = False,
     compiled: bool = False,
     tensor_parallel: int = 1,
+    gpu_layers: int | None = None,
     run: RunConfig | None = None,
     passes: "Passes | None" = None,
     report: Report = lambda _: None,
@@ -77,9 +84,9 @@ def load_pair(
     If only a target is named, suffix lookup drafts.
 
     Args:
-        target: Hub id or folder.
-        draft: Hub id or folder of a draft model, or of an EAGLE-3 head for the target; or "lookup" for suffix lookup,
-            which without a named target drafts for the embedded one.
+        target: Hub id, folder or GGUF file.
+        draft: Hub id, folder or GGUF file of a draft model, or an EAGLE-3 head for the target; or "lookup" for suffix
+            lookup, which without a named target drafts for the embedded one.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
         draft_dtype: Dtype of the draft; auto: the target's. The target still decides every token.
@@ -87,6 +94,7 @@ def load_pair(
         compiled: Whether torch.compile is tried on the passes of both models, and used where it is faster; CUDA only.
         tensor_parallel: Number of processes that share the target, including this one, which leads them; see
             `docs/tensor-parallel.md`.
+        gpu_layers: Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: as many as it chooses.
         run: Run whose passes are compiled; None: `RunConfig()`.
         passes: Passes to compile; None: those of `run`.
         report: Called with each step of loading, in a few words.
@@ -108,9 +116,16 @@ def load_pair(
         )
         takes_dtype = shape or draft_dtype == "auto"
         require(bool(takes_dtype), "--draft-dtype has no effect without a draft model; leave it out")
+    require_weights_of_torch(
+        names, run or RunConfig(), exact=exact, compiled=compiled, head=bool(shape), tensor_parallel=tensor_parallel
+    )
+    require_dtypes_of_torch(names, device=device, dtype=dtype, draft_dtype=draft_dtype)
+    require_gpu_layers(names, gpu_layers)
     ranks = _ranks(tensor_parallel, run or RunConfig(), exact=exact, compiled=compiled)
     require(not (ranks and shape), SPREAD_HEAD)
-    chosen_device = rank_device(ranks, device) if ranks else choose_device(device)
+    chosen_device = (
+        rank_device(ranks, device) if ranks else choose_device("cpu" if "target" in gguf_roles(names) else device)
+    )
     if compiled:
         require_compilable(chosen_device, exact=exact)
     whole = {"target": names["target"]} if shape else names
@@ -128,8 +143,11 @@ def load_pair(
     with about(*whole):
         tokenizer = common_tokenizer(*whole.values())
     models = {}
-    load_target = partial(load_over, ranks) if ranks else load_model
-    for role, load, kind in (("target", load_target, chosen_dtype), ("draft", load_model, chosen_draft_dtype)):
+    load_file = partial(load_model, gpu_layers=gpu_layers)
+    for role, load, kind in (
+        ("target", partial(load_over, ranks) if ranks else load_file, chosen_dtype),
+        ("draft", load_file, chosen_draft_dtype),
+    ):
         if role in whole:
             report(f"loading {role} {display_name(whole[role])}")
             with about(role):
@@ -184,7 +202,8 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     """
     check_config(display_name(draft), load_config(draft))
     loaded = engine.pair.target
-    dtype = choose_draft_dtype(draft_dtype, loaded.dtype)
+    own = choose_dtype("auto", loaded.device, None, bfloat16_pays) if loaded.computed_by else loaded.dtype
+    dtype = choose_draft_dtype(draft_dtype, own)
     set_up(loaded.device, dtype)
     tokenizer = common_tokenizer(target, draft)
     report(f"loading draft {display_name(draft)}")
@@ -196,7 +215,8 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
     """Engine of a pair, with a chosen number of threads; batch-invariant if `exact`, else self-tested on CUDA."""
     slots = None
-    if pair.draft and has_graphs(pair.target.device) and not pair.target.ranks:
+    in_torch = not any(model.computed_by for model in pair.models.values())
+    if pair.draft and in_torch and has_graphs(pair.target.device) and not pair.target.ranks:
         from decoder.session.cuda_graph.slots import GraphSlots
 
         slots = GraphSlots()

@@ -380,7 +380,7 @@ def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figu
     final, judge = race.figures(), Judge(engine.pair.target, engine.gumbel_noise())
     for name, figures in final.items():
         index = figures.first_difference
-        if index is not None and engine.pair.target.hf.available and not differs_by_design(figures):
+        if index is not None and engine.pair.target.judgeable and not differs_by_design(figures):
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
             rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
             verdict = judge(prefix, rivals, by_module=METHODS[name].by_module)

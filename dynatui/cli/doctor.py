@@ -21,6 +21,8 @@ import typer
 
 from decoder.errors import DecoderError, ModelError
 from decoder.events import arithmetic
+from decoder.models.gguf.file import is_gguf
+from decoder.models.gguf.words import gguf_words
 from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
 from dynatui.cli import config, options, request
@@ -204,6 +206,10 @@ def devices(case: Case) -> Iterator[Finding]:
     best = choose_device("auto")
     if seen and best.type == "cpu":
         yield Finding("note", "torch sees no GPU, though the driver does", "install a build of torch with CUDA")
+    named = [name for name in (case.models.target, case.models.draft) if name and name != LOOKUP]
+    if named and all(map(is_gguf, named)):
+        yield Finding("ok", f"models would run by llama.cpp{_gpu_layers(case.models)}")
+        return
     device = choose_device(case.models.device)
     chosen = choose_dtype(case.models.dtype, device, None, bfloat16_pays)
     dtype = str(chosen).removeprefix("torch.")
@@ -239,8 +245,11 @@ def models(case: Case) -> Iterator[Finding]:
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
+    from decoder.run.gguf_options import require_dtypes_of_torch, require_gpu_layers  # noqa: PLC0415
 
     names = _names(pair)
+    require_dtypes_of_torch(names, device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype)
+    require_gpu_layers(names, pair.gpu_layers)
     absent = [name for name in names.values() if _folder(name) is None and not checkpoints.looks_like_a_path(name)]
     for role, name in names.items():
         if name not in absent:
@@ -249,7 +258,7 @@ def models(case: Case) -> Iterator[Finding]:
             yield Finding("problem", f"{role} {name} is not on this machine", "unset HF_HUB_OFFLINE to download it")
         else:
             yield Finding("note", f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts")
-    if names["target"] not in absent:
+    if names["target"] not in absent and not is_gguf(names["target"]):
         yield from _windows(names["target"], pair.dtype)
     if "draft" not in names:
         yield Finding("ok", "drafts are copied from earlier in the text, without a model")
@@ -316,6 +325,9 @@ def _model(role: str, name: str) -> Iterator[Finding]:
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
 
     try:
+        if is_gguf(name):
+            yield Finding("ok", f"{role} {gguf_words(name)}")
+            return
         kind = _kind(role, name)
     except DecoderError as error:
         yield Finding("problem", f"{role}: {error}")
@@ -350,6 +362,10 @@ def _windows(target: str, dtype: str) -> Iterator[Finding]:
                 f"keeps all keys and values: {_bytes(rows)} in {str(kind).removeprefix('torch.')} for a text of "
                 f"{length:,} tokens, where ring buffers would take {_bytes(ring)}",
             )
+
+
+def _gpu_layers(pair: Models) -> str:
+    return "" if pair.gpu_layers is None else f", with {pair.gpu_layers} layers on a GPU"
 
 
 def _kind(role: str, name: str) -> str:
@@ -454,6 +470,8 @@ def _described(gpu: Gpu) -> str:
 
 def _folder(name: str) -> Path | None:
     """Folder of a model on this machine; None if the model must be downloaded first."""
+    if is_gguf(name):
+        return Path(name).parent if Path(name).is_file() else None
     if Path(name).is_dir():
         return Path(name)
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - needed only for models of the Hugging Face hub

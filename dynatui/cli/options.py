@@ -156,10 +156,17 @@ MODEL_OPTIONS = in_panel(
         name="compiled",
         default=Models.compiled,
     ),
+    option(
+        "--gpu-layers N",
+        "For a --target or --draft that is a GGUF file: number of its layers that llama.cpp keeps on a GPU.",
+        int,
+        default=Models.gpu_layers,
+        least=0,
+    ),
 )
 """Options for the model pair with its device and dtypes; their values make a `Models`."""
 PAIR_OPTIONS = MODEL_OPTIONS[:5]
-"""The same options without `exact` and `compiled`; their values make an `OnPair`."""
+"""The same options without `exact`, `compiled` and `gpu_layers`; their values make an `OnPair`."""
 VIEW_OPTIONS = (
     *in_panel(
         SCREEN,

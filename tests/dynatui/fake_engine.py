@@ -92,13 +92,14 @@ class FakeEngine:
         draft_dtype: str,
         exact: bool,
         compiled: bool,
+        gpu_layers: int | None = None,
         tensor_parallel: int = 1,
         run: RunConfig,
         report: Callable[[str], None],
         progress: Callable[[str], None] = lambda _: None,
     ) -> str:
         """Loads nothing."""
-        del tensor_parallel
+        del tensor_parallel, gpu_layers
         self.pairs.append((target, draft, device, dtype, draft_dtype, exact, compiled))
         self.runs.append(run)
         report("loading nothing")

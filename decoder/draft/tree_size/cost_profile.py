@@ -93,7 +93,7 @@ class _Calls:
     def seconds(self, rows: int) -> float:
         """Seconds of a pass of `rows` siblings, until its most probable tokens are known."""
         siblings = np.eye(rows, dtype=np.bool_)
-        return self._timed(lambda: self._model.forward(self._cache, [0] * rows, [self._rows] * rows, siblings))
+        return self._timed(lambda: self._model.forward(self._cache, [0] * rows, [self._cache.length] * rows, siblings))
 
     def reading_seconds(self, rows: int) -> float:
         """Seconds of a pass over `rows` tokens of text, until the most probable next token is known."""
@@ -103,5 +103,5 @@ class _Calls:
         start = self._clock.now()
         call().float().argmax(-1).tolist()
         seconds = self._clock.now() - start
-        self._cache.length = self._cache.used = self._rows
+        self._cache.stand_at(self._rows)
         return seconds

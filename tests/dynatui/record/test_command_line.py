@@ -97,6 +97,7 @@ def _configs(draw: st.DrawFn) -> RunConfig:
         dtype=st.sampled_from(["auto", "float32"]),
         exact=st.booleans(),
         compiled=st.booleans(),
+        gpu_layers=st.sampled_from([None, 0, 12]),
     ),
 )
 def test_every_session_is_started_again_by_its_line(

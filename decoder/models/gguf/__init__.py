@@ -1,0 +1,1 @@
+"""GGUF files: metadata, limits, tokenizer, and the model that llama.cpp runs."""

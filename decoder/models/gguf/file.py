@@ -1,0 +1,169 @@
+"""Reads the metadata of a GGUF file, without its weights and without llama.cpp; refuses broken files.
+
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3. llama.cpp reads the file again; it
+is read here first because tokenizer and limits of a model must be known before gigabytes of weights are loaded.
+"""
+
+import functools
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from decoder.errors import ConfigError, shortened
+
+SUFFIX = ".gguf"
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+MOST_ENTRIES = 1 << 24
+"""Upper bound of the number of tensors, entries or array items: several times that of the largest models."""
+LONGEST_NAME = 1 << 16
+"""Upper bound of the length of a key or a tensor's name, in bytes."""
+STRING, ARRAY = 8, 9
+NUMBERS: Mapping[int, str] = {
+    0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
+}  # fmt: skip
+"""Formats of number types, by their codes."""
+FLOAT32 = 0
+"""Code of a float32 tensor."""
+QUANTISATIONS: Mapping[int, str] = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M",
+    13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS",
+    21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S",
+    29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4",
+}  # fmt: skip
+"""Names of quantisations, by llama.cpp's numbers in `general.file_type`."""
+AGAIN = "download it again, or choose another file"
+
+
+@dataclass(frozen=True)
+class GgufFile:
+    """Metadata of a GGUF file."""
+
+    path: Path
+    values: Mapping[str, Any]
+    """All entries by key: numbers, texts and lists of them."""
+    tensors: frozenset[str]
+    """Names of all tensors."""
+    in_float32: bool
+    """Whether all weights are float32."""
+    file_bytes: int
+
+    @property
+    def architecture(self) -> str:
+        """Name of the model's architecture in llama.cpp."""
+        return str(self.values.get("general.architecture", ""))
+
+    @property
+    def quantisation(self) -> str:
+        """Name of the weights' quantisation, for example Q4_K_M."""
+        code = self.values.get("general.file_type")
+        return QUANTISATIONS.get(code, "quantised") if isinstance(code, int) else "quantised"
+
+    def size(self, name: str) -> int | None:
+        """An integer among the architecture's own entries; None if it is missing."""
+        value = self.values.get(f"{self.architecture}.{name}")
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        """Texts of all tokens, by id; empty if the file has no tokenizer."""
+        tokens = self.values.get("tokenizer.ggml.tokens")
+        return tokens if isinstance(tokens, list) else []
+
+
+def is_gguf(name: str) -> bool:
+    """Whether a model's name is that of a GGUF file."""
+    return name.lower().endswith(SUFFIX)
+
+
+def gguf_file(name: str) -> GgufFile:
+    """Metadata of a file; raises ConfigError if there is none, or if it is broken."""
+    path = Path(name)
+    if not path.is_file():
+        raise ConfigError(f"there is no file {shortened(name)}; give the path of a GGUF file on this machine")
+    changed = path.stat()
+    return _read(path, changed.st_size, changed.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=4)
+def _read(path: Path, size: int, _changed_ns: int) -> GgufFile:
+    """Reads a file, once for each time it was changed."""
+    try:
+        with path.open("rb") as file:
+            return _Reader(file, size).whole(path)
+    except OSError as error:
+        raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {AGAIN}") from error
+    except _BrokenError as error:
+        raise ConfigError(f"{shortened(path)} {error}; {AGAIN}") from None
+
+
+class _BrokenError(Exception):
+    """Raised for content that is no GGUF, or breaks off; the message follows the file's name."""
+
+
+class _Reader:
+    """Reads values one after the other."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file, self._size = file, size
+
+    def whole(self, path: Path) -> GgufFile:
+        """The metadata of the file."""
+        if self._bytes(4) != MAGIC:
+            raise _BrokenError("is no GGUF file")
+        if (version := self._number("I")) not in VERSIONS:
+            raise _BrokenError(f"is GGUF of version {version}, of which {VERSIONS[0]} and {VERSIONS[1]} are read")
+        tensors, entries = self._count(), self._count()
+        values = {self._text(LONGEST_NAME): self._value(self._number("I")) for _ in range(entries)}
+        names, kinds, last = set[str](), set[int](), 0
+        for _ in range(tensors):
+            names.add(self._text(LONGEST_NAME))
+            for _ in range(self._number("I")):
+                self._number("Q")
+            kinds.add(self._number("I"))
+            last = max(last, self._number("Q"))
+        if tensors and self._file.tell() + last >= self._size:
+            raise _BrokenError("breaks off before the end of its weights")
+        return GgufFile(path, values, frozenset(names), kinds == {FLOAT32}, self._size)
+
+    def _bytes(self, count: int) -> bytes:
+        if count > self._size - self._file.tell():
+            raise _BrokenError("breaks off within its metadata")
+        return self._file.read(count)
+
+    def _number(self, code: str) -> int:
+        (number,) = struct.unpack(f"<{code}", self._bytes(struct.calcsize(code)))
+        value: int = number
+        return value
+
+    def _count(self) -> int:
+        count = self._number("Q")
+        if count > MOST_ENTRIES:
+            raise _BrokenError(f"names {count} entries, more than any model has")
+        return count
+
+    def _text(self, longest: int | None = None) -> str:
+        length = self._number("Q")
+        if longest is not None and length > longest:
+            raise _BrokenError(f"has a name of {length} bytes")
+        return self._bytes(length).decode("utf-8", "replace")
+
+    def _value(self, kind: int) -> Any:
+        if kind == STRING:
+            return self._text()
+        if kind == ARRAY:
+            return self._list()
+        if kind not in NUMBERS:
+            raise _BrokenError(f"has a value of the unknown type {kind}")
+        return self._number(NUMBERS[kind])
+
+    def _list(self) -> list[Any]:
+        kind, count = self._number("I"), self._count()
+        if kind in NUMBERS:
+            code = f"{count}{NUMBERS[kind]}"
+            return list(struct.unpack(f"<{code}", self._bytes(struct.calcsize(f"<{code}"))))
+        if kind == ARRAY:
+            raise _BrokenError("has a list of lists")
+        return [self._value(kind) for _ in range(count)]

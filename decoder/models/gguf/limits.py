@@ -1,0 +1,65 @@
+"""Refuses GGUF files that the engine cannot decode, before llama.cpp loads them, which may end the process."""
+
+from collections.abc import Sequence
+
+from decoder.errors import ConfigError, quoted
+from decoder.models.gguf.file import AGAIN, GgufFile
+
+LARGEST = {
+    "block_count": 1024,
+    "embedding_length": 2**18,
+    "context_length": 2**31,
+}
+"""Sizes that every architecture has, each with an upper bound several times that of the largest models."""
+STATES = ("ssm.state_size", "ssm.conv_kernel", "wkv.head_size", "shortconv.l_cache")
+"""Entries of architectures whose layers carry a state from token to token."""
+LIMIT = "choose a decoder-only model with attention in all layers"
+EMBEDDING = "token_embd.weight"
+LONG_FACTORS = "rope_factors_long.weight"
+
+
+def check_gguf(name: str, file: GgufFile) -> None:
+    """Raises ConfigError for a file that llama.cpp cannot load, or with which the engine cannot decode."""
+    _check_whole(name, file)
+    _check_tokenizer(name, file)
+    _check_layers(name, file)
+
+
+def _check_whole(name: str, file: GgufFile) -> None:
+    if not file.architecture:
+        raise ConfigError(f"{name} names no architecture; {AGAIN}")
+    parts = file.values.get("split.count", 0)
+    if isinstance(parts, int) and parts > 1:
+        raise ConfigError(f"{name} is one of {parts} parts of a model; merge them with llama-gguf-split --merge")
+    for key, most in LARGEST.items():
+        if not 1 <= (size := file.size(key) or 0) <= most:
+            raise ConfigError(f"{name} says that {key} is {quoted(size)}, where 1 to {most} is possible; {AGAIN}")
+
+
+def _check_tokenizer(name: str, file: GgufFile) -> None:
+    if file.values.get("tokenizer.ggml.model") in (None, "none", "no_vocab") or not file.tokens:
+        raise ConfigError(f"{name} has no tokenizer; {AGAIN}")
+    if len(set(file.tokens)) < len(file.tokens):  # llama.cpp ends the process
+        raise ConfigError(f"{name} has a tokenizer that names a token twice; {AGAIN}")
+
+
+def _check_layers(name: str, file: GgufFile) -> None:
+    if any(file.size(state) for state in STATES):
+        raise ConfigError(f"{name} is recurrent or hybrid ({file.architecture}) and verifies no tree; {LIMIT}")
+    if not _heads(file):
+        raise ConfigError(f"{name} has no attention heads; {LIMIT}")
+    if EMBEDDING not in file.tensors:
+        raise ConfigError(f"{name} has no weights of a language model; {AGAIN}")
+    if file.values.get(f"{file.architecture}.attention.causal") is False:
+        raise ConfigError(f"{name} is an encoder ({file.architecture}), which writes no text; {LIMIT}")
+    if LONG_FACTORS in file.tensors:
+        raise ConfigError(
+            f"{name} has other rotary frequencies for long texts (longrope), with which the size of the cache would "
+            "change the text; choose a model without them"
+        )
+
+
+def _heads(file: GgufFile) -> bool:
+    """Whether the model has attention heads, in one number or in one for each layer."""
+    heads = file.values.get(f"{file.architecture}.attention.head_count")
+    return all(heads) and bool(heads) if isinstance(heads, Sequence) else bool(heads)

@@ -1,0 +1,69 @@
+"""Loads a GGUF file as a model of the engine; llama.cpp computes its passes."""
+
+from pathlib import Path
+
+import torch
+
+from decoder.errors import PairError
+from decoder.forward.families.architecture import Traits
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.llama_cpp.context import Model
+from decoder.forward.llama_cpp.forward import LlamaForward
+from decoder.models.gguf.file import gguf_file
+from decoder.models.gguf.limits import LIMIT, check_gguf
+from decoder.models.gguf.tokenizer import GgufTokenizer
+
+COMPUTED_BY = "llama.cpp"
+
+
+def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) -> LanguageModel:
+    """Loads a file.
+
+    Args:
+        name: Path of the file.
+        device: Torch device that logits are moved to.
+        gpu_layers: See `Model`.
+
+    Raises:
+        ConfigError: The file is broken, or cannot be decoded.
+        PairError: The model is recurrent, or no plain decoder.
+    """
+    file = gguf_file(name)
+    shown = Path(name).name
+    check_gguf(shown, file)
+    model = Model(file.path, gpu_layers=gpu_layers)
+    _require_attention(shown, model)
+    layers = file.size("block_count") or 0
+    half = not file.in_float32
+    traits = Traits(
+        layers=layers,
+        width=model.width,
+        context=file.size("context_length") or 0,
+        device=device,
+        # Near ties and trials allow the rounding errors of half precision: that of quantised products is as large.
+        dtype=torch.float16 if half else torch.float32,
+        eos=GgufTokenizer(file).ends(),
+        skeleton=_no_module,
+        source=None,
+    )
+    forward = LlamaForward(model, layers, device, half=half)
+    return LanguageModel.of_forward(
+        traits, shown, forward, computed_by=COMPUTED_BY, precision=f"GGUF {file.quantisation}"
+    )
+
+
+def _no_module() -> None:
+    raise PairError("a GGUF file has no Hugging Face module; name a folder with safetensors weights")
+
+
+def _require_attention(name: str, model: Model) -> None:
+    """Refuses architectures that the metadata did not tell."""
+    library = model.library
+    for wrong, what in (
+        (library.model_is_recurrent, "a recurrent model"),
+        (library.model_is_hybrid, "a hybrid model with recurrent layers"),
+        (library.model_has_encoder, "an encoder-decoder"),
+        (library.model_is_diffusion, "a diffusion model"),
+    ):
+        if wrong(model.handle):
+            raise PairError(f"{name} is {what}, which verifies no tree in llama.cpp; {LIMIT}")

@@ -1,0 +1,72 @@
+"""Checks of a run's options where a model is a GGUF file; each refusal is one sentence."""
+
+from collections.abc import Mapping
+
+from decoder.errors import require
+from decoder.forward.llama_cpp.library import library
+from decoder.methods import chosen
+from decoder.models.gguf.file import is_gguf
+from decoder.run.config import RunConfig
+
+
+def gguf_roles(names: Mapping[str, str]) -> set[str]:
+    """Roles of the models that are GGUF files."""
+    return {role for role, name in names.items() if is_gguf(name)}
+
+
+def require_weights_of_torch(
+    names: Mapping[str, str], run: RunConfig, *, exact: bool, compiled: bool, head: bool, tensor_parallel: int
+) -> None:
+    """Refuses what needs a model's weights in torch, or access to its layers.
+
+    Args:
+        names: Names of the models by role.
+        run: The run, whose methods are checked.
+        exact: Whether the target must be batch-invariant.
+        compiled: Whether passes are to be compiled.
+        head: Whether the draft is an EAGLE-3 head.
+        tensor_parallel: Number of processes of the target.
+    """
+    roles = gguf_roles(names)
+    if not roles:
+        return
+    whole = ", ".join(method.name for method in chosen(run.methods) if method.whole_target)
+    why = "a GGUF file is computed by llama.cpp"
+    require(not whole, f"{whole} needs the models in torch, and {why}; leave {whole} out of --methods", "methods")
+    require(not compiled, f"--compile is for models in torch, and {why}; leave it out", "compile")
+    require(tensor_parallel == 1, f"--tensor-parallel is for models in torch, and {why}; leave it out")
+    if "target" in roles:
+        require(not exact, f"--exact is for models in torch, and {why}; leave it out", "exact")
+        require(not head, f"an EAGLE-3 head reads layers of the target, and {why}; name a whole model by --draft")
+
+
+def require_dtypes_of_torch(names: Mapping[str, str], *, device: str, dtype: str, draft_dtype: str) -> None:
+    """Refuses a dtype for a GGUF file, and a device of torch for a GGUF target."""
+    roles, remedy = gguf_roles(names), "whose weights stay as they are in the file; leave it out"
+    if "target" in roles:
+        require(dtype == "auto", f"--dtype has no effect on the target, a GGUF file {remedy}", "dtype")
+        require(
+            device in ("auto", "cpu"),
+            f"--device {device} has no effect on the target, a GGUF file; leave it out, and give --gpu-layers",
+            "device",
+        )
+    if "draft" in roles:
+        require(draft_dtype == "auto", f"--draft-dtype has no effect on the draft, a GGUF file {remedy}", "draft_dtype")
+
+
+def require_gpu_layers(names: Mapping[str, str], gpu_layers: int | None) -> None:
+    """Refuses --gpu-layers without a GGUF file, or without a GPU that llama.cpp can use."""
+    if gpu_layers is None:
+        return
+    require(
+        bool(gguf_roles(names)),
+        "--gpu-layers is for GGUF files, and neither model is one; leave it out, or give --device cuda",
+        "gpu_layers",
+    )
+    require(gpu_layers >= 0, f"--gpu-layers is {gpu_layers}; give 0 or more", "gpu_layers")
+    require(
+        not gpu_layers or bool(library().supports_gpu_offload()),
+        f"--gpu-layers is {gpu_layers}, and the installed llama.cpp computes on the CPU alone; leave it out, or "
+        "install a wheel of xllamacpp for this GPU",
+        "gpu_layers",
+    )

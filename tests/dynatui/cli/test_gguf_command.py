@@ -1,0 +1,91 @@
+"""The program on GGUF files: figures that name the form, the doctor, and refusals of one line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dynatui.cli import doctor
+from dynatui.cli.doctor import Case, examine, page
+from dynatui.session import Models
+from tests.gguf_pair import GgufPair, needs_llama_cpp
+
+pytestmark = needs_llama_cpp
+PROGRAM = [sys.executable, "-m", "dynatui"]
+WITHOUT_THE_EXTRA = "import sys; sys.modules['xllamacpp'] = None; from dynatui.__main__ import main; main()"
+
+
+def run_with(pair: GgufPair, *options: str) -> list[str]:
+    models = ["--target", str(pair.target("Q8_0")), "--draft", str(pair.draft())]
+    return [*PROGRAM, "--headless", *models, "--prompt", "Call me", "--max-new-tokens", "12", *options]
+
+
+def test_a_run_names_the_form_and_its_recording_needs_no_extra(gguf_pair: GgufPair, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    asked = run_with(gguf_pair, "--json", "--methods", "dynatree,ar", "--record", str(path))
+    live = subprocess.run(asked, capture_output=True, check=True)
+    result = json.loads(live.stdout)
+    assert result["target"] == "books-16m-Q8_0.gguf"
+    assert (result["dtype"], result["draft_dtype"]) == ("GGUF Q8_0", "GGUF F32")
+    assert result["path_reason"] == "target: llama.cpp, GGUF Q8_0; draft: llama.cpp, GGUF F32"
+    replay = [sys.executable, "-c", WITHOUT_THE_EXTRA, "replay", str(path), "--json"]
+    assert subprocess.run(replay, capture_output=True, check=True).stdout == live.stdout
+
+
+def test_a_broken_file_is_one_line_and_exit_code_2(gguf_pair: GgufPair, tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_pair.draft().read_bytes()[:-5000])
+    run = subprocess.run(
+        [*PROGRAM, "--headless", "--target", str(path), "--draft", "lookup", "--prompt", "x"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 2
+    assert len(run.stderr.splitlines()) == 1 + run.stderr.count("loading target")
+    assert "corrupted or incomplete; failed to load model; choose another file" in run.stderr
+
+
+def test_a_killed_run_leaves_nothing(gguf_pair: GgufPair, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("here", "temporary", "home")]
+    for folder in folders:
+        folder.mkdir()
+    here, temporary, home = map(str, folders)
+    environment = {**os.environ, "TMPDIR": temporary, "HOME": home, "PYTHONPATH": os.pathsep.join(sys.path)}
+    asked = run_with(gguf_pair, "--max-new-tokens", "1500")
+    with subprocess.Popen(
+        asked, cwd=here, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stderr
+        assert any("rounds: host" in line for line in run.stderr)
+        run.send_signal(signal.SIGKILL)
+    assert run.returncode == -signal.SIGKILL
+    assert [path for folder in folders for path in folder.rglob("*") if path.is_file()] == []
+
+
+def examined(models: Models) -> str:
+    probes = {name: doctor.PROBES[name] for name in ("devices", "models", "rounds")}
+    return page(examine(Case(models, None, lambda: ""), probes))
+
+
+def test_the_doctor_names_route_memory_and_quantisation(gguf_pair: GgufPair) -> None:
+    text = examined(Models(str(gguf_pair.target("Q8_0")), str(gguf_pair.draft())))
+    assert "ok       models would run by llama.cpp\n" in text
+    assert "target books-16m-Q8_0.gguf: gptneox, Q8_0, weights of 16 MiB, keys and values of 12 KiB a token" in text
+    assert "both share a tokenizer" in text
+    assert "decoded by: host, target: llama.cpp, GGUF Q8_0; draft: llama.cpp, GGUF F32" in text
+
+
+@pytest.mark.parametrize(
+    ("models", "why"),
+    [
+        (Models("none.gguf", "lookup"), "there is no file none.gguf"),
+        (Models(gpu_layers=3), "neither model is one"),
+    ],
+)
+def test_the_doctor_names_what_is_wrong(models: Models, why: str) -> None:
+    assert why in examined(models)
