@@ -5,7 +5,7 @@ another path: if its trees may exceed the fixed shapes of the CUDA graphs, if it
 (streaming, which the host drives), or if transformers decodes by itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -92,11 +92,9 @@ def expected_path(
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
     if not has_graphs(device):
         return DecodingPath(HOST, _together({role: MODULE if name else NATIVE for role, name in unknown.items()}))
-    if exact or "draft" not in configs:
-        return DecodingPath(HOST, EXACT if exact else LOOKED_UP)
     modules = [config.get_text_config() for role, config in configs.items() if unknown[role]]
-    if uncaptured := next(filter(None, map(_uncaptured, modules)), ""):
-        return DecodingPath(HOST, uncaptured)
+    if reason := EXACT if exact else _uncaptured(modules) if "draft" in configs else LOOKED_UP:
+        return DecodingPath(HOST, reason)
     slow = [f"{role}: {name} has no native implementation" for role, name in unknown.items() if name]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))
@@ -111,11 +109,11 @@ def expected_path(
     return DecodingPath(GRAPHS, "native model")
 
 
-def _uncaptured(config: Any) -> str:
-    """Reason why a module of this configuration has no CUDA graphs; empty if nothing in it is against them."""
-    if windows_of(config).sizes:
+def _uncaptured(configs: Sequence[Any]) -> str:
+    """Reason why modules of these configurations have no CUDA graphs; empty if nothing in them is against graphs."""
+    if any(windows_of(config).sizes for config in configs):
         return WINDOWED
-    return SHAPED if any(getattr(config, field, None) for field in UNLIKE) else ""
+    return SHAPED if any(getattr(config, field, None) for config in configs for field in UNLIKE) else ""
 
 
 def _expected(config: Any) -> str:
