@@ -24,12 +24,13 @@ from decoder.methods.dynatree import PRESETS
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
-from decoder.models.compatibility import check_config, common_tokenizer, probe
+from decoder.models.compatibility import check_config, probe, tokenizers_of
 from decoder.models.eagle3.checkpoint import fitting_layers, load_head, sizes_of
 from decoder.models.eagle3.config import head_shape
 from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
+from decoder.models.translation import Translation
 from decoder.run.config import RunConfig
 from decoder.run.decoding_path import STATIC, decoding_path
 from decoder.system.device import (
@@ -126,7 +127,7 @@ def load_pair(
             refuse_float64(each)
         set_up(chosen_device, each)
     with about(*whole):
-        tokenizer = common_tokenizer(*whole.values())
+        tokenizer, of_draft = tokenizers_of(*whole.values())
     models = {}
     load_target = partial(load_over, ranks) if ranks else load_model
     for role, load, kind in (("target", load_target, chosen_dtype), ("draft", load_model, chosen_draft_dtype)):
@@ -135,7 +136,7 @@ def load_pair(
             with about(role):
                 models[role] = load(whole[role], chosen_device, kind, progress)
     head = _head_for(models["target"], names["draft"], shape, chosen_draft_dtype) if shape else None
-    pair = make_pair(models["target"], head or models.get("draft"), tokenizer)
+    pair = make_pair(models["target"], head or models.get("draft"), tokenizer, of_draft)
     engine = make_engine(pair, exact=exact, report=report)
     if compiled:
         compile_rounds(engine, report, passes, run)
@@ -186,9 +187,9 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     loaded = engine.pair.target
     dtype = choose_draft_dtype(draft_dtype, loaded.dtype)
     set_up(loaded.device, dtype)
-    tokenizer = common_tokenizer(target, draft)
+    tokenizers = tokenizers_of(target, draft)
     report(f"loading draft {display_name(draft)}")
-    added = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), tokenizer), report=report)
+    added = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), *tokenizers), report=report)
     added.pair.draft_model.slim()
     return added
 
@@ -196,7 +197,7 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
     """Engine of a pair, with a chosen number of threads; batch-invariant if `exact`, else self-tested on CUDA."""
     slots = None
-    if pair.draft and has_graphs(pair.target.device) and not pair.target.ranks:
+    if pair.draft and not pair.translation and has_graphs(pair.target.device) and not pair.target.ranks:
         from decoder.session.cuda_graph.slots import GraphSlots
 
         slots = GraphSlots()
@@ -243,25 +244,41 @@ def passes_of(run: RunConfig) -> "Passes":
     return passes(tree_rule(run.parameters.get(name)) for name in run.methods)
 
 
-def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokenizer: TextTokenizer) -> Pair:
-    """Pair of a target and its draft, if any; first tests by `probe` that both models can compute trees."""
+def make_pair(
+    target: LanguageModel,
+    draft: LanguageModel | Head | None,
+    tokenizer: TextTokenizer,
+    of_draft: TextTokenizer | None = None,
+) -> Pair:
+    """Pair of a target and its draft, if any; first tests by `probe` that both models can compute trees.
+
+    `of_draft` is the draft's tokenizer if it is not the target's.
+    """
     own, head = (None, draft) if isinstance(draft, Head) else (draft, None)
     models = [target, own] if own else [target]
     for model in models:
         probe(model)
     ids = _ends(target)
-    for model in models:
+    for model in [target] if of_draft else models:
         # Turns off penalties, bans and sampling settings of the checkpoint, for every method.
         model.hf.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
+    translation = _translation(own, of_draft) if own and of_draft else None
+    alike = [target] if translation else models
     return Pair(
         target=target,
         draft=own,
         tokenizer=tokenizer,
-        vocabulary=min(model.width for model in models),
+        vocabulary=min(model.width for model in alike),
         eos=frozenset(ids),
-        context=min(model.context for model in models),
+        context=min(model.context for model in alike),
         head=head,
+        translation=translation,
     )
+
+
+def _translation(draft: LanguageModel, tokenizer: TextTokenizer) -> Translation:
+    known = 1 + max(tokenizer.get_vocab().values())
+    return Translation(tokenizer, min(known, draft.width), frozenset(_ends(draft)))
 
 
 def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
