@@ -17,7 +17,7 @@ from decoder.models.text import REPLACEMENT, Pieces
 from decoder.models.tokenizer import TextTokenizer
 from decoder.sampling.draft_probabilities import DraftProbabilities
 
-RANKED = 32
+RANKED = 64
 """Number of the draft's most probable tokens among which the noise chooses."""
 
 

@@ -82,10 +82,14 @@ class TranslatedDrafter:
     """A `Proposer` of one text; its trees are chains."""
 
     def __init__(
-        self, pair: Pair, translation: Translation, longest: int, probabilities: DraftProbabilities | None
+        self,
+        pair: Pair,
+        draft: LanguageModel,
+        translation: Translation,
+        longest: int,
+        probabilities: DraftProbabilities | None,
     ) -> None:
-        """Begins a text of at most `longest` target tokens."""
-        draft = pair.draft_model
+        """Begins a text of at most `longest` target tokens; see `ModelDrafter` for `probabilities`."""
         self.passes = OwnPasses(draft, translation.vocabulary, longest)
         self._pair = pair
         self._translation = translation

@@ -57,11 +57,16 @@ class Pair:
 
     @property
     def draft_model(self) -> LanguageModel:
-        """The draft model, for callers that need one.
+        """The draft model, for callers that need one with the target's tokens.
 
         Raises:
-            ConfigError: The pair has no draft model.
+            ConfigError: The pair has no draft model, or one with a tokenizer of its own.
         """
+        if self.translation:
+            raise ConfigError(
+                f"this needs a draft with the tokens of {self.target.name}, and {self.draft_name} has a tokenizer of "
+                "its own; name a model of the target's family by --draft"
+            )
         if self.draft is None:
             raise ConfigError(
                 f"this needs a whole model as draft, and the draft of {self.target.name} is {self.draft_name}; "

@@ -18,7 +18,7 @@ from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.eagle3.head import Head
 from decoder.forward.eagle3.shape import HeadShape
 from decoder.forward.language_model import LanguageModel
-from decoder.methods import chosen, require_model_free
+from decoder.methods import chosen, require_model_free, require_shared_tokens
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
 from decoder.methods.fixed import Fixed
@@ -128,6 +128,9 @@ def load_pair(
         set_up(chosen_device, each)
     with about(*whole):
         tokenizer, of_draft = tokenizers_of(*whole.values())
+    if of_draft:
+        require_shared_tokens(run.methods if run else (), names["draft"])
+        require(not compiled, "--compile is for drafts with the target's tokens; leave it out", "compile")
     models = {}
     load_target = partial(load_over, ranks) if ranks else load_model
     for role, load, kind in (("target", load_target, chosen_dtype), ("draft", load_model, chosen_draft_dtype)):
@@ -190,7 +193,8 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     tokenizers = tokenizers_of(target, draft)
     report(f"loading draft {display_name(draft)}")
     added = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), *tokenizers), report=report)
-    added.pair.draft_model.slim()
+    drafting = added.pair.models["draft"]
+    drafting.slim()
     return added
 
 

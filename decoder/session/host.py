@@ -46,8 +46,8 @@ def with_drafter(
         states = LayerStates(head.layers)
         pair = replace(pair, target=pair.target.tapped(states))
         model = ModelDrafter(Eagle3Passes(head, longest, states), probabilities)
-    elif pair.translation:
-        model = TranslatedDrafter(pair, pair.translation, longest, probabilities)
+    elif pair.draft and pair.translation:
+        model = TranslatedDrafter(pair, pair.draft, pair.translation, longest, probabilities)
     elif pair.draft:
         model = ModelDrafter(DraftPasses(pair.draft, pair.vocabulary, longest), probabilities)
     return pair, AutoDrafter(sizes, model, probabilities) if sizes else model or LookupDrafter(probabilities)

@@ -20,7 +20,7 @@ import msgspec
 import typer
 
 from decoder.errors import DecoderError, ModelError
-from decoder.events import arithmetic
+from decoder.events import TRANSLATED, arithmetic
 from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
 from dynatui.cli import config, options
@@ -250,8 +250,8 @@ def models(case: Case) -> Iterator[Finding]:
     if "draft" not in names:
         yield Finding("ok", "drafts are copied from earlier in the text, without a model")
     elif not absent and not head_shape(names["draft"]):
-        checks.common_tokenizer(*names.values())
-        yield Finding("ok", "both share a tokenizer")
+        _, of_draft = checks.tokenizers_of(*names.values())
+        yield Finding("ok", f"they have different tokenizers: {TRANSLATED}" if of_draft else "both share a tokenizer")
 
 
 def rounds(case: Case) -> Iterator[Finding]:
