@@ -97,9 +97,7 @@ def proposed(drafter: LevelDrafter, text: Sequence[int], rule: TreeRule, room: i
     return Proposal(tree, drafter.count - before)
 
 
-def grown(
-    drafter: LevelDrafter, tree: TokenTree, rule: TreeRule, children: Children | None, deepest: int
-) -> TokenTree:
+def grown(drafter: LevelDrafter, tree: TokenTree, rule: TreeRule, children: Children | None, deepest: int) -> TokenTree:
     """Grows a tree from its root and returns the subtree within the rule's budget.
 
     Args:

@@ -61,13 +61,13 @@ class Following:
 
     def tokens(self, text: str) -> list[int]:
         """Tokens of a text that follows; of the text apart if the tokenizer would join it with the text before it."""
-        tokens = self._after(text)
+        tokens = self.after(text)
         if tokens is not None:
             return tokens
-        apart = (Following(self._tokenizer, anchor)._after(text) for anchor in _ANCHORS)
+        apart = (Following(self._tokenizer, anchor).after(text) for anchor in _ANCHORS)
         return next((tokens for tokens in apart if tokens is not None), encoded(self._tokenizer, text))
 
-    def _after(self, text: str) -> list[int] | None:
+    def after(self, text: str) -> list[int] | None:
         """Tokens of a text that follows; None if a token spans both texts."""
         whole, count = encoded(self._tokenizer, self.before + text), len(self._known)
         return whole[count:] if whole[:count] == self._known else None
@@ -100,7 +100,10 @@ class GrowingTokens:
         """Makes first tokens of the open text final, if it has the same tokens when it is divided there."""
         for place in islice(self._places(), TRIED_PLACES):
             first, rest = self._open[:place], self._open[place:]
-            tokens, following = self._following.tokens(first), Following(self._tokenizer, self._following.before + first)
+            tokens, following = (
+                self._following.tokens(first),
+                Following(self._tokenizer, self._following.before + first),
+            )
             if [*tokens, *following.tokens(rest)] == self.tokens[self._final :]:
                 self._final += len(tokens)
                 self._open, self._following, self._longest = rest, following, OPEN_CHARACTERS

@@ -109,7 +109,7 @@ class TranslatedChain:
             self.logprobs.append(self._counted(start, self._length))
 
     def _counted(self, start: int, end: int) -> Logprob:
-        """Product of the probabilities of the draft tokens that begin before `end`, or at `start` if that is the end."""
+        """Product of the probabilities of the draft tokens that begin before `end`, or at `start` if both are equal."""
         total = CERTAIN
         while self._starts and (self._starts[0][0] <= start or self._starts[0][0] < end):
             total += self._starts.pop(0)[1]

@@ -127,10 +127,7 @@ def load_pair(
             refuse_float64(each)
         set_up(chosen_device, each)
     with about(*whole):
-        tokenizer, of_draft = tokenizers_of(*whole.values())
-    if of_draft:
-        require_shared_tokens(run.methods if run else (), names["draft"])
-        require(not compiled, "--compile is for drafts with the target's tokens; leave it out", "compile")
+        tokenizer, of_draft = _tokenizers(whole, run, compiled=compiled)
     models = {}
     load_target = partial(load_over, ranks) if ranks else load_model
     for role, load, kind in (("target", load_target, chosen_dtype), ("draft", load_model, chosen_draft_dtype)):
@@ -146,6 +143,22 @@ def load_pair(
     for model in engine.pair.models.values():
         model.slim()
     return engine
+
+
+def _tokenizers(
+    models: Mapping[str, str], run: RunConfig | None, *, compiled: bool
+) -> tuple[TextTokenizer, TextTokenizer | None]:
+    """See `tokenizers_of`; raises ConfigError for what a draft with a tokenizer of its own cannot do."""
+    tokenizer, of_draft = tokenizers_of(*models.values())
+    if of_draft:
+        draft = display_name(models["draft"])
+        require_shared_tokens(run.methods if run else (), draft)
+        require(
+            not compiled,
+            f"--compile is for drafts with the target's tokens, and {draft} has a tokenizer of its own; leave it out",
+            "compile",
+        )
+    return tokenizer, of_draft
 
 
 def _check_configs(names: Mapping[str, str], configs: Mapping[str, Any], shape: HeadShape | None) -> None:
