@@ -18,7 +18,8 @@ from decoder.errors import ConfigError
 from decoder.run.decoding_path import DecodingPath
 from dynatui.cli import doctor
 from dynatui.cli import main as cli
-from dynatui.cli.doctor import Case, Finding, examine, page
+from dynatui.cli.doctor import examine, page
+from dynatui.cli.doctor_findings import Case, Finding
 from dynatui.gpu import Gpu
 from dynatui.session import Models
 from tests import eagle3_checkpoints, tiny
@@ -272,10 +273,9 @@ def test_on_this_machine_the_embedded_pair_can_run(environment: dict[str, str], 
 def test_a_pair_with_different_tokenizers_is_translated(tmp_path: Path) -> None:
     for name, sentences in (("target", tiny.SENTENCES), ("draft", tiny.OTHER_SENTENCES)):
         tiny.save(tmp_path / name, tiny.build(tiny.FAMILIES["neox"](), seed=1), tiny.train_tokenizer(sentences))
-    models = Models(str(tmp_path / "target"), str(tmp_path / "draft"))
-    report = examine(case(models=models), {"models": doctor.models})
-    assert "they have different tokenizers: draft translated through text" in page(report)
-    assert report.ok
+    asked = Models(str(tmp_path / "target"), str(tmp_path / "draft"), device="cpu")
+    assert "ok: they have different tokenizers: draft translated through text" in said(found("models", models=asked))
+    assert "host, native CPU kernels; draft translated through text" in said(found("rounds", models=asked))
 
 
 def test_many_broken_things_are_as_many_problems_in_one_object(environment: dict[str, str], tmp_path: Path) -> None:

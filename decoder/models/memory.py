@@ -1,0 +1,41 @@
+"""Memory that a model takes, from its configuration alone: its weights, and the KV cache of a text."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from decoder.forward.families.architecture import Architecture, longest_text
+from decoder.forward.families.registry import weight_bytes
+from decoder.system.deferred import imported
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of a model in one dtype."""
+
+    weights_bytes: int
+    token_bytes: int
+    """Size of the keys and values of one token, in all layers."""
+    context: int
+    """Context length, in tokens."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """Size of the KV cache of a text as long as the context."""
+        return self.token_bytes * self.context
+
+
+def memory_of(config: Any, dtype: torch.dtype) -> Memory:
+    """Memory of a model with full attention in all layers; reads no weights."""
+    hf = None if isinstance(config, Architecture) else imported("decoder.forward.hf")
+    known = hf.architecture_of(config) if hf else config
+    if isinstance(known, Architecture):
+        weights = weight_bytes(known, dtype)
+    else:
+        assert hf is not None, "an unknown architecture is a configuration of transformers"  # noqa: S101 - for mypy
+        weights = dtype.itemsize * sum(weight.numel() for weight in hf.skeleton(config, dtype).parameters())
+    text = config if isinstance(config, Architecture) else config.get_text_config()
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    return Memory(weights, 2 * text.num_hidden_layers * heads * width * dtype.itemsize, longest_text(text))
