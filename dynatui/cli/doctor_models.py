@@ -14,6 +14,7 @@ from decoder.errors import DecoderError
 from decoder.events import TRANSLATED
 from decoder.models.names import LOOKUP
 from dynatui.cli.doctor_findings import Case, Finding, host_memory, size
+from dynatui.gpu import gpus
 from dynatui.session import Models
 
 if TYPE_CHECKING:
@@ -93,16 +94,16 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
 
-    folder = folder_of(name) or Path(name)
+    place = str(folder_of(name) or name)
     shown = checkpoints.display_name(name)
     try:
-        head = role == "draft" and head_shape(str(folder)) is not None
-        config = None if head else _decodable(shown, folder)
+        head = role == "draft" and head_shape(place) is not None
+        config = None if head else _decodable(shown, place)
     except DecoderError as error:
         yield Finding("problem", f"{role}: {error}")
         return
     kind = "an EAGLE-3 head" if config is None else str(config.model_type)
-    if weights := _weights_bytes(folder):
+    if weights := _weights_bytes(place):
         yield Finding("ok", f"{role} {shown}: {kind}, weights of {size(weights)}")
     elif Path(name).is_dir():
         yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model that has, or convert it")
@@ -114,19 +115,19 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
         yield _memory(case, role, config)
 
 
-def _decodable(shown: str, folder: Path) -> Any:
+def _decodable(shown: str, folder: str) -> Any:
     """Configuration in a folder; raises DecoderError if it cannot be read, or if the model cannot be decoded."""
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
 
-    config = checkpoints.load_config(str(folder))
+    config = checkpoints.load_config(folder)
     checks.check_config(shown, config)
     return config
 
 
-def _weights_bytes(folder: Path) -> int:
+def _weights_bytes(folder: str) -> int:
     """Size of the weights in a folder; 0 if there are none."""
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    return sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
 
 
 def _memory(case: Case, role: str, config: Any) -> Finding:
@@ -156,10 +157,9 @@ def _memory(case: Case, role: str, config: Any) -> Finding:
 
 def _free_bytes(device: "torch.device") -> int | None:
     """Free memory of a device; None if it is unknown."""
-    import torch  # noqa: PLC0415 - needed only by this probe
-
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        seen, place = gpus(), device.index or 0
+        return seen[place].free_bytes if place < len(seen) else None
     free, _ = host_memory() or (None, 0)
     return free
 
@@ -182,19 +182,19 @@ def _drafts_for(target: str) -> Iterator[tuple[int, str]]:
     from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
     from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
 
-    own = folder_of(target) or Path(target)
+    own = str(folder_of(target) or target)
     largest = memory_of(_decodable(target, own), torch.float16).weights_bytes
 
-    def fits(name: str, folder: Path) -> bool:
+    def fits(name: str, folder: str) -> bool:
         try:
             smaller = memory_of(_decodable(name, folder), torch.float16).weights_bytes < largest
-            return smaller and checks.tokenizers_of(str(own), str(folder))[1] is None
+            return smaller and checks.tokenizers_of(own, folder)[1] is None
         except DecoderError:
             return False
 
     for name in _cached():
         folder = folder_of(name)
-        if name != target and folder and (weights := _weights_bytes(folder)) and fits(name, folder):
+        if name != target and folder and (weights := _weights_bytes(str(folder))) and fits(name, str(folder)):
             yield weights, name
 
 

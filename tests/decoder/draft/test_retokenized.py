@@ -2,11 +2,12 @@
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from decoder.draft.retokenized import OPEN_CHARACTERS, Following, GrowingTokens, common_prefix, encoded, first_tokens
+from decoder.models.tokenizer import TextTokenizer
 from tests.decoder.other_tokenizers import TEXT, TOKENIZERS, byte_level, unigram, word_pieces
 
 
@@ -43,7 +44,7 @@ def test_only_the_end_of_a_long_text_is_tokenized_again(tokenizer: Any) -> None:
         lengths.append(len(text))
         return tokenizer(text, **settings)
 
-    growing = GrowingTokens(counted)  # type: ignore[arg-type] - of a tokenizer, only the call is needed
+    growing = GrowingTokens(cast("TextTokenizer", counted))
     growing.append(TEXT * 20)
     lengths.clear()
     growing.append("more")

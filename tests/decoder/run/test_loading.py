@@ -24,7 +24,7 @@ def load(target: Path | None, draft: Path | None, dtype: str = "float32", device
     load_pair(*names, device=device, dtype=dtype, report=lambda _: None)
 
 
-def one_sentence(error: pytest.ExceptionInfo[ModelError]) -> bool:
+def one_sentence(error: pytest.ExceptionInfo[ModelError] | pytest.ExceptionInfo[ConfigError]) -> bool:
     """One line that says more than a name."""
     return "\n" not in str(error.value) and len(str(error.value).split()) > 6
 

@@ -16,7 +16,7 @@ import torch
 import decoder
 from decoder.errors import ConfigError
 from decoder.run.decoding_path import DecodingPath
-from dynatui.cli import doctor
+from dynatui.cli import doctor, doctor_models
 from dynatui.cli import main as cli
 from dynatui.cli.doctor import examine, page
 from dynatui.cli.doctor_findings import Case, Finding
@@ -313,7 +313,8 @@ def test_many_broken_things_are_as_many_problems_in_one_object(environment: dict
         (Models("a/b", "c/d"), "1", "problem: target a/b is not on this machine; unset HF_HUB_OFFLINE"),
         (Models("./no", "./no"), "", "problem: target: there is no folder ./no"),
         (Models("./no", "./no"), "", "problem: draft: there is no folder ./no"),
-        (Models("a/b"), "", "problem: only one model was named; give both"),
+        (Models("a/b"), "", "note: target a/b is not on this machine yet; it is downloaded"),
+        (Models(draft="a/b"), "", "problem: a draft was named without its target; give --target too"),
     ],
 )
 def test_what_would_be_loaded_is_looked_for_but_not_fetched(
@@ -321,7 +322,7 @@ def test_what_would_be_loaded_is_looked_for_but_not_fetched(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", offline)
     monkeypatch.chdir(tmp_path)
-    report = examine(case(models=models), {"models": doctor.models})
+    report = examine(case(models=models), {"models": doctor_models.models})
     assert expected in said([Finding(each.verdict, each.text, each.remedy) for each in report.findings])
 
 

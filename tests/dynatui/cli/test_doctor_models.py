@@ -85,7 +85,7 @@ def test_a_family_without_native_passes_has_its_memory_too(hub: Path) -> None:
     module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
     kib = round(4 * sum(weight.numel() for weight in module.parameters()) / 1024)
     # Two vectors of 32 numbers of 4 bytes in each of 2 layers.
-    expected = f"{kib} KiB of weights; KV cache of 1 KiB a token, 192 KiB at its context of 192 tokens"
+    expected = f"{kib} KiB of weights; KV cache of 512 bytes a token, 96 KiB at its context of 192 tokens"
     assert expected in said(found("owner/other"))
 
 
