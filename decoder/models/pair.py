@@ -46,8 +46,10 @@ class Pair:
 
         Raises:
             PairError: One of the models does not use rotary positions.
+            ConfigError: The draft has a tokenizer of its own.
         """
-        target, draft = self.target.streaming(sinks, window), self.draft and self.draft.streaming(sinks, window)
+        draft = self.draft and self.draft_model.streaming(sinks, window)
+        target = self.target.streaming(sinks, window)
         return replace(self, target=target, draft=draft)
 
     @property

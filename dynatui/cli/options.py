@@ -182,7 +182,7 @@ MODEL_OPTIONS = (
         str | None,
         _model(
             metavar="ID|DIR|lookup",
-            help="Draft model with the target's tokenizer; lookup: no model, drafts are copied from "
+            help="Draft model, best with the target's tokenizer; lookup: no model, drafts are copied from "
             "earlier in the text.",
         ),
     ),
