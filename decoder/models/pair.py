@@ -48,8 +48,7 @@ class Pair:
             PairError: One of the models does not use rotary positions.
             ConfigError: The draft has a tokenizer of its own.
         """
-        draft = self.draft and self.draft_model.streaming(sinks, window)
-        target = self.target.streaming(sinks, window)
+        target, draft = self.target.streaming(sinks, window), self.draft and self.draft_model.streaming(sinks, window)
         return replace(self, target=target, draft=draft)
 
     @property

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast
 
 from decoder import Linear, RunConfig, decode, load_pair
-from decoder.draft.translated_drafter import TranslatedDrafter
+from decoder.draft.translated_drafter import OwnPasses, TranslatedDrafter
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.events import Event, Run, decode_line, encode
@@ -129,6 +129,17 @@ def test_a_draft_whose_chain_was_accepted_reads_one_token_in_the_next_round(twin
         # A draft token is certain when the next one is known, so a chain of four takes five passes of one token.
         assert outcome.draft_forwards == 5
         assert drafter.passes.cache.length == len(session.text) - 1
+
+
+@torch.inference_mode()
+def test_the_draft_keeps_the_rows_of_the_tokens_that_a_changed_text_begins_with(twins: Engine) -> None:
+    draft = twins.pair.target
+    passes = OwnPasses(draft, draft.width, 20)
+    for tokens in ([5, 6, 7, 8, 9], [5, 6, 70, 8], [5, 6, 70, 8], [5]):
+        logits = passes.after(tokens)
+        assert passes.read == tokens
+        assert passes.cache.length == len(tokens)
+        torch.testing.assert_close(logits[0], draft.read(draft.new_cache(20), tokens))
 
 
 @pytest.mark.parametrize(
