@@ -112,7 +112,7 @@ def test_a_target_alone_is_told_its_drafts_in_the_cache(hub: Path) -> None:
     weights.write_bytes((EMBEDDED_DRAFT / "model.safetensors").read_bytes())
     for name, config in (("owner/as-big", {}), ("owner/broken", {"vocab_size": -1})):
         folder = cached(hub, name)
-        configured(folder, **config)
+        configured(folder, EMBEDDED_TARGET, **config)
         (folder / "model.safetensors").write_bytes(b"weights")
     other = cached(hub, "owner/other-tokenizer")
     tiny.save(other, tiny.build(tiny.FAMILIES["neox"](), seed=1), tiny.train_tokenizer())
