@@ -86,7 +86,7 @@ class Engine:
 
     def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
         """Slots for a text with these knobs; None if the host must drive its rounds."""
-        by_host = self.exact or not self.draft_knows_noise or self.pair.draft is None
+        by_host = self.exact or not self.draft_knows_noise or self.pair.draft is None or self.pair.translation
         if by_host or self.slots is None or self.slots.refused:
             return None
         from decoder.session.cuda_graph.static_shapes import fits

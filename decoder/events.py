@@ -29,6 +29,8 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
+TRANSLATED = "draft translated through text"
+"""Part of `Run.path_reason` in runs whose draft does not share the target's tokenizer."""
 MOST_NAMED = 2
 """Largest number of devices that are listed one by one; torchrun numbers a machine's devices without gaps."""
 
@@ -82,6 +84,11 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     def place(self) -> str:
         """Device of the target in words, or number and devices of its processes."""
         return place(self.device, self.ranks)
+
+    @property
+    def translated(self) -> bool:
+        """Whether the draft's guesses are translated through text, since target and draft have different tokenizers."""
+        return TRANSLATED in self.path_reason
 
     @property
     def arithmetic(self) -> str:

@@ -54,7 +54,7 @@ class _Bursts(BaseStreamer):
 
 def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
     """All baselines in all their settings; sampled ones draw noise of their own."""
-    assistant = as_wide_as(pair.draft, pair.target.width) if pair.draft else None
+    assistant = as_wide_as(pair.draft, pair.target.width) if pair.draft and not pair.translation else None
     plain = [
         Contender(
             f"generate {cache}",

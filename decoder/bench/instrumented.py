@@ -13,6 +13,7 @@ from decoder.bench.arithmetic import Work
 from decoder.draft.auto_drafter import AutoDrafter
 from decoder.draft.drawn_drafter import DrawnDrafter
 from decoder.draft.model_drafter import ModelDrafter
+from decoder.draft.translated_drafter import TranslatedDrafter
 from decoder.engine import Engine
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
@@ -110,7 +111,7 @@ def kv_bytes(session: Session) -> int | None:
     if isinstance(session, HostSession):
         proposer = session.proposer
         model = proposer.model if isinstance(proposer, AutoDrafter) else proposer
-        drafting = [model.passes.cache] if isinstance(model, ModelDrafter | DrawnDrafter) else []
+        drafting = [model.passes.cache] if isinstance(model, ModelDrafter | TranslatedDrafter | DrawnDrafter) else []
         return sum(cache.nbytes for cache in [session.target_cache, *drafting])
     return session.kv_bytes if isinstance(session, TellsMemory) else None
 

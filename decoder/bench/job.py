@@ -21,7 +21,7 @@ from decoder.bench.sizes import Size
 from decoder.engine import Engine
 from decoder.errors import require
 from decoder.knobs import TunableParameters
-from decoder.methods import chosen, require_model_free
+from decoder.methods import chosen, require_model_free, require_shared_tokens
 from decoder.models.drafts import is_model_free
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
@@ -87,6 +87,8 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
         passes=passes(map(tree_rule, (None, *chain.from_iterable(each.values() for each in job.settings.values())))),
         report=note,
     )
+    if engine.pair.translation:
+        require_shared_tokens(job.methods, engine.pair.draft_name)
     engine = engine.sampled(
         job.config.seed, Schedule(job.config.sampling), draft_knows_noise=job.config.draft_knows_noise
     )

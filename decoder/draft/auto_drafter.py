@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from decoder.draft.growth import Children, may_grow
 from decoder.draft.lookup import SuffixIndex
-from decoder.draft.model_drafter import ModelDrafter
+from decoder.draft.model_drafter import LevelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.lookup_guess import LookupGuess
@@ -26,7 +26,7 @@ class AutoDrafter:
     """A `Proposer` of one text; without a draft model all guesses come from suffix lookup."""
 
     def __init__(
-        self, sizes: TreeSizeController, model: ModelDrafter | None, probabilities: DraftProbabilities | None = None
+        self, sizes: TreeSizeController, model: LevelDrafter | None, probabilities: DraftProbabilities | None = None
     ) -> None:
         """Begins a text; `probabilities` provide the target's sampling noise for lookups, None for greedy decoding."""
         self.model = model
@@ -48,18 +48,20 @@ class AutoDrafter:
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
         tree, guess = TokenTree([text[-1]]), self._looked_up(text) if rule.budget.lookup else None
-        passes = self.model.passes if self.model else None
-        before, behind = (passes.count, passes.behind(text) or None) if passes else (0, None)
+        model = self.model
+        before, behind = (model.count, model.behind(text) or None) if model else (0, None)
         source = self._sizes.source(behind, guess)
         if room >= 1 and source != "plain":
-            first = self._after_text(self.model, text, rule) if self.model and source == "draft" else None
-            chosen = _MixedTree(tree, rule, self._sizes).grow(self.model, first, guess, room)
-            tree = self.model.keep(tree, chosen) if self.model else tree.subtree(chosen)
-        return Proposal(tree, passes.count - before if passes else 0)
+            first = self._after_text(model, text, rule) if model and source == "draft" else None
+            chosen = _MixedTree(tree, rule, self._sizes).grow(model, first, guess, room)
+            tree = model.keep(tree, chosen) if model else tree.subtree(chosen)
+        return Proposal(tree, model.count - before if model else 0)
 
     def record_choices(self, burst: Sequence[int]) -> None:
         """See `Proposer`."""
         self._sizes.learn(burst)
+        if self.model:
+            self.model.record_choices(burst)
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Proposer`."""
@@ -78,15 +80,17 @@ class AutoDrafter:
         noise = self._probabilities.noise_from(len(text)) if self._probabilities else None
         return LookupGuess(continuation, self._sizes.lookups, len(text), noise)
 
-    def _after_text(self, model: ModelDrafter, text: Sequence[int], rule: TreeRule) -> Children:
+    def _after_text(self, model: LevelDrafter, text: Sequence[int], rule: TreeRule) -> Children | None:
         """The model's best next tokens; after rounds without it, first probes its guesses for the missed tokens."""
         count = int(rule.growth.wide)
-        model.passes.begin_tree()
+        model.begin_tree()
         if self._sizes.missed <= PROBED_FROM:
-            return model.catch_up(text, count)
-        *missed, last = model.catch_up_with_logits(text, count, PROBED_ROWS)
-        self._sizes.probe_draft([(guess.tokens, guess.logprobs) for guess in missed], text[-len(missed) :])
-        return last
+            last = model.catch_up(text, count)
+        else:
+            (*missed, last), tokens = model.catch_up_with_guesses(text, count, PROBED_ROWS)
+            if missed:
+                self._sizes.probe_draft([(guess.tokens, guess.logprobs) for guess in missed], tokens)
+        return last if last.tokens else None
 
 
 class _MixedTree:
@@ -99,7 +103,7 @@ class _MixedTree:
         self._origins: list[Origin] = ["root"]
 
     def grow(
-        self, model: ModelDrafter | None, first: Children | None, guess: LookupGuess | None, deepest: int
+        self, model: LevelDrafter | None, first: Children | None, guess: LookupGuess | None, deepest: int
     ) -> list[int]:
         """Grows the tree level by level; returns the nodes that are worth verifying.
 
@@ -147,7 +151,7 @@ class _MixedTree:
         return guesses
 
     def _model_guesses(
-        self, model: ModelDrafter, level: Sequence[int], above: Mapping[int, Children]
+        self, model: LevelDrafter, level: Sequence[int], above: Mapping[int, Children]
     ) -> dict[int, Children]:
         """The model's best tokens after a level's nodes, if worth a draft pass and the model has read their parents."""
         readable = [node for node in level if self.tree.parents[node] in above]
@@ -155,4 +159,5 @@ class _MixedTree:
         parents = self._sizes.worth_growing(parents)
         if not parents:
             return {}
-        return dict(zip(parents, model.forward_level(self.tree, parents, int(self._rule.growth.wide)), strict=True))
+        guesses = model.forward_level(self.tree, parents, int(self._rule.growth.wide))
+        return {node: guess for node, guess in zip(parents, guesses, strict=True) if guess.tokens}

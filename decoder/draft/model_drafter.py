@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.growth import Children, grow
-from decoder.draft.proposer import Proposal
+from decoder.draft.proposer import Proposal, Proposer
 from decoder.forward.kv_cache import KvCache
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.tree import TokenTree
@@ -58,6 +58,63 @@ class Passes(Protocol):
         """Keeps the cache rows of committed nodes and drops those of all other nodes."""
 
 
+class LevelDrafter(Proposer, Protocol):
+    """A `Proposer` by a draft model whose trees may also be grown from outside, level by level."""
+
+    @property
+    def count(self) -> int:
+        """Number of forward passes so far, without prompt passes."""
+
+    def behind(self, text: Sequence[int]) -> int:
+        """Number of tokens at the end of the text that the draft has not read; 0 if it cannot draft yet."""
+
+    def begin_tree(self) -> None:
+        """Forgets the nodes of the previous tree."""
+
+    def catch_up(self, text: Sequence[int], count: int) -> Children:
+        """Reads the unread tokens of the text; returns the `count` best tokens after the last token."""
+
+    def catch_up_with_guesses(self, text: Sequence[int], count: int, latest: int) -> tuple[list[Children], list[int]]:
+        """Like `catch_up`, but also guesses tokens of the text that it reads.
+
+        Returns the `count` best tokens at the places of up to `latest` last unread tokens and after the text, and the
+        tokens that the text has at these places, which are one fewer.
+        """
+
+    def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
+        """Forwards nodes of one level and returns the `count` best tokens after each."""
+
+    def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
+        """Reduces the tree to the nodes `kept`."""
+
+
+def proposed(drafter: LevelDrafter, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
+    """The proposal of a drafter that grows its trees under the rule alone; see `Proposer.propose`."""
+    tree, before = TokenTree([text[-1]]), drafter.count
+    if room >= 1 and drafter.behind(text):
+        first = drafter.catch_up(text, int(rule.growth.wide))
+        tree = grown(drafter, tree, rule, first, deepest=room)
+    return Proposal(tree, drafter.count - before)
+
+
+def grown(drafter: LevelDrafter, tree: TokenTree, rule: TreeRule, children: Children | None, deepest: int) -> TokenTree:
+    """Grows a tree from its root and returns the subtree within the rule's budget.
+
+    Args:
+        drafter: Drafts the nodes.
+        tree: A tree that has only its root.
+        rule: The growth rule.
+        children: Best tokens after the root if it was read with the text; None if the root must be forwarded.
+        deepest: Levels that the context has room for.
+    """
+
+    def source(tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
+        return [children] if children and nodes == [0] else drafter.forward_level(tree, nodes, count)
+
+    drafter.begin_tree()
+    return drafter.keep(tree, grow(tree, rule, source, deepest))
+
+
 class ModelDrafter:
     """A `Proposer` of one text that grows deterministic trees under a growth rule.
 
@@ -78,10 +135,7 @@ class ModelDrafter:
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
-        tree, before = TokenTree([text[-1]]), self.passes.count
-        if room >= 1 and self.passes.behind(text):
-            tree = self.grow(tree, rule, self.catch_up(text, int(rule.growth.wide)), deepest=room)
-        return Proposal(tree, self.passes.count - before)
+        return proposed(self, text, rule, room)
 
     def record_choices(self, burst: Sequence[int]) -> None:
         """See `Proposer`; nothing is learnt."""
@@ -93,29 +147,31 @@ class ModelDrafter:
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """See `Proposer`; nothing is learnt."""
 
+    @property
+    def count(self) -> int:
+        """See `LevelDrafter`."""
+        return self.passes.count
+
+    def behind(self, text: Sequence[int]) -> int:
+        """See `LevelDrafter`."""
+        return self.passes.behind(text)
+
+    def begin_tree(self) -> None:
+        """See `LevelDrafter`."""
+        self.passes.begin_tree()
+
     def catch_up(self, text: Sequence[int], count: int) -> Children:
-        """Reads the unread tokens of the text; returns the `count` best tokens after the last token."""
+        """See `LevelDrafter`."""
         return self._best(self.passes.after_text(text), [len(text)], count)[0]
 
-    def catch_up_with_logits(self, text: Sequence[int], count: int, latest: int) -> list[Children]:
-        """Like `catch_up`, but returns the `count` best tokens after each of up to `latest` last unread tokens."""
-        return self._best(*self.passes.after_latest(text, latest), count)
+    def catch_up_with_guesses(self, text: Sequence[int], count: int, latest: int) -> tuple[list[Children], list[int]]:
+        """See `LevelDrafter`."""
+        guesses = self._best(*self.passes.after_latest(text, latest), count)
+        return guesses, [*text[len(text) - len(guesses) + 1 :]]
 
     def grow(self, tree: TokenTree, rule: TreeRule, children: Children | None, deepest: int) -> TokenTree:
-        """Grows a tree from its root and returns the subtree within the rule's budget.
-
-        Args:
-            tree: A tree that has only its root.
-            rule: The growth rule.
-            children: Best tokens after the root if it was read with the text; None if the root must be forwarded.
-            deepest: Levels that the context has room for.
-        """
-
-        def source(tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
-            return [children] if children and nodes == [0] else self.forward_level(tree, nodes, count)
-
-        self.passes.begin_tree()
-        return self.keep(tree, grow(tree, rule, source, deepest))
+        """See `grown`."""
+        return grown(self, tree, rule, children, deepest)
 
     def keep(self, tree: TokenTree, kept_nodes: Sequence[int]) -> TokenTree:
         """Reduces the tree to `kept_nodes`, and renumbers its cache rows accordingly."""

@@ -122,7 +122,7 @@ def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
     """Bytes of the keys and values of a text: as kept, with all rows, and as ring buffers of each window's size.
 
     Args:
-        config: Configuration of a model with plain keys and values.
+        config: Configuration of a model.
         tokens: Length of the text.
         item_bytes: Bytes of one number.
     """
@@ -131,7 +131,12 @@ def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
     heads = _by_layer(config, "num_key_value_heads", queries)
     widths = _by_layer(config, "head_dim", [config.hidden_size // own for own in queries])
     owners = kinds[: len(kinds) - (getattr(config, "num_kv_shared_layers", None) or 0)]
-    rows = [2 * own * width * item_bytes for own, width, _ in zip(heads, widths, owners, strict=False)]
+    if getattr(config, "kv_lora_rank", None):  # latent attention caches the keys and values of all query heads
+        key_and_value = config.qk_nope_head_dim + config.qk_rope_head_dim + config.v_head_dim
+        row_bytes = [own * key_and_value * item_bytes for own in queries]
+    else:
+        row_bytes = [2 * own * width * item_bytes for own, width in zip(heads, widths, strict=True)]
+    rows = row_bytes[: len(owners)]
     kept = [min(tokens, windows.sizes.get(kind, tokens)) for kind in owners]
     return tokens * sum(rows), sum(size * count for size, count in zip(rows, kept, strict=True))
 

@@ -54,6 +54,18 @@ def require_model_free(names: Sequence[str]) -> None:
     )
 
 
+def require_shared_tokens(names: Sequence[str], draft: str) -> None:
+    """Raises ConfigError if one of these methods needs a draft model with the target's tokens, as `draft` is not."""
+    needing = [method.name for method in chosen(names) if method.needs_model]
+    require(
+        not needing,
+        f"{', '.join(needing)} cannot do with {draft}, whose tokenizer is not the target's: its guesses are translated "
+        "through text, as chains without probabilities of all tokens; leave that out of --methods, or name a draft of "
+        "the target's family",
+        "methods",
+    )
+
+
 def racing() -> tuple[str, ...]:
     """Names of the methods that race by default."""
     return tuple(name for name, method in METHODS.items() if method.races)

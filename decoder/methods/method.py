@@ -82,7 +82,7 @@ class Method:
     by_module: bool = False
     """Whether transformers decodes, with Hugging Face's modules of the models and in a separate thread."""
     needs_model: bool = False
-    """Whether the method needs a draft model."""
+    """Whether the method needs a draft model with the target's tokens."""
     whole_target: bool = False
     """Whether the target must be in one process (not tensor-parallel), since its module or KV cache is read."""
     sweep: Sweep | None = None

@@ -113,15 +113,14 @@ def _check_sizes(name: str, config: Any) -> None:
                 )
 
 
-def common_tokenizer(target: str, draft: str | None = None) -> TextTokenizer:
-    """The tokenizer that both models share, or a single target's; raises PairError if their tokenizers differ."""
+def tokenizers_of(target: str, draft: str | None = None) -> tuple[TextTokenizer, TextTokenizer | None]:
+    """The target's tokenizer, and the draft's if it differs; None if both share one, or if there is no draft."""
     first = load_tokenizer(target)
     if draft is None:
-        return first
+        return first, None
     second = load_tokenizer(draft)
-    if first.get_vocab() != second.get_vocab() or first(SAMPLE).input_ids != second(SAMPLE).input_ids:
-        raise PairError(f"{target} and {draft} have different tokenizers; choose two models of one family")
-    return first
+    same = first.get_vocab() == second.get_vocab() and first(SAMPLE).input_ids == second(SAMPLE).input_ids
+    return first, None if same else second
 
 
 @torch.inference_mode()

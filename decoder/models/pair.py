@@ -10,23 +10,28 @@ from decoder.forward.eagle3.head import Head
 from decoder.forward.language_model import LanguageModel
 from decoder.models.names import LOOKUP
 from decoder.models.tokenizer import TextTokenizer
+from decoder.models.translation import Translation
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A target model and its draft: a model with the same tokenizer, an EAGLE-3 head, or suffix lookup."""
+    """A target model and its draft: a model, an EAGLE-3 head, or suffix lookup."""
 
     target: LanguageModel
     draft: LanguageModel | None
     """Draft model; None if an EAGLE-3 head drafts, or suffix lookup (then `head` is None too)."""
     tokenizer: TextTokenizer
     vocabulary: int
-    """Size of the vocabulary that both models share: the smaller width of their logits."""
+    """Size of the vocabulary that both models share: the smaller width of their logits. The target's with a translated
+    draft."""
     eos: frozenset[int]
     context: int
-    """Context length of the pair, in tokens: the shorter one of the models' context lengths."""
+    """Context length of the pair, in tokens: the shorter one of the models' context lengths. The target's with a
+    translated draft, which drafts as long as its own context has room."""
     head: Head | None = None
     """EAGLE-3 head that drafts in place of a draft model; None if there is none."""
+    translation: Translation | None = None
+    """The draft's tokens, if it does not share the target's tokenizer; None if it does, or if there is no draft."""
 
     def known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
         """These logits, cut to the vocabulary that both models share."""
@@ -41,8 +46,9 @@ class Pair:
 
         Raises:
             PairError: One of the models does not use rotary positions.
+            ConfigError: The draft has a tokenizer of its own.
         """
-        target, draft = self.target.streaming(sinks, window), self.draft and self.draft.streaming(sinks, window)
+        target, draft = self.target.streaming(sinks, window), self.draft and self.draft_model.streaming(sinks, window)
         return replace(self, target=target, draft=draft)
 
     @property
@@ -52,11 +58,16 @@ class Pair:
 
     @property
     def draft_model(self) -> LanguageModel:
-        """The draft model, for callers that need one.
+        """The draft model, for callers that need one with the target's tokens.
 
         Raises:
-            ConfigError: The pair has no draft model.
+            ConfigError: The pair has no draft model, or one with a tokenizer of its own.
         """
+        if self.translation:
+            raise ConfigError(
+                f"this needs a draft with the tokens of {self.target.name}, and {self.draft_name} has a tokenizer of "
+                "its own; name a model of the target's family by --draft"
+            )
         if self.draft is None:
             raise ConfigError(
                 f"this needs a whole model as draft, and the draft of {self.target.name} is {self.draft_name}; "

@@ -112,6 +112,17 @@ class TextStream:
         self._shown = list(prompt_ids[-CONTEXT_TOKENS:])
         self._waiting: list[int] = []
 
+    @property
+    def waiting(self) -> list[int]:
+        """Latest tokens, whose text is an incomplete character."""
+        return self._waiting
+
+    def copy(self) -> "TextStream":
+        """A stream that goes on from here and leaves this one unchanged."""
+        twin = TextStream(self._tokenizer, self._shown)
+        twin._waiting = [*self._waiting]
+        return twin
+
     def push(self, tokens: Sequence[int]) -> str:
         """Adds tokens to the stream; returns the text that they complete."""
         self._waiting.extend(tokens)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 
 from decoder.engine import Engine
+from decoder.events import TRANSLATED
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
@@ -48,7 +49,10 @@ def decoding_path(engine: Engine) -> DecodingPath:
     other = any(model.computed_by for model in models.values())
     if other or pair.target.ranks or not has_graphs(pair.target.device):
         kinds = {role: _computing(model) for role, model in models.items()}
-        return DecodingPath(HOST, _together(kinds | ({"draft": HEAD} if pair.head else {})))
+        told = _together(kinds | ({"draft": HEAD} if pair.head else {}))
+        return DecodingPath(HOST, f"{told}; {TRANSLATED}" if pair.translation else told)
+    if pair.translation:
+        return DecodingPath(HOST, TRANSLATED)
     if pair.head:
         return DecodingPath(HOST, UNCAPTURED_HEAD)
     if engine.exact or pair.draft is None:

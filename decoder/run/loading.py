@@ -18,18 +18,19 @@ from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.eagle3.head import Head
 from decoder.forward.eagle3.shape import HeadShape
 from decoder.forward.language_model import LanguageModel
-from decoder.methods import chosen, require_model_free
+from decoder.methods import chosen, require_model_free, require_shared_tokens
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
-from decoder.models.compatibility import check_config, common_tokenizer, probe
+from decoder.models.compatibility import check_config, probe, tokenizers_of
 from decoder.models.eagle3.checkpoint import fitting_layers, load_head, sizes_of
 from decoder.models.eagle3.config import head_shape
 from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
+from decoder.models.translation import Translation
 from decoder.run.config import RunConfig
 from decoder.run.decoding_path import STATIC, decoding_path
 from decoder.run.gguf_options import (
@@ -141,7 +142,7 @@ def load_pair(
             refuse_float64(model_dtype)
         set_up(chosen_device, model_dtype)
     with about(*whole):
-        tokenizer = common_tokenizer(*whole.values())
+        tokenizer, of_draft = _tokenizers(whole, run, compiled=compiled)
     models = {}
     load_file = partial(load_model, gpu_layers=gpu_layers)
     for role, load, kind in (
@@ -153,13 +154,29 @@ def load_pair(
             with about(role):
                 models[role] = load(whole[role], chosen_device, kind, progress)
     head = _head_for(models["target"], names["draft"], shape, chosen_draft_dtype) if shape else None
-    pair = make_pair(models["target"], head or models.get("draft"), tokenizer)
+    pair = make_pair(models["target"], head or models.get("draft"), tokenizer, of_draft)
     engine = make_engine(pair, exact=exact, report=report)
     if compiled:
         compile_rounds(engine, report, passes, run)
     for model in engine.pair.models.values():
         model.slim()
     return engine
+
+
+def _tokenizers(
+    models: Mapping[str, str], run: RunConfig | None, *, compiled: bool
+) -> tuple[TextTokenizer, TextTokenizer | None]:
+    """See `tokenizers_of`; raises ConfigError for what a draft with a tokenizer of its own cannot do."""
+    tokenizer, of_draft = tokenizers_of(*models.values())
+    if of_draft:
+        draft = display_name(models["draft"])
+        require_shared_tokens(run.methods if run else (), draft)
+        require(
+            not compiled,
+            f"--compile is for drafts with the target's tokens, and {draft} has a tokenizer of its own; leave it out",
+            "compile",
+        )
+    return tokenizer, of_draft
 
 
 def _check_configs(names: Mapping[str, str], configs: Mapping[str, Any], shape: HeadShape | None) -> None:
@@ -205,18 +222,19 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     own = choose_dtype("auto", loaded.device, None, bfloat16_pays) if loaded.computed_by else loaded.dtype
     dtype = choose_draft_dtype(draft_dtype, own)
     set_up(loaded.device, dtype)
-    tokenizer = common_tokenizer(target, draft)
+    tokenizers = tokenizers_of(target, draft)
     report(f"loading draft {display_name(draft)}")
-    added = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), tokenizer), report=report)
-    added.pair.draft_model.slim()
+    added = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), *tokenizers), report=report)
+    drafting = added.pair.models["draft"]
+    drafting.slim()
     return added
 
 
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
     """Engine of a pair, with a chosen number of threads; batch-invariant if `exact`, else self-tested on CUDA."""
     slots = None
-    in_torch = not any(model.computed_by for model in pair.models.values())
-    if pair.draft and in_torch and has_graphs(pair.target.device) and not pair.target.ranks:
+    captured = pair.draft and not pair.translation and not any(model.computed_by for model in pair.models.values())
+    if captured and has_graphs(pair.target.device) and not pair.target.ranks:
         from decoder.session.cuda_graph.slots import GraphSlots
 
         slots = GraphSlots()
@@ -263,25 +281,41 @@ def passes_of(run: RunConfig) -> "Passes":
     return passes(tree_rule(run.parameters.get(name)) for name in run.methods)
 
 
-def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokenizer: TextTokenizer) -> Pair:
-    """Pair of a target and its draft, if any; first tests by `probe` that both models can compute trees."""
+def make_pair(
+    target: LanguageModel,
+    draft: LanguageModel | Head | None,
+    tokenizer: TextTokenizer,
+    of_draft: TextTokenizer | None = None,
+) -> Pair:
+    """Pair of a target and its draft, if any; first tests by `probe` that both models can compute trees.
+
+    `of_draft` is the draft's tokenizer if it is not the target's.
+    """
     draft_model, head = (None, draft) if isinstance(draft, Head) else (draft, None)
     models = [target, draft_model] if draft_model else [target]
     for model in models:
         probe(model)
     ids = _ends(target)
-    for model in models:
+    for model in [target] if of_draft else models:
         # Turns off penalties, bans and sampling settings of the checkpoint, for every method.
         model.hf.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
+    translation = _translation(draft_model, of_draft) if draft_model and of_draft else None
+    alike = [target] if translation else models
     return Pair(
         target=target,
         draft=draft_model,
         tokenizer=tokenizer,
-        vocabulary=min(model.width for model in models),
+        vocabulary=min(model.width for model in alike),
         eos=frozenset(ids),
-        context=min(model.context for model in models),
+        context=min(model.context for model in alike),
         head=head,
+        translation=translation,
     )
+
+
+def _translation(draft: LanguageModel, tokenizer: TextTokenizer) -> Translation:
+    known = 1 + max(tokenizer.get_vocab().values())
+    return Translation(tokenizer, min(known, draft.width), frozenset(_ends(draft)))
 
 
 def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:

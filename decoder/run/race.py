@@ -22,7 +22,7 @@ from decoder.events import End, Event, Figures, Knob, Limit, Round, Run, Start, 
 from decoder.forward.cpu_threads import WarmThreads, quick_switches
 from decoder.forward.near_tie import Judge
 from decoder.knobs import KnobName, RulesName
-from decoder.methods import METHODS, chosen, require_knobs, require_model_free
+from decoder.methods import METHODS, chosen, require_knobs, require_model_free, require_shared_tokens
 from decoder.methods.method import Method
 from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, require_known, without_surrogates
 from decoder.run.config import RunConfig
@@ -130,6 +130,8 @@ def decode(
     methods, ranks = chosen(config.methods), pair.target.ranks
     if pair.draft is None:
         require_model_free(config.methods)
+    if pair.translation:
+        require_shared_tokens(config.methods, pair.draft_name)
     if ranks:
         require_partial_target(methods)
     text = as_chat(pair.tokenizer, prompt) if config.chat else without_surrogates(prompt)

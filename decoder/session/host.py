@@ -18,8 +18,9 @@ from decoder.draft.auto_drafter import AutoDrafter
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.eagle3_passes import Eagle3Passes
 from decoder.draft.lookup_drafter import LookupDrafter
-from decoder.draft.model_drafter import ModelDrafter, Passes
+from decoder.draft.model_drafter import LevelDrafter, ModelDrafter
 from decoder.draft.proposer import Proposal, Proposer
+from decoder.draft.translated_drafter import TranslatedDrafter
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.forward.layer_states import LayerStates
 from decoder.models.pair import Pair
@@ -40,14 +41,15 @@ def with_drafter(
     Trees grow by `probabilities`, up to the number of nodes that `sizes` chooses; if it is None, up to the limit of the
     rules.
     """
-    passes: Passes | None = None
+    model: LevelDrafter | None = None
     if head := pair.head:
         states = LayerStates(head.layers)
         pair = replace(pair, target=pair.target.tapped(states))
-        passes = Eagle3Passes(head, longest, states)
+        model = ModelDrafter(Eagle3Passes(head, longest, states), probabilities)
+    elif pair.draft and pair.translation:
+        model = TranslatedDrafter(pair, pair.draft, pair.translation, longest, probabilities)
     elif pair.draft:
-        passes = DraftPasses(pair.draft, pair.vocabulary, longest)
-    model = ModelDrafter(passes, probabilities) if passes else None
+        model = ModelDrafter(DraftPasses(pair.draft, pair.vocabulary, longest), probabilities)
     return pair, AutoDrafter(sizes, model, probabilities) if sizes else model or LookupDrafter(probabilities)
 
 

@@ -23,6 +23,7 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
 from decoder.methods.linear import Linear
 from decoder.models.checkpoints import display_name
+from decoder.models.compatibility import tokenizers_of
 from decoder.models.drafts import is_model_free
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
@@ -158,6 +159,12 @@ def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str
 
 
 def _engine(job: OnDrafts, draft: str, loaded: Engine | None, note: Note) -> Engine:
+    _, of_draft = tokenizers_of(job.target, draft)
+    if of_draft:
+        raise PairError(
+            f"{draft} has another tokenizer than {job.target}, and drafts are ranked by the target's tokens that they "
+            "guess; choose drafts with the target's tokenizer"
+        )
     if loaded:
         return with_draft(loaded, job.target, draft, draft_dtype=job.draft_dtype, report=note)
     return load_pair(job.target, draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note)

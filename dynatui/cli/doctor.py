@@ -9,23 +9,23 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import typer
 
 from decoder.errors import DecoderError, ModelError
-from decoder.events import arithmetic
+from decoder.events import TRANSLATED, arithmetic
 from decoder.models.gguf.file import is_gguf
-from decoder.models.gguf.words import gguf_words
 from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
 from dynatui.cli import config, options, request
+from dynatui.cli.doctor_findings import Case, Finding, Probe, Verdict, host_memory, size
+from dynatui.cli.doctor_models import folder_of, gpu_layers_words, lacks_target, models, names_of
 from dynatui.cli.doctor_spread import spreading
 from dynatui.cli.parameters import CONTEXT, Declared, switch
 from dynatui.cli.settings import applied, fill, strange_variables, with_places
@@ -38,35 +38,6 @@ _SMALL = (80, 24)
 _LITTLE_SPACE = 100 * 2**20
 _NATIVE_FP16 = frozenset({"avx512_fp16", "amx_fp16", "asimdhp"})
 _BF16_CAPABILITY = (8, 0)
-
-Verdict = Literal["ok", "note", "problem"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One result of a probe, with a remedy if one is needed."""
-
-    verdict: Verdict
-    """The finding's severity. problem: dynatui cannot run with these options; note: works, but is worth knowing; ok:
-    works."""
-    text: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True)
-class Case:
-    """The models and options that the probes examine."""
-
-    models: Models
-    log: Path | None
-    settings: Callable[[], str]
-    """Returns one line about the sources of the settings; raises DecoderError if one is invalid."""
-    strange_variables: Sequence[str] = ()
-    tensor_parallel: int = 1
-    """Number of processes over which the target would be spread."""
-
-
-Probe = Callable[[Case], Iterator[Finding]]
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -208,7 +179,7 @@ def devices(case: Case) -> Iterator[Finding]:
         yield Finding("note", "torch sees no GPU, though the driver does", "install a build of torch with CUDA")
     named = [name for name in (case.models.target, case.models.draft) if name and name != LOOKUP]
     if named and all(map(is_gguf, named)):
-        yield Finding("ok", f"models would run by llama.cpp{_gpu_layers(case.models)}")
+        yield Finding("ok", f"models would run by llama.cpp{gpu_layers_words(case.models)}")
         return
     device = choose_device(case.models.device)
     chosen = choose_dtype(case.models.dtype, device, None, bfloat16_pays)
@@ -232,52 +203,18 @@ def devices(case: Case) -> Iterator[Finding]:
             yield Finding("note", f"this CPU does not compute in {name}, so that is slow", f"give {flag} float32")
 
 
-def models(case: Case) -> Iterator[Finding]:
-    """Reports the models that would be loaded, if they are on this machine."""
-    pair = case.models
-    if _lacks_one(pair):
-        yield Finding(
-            "problem", "only one model was named", "give both --target and --draft, or neither, or --draft lookup"
-        )
-        return
-    forbidden = bool(os.environ.get("HF_HUB_OFFLINE"))
-    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
-    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
-    from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
-    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
-    from decoder.run.gguf_options import require_dtypes_of_torch, require_gpu_layers  # noqa: PLC0415
-
-    names = _names(pair)
-    require_dtypes_of_torch(names, device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype)
-    require_gpu_layers(names, pair.gpu_layers)
-    absent = [name for name in names.values() if _folder(name) is None and not checkpoints.looks_like_a_path(name)]
-    for role, name in names.items():
-        if name not in absent:
-            yield from _model(role, name)
-        elif forbidden:
-            yield Finding("problem", f"{role} {name} is not on this machine", "unset HF_HUB_OFFLINE to download it")
-        else:
-            yield Finding("note", f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts")
-    if names["target"] not in absent and not is_gguf(names["target"]):
-        yield from _windows(names["target"], pair.dtype)
-    if "draft" not in names:
-        yield Finding("ok", "drafts are copied from earlier in the text, without a model")
-    elif not absent and not head_shape(names["draft"]):
-        checks.common_tokenizer(*names.values())
-        yield Finding("ok", "both share a tokenizer")
-
-
 def rounds(case: Case) -> Iterator[Finding]:
     """Reports how rounds are driven, by the host or as CUDA graphs; on a GPU, tries it with the embedded pair."""
     os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
     from decoder import load_pair  # noqa: PLC0415 - imports torch
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
+    from decoder.models.compatibility import tokenizers_of  # noqa: PLC0415 - imports torch
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415
     from decoder.run import decoding_path  # noqa: PLC0415 - imports torch
     from decoder.system.device import DTYPES, choose_device, has_graphs  # noqa: PLC0415
 
     pair = case.models
-    if _lacks_one(pair) or case.tensor_parallel > 1:
+    if lacks_target(pair) or case.tensor_parallel > 1:
         return
     device = choose_device(pair.device)
     if has_graphs(device) and not pair.exact and pair.draft != LOOKUP:
@@ -289,96 +226,27 @@ def rounds(case: Case) -> Iterator[Finding]:
             yield Finding("note", text, "another version of torch or of the driver may help")
             return
         yield Finding("ok", f"the embedded pair was tried on {device}: {tried.name}, {tried.reason}")
-    names = _names(pair)
-    if all(_folder(name) for name in names.values()):
+    names = names_of(pair)
+    if all(folder_of(name) for name in names.values()):
         whole = {role: name for role, name in names.items() if role == "target" or not head_shape(name)}
-        configs = {role: checkpoints.load_config(name) for role, name in whole.items()}
+        folders = {role: str(folder_of(name)) for role, name in whole.items()}
+        configs = {role: checkpoints.load_config(folder) for role, folder in folders.items()}
         path = decoding_path.expected_path(configs, device, exact=pair.exact, dtype=DTYPES.get(pair.dtype))
         if len(whole) < len(names) and has_graphs(device):
             path = decoding_path.DecodingPath(decoding_path.HOST, decoding_path.UNCAPTURED_HEAD)
+        elif tokenizers_of(*folders.values())[1]:
+            reason = TRANSLATED if has_graphs(device) else f"{path.reason}; {TRANSLATED}"
+            path = decoding_path.DecodingPath(decoding_path.HOST, reason)
         yield Finding("ok", f"models would be decoded by: {path.name}, {path.reason}")
 
 
 def processes(case: Case) -> Iterator[Finding]:
     """Reports whether the target can be spread over the given number of processes."""
-    if case.tensor_parallel > 1 and not _lacks_one(case.models):
+    if case.tensor_parallel > 1 and not lacks_target(case.models):
         os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
-        here = _folder(_names(case.models)["target"]) is not None
+        here = folder_of(names_of(case.models)["target"]) is not None
         for text in spreading(case.models, case.tensor_parallel, target_is_here=here):
             yield Finding("ok", text)
-
-
-def _lacks_one(pair: Models) -> bool:
-    return (pair.target is None) != (pair.draft is None) and pair.draft != LOOKUP
-
-
-def _names(pair: Models) -> dict[str, str]:
-    """Names of the models by role (target, draft); those of the embedded pair if none are given."""
-    from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
-
-    target = {"target": pair.target or str(EMBEDDED_TARGET)}
-    return target if pair.draft == LOOKUP else {**target, "draft": pair.draft or str(EMBEDDED_DRAFT)}
-
-
-def _model(role: str, name: str) -> Iterator[Finding]:
-    """Reports the type of a model that is on this machine, and the size of its weights."""
-    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
-
-    try:
-        if is_gguf(name):
-            yield Finding("ok", f"{role} {gguf_words(name)}")
-            return
-        kind = _kind(role, name)
-    except DecoderError as error:
-        yield Finding("problem", f"{role}: {error}")
-        return
-    weights = sum(path.stat().st_size for path in (_folder(name) or Path(name)).glob("*.safetensors"))
-    if weights:
-        shown = checkpoints.display_name(name)
-        yield Finding("ok", f"{role} {shown}: {kind}, weights of {_bytes(weights)}")
-    else:
-        yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model that has, or convert it")
-
-
-def _windows(target: str, dtype: str) -> Iterator[Finding]:
-    """Reports the memory of a target's keys and values beside that of ring buffers, if its layers attend to windows."""
-    import torch  # noqa: PLC0415 - as its other imports here
-
-    from decoder.forward.families.architecture import longest_text  # noqa: PLC0415 - imports torch
-    from decoder.forward.windows import cache_bytes, windows_of  # noqa: PLC0415 - imports torch
-    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
-    from decoder.system.device import DTYPES  # noqa: PLC0415 - imports torch
-
-    with suppress(DecoderError):  # `_model` reports a target that cannot be read
-        config = checkpoints.load_config(target)
-        text = getattr(config, "get_text_config", lambda: config)()
-        sizes, length = windows_of(text).sizes.values(), longest_text(text)
-        kind = DTYPES.get(dtype) or getattr(text, "dtype", None) or torch.float32
-        if sizes:
-            rows, ring = cache_bytes(text, length, kind.itemsize)
-            yield Finding(
-                "ok",
-                f"target attends to windows of {' and '.join(f'{size:,}' for size in sorted(set(sizes)))} tokens, and "
-                f"keeps all keys and values: {_bytes(rows)} in {str(kind).removeprefix('torch.')} for a text of "
-                f"{length:,} tokens, where ring buffers would take {_bytes(ring)}",
-            )
-
-
-def _gpu_layers(pair: Models) -> str:
-    return "" if pair.gpu_layers is None else f", with {pair.gpu_layers} layers on a GPU"
-
-
-def _kind(role: str, name: str) -> str:
-    """Model type of a checkpoint, or "an EAGLE-3 head"; raises DecoderError if it cannot serve in the role."""
-    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
-    from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
-    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
-
-    if role == "draft" and head_shape(name):
-        return "an EAGLE-3 head"
-    config = checkpoints.load_config(name)
-    checks.check_config(checkpoints.display_name(name), config)
-    return str(config.model_type)
 
 
 def settings(case: Case) -> Iterator[Finding]:
@@ -410,7 +278,7 @@ def recordings(_case: Case) -> Iterator[Finding]:
         return
     free = shutil.disk_usage(folder).free
     verdict: Verdict = "note" if free < _LITTLE_SPACE else "ok"
-    yield Finding(verdict, f"recordings started by a key go to {folder}, where {_bytes(free)} are free")
+    yield Finding(verdict, f"recordings started by a key go to {folder}, where {size(free)} are free")
 
 
 PROBES: dict[str, Probe] = {
@@ -441,11 +309,8 @@ def _colours(kind: str) -> str:
 
 
 def _memory() -> str:
-    with suppress(OSError, ValueError, KeyError):
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
-        return f", {_bytes(kilobytes['MemAvailable'] << 10)} of {_bytes(kilobytes['MemTotal'] << 10)} memory free"
-    return ""
+    free, total = host_memory() or (None, 0)
+    return "" if free is None else f", {size(free)} of {size(total)} memory free"
 
 
 def _cpu_has_fp16() -> bool:
@@ -463,24 +328,6 @@ def _dtypes(bf16: bool, fp16: bool) -> str:  # noqa: FBT001 - two values of the 
 def _described(gpu: Gpu) -> str:
     memory = ""
     if gpu.total_bytes and gpu.free_bytes is not None:
-        memory = f", {_bytes(gpu.free_bytes)} of {_bytes(gpu.total_bytes)} memory free"
+        memory = f", {size(gpu.free_bytes)} of {size(gpu.total_bytes)} memory free"
     dtypes = f", {_dtypes(gpu.capability >= _BF16_CAPABILITY, fp16=True)}" if gpu.capability else ""
     return f"{gpu.name}{memory}{dtypes}"
-
-
-def _folder(name: str) -> Path | None:
-    """Folder of a model on this machine; None if the model must be downloaded first."""
-    if is_gguf(name):
-        return Path(name).parent if Path(name).is_file() else None
-    if Path(name).is_dir():
-        return Path(name)
-    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - needed only for models of the Hugging Face hub
-
-    with suppress(ValueError):
-        config_path = try_to_load_from_cache(name, "config.json")
-        return Path(config_path).parent if isinstance(config_path, str) else None
-    return None
-
-
-def _bytes(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

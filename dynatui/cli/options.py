@@ -124,7 +124,7 @@ MODEL_OPTIONS = in_panel(
     option("--target ID|DIR", "Target model: a Hugging Face id or a folder."),
     option(
         "--draft ID|DIR|lookup",
-        "Draft model with the target's tokenizer; lookup: no model, drafts are copied from earlier in the text.",
+        "Draft model, best with the target's tokenizer; lookup: no model, drafts are copied from earlier in the text.",
     ),
     option(
         "--device NAME",

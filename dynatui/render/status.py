@@ -152,8 +152,9 @@ def _right_parts(scene: Scene) -> Iterator[_Part]:
     """Models, device and arithmetic, sampling, load of the GPUs, and cost of the screen."""
     run, meters = scene.state.run, scene.meters
     if run is not None:
-        long: Row = ((run.target, "strong"), (" ← drafted by ", "dim"), (run.draft, "strong"))
-        yield _Part(5, (long, ((f"{run.target} ← {run.draft}", "dim"),), ((run.target, "dim"),)), right=True)
+        by, sign = (" ← drafted through text by ", "← text ←") if run.translated else (" ← drafted by ", "←")
+        long: Row = ((run.target, "strong"), (by, "dim"), (run.draft, "strong"))
+        yield _Part(5, (long, ((f"{run.target} {sign} {run.draft}", "dim"),), ((run.target, "dim"),)), right=True)
         targets = arithmetic(run.dtype, "", exact=run.exact)
         yield _at_right(8, "dim", f"{run.place} {run.arithmetic}", f"{run.place} {targets}", run.place)
         sampled = sampling_words(scene.state, scene.pending)

@@ -24,7 +24,7 @@ def load(target: Path | None, draft: Path | None, dtype: str = "float32", device
     load_pair(*names, device=device, dtype=dtype, report=lambda _: None)
 
 
-def one_sentence(error: pytest.ExceptionInfo[ModelError]) -> bool:
+def one_sentence(error: pytest.ExceptionInfo[ModelError] | pytest.ExceptionInfo[ConfigError]) -> bool:
     """One line that says more than a name."""
     return "\n" not in str(error.value) and len(str(error.value).split()) > 6
 
@@ -55,10 +55,18 @@ def test_a_model_that_only_a_trial_shows_to_be_unfit_is_refused(tmp_path: Path, 
     assert one_sentence(refusal)
 
 
-def test_models_with_different_tokenizers_are_refused(tmp_path: Path) -> None:
-    pair = tiny.strangers_tongue(tmp_path)
-    with pytest.raises(PairError, match="tokenizer") as refusal:
-        load(pair.target, pair.draft)
+def test_a_draft_with_another_tokenizer_bounds_neither_vocabulary_nor_context(tmp_path: Path) -> None:
+    own = tiny.build(tiny.FAMILIES["neox"](vocab_size=280, max_position_embeddings=96), seed=2)
+    target = tiny.save(tmp_path / "target", tiny.build(tiny.FAMILIES["neox"](), seed=1), tiny.train_tokenizer())
+    draft = tiny.save(tmp_path / "draft", own, tiny.train_tokenizer(tiny.OTHER_SENTENCES))
+    pair = load_pair(str(target), str(draft), device="cpu", dtype="float32").pair
+    assert (pair.vocabulary, pair.context) == (tiny.VOCABULARY, tiny.CONTEXT)
+    assert pair.translation is not None
+    assert pair.translation.vocabulary == 270
+    with pytest.raises(
+        ConfigError, match="draft with the tokens of target, and draft has a tokenizer of its own"
+    ) as refusal:
+        _ = pair.draft_model
     assert one_sentence(refusal)
 
 

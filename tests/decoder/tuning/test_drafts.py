@@ -1,5 +1,7 @@
 """Drafts are ranked by what they bring on a user's prompts, beside what their agreement and cost promise."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from msgspec import structs
@@ -9,7 +11,7 @@ from decoder.append_only import TokenLog
 from decoder.bench.contenders import Contender, Trial
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Samples
-from decoder.errors import ConfigError, DecoderError
+from decoder.errors import ConfigError, DecoderError, PairError
 from decoder.run.config import RunConfig
 from decoder.tuning.drafts import (
     OnDrafts,
@@ -23,6 +25,7 @@ from decoder.tuning.drafts import (
 )
 from decoder.tuning.ranking import METHODS, Ranking
 from dynatui.cli.draft_ranking import ranking
+from tests import tiny
 from tests.decoder.makers import TinyModels
 
 PROMPTS = ("The sea was calm that night", "Nobody had ever asked her")
@@ -94,6 +97,12 @@ def test_where_no_draft_can_be_used_the_first_error_says_why(tiny_models: TinyMo
     pair = tiny_models.pair("neox")
     with pytest.raises(DecoderError, match="/nowhere"):
         rank(OnDrafts(str(pair.target), ("/nowhere", "/nor/here"), PROMPTS, device="cpu"), lambda _: None)
+
+
+def test_a_draft_with_another_tokenizer_is_not_ranked(tmp_path: Path) -> None:
+    pair = tiny.strangers_tongue(tmp_path)
+    with pytest.raises(PairError, match=r"has another tokenizer than .*; choose drafts with the target's tokenizer"):
+        rank(OnDrafts(str(pair.target), (str(pair.draft),), PROMPTS, device="cpu"), lambda _: None)
 
 
 def test_sampled_texts_are_refused(tiny_models: TinyModels) -> None:

@@ -16,12 +16,13 @@ import torch
 import decoder
 from decoder.errors import ConfigError
 from decoder.run.decoding_path import DecodingPath
-from dynatui.cli import doctor
+from dynatui.cli import doctor, doctor_models
 from dynatui.cli import main as cli
-from dynatui.cli.doctor import Case, Finding, examine, page
+from dynatui.cli.doctor import examine, page
+from dynatui.cli.doctor_findings import Case, Finding
 from dynatui.gpu import Gpu
 from dynatui.session import Models
-from tests import eagle3_checkpoints
+from tests import eagle3_checkpoints, tiny
 
 PROGRAM = [sys.executable, "-m", "dynatui", "doctor"]
 
@@ -269,6 +270,14 @@ def test_on_this_machine_the_embedded_pair_can_run(environment: dict[str, str], 
     assert done.stderr == ""
 
 
+def test_a_pair_with_different_tokenizers_is_translated(tmp_path: Path) -> None:
+    for name, sentences in (("target", tiny.SENTENCES), ("draft", tiny.OTHER_SENTENCES)):
+        tiny.save(tmp_path / name, tiny.build(tiny.FAMILIES["neox"](), seed=1), tiny.train_tokenizer(sentences))
+    asked = Models(str(tmp_path / "target"), str(tmp_path / "draft"), device="cpu")
+    assert "ok: they have different tokenizers: draft translated through text" in said(found("models", models=asked))
+    assert "host, native CPU kernels; draft translated through text" in said(found("rounds", models=asked))
+
+
 def test_many_broken_things_are_as_many_problems_in_one_object(environment: dict[str, str], tmp_path: Path) -> None:
     broken = tmp_path / "torch"
     broken.mkdir()
@@ -304,7 +313,8 @@ def test_many_broken_things_are_as_many_problems_in_one_object(environment: dict
         (Models("a/b", "c/d"), "1", "problem: target a/b is not on this machine; unset HF_HUB_OFFLINE"),
         (Models("./no", "./no"), "", "problem: target: there is no folder ./no"),
         (Models("./no", "./no"), "", "problem: draft: there is no folder ./no"),
-        (Models("a/b"), "", "problem: only one model was named; give both"),
+        (Models("a/b"), "", "note: target a/b is not on this machine yet; it is downloaded"),
+        (Models(draft="a/b"), "", "problem: a draft was named without its target; give --target too"),
     ],
 )
 def test_what_would_be_loaded_is_looked_for_but_not_fetched(
@@ -312,7 +322,7 @@ def test_what_would_be_loaded_is_looked_for_but_not_fetched(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", offline)
     monkeypatch.chdir(tmp_path)
-    report = examine(case(models=models), {"models": doctor.models})
+    report = examine(case(models=models), {"models": doctor_models.models})
     assert expected in said([Finding(each.verdict, each.text, each.remedy) for each in report.findings])
 
 

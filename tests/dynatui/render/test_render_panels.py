@@ -13,7 +13,7 @@ from msgspec import structs
 from rich.console import Console, RenderableType
 
 from decoder.analysis.metrics import FIGURES
-from decoder.events import End, Knob, Summary
+from decoder.events import TRANSLATED, End, Knob, Summary
 from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, PANELS
@@ -301,6 +301,12 @@ def test_only_a_gpu_that_decodes_slower_than_it_might_says_which_way_and_why(pat
     assert [ink for words, ink in row if words == f"path: {path}, no graphs here"] == (["warn"] if slow else [])
     assert (f"path: {path}" in lines(status(decoded_by(path, device="cuda:0"), 55, 1))[0]) is slow
     assert "path" not in lines(status(decoded_by(path, "no graphs here"), 180, 1))[0]
+
+
+def test_the_status_line_says_that_a_draft_is_translated_through_text() -> None:
+    scene = decoded_by("host", f"native CPU kernels; {TRANSLATED}")
+    assert "books-16m ← drafted through text by books-1m" in lines(status(scene, 180, 1))[0]
+    assert any("books-16m ← text ← books-1m" in lines(status(scene, width, 1))[0] for width in range(60, 120))
 
 
 def test_the_status_line_gives_way_part_by_part() -> None:

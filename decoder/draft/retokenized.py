@@ -1,0 +1,118 @@
+"""Tokens of a text by another tokenizer: of a growing text, and of a text that follows another one.
+
+A tokenizer may treat the beginning of a text differently (a prefix space), and a token may span two texts, so a text is
+tokenized together with the end of the text before it. Knows tokenizers, and neither models nor drafts.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from decoder.models.tokenizer import TextTokenizer
+
+CONTEXT_CHARACTERS = 64
+"""Number of characters before a text that are tokenized with it."""
+OPEN_CHARACTERS, SHORTENED_TO = 512, 128
+"""Length of a growing text's end from which it is shortened, and the length to which it is shortened."""
+TRIED_PLACES = 8
+"""Most places at which one shortening tries to divide a text."""
+_ANCHORS = ("\n", ".", "a", "0")
+"""Texts before a text that is tokenized apart; a tokenizer joins few texts with all of them."""
+_WORD_START = re.compile(r"(?<=\S)\s")
+
+
+def encoded(tokenizer: TextTokenizer, text: str) -> list[int]:
+    """Tokens of a text, without special tokens."""
+    ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+    return ids
+
+
+def first_tokens(tokenizer: TextTokenizer) -> list[int]:
+    """Special tokens with which a tokenizer begins every text."""
+    plain = encoded(tokenizer, "a")
+    whole: list[int] = tokenizer("a", add_special_tokens=True, verbose=False).input_ids
+    places = range(len(whole) - len(plain) + 1)
+    return next((whole[:place] for place in places if whole[place : place + len(plain)] == plain), [])
+
+
+def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """Number of first tokens in which two sequences of the same type agree."""
+    agreed, most = 0, min(len(one), len(other))
+    # Slices are compared faster than tokens one by one, and most comparisons are of equal texts.
+    if one[:most] == other[:most]:
+        return most
+    while agreed < most:
+        middle = (agreed + most + 1) // 2
+        if one[agreed:middle] == other[agreed:middle]:
+            agreed = middle
+        else:
+            most = middle - 1
+    return agreed
+
+
+class Following:
+    """Tokens of texts that follow a given text."""
+
+    def __init__(self, tokenizer: TextTokenizer, before: str = "") -> None:
+        """Prepares for texts after `before`, of which the last `CONTEXT_CHARACTERS` characters matter."""
+        self._tokenizer = tokenizer
+        self.before = before[-CONTEXT_CHARACTERS:]
+        self._known = encoded(tokenizer, self.before)
+
+    def tokens(self, text: str) -> list[int]:
+        """Tokens of a text that follows; of the text apart if the tokenizer would join it with the text before it."""
+        tokens = self.after(text)
+        if tokens is not None:
+            return tokens
+        apart = (Following(self._tokenizer, anchor).after(text) for anchor in _ANCHORS)
+        return next((tokens for tokens in apart if tokens is not None), encoded(self._tokenizer, text))
+
+    def after(self, text: str) -> list[int] | None:
+        """Tokens of a text that follows; None if a token spans both texts."""
+        whole, count = encoded(self._tokenizer, self.before + text), len(self._known)
+        return whole[count:] if whole[:count] == self._known else None
+
+
+class GrowingTokens:
+    """Tokens of a growing text; only the end of the text is tokenized again when text is added."""
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        self.tokens = first_tokens(tokenizer)
+        """Tokens of the whole text, after the special tokens with which the tokenizer begins a text."""
+        self._tokenizer = tokenizer
+        self._following = Following(tokenizer)
+        self._final = len(self.tokens)
+        """Number of first tokens that do not change any more."""
+        self._open = ""
+        """Text of the tokens after them."""
+        self._longest = OPEN_CHARACTERS
+
+    def append(self, text: str) -> None:
+        """Adds text at the end."""
+        if not text:
+            return
+        self._open += text
+        self.tokens[self._final :] = self._following.tokens(self._open)
+        if len(self._open) > self._longest:
+            self._shorten()
+
+    def _shorten(self) -> None:
+        """Makes first tokens of the open text final, if it has the same tokens when it is divided there."""
+        for place in islice(self._places(), TRIED_PLACES):
+            first, rest = self._open[:place], self._open[place:]
+            tokens, following = (
+                self._following.tokens(first),
+                Following(self._tokenizer, self._following.before + first),
+            )
+            if [*tokens, *following.tokens(rest)] == self.tokens[self._final :]:
+                self._final += len(tokens)
+                self._open, self._following, self._longest = rest, following, OPEN_CHARACTERS
+                return
+        self._longest = 2 * len(self._open)
+
+    def _places(self) -> Iterator[int]:
+        """Places to divide the open text: word starts, the latest first, then any place, for scripts without spaces."""
+        last = len(self._open) - SHORTENED_TO
+        starts = [match.start() for match in _WORD_START.finditer(self._open, last - SHORTENED_TO, last)]
+        yield from reversed(starts[-TRIED_PLACES // 2 :])
+        yield from range(last, 0, -1)

@@ -1,0 +1,224 @@
+"""A draft model with another tokenizer as a proposer: chains, translated through text.
+
+The draft reads the text in its own tokens; of its KV cache it keeps the rows of the first tokens that a longer text
+leaves unchanged. A wrong translation costs acceptance alone, since the target decides every token. Trees become chains,
+since the draft's further guesses after a token would have to be translated one by one. Knows nothing of the target's
+logits.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.draft.draft_passes import MORE_ROWS
+from decoder.draft.growth import Children
+from decoder.draft.model_drafter import best_children, proposed
+from decoder.draft.proposer import Proposal
+from decoder.draft.retokenized import CONTEXT_CHARACTERS, Following, GrowingTokens, common_prefix
+from decoder.draft.translated_chain import TranslatedChain
+from decoder.draft.translated_choice import TokenChoice
+from decoder.forward.language_model import LanguageModel
+from decoder.models.pair import Pair
+from decoder.models.text import TextStream
+from decoder.models.translation import Translation
+from decoder.sampling.draft_probabilities import DraftProbabilities
+from decoder.tree import TokenTree
+from decoder.tree_rules import TreeRule
+
+DRAFTED_A_TOKEN = 8
+"""Most draft tokens that are drafted for one more target token: a draft of single bytes may need many."""
+
+
+class OwnPasses:
+    """Forward passes of a draft model over one text in its own tokens."""
+
+    def __init__(self, model: LanguageModel, vocabulary: int, capacity: int) -> None:
+        self.cache = model.new_cache(capacity)
+        self.count = 0
+        """Number of forward passes so far, without prompt passes."""
+        self.read: list[int] = []
+        """Tokens whose keys and values are in the cache."""
+        self._model = model
+        self._vocabulary = vocabulary
+        self._capacity = capacity
+
+    def has_room(self, tokens: int) -> bool:
+        """Whether a text of this length leaves room for another token in the draft's context."""
+        return tokens < self._model.context
+
+    def reserve(self, rows: int) -> None:
+        """Reserves cache rows."""
+        if rows > self._capacity:
+            self._capacity = rows
+            self.cache.reserve(rows)
+
+    def after(self, tokens: Sequence[int], latest: int = 1) -> Float[Tensor, "N V"]:
+        """Logits after each of the `latest` last unread tokens of a text, at least after its last token.
+
+        Rows of tokens that the text before began with too are kept; the text must have a token.
+        """
+        kept = min(common_prefix(self.read, tokens), len(tokens) - 1)
+        self.cache.cut(kept)
+        if len(tokens) > self._capacity:
+            self.reserve(len(tokens) + MORE_ROWS)
+        start = max(kept, len(tokens) - latest)
+        if start == len(tokens) - 1:
+            logits = self._model.read(self.cache, tokens[kept:])[None]
+        else:
+            if start > kept:
+                self._model.read(self.cache, tokens[kept:start])
+            positions = range(start, len(tokens))
+            visible = np.tri(len(positions), dtype=np.bool_)
+            logits = self._model.forward(self.cache, tokens[start:], positions, visible)
+            self.cache.keep(positions)
+        self.read[kept:] = tokens[kept:]
+        self.count += 1
+        return logits[:, : self._vocabulary]
+
+
+class TranslatedDrafter:
+    """A `Proposer` of one text; its trees are chains."""
+
+    def __init__(
+        self,
+        pair: Pair,
+        draft: LanguageModel,
+        translation: Translation,
+        longest: int,
+        probabilities: DraftProbabilities | None,
+    ) -> None:
+        """Begins a text of at most `longest` target tokens; see `ModelDrafter` for `probabilities`."""
+        self.passes = OwnPasses(draft, translation.vocabulary, longest)
+        self._pair = pair
+        self._translation = translation
+        self._choice = TokenChoice(pair.tokenizer, translation.tokenizer, pair.vocabulary, probabilities)
+        self._committed = TextStream(pair.tokenizer, ())
+        self._before = ""
+        """End of the text, in complete characters."""
+        self._own = GrowingTokens(translation.tokenizer)
+        self._taken = 0
+        """Number of target tokens that are in `_committed`."""
+        self._known = 0
+        """Number of target tokens whose text the draft has read, about."""
+        self._drafted: list[int] = []
+        """Draft tokens of the round, after those of the text."""
+        self._chain: TranslatedChain | None = None
+        self._ready: Float[Tensor, "1 V"] | None = None
+        """Logits after the text, if they were computed before the round's first draft token."""
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """See `Proposer`."""
+        self._take(tokens)
+        if self._own.tokens and self.passes.has_room(len(self._own.tokens)):
+            self.passes.after(self._own.tokens)
+            self.passes.count = 0
+
+    def reserve(self, rows: int) -> None:
+        """See `Proposer`; does nothing, since the draft's tokens may be fewer or more: passes reserve rows."""
+
+    def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
+        """See `Proposer`."""
+        return proposed(self, text, rule, room)
+
+    def record_choices(self, burst: Sequence[int]) -> None:
+        """See `Proposer`."""
+        if self._chain:
+            self._known += common_prefix(burst, self._chain.tokens)
+            self._chain = None
+
+    def commit(self, path: Sequence[int]) -> None:
+        """See `Proposer`; does nothing, since the next pass keeps the rows of tokens that are in the text."""
+
+    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
+        """See `Proposer`; nothing is learnt."""
+
+    @property
+    def count(self) -> int:
+        """See `LevelDrafter`."""
+        return self.passes.count
+
+    def behind(self, text: Sequence[int]) -> int:
+        """See `LevelDrafter`; counts target tokens, so that a round without a draft need not translate them."""
+        unread = len(text) - self._known
+        return max(1, unread) if self.passes.has_room(len(self._own.tokens) + unread) else 0
+
+    def begin_tree(self) -> None:
+        """See `LevelDrafter`; `catch_up` begins the chain."""
+
+    def catch_up(self, text: Sequence[int], count: int) -> Children:
+        """See `LevelDrafter`; one token, or none if the draft's text cannot be translated."""
+        del count
+        self._take(text[self._taken :])
+        return self._next(self._begun(), 0)
+
+    def catch_up_with_guesses(self, text: Sequence[int], count: int, latest: int) -> tuple[list[Children], list[int]]:
+        """See `LevelDrafter`; guesses of tokens that the text has are in the draft's tokens, most probable ones."""
+        del count
+        self._take(text[self._taken :])
+        tokens, chain = self._own.tokens, self._begun()
+        if not tokens or not self.passes.has_room(len(tokens)):
+            return [Children([], [])], []
+        logits = self.passes.after(tokens, latest)
+        self._ready = logits[-1:]
+        guesses = best_children(logits[:-1], 1) if len(logits) > 1 else []
+        return [*guesses, self._next(chain, 0)], tokens[len(tokens) - len(guesses) :]
+
+    def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
+        """See `LevelDrafter`; one token after the chain's last node, and none after other nodes."""
+        del count
+        return [self._after(tree, node) for node in nodes]
+
+    def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
+        """See `LevelDrafter`."""
+        return tree if len(kept) == len(tree) else tree.subtree(kept)
+
+    def _begun(self) -> TranslatedChain:
+        """Begins the round's chain after the text."""
+        self._drafted, self._ready = [], None
+        own = TextStream(self._translation.tokenizer, self._own.tokens)
+        self._chain = TranslatedChain(own, self._committed, Following(self._pair.tokenizer, self._before))
+        return self._chain
+
+    def _take(self, tokens: Sequence[int]) -> None:
+        """Adds committed target tokens to the text."""
+        added = self._committed.push(tokens)
+        self._taken += len(tokens)
+        self._known = self._taken
+        self._own.append(added)
+        self._before = (self._before + added)[-CONTEXT_CHARACTERS:]
+
+    def _after(self, tree: TokenTree, node: int) -> Children:
+        chain, depth = self._chain, tree.depths[node]
+        path = [tree.tokens[ancestor] for ancestor in reversed(tree.ancestors(node)[:-1])]
+        if chain is None or path != chain.tokens[:depth]:
+            return Children([], [])
+        return self._next(chain, depth)
+
+    def _next(self, chain: TranslatedChain, place: int) -> Children:
+        """The chain's target token at a place; drafts until it is certain, or until the chain ends."""
+        for _ in range(DRAFTED_A_TOKEN * (place + 1) - len(self._drafted)):
+            if len(chain.tokens) > place or chain.ended:
+                break
+            self._draft_one(chain)
+        if len(chain.tokens) <= place or chain.tokens[place] >= self._pair.vocabulary:
+            return Children([], [])
+        logprob = chain.logprobs[place]
+        own = [logprob.own] if logprob.own != logprob.ranked else []
+        return Children([chain.tokens[place]], [logprob.ranked], own)
+
+    def _draft_one(self, chain: TranslatedChain) -> None:
+        tokens = [*self._own.tokens, *self._drafted]
+        if not tokens or not self.passes.has_room(len(tokens)):
+            chain.ended = True
+            return
+        logits = self.passes.after(tokens) if self._ready is None else self._ready
+        self._ready = None
+        position = self._taken + chain.possible
+        token, logprob = self._choice.best(logits, position, torn=chain.torn)
+        if token in self._translation.ends:
+            chain.end(min(self._pair.eos, default=None), logprob)
+            return
+        self._drafted.append(token)
+        chain.add(token, logprob)

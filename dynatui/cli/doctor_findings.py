@@ -1,0 +1,56 @@
+"""What the probes of `dynatui doctor` examine and report. Knows no probe."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from dynatui.session import Models
+
+Verdict: TypeAlias = Literal["ok", "note", "problem"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One result of a probe, with a remedy if one is needed."""
+
+    verdict: Verdict
+    """The finding's severity. problem: dynatui cannot run with these options; note: works, but is worth knowing; ok:
+    works."""
+    text: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """The models and options that the probes examine."""
+
+    models: Models
+    log: Path | None
+    settings: Callable[[], str]
+    """Returns one line about the sources of the settings; raises DecoderError if one is invalid."""
+    strange_variables: Sequence[str] = ()
+    tensor_parallel: int = 1
+    """Number of processes over which the target would be spread."""
+
+
+Probe: TypeAlias = Callable[[Case], Iterator[Finding]]
+
+
+def host_memory() -> tuple[int, int] | None:
+    """Free and total memory of the host, in bytes; None where it is unknown."""
+    with suppress(OSError, ValueError, KeyError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+        return kilobytes["MemAvailable"] << 10, kilobytes["MemTotal"] << 10
+    return None
+
+
+def size(count: int) -> str:
+    """A number of bytes in words."""
+    if count >= 2**30:
+        return f"{count / 2**30:.1f} GiB"
+    if count >= 10 * 2**20:
+        return f"{count / 2**20:.0f} MiB"
+    return f"{count / 2**10:.0f} KiB" if count >= 2**10 else f"{count} bytes"

@@ -1,0 +1,227 @@
+"""The probe of models in `dynatui doctor`: what their configurations say, before any weights are downloaded or read.
+
+Reports whether a model can be decoded, its memory, whether target and draft share a tokenizer, and for a target alone
+the drafts on this machine that have its tokenizer. Torch and the model libraries are imported inside the functions.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoder.errors import DecoderError
+from decoder.events import TRANSLATED
+from decoder.models.gguf.file import is_gguf
+from decoder.models.gguf.words import gguf_words
+from decoder.models.names import LOOKUP
+from dynatui.cli.doctor_findings import Case, Finding, host_memory, size
+from dynatui.gpu import gpus
+from dynatui.session import Models
+
+if TYPE_CHECKING:
+    import torch
+
+_CACHED = "models--"
+_MOST_NAMED = 6
+
+
+def models(case: Case) -> Iterator[Finding]:
+    """Reports the models that would be loaded, if they are on this machine."""
+    pair = case.models
+    if lacks_target(pair):
+        yield Finding("problem", "a draft was named without its target", "give --target too, or --draft lookup alone")
+        return
+    forbidden = bool(os.environ.get("HF_HUB_OFFLINE"))
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
+    from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
+    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
+    from decoder.run.gguf_options import require_dtypes_of_torch, require_gpu_layers  # noqa: PLC0415 - imports torch
+
+    names = names_of(pair)
+    require_dtypes_of_torch(names, device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype)
+    require_gpu_layers(names, pair.gpu_layers)
+    absent = [name for name in names.values() if folder_of(name) is None and not checkpoints.looks_like_a_path(name)]
+    broken = False
+    for role, name in names.items():
+        if name not in absent:
+            found = list(_model(case, role, name, forbidden=forbidden))
+            broken = broken or any(finding.verdict == "problem" for finding in found)
+            yield from found
+        elif forbidden:
+            yield Finding("problem", f"{role} {name} is not on this machine", "unset HF_HUB_OFFLINE to download it")
+        else:
+            yield Finding(
+                "note",
+                f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts",
+                f"hf download {name} --include '*.json' gets what doctor examines, without weights",
+            )
+    if pair.draft == LOOKUP:
+        yield Finding("ok", "drafts are copied from earlier in the text, without a model")
+    elif "draft" not in names:
+        if not (absent or broken or is_gguf(names["target"])):
+            yield _fitting_drafts(names["target"])
+    elif not absent and not head_shape(names["draft"]):
+        places = (name if is_gguf(name) else str(folder_of(name) or name) for name in names.values())
+        _, of_draft = checks.tokenizers_of(*places)
+        yield Finding("ok", f"they have different tokenizers: {TRANSLATED}" if of_draft else "both share a tokenizer")
+
+
+def lacks_target(pair: Models) -> bool:
+    """Whether a draft model was named without a target."""
+    return pair.target is None and pair.draft not in (None, LOOKUP)
+
+
+def names_of(pair: Models) -> dict[str, str]:
+    """Names of the models by role (target, draft); those of the embedded pair if none are given."""
+    from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
+
+    target = {"target": pair.target or str(EMBEDDED_TARGET)}
+    if pair.draft == LOOKUP or (pair.target and pair.draft is None):
+        return target
+    return {**target, "draft": pair.draft or str(EMBEDDED_DRAFT)}
+
+
+def folder_of(name: str) -> Path | None:
+    """Folder of a model on this machine; None if its configuration must be downloaded first."""
+    if is_gguf(name):
+        return Path(name).parent if Path(name).is_file() else None
+    if Path(name).is_dir():
+        return Path(name)
+    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - needed only for models of the Hugging Face hub
+
+    with suppress(ValueError):
+        config_path = try_to_load_from_cache(name, "config.json")
+        return Path(config_path).parent if isinstance(config_path, str) else None
+    return None
+
+
+def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Finding]:
+    """Reports type, weights and memory of a model whose configuration is on this machine."""
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
+    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
+
+    place = str(folder_of(name) or name)
+    shown = checkpoints.display_name(name)
+    try:
+        if is_gguf(name):
+            yield Finding("ok", f"{role} {gguf_words(name)}")
+            return
+        head = role == "draft" and head_shape(place) is not None
+        config = None if head else _decodable(shown, place)
+    except DecoderError as error:
+        yield Finding("problem", f"{role}: {error}")
+        return
+    kind = "an EAGLE-3 head" if config is None else str(config.model_type)
+    if weights := _weights_bytes(place):
+        yield Finding("ok", f"{role} {shown}: {kind}, weights of {size(weights)}")
+    elif Path(name).is_dir():
+        yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model that has, or convert it")
+    elif forbidden:
+        yield Finding("problem", f"{role} {shown}: {kind}, weights not on this machine", "unset HF_HUB_OFFLINE")
+    else:
+        yield Finding("note", f"{role} {shown}: {kind}, weights not on this machine; downloaded when dynatui starts")
+    if config is not None:
+        yield from _memory(case, role, config)
+
+
+def gpu_layers_words(pair: Models) -> str:
+    """Number of layers that llama.cpp keeps on a GPU, in words; empty if none was given."""
+    return "" if pair.gpu_layers is None else f", with {pair.gpu_layers} layers on a GPU"
+
+
+def _decodable(shown: str, folder: str) -> Any:
+    """Configuration in a folder; raises DecoderError if it cannot be read, or if the model cannot be decoded."""
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
+    from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
+
+    config = checkpoints.load_config(folder)
+    checks.check_config(shown, config)
+    return config
+
+
+def _weights_bytes(folder: str) -> int:
+    """Size of the weights in a folder; 0 if there are none."""
+    return sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
+
+
+def _memory(case: Case, role: str, config: Any) -> Iterator[Finding]:
+    """Reports the memory of a model in the dtype in which it would run, and whether that much memory is free."""
+    from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415 - imports torch
+    from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
+    from decoder.system.device import (  # noqa: PLC0415 - imports torch
+        choose_device,
+        choose_draft_dtype,
+        choose_dtype,
+    )
+
+    pair, device = case.models, choose_device(case.models.device)
+    dtype = choose_dtype(pair.dtype, device, getattr(config, "dtype", None), bfloat16_pays)
+    if role == "draft":
+        dtype = choose_draft_dtype(pair.draft_dtype, dtype)
+    memory, free = memory_of(config, dtype), _free_bytes(device)
+    text = (
+        f"{role} in {str(dtype).removeprefix('torch.')}: {size(memory.weights_bytes)} of weights; KV cache of "
+        f"{size(memory.token_bytes)} a token, {size(memory.cache_bytes)} at its context of {memory.context} tokens"
+    )
+    if free is not None and memory.weights_bytes > free:
+        remedy = "choose a smaller model, --dtype bfloat16 or another device"
+        yield Finding("note", f"{text}; only {size(free)} are free on {device}", remedy)
+    else:
+        yield Finding("ok", text)
+    if memory.windows:
+        sizes = " and ".join(f"{window:,}" for window in memory.windows)
+        rings = f"ring buffers would take {size(memory.ring_bytes)}"
+        yield Finding("ok", f"{role} attends to windows of {sizes} tokens, and keeps all keys and values; {rings}")
+
+
+def _free_bytes(device: "torch.device") -> int | None:
+    """Free memory of a device; None if it is unknown."""
+    if device.type == "cuda":
+        seen, place = gpus(), device.index or 0
+        return seen[place].free_bytes if place < len(seen) else None
+    free, _ = host_memory() or (None, 0)
+    return free
+
+
+def _fitting_drafts(target: str) -> Finding:
+    """Names the models on this machine that are smaller than the target and have its tokenizer."""
+    fitting = sorted(_drafts_for(target))
+    remedy = f"give one by --draft; another model is translated through text, --draft {LOOKUP} needs none"
+    if not fitting:
+        return Finding("note", "no smaller model with its tokenizer is in the Hugging Face cache", remedy)
+    named = ", ".join(f"{name} ({size(weights)})" for weights, name in fitting[:_MOST_NAMED])
+    more = f" and {len(fitting) - _MOST_NAMED} more" if len(fitting) > _MOST_NAMED else ""
+    return Finding("ok", f"drafts in the Hugging Face cache with its tokenizer: {named}{more}", remedy)
+
+
+def _drafts_for(target: str) -> Iterator[tuple[int, str]]:
+    """Size and name of each cached model that could draft for a target; models that cannot be read are left out."""
+    import torch  # noqa: PLC0415 - needed only by this probe
+
+    from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
+    from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
+
+    own = str(folder_of(target) or target)
+    largest = memory_of(_decodable(target, own), torch.float16).weights_bytes
+
+    def fits(name: str, folder: str) -> bool:
+        try:
+            smaller = memory_of(_decodable(name, folder), torch.float16).weights_bytes < largest
+            return smaller and checks.tokenizers_of(own, folder)[1] is None
+        except DecoderError:
+            return False
+
+    for name in _cached():
+        folder = folder_of(name)
+        if name != target and folder and (weights := _weights_bytes(str(folder))) and fits(name, str(folder)):
+            yield weights, name
+
+
+def _cached() -> Iterator[str]:
+    """Hub ids of all models in the Hugging Face cache."""
+    from huggingface_hub import constants  # noqa: PLC0415 - needed only for models of the Hugging Face hub
+
+    for folder in sorted(Path(constants.HF_HUB_CACHE).glob(f"{_CACHED}*")):
+        yield folder.name.removeprefix(_CACHED).replace("--", "/")

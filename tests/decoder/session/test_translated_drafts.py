@@ -1,0 +1,227 @@
+"""Drafts with another tokenizer: every method writes the text of `ar`, and good guesses survive the translation."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedTokenizerFast
+
+from decoder import Linear, RunConfig, decode, load_pair
+from decoder.draft.translated_drafter import OwnPasses, TranslatedDrafter
+from decoder.engine import Engine
+from decoder.errors import ConfigError
+from decoder.events import Event, Run, decode_line, encode
+from decoder.methods import METHODS
+from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
+from tests import tiny
+from tests.decoder.makers import Played, TinyModels, host_session
+from tests.decoder.other_tokenizers import TOKENIZERS, byte_level
+from tests.decoder.session.made_costs import FREE, priced
+
+DRAFTING = ("linear", "dynatree", "auto", "fixed")
+REFUSING = [name for name, method in METHODS.items() if method.needs_model]
+TEXTS = ("The tree 😀 grows", "  日本語の\n\n\tテキスト", "a", "def f(x):\n    return 1\n\n\n")
+LENGTH = 200
+CONTEXT = 400
+
+
+def tiny_model(tokenizer: PreTrainedTokenizerFast, seed: int, context: int = CONTEXT, **shape: Any) -> Any:
+    config = tiny.FAMILIES["neox"](vocab_size=len(tokenizer) + 3, max_position_embeddings=context, **shape)
+    return tiny.build(config, seed=seed)
+
+
+def loaded(target: Path, draft: Path) -> Engine:
+    return load_pair(str(target), str(draft), device="cpu", dtype="float32")
+
+
+def pair_of(home: Path, draft: PreTrainedTokenizerFast, draft_context: int = CONTEXT) -> Engine:
+    """Two random models, each with its own tokenizer."""
+    own = byte_level(300)
+    target = tiny.save(home / "target", tiny_model(own, 1), own)
+    return loaded(target, tiny.save(home / "draft", tiny_model(draft, 2, draft_context), draft))
+
+
+def play(
+    engine: Engine, prompt: str, methods: Sequence[str] = DRAFTING, length: int = LENGTH, **settings: Any
+) -> Played:
+    return Played(list(decode(engine, prompt, RunConfig(("ar", *methods), length, **settings))))
+
+
+def assert_all_alike(played: Played, methods: Sequence[str], length: int = LENGTH) -> None:
+    expected = played.tokens("ar")
+    assert len(expected) == length
+    for method in methods:
+        assert played.tokens(method) == expected, method
+
+
+@pytest.fixture(scope="module", params=TOKENIZERS)
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    return pair_of(tmp_path_factory.mktemp("pair"), TOKENIZERS[request.param]())
+
+
+@pytest.mark.parametrize(("prompt", "temperature"), zip(TEXTS, (0.0, 0.7, 0.0, 0.7), strict=True))
+def test_every_method_writes_the_text_of_plain_decoding(engine: Engine, prompt: str, temperature: float) -> None:
+    free = priced(engine, FREE)
+    assert_all_alike(play(free, prompt, length=24, temperature=temperature, seed=3), DRAFTING, 24)
+
+
+def permuted(source: Path, home: Path) -> Path:
+    """The same model with other ids for all tokens but the first, which ends a text."""
+    shutil.copytree(source, home)
+    weights = load_file(home / "model.safetensors")
+    tokenizer = json.loads((home / "tokenizer.json").read_text())
+    words = tokenizer["model"]["vocab"]
+    order = 1 + torch.randperm(len(words) - 1, generator=torch.Generator().manual_seed(5))
+    ids = torch.cat([torch.zeros(1, dtype=torch.long), order])
+    tokenizer["model"]["vocab"] = {word: int(ids[old]) for word, old in words.items()}
+    (home / "tokenizer.json").write_text(json.dumps(tokenizer))
+    for name in {"gpt_neox.embed_in.weight", "embed_out.weight"} & weights.keys():
+        rows = weights[name].clone()
+        rows[ids] = weights[name][: len(words)]
+        weights[name] = rows
+    save_file(weights, home / "model.safetensors", metadata={"format": "pt"})
+    return home
+
+
+def with_fewer_words(source: Path, home: Path, count: int) -> Path:
+    """The same model with the first words of its tokenizer alone, so that it reads and writes shorter tokens."""
+    shutil.copytree(source, home)
+    tokenizer = json.loads((home / "tokenizer.json").read_text())
+    model = tokenizer["model"]
+    model["vocab"] = {word: place for word, place in model["vocab"].items() if place < count}
+    model["merges"] = [merge for merge in model["merges"] if "".join(merge) in model["vocab"]]
+    (home / "tokenizer.json").write_text(json.dumps(tokenizer))
+    return home
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """The small embedded model, drafted by itself with other token ids."""
+    return loaded(EMBEDDED_DRAFT, permuted(EMBEDDED_DRAFT, tmp_path_factory.mktemp("twins") / "draft"))
+
+
+PROSE = "It was late, and the house"
+
+
+@pytest.mark.parametrize(("temperature", "least"), [(0.0, 0.98), (0.7, 0.85)])
+def test_the_same_model_with_other_token_ids_is_accepted(twins: Engine, temperature: float, least: float) -> None:
+    played = play(twins, PROSE, ("linear",), length=120, temperature=temperature, seed=7)
+    assert_all_alike(played, ("linear",), 120)
+    accepted = played.figures("linear").acceptance_rate
+    assert accepted is not None
+    assert accepted >= least
+
+
+def test_a_draft_whose_chain_was_accepted_reads_one_token_in_the_next_round(twins: Engine) -> None:
+    session = host_session(twins, twins.pair.tokenizer(PROSE).input_ids, 60, Linear(4))
+    session.prefill()
+    drafter = session.proposer
+    assert isinstance(drafter, TranslatedDrafter)
+    for _ in range(4):
+        outcome = session.step(())
+        assert len(outcome.accepted) == 4
+        # A draft token is certain when the next one is known, so a chain of four takes five passes of one token.
+        assert outcome.draft_forwards == 5
+        assert drafter.passes.cache.length == len(session.text) - 1
+
+
+@torch.inference_mode()
+def test_the_draft_keeps_the_rows_of_the_tokens_that_a_changed_text_begins_with(twins: Engine) -> None:
+    draft = twins.pair.target
+    passes = OwnPasses(draft, draft.width, 20)
+    for tokens in ([5, 6, 7, 8, 9], [5, 6, 70, 8], [5, 6, 70, 8], [5]):
+        logits = passes.after(tokens)
+        assert passes.read == tokens
+        assert passes.cache.length == len(tokens)
+        torch.testing.assert_close(logits[0], draft.read(draft.new_cache(20), tokens))
+
+
+@pytest.mark.parametrize(
+    ("temperature", "length", "methods"),
+    [(0.0, LENGTH, ("linear", "dynatree", "auto", "fixed")), (0.7, 60, ("linear", "auto"))],
+)
+def test_a_draft_of_shorter_tokens_helps_the_embedded_target(
+    tmp_path: Path, temperature: float, length: int, methods: Sequence[str]
+) -> None:
+    pair = loaded(EMBEDDED_TARGET, with_fewer_words(EMBEDDED_DRAFT, tmp_path / "draft", 1024))
+    played = play(pair, PROSE, methods, length, temperature=temperature, seed=7)
+    assert_all_alike(played, methods, length)
+    per_round = played.figures("linear").tokens_per_round
+    assert per_round is not None
+    assert per_round > 1.5
+
+
+def test_trees_are_chains(twins: Engine) -> None:
+    played = play(twins, PROSE, ("dynatree", "fixed"), length=20)
+    for method in ("dynatree", "fixed"):
+        assert any(len(event.parents) > 2 for event in played.rounds(method))
+        for event in played.rounds(method):
+            assert event.parents == list(range(-1, len(event.parents) - 1))
+
+
+def test_a_text_that_outgrows_the_drafts_context_goes_on_without_drafts(tmp_path: Path) -> None:
+    engine = pair_of(tmp_path, byte_level(290), draft_context=96)
+    played = play(engine, TEXTS[3], ("linear",), length=120)
+    assert_all_alike(played, ("linear",), 120)
+    assert played.rounds("linear")[0].draft_forwards
+    assert played.rounds("linear")[-1].draft_forwards == 0
+
+
+@pytest.mark.parametrize("method", REFUSING)
+def test_a_method_that_needs_the_targets_tokens_is_refused_in_one_sentence(twins: Engine, method: str) -> None:
+    with pytest.raises(ConfigError, match=f"{method} cannot do with draft, .*; leave that out of --methods") as refusal:
+        play(twins, PROSE, (method,))
+    assert "\n" not in str(refusal.value)
+
+
+def test_it_is_refused_before_weights_are_read(tmp_path: Path) -> None:
+    shutil.copytree(EMBEDDED_DRAFT, tmp_path / "draft", ignore=shutil.ignore_patterns("*.safetensors"))
+    words = json.loads((tmp_path / "draft" / "tokenizer.json").read_text())
+    words["model"]["vocab"]["!"], words["model"]["vocab"]['"'] = words["model"]["vocab"]['"'], 1
+    (tmp_path / "draft" / "tokenizer.json").write_text(json.dumps(words))
+    with pytest.raises(ConfigError, match="hf cannot do"):
+        load_pair(str(EMBEDDED_DRAFT), str(tmp_path / "draft"), device="cpu", run=RunConfig(("hf",)))
+
+
+def test_the_recording_says_that_the_draft_is_translated(twins: Engine, tiny_models: TinyModels) -> None:
+    (run,) = [event for event in play(twins, PROSE, (), length=2).events if isinstance(event, Run)]
+    assert run.path_reason.endswith("; draft translated through text")
+    read: Event = decode_line(encode(run), 1)
+    assert isinstance(read, Run)
+    assert read.translated
+    alike = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    (other,) = [event for event in play(alike, PROSE, (), length=2).events if isinstance(event, Run)]
+    assert not other.translated
+
+
+def test_a_draft_that_was_silent_is_judged_by_its_guesses_for_its_own_tokens(twins: Engine) -> None:
+    pair = twins.pair
+    assert pair.draft
+    assert pair.translation
+    text = pair.tokenizer(PROSE + " was still, and the").input_ids
+    drafter = TranslatedDrafter(pair, pair.draft, pair.translation, 100, None)
+    drafter.read(text[:3])
+    with torch.inference_mode():
+        guesses, tokens = drafter.catch_up_with_guesses(text, 1, 5)
+        read = pair.translation.tokenizer(PROSE + " was still, and the").input_ids
+        expected = [
+            int(pair.draft.read(pair.draft.new_cache(100), read[:end]).argmax())
+            for end in range(len(read) - 4, len(read))
+        ]
+    assert tokens == read[-4:]
+    assert [guess.tokens for guess in guesses[:-1]] == [[token] for token in expected]
+    plain = replace(twins, pair=replace(pair, draft=pair.target, translation=None))
+    assert guesses[-1].tokens == host_first(plain, text)
+
+
+def host_first(engine: Engine, text: Sequence[int]) -> list[int]:
+    """First token that an ordinary draft drafts after a text."""
+    session = host_session(engine, text, 5, Linear(1))
+    session.prefill()
+    return session.step(()).tree.tokens[1:]

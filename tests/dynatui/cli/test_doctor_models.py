@@ -1,0 +1,134 @@
+"""What the doctor says of models from their configurations alone, with a Hugging Face cache of its own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
+from dynatui.cli import doctor_models
+from dynatui.cli.doctor_findings import Case, Finding
+from dynatui.session import Models
+from tests import tiny
+
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+def cached(hub: Path, name: str) -> Path:
+    """Folder of a model in the cache."""
+    model = hub / f"models--{name.replace('/', '--')}"
+    (model / "refs").mkdir(parents=True)
+    (model / "refs" / "main").write_text("abc")
+    folder = model / "snapshots" / "abc"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def configured(folder: Path, source: Path = EMBEDDED_TARGET, **changes: Any) -> None:
+    """A configuration and a tokenizer, without weights."""
+    config = json.loads((source / "config.json").read_text()) | changes
+    (folder / "config.json").write_text(json.dumps(config))
+    for name in TOKENIZER:
+        (folder / name).write_bytes((source / name).read_bytes())
+
+
+def found(target: str | None, draft: str | None = None, **options: Any) -> list[Finding]:
+    models = Models(target, draft, device="cpu", **{"dtype": "float32", **options})
+    return list(doctor_models.models(Case(models, None, lambda: "")))
+
+
+def said(findings: list[Finding]) -> str:
+    return "\n".join(f"{finding.verdict}: {finding.text}; {finding.remedy}" for finding in findings)
+
+
+def test_a_name_that_is_not_cached_is_one_line_with_the_remedy(hub: Path) -> None:
+    (finding,) = found("owner/big")
+    assert finding.verdict == "note"
+    assert finding.text == "target owner/big is not on this machine yet; it is downloaded when dynatui starts"
+    assert finding.remedy == "hf download owner/big --include '*.json' gets what doctor examines, without weights"
+    assert not hub.exists()
+
+
+def test_where_downloads_are_forbidden_that_is_a_problem(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (finding,) = found("owner/big")
+    assert (finding.verdict, finding.remedy) == ("problem", "unset HF_HUB_OFFLINE to download it")
+    configured(cached(hub, "owner/big"))
+    assert "problem: target owner/big: gpt_neox, weights not on this machine; unset" in said(found("owner/big"))
+
+
+def test_a_configuration_alone_tells_the_memory(hub: Path) -> None:
+    configured(cached(hub, "owner/big"))
+    text = said(found("owner/big"))
+    assert "note: target owner/big: gpt_neox, weights not on this machine; downloaded when dynatui starts" in text
+    # Two vectors of 384 numbers of 4 bytes in each of 8 layers.
+    assert (
+        "ok: target in float32: 60 MiB of weights; KV cache of 24 KiB a token, 48 MiB at its context of 2048 tokens"
+        in text
+    )
+    assert "30 MiB of weights; KV cache of 12 KiB a token" in said(found("owner/big", dtype="bfloat16"))
+
+
+def test_a_family_without_native_passes_has_its_memory_too(hub: Path) -> None:
+    folder = cached(hub, "owner/other")
+    tiny.FAMILIES["gpt2"]().save_pretrained(folder)
+    tiny.train_tokenizer().save_pretrained(folder)
+    module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
+    kib = round(4 * sum(weight.numel() for weight in module.parameters()) / 1024)
+    # Two vectors of 32 numbers of 4 bytes in each of 2 layers.
+    expected = f"{kib} KiB of weights; KV cache of 512 bytes a token, 96 KiB at its context of 192 tokens"
+    assert expected in said(found("owner/other"))
+
+
+def test_a_model_that_cannot_be_decoded_is_refused_before_any_weights_are_there(hub: Path) -> None:
+    folder = cached(hub, "owner/t5")
+    (folder / "config.json").write_text(json.dumps({"model_type": "t5", "is_encoder_decoder": True}))
+    (finding,) = found("owner/t5")
+    assert finding.verdict == "problem"
+    assert "owner/t5 is an encoder-decoder" in finding.text
+
+
+def test_more_weights_than_free_memory_are_a_note(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configured(cached(hub, "owner/big"))
+    monkeypatch.setattr(doctor_models, "host_memory", lambda: (2**24, 2**30))
+    text = said(found("owner/big"))
+    assert "of 2048 tokens; only 16 MiB are free on cpu; choose a smaller model" in text
+
+
+def test_a_target_alone_is_told_its_drafts_in_the_cache(hub: Path) -> None:
+    configured(cached(hub, "owner/big"))
+    for name, source in (("owner/small", EMBEDDED_DRAFT), ("owner/without-weights", EMBEDDED_DRAFT)):
+        configured(cached(hub, name), source)
+    weights = hub / "models--owner--small" / "snapshots" / "abc" / "model.safetensors"
+    weights.write_bytes((EMBEDDED_DRAFT / "model.safetensors").read_bytes())
+    for name, config in (("owner/as-big", {}), ("owner/broken", {"vocab_size": -1})):
+        folder = cached(hub, name)
+        configured(folder, EMBEDDED_TARGET, **config)
+        (folder / "model.safetensors").write_bytes(b"weights")
+    other = cached(hub, "owner/other-tokenizer")
+    tiny.save(other, tiny.build(tiny.FAMILIES["neox"](), seed=1), tiny.train_tokenizer())
+    finding = found("owner/big")[-1]
+    assert finding.verdict == "ok"
+    assert finding.text == "drafts in the Hugging Face cache with its tokenizer: owner/small (2509 KiB)"
+
+
+def test_a_cache_without_drafts_is_a_note_with_the_other_ways(hub: Path) -> None:
+    configured(cached(hub, "owner/big"))
+    finding = found("owner/big")[-1]
+    assert finding.verdict == "note"
+    assert finding.text == "no smaller model with its tokenizer is in the Hugging Face cache"
+    assert "another model is translated through text, --draft lookup needs none" in finding.remedy
+
+
+def test_a_draft_without_its_target_is_a_problem() -> None:
+    (finding,) = found(None, "owner/small")
+    assert (finding.verdict, finding.text) == ("problem", "a draft was named without its target")
