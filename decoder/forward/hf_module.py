@@ -5,7 +5,7 @@ Models of native families run without it; only transformers' own methods and the
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
+from decoder.forward.recurrent.layer_kinds import keeps_states
 from decoder.system.deferred import imported
 
 Load = Callable[[torch.device], Any]
@@ -123,7 +124,10 @@ class HfModule:
 
     def forward_form(self) -> Forward:
         """The module as a `Forward`; loads the module."""
-        form: Forward = _hf().ModuleForward(self.module)
+        module = self.module
+        form: Forward = (
+            _recurrent().RecurrentForward(module) if keeps_states(module.config) else _hf().ModuleForward(module)
+        )
         return form
 
 
@@ -154,3 +158,5 @@ class OnDemand:
 
 _hf = functools.partial(imported, "decoder.forward.hf")
 """Imports the module `decoder.forward.hf`, which needs transformers."""
+_recurrent = functools.partial(imported, "decoder.forward.recurrent.forward")
+"""Imports the module `decoder.forward.recurrent.forward`, which needs transformers too."""

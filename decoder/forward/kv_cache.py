@@ -140,6 +140,10 @@ class KvCache:
         """Truncates to at most `length` committed rows; drops all drafted rows."""
         self.length = self.used = min(self.length, length)
 
+    def assume(self, length: int) -> None:
+        """Sets the number of committed rows, whose contents do not matter; drops all drafted rows."""
+        self.length = self.used = length
+
     def reserve(self, capacity: int) -> None:
         """Grows the cache to a total of `capacity` rows if it has fewer; rows in use keep their contents."""
         if capacity <= self.capacity:

@@ -1,0 +1,117 @@
+"""A Hugging Face module with states as a `Forward`: one row a node, and paths where states must be followed."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import Any, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.forward.hf import Call, Layers, ModuleForward, output_of
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.recurrent.layer_kinds import MASKED
+from decoder.forward.recurrent.layers import CONVOLUTION, StateLayers
+from decoder.forward.recurrent.owners import TRIED, Owner, find_owners
+from decoder.forward.recurrent.path_hooks import by_paths, computed_again
+from decoder.forward.recurrent.paths import path_batch, with_parents
+from decoder.forward.recurrent.states import Drafted, StateCache, States
+
+
+def _ignore() -> None:
+    """Does nothing when a state is stored."""
+
+
+def _no_rows(layer: int, *_: Tensor) -> tuple[Tensor, Tensor]:
+    raise ValueError(f"layer {layer} attends to cached keys in the module that owns its state")
+
+
+class RecurrentForward:
+    """A module with states as a `Forward`; its text can be continued, and not shortened."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._rows = ModuleForward(module)
+
+    def new_cache(self, capacity: int) -> StateCache:
+        """See `Forward`."""
+        rows = self._rows.new_cache(capacity)
+        cache = StateCache(rows.store, self._replayed)
+        cache.positions = rows.positions
+        return cache
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`."""
+        held = cast("StateCache", cache)
+        drafted, first = held.drafted, held.used - held.length
+        drafted.parents = with_parents(drafted.parents[:first], visible)
+        batch = path_batch(drafted.parents, first)
+
+        def call(*rows: Any, **options: Any) -> Any:
+            states = StateLayers(rows[-1], held.states, len(batch.paths))
+            with by_paths(self._owners, batch, drafted, states, stepwise=self._stepwise):
+                output = self._output(*rows[:-1], states, **options)
+            drafted.ends, drafted.after = batch.unpadded, states.after
+            return output
+
+        return self._rows.through(cache, tokens, positions, visible, call)
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`."""
+        held = cast("StateCache", cache)
+        if not (held.states and self._stepwise):
+            return self._read(held, tokens)
+        positions = range(held.length, held.length + len(tokens))
+        logits = self.forward(held, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
+        held.keep(positions)
+        return logits
+
+    def _read(
+        self, cache: StateCache, tokens: Sequence[int], stored: Callable[[], None] = _ignore
+    ) -> Float[Tensor, "V"]:
+        """`read` without hooks; calls `stored` whenever the module stores a state."""
+        positions = range(cache.length, cache.length + len(tokens))
+
+        def call(*rows: Any, **options: Any) -> Any:
+            states = StateLayers(rows[-1], cache.states, 1, stored)
+            output = self._output(*rows[:-1], states, **options)
+            cache.drafted = Drafted(ends={tuple(range(len(tokens))): 0}, after=states.after)
+            return output
+
+        logits = self._rows.through(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), call)[-1]
+        cache.keep(positions)
+        return logits
+
+    @property
+    def _output(self) -> Call:
+        def output(tokens: Tensor, positions: Tensor, biases: Any, states: StateLayers, **options: Any) -> Any:
+            masks = {kind: bias if kind in MASKED else None for kind, bias in biases.items()}
+            return output_of(self._module, tokens, positions, masks, states, **options)
+
+        return output
+
+    @cached_property
+    def _owners(self) -> Sequence[Owner]:
+        return find_owners(self._module, partial(self._read, self.new_cache(len(TRIED)), TRIED))
+
+    @cached_property
+    def _stepwise(self) -> bool:
+        """Whether several tokens together would begin at no state; found by states that are no numbers."""
+        cache, half = self.new_cache(len(TRIED)), len(TRIED) // 2
+        self._read(cache, TRIED[:half])
+        lost = [key for key in cache.states if key[0] != CONVOLUTION]
+        cache.states |= {key: torch.full_like(cache.states[key], torch.nan) for key in lost}
+        self._read(cache, TRIED[half:])
+        return any(not cache.states[key].isnan().any() for key in lost)
+
+    @torch.inference_mode()
+    def _replayed(self, cache: StateCache, path: Sequence[int]) -> States:
+        """See `Replay`."""
+        states = StateLayers(Layers(_no_rows, cache.length), cache.states, 1)
+        for call in cache.drafted.calls:
+            computed_again(self._owners[call.owner], call, path, states, stepwise=self._stepwise)
+        return states.after
