@@ -23,6 +23,35 @@ FAMILIES: Mapping[str, dict[str, Any]] = {
     "lfm2": CONVOLUTIONS | {"block_multiple_of": 8},
     "mamba2": {"num_heads": 4, "head_dim": 16, "n_groups": 2, "state_size": 8, "chunk_size": 4},
     "granitemoehybrid": MAMBA | MIXED | {"num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 16},
+    "qwen3_5_moe_text": EXPERTS | MIXED | DELTA | {"shared_expert_intermediate_size": 16},
+    "lfm2_moe": EXPERTS | CONVOLUTIONS,
+    "lfm3": {"layer_types": ["conv", "sliding_attention", "full_attention"], "sliding_window": 8},
+    "bamba": MAMBA | {"attn_layer_indices": [1]},
+    "nemotron_h": EXPERTS | {
+        "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"], "mamba_num_heads": 4,
+        "mamba_head_dim": 16, "n_groups": 1, "ssm_state_size": 8, "chunk_size": 4, "use_mamba_kernels": False,
+        "moe_shared_expert_intermediate_size": 16,
+    },
+    "kimi_linear": EXPERTS | LATENT | MIXED | {"linear_head_dim": 8, "linear_num_heads": 4},
+    "olmo_hybrid": MIXED | DELTA | {"linear_num_key_heads": 4},
+    "bailing_hybrid": EXPERTS | LATENT | MIXED | {"linear_head_dim": 8, "linear_num_heads": 4},
+    "zamba2": {
+        "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"], "use_mamba_kernels": False,
+        "num_hidden_layers": 4, "attention_hidden_size": 64, "attention_head_dim": 16, "mamba_headdim": 16,
+        "n_mamba_heads": 4, "num_key_value_heads": 4, "adapter_rank": 4, "mamba_d_state": 8, "chunk_size": 4,
+        "mamba_ngroups": 1,
+    },
+    "minimax": EXPERTS | MIXED | {"block_size": 4, "sliding_window": None},
+    "zaya": EXPERTS | {"num_experts_per_tok": 1, "router_hidden_size": 16},
+    "mamba": {"state_size": 8, "time_step_rank": 4},
+    "falcon_mamba": {"state_size": 8, "time_step_rank": 4},
+    "jamba": {"attn_layer_period": 3, "attn_layer_offset": 1, "use_mamba_kernels": False, "mamba_d_state": 8,
+              "mamba_dt_rank": 4, "num_experts": 4, "num_experts_per_tok": 2},
+    "zamba": {
+        "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"], "use_mamba_kernels": False,
+        "num_hidden_layers": 4, "attention_hidden_size": 64, "attention_head_dim": 16, "num_key_value_heads": 4,
+        "n_mamba_heads": 2, "mamba_d_state": 8, "mamba_dt_rank": 4,
+    },
 }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from decoder.forward.recurrent.owners import TRIED, Owner, find_owners
 from decoder.forward.recurrent.path_hooks import by_paths, computed_again
 from decoder.forward.recurrent.paths import path_batch, with_parents
 from decoder.forward.recurrent.states import Drafted, StateCache, States
+from decoder.forward.windows import FULL, layer_types
 
 
 def _ignore() -> None:
@@ -34,6 +35,9 @@ class RecurrentForward:
     def __init__(self, module: Any) -> None:
         self._module = module
         self._rows = ModuleForward(module)
+        kinds = MASKED.intersection(layer_types(module.config.get_text_config()))
+        self._masked = {FULL, *kinds} if kinds else kinds
+        """Layer types with a mask; `FULL` is also the name of a mask for all layers."""
 
     def new_cache(self, capacity: int) -> StateCache:
         """See `Forward`."""
@@ -89,7 +93,7 @@ class RecurrentForward:
     @property
     def _output(self) -> Call:
         def output(tokens: Tensor, positions: Tensor, biases: Any, states: StateLayers, **options: Any) -> Any:
-            masks = {kind: bias if kind in MASKED else None for kind, bias in biases.items()}
+            masks = {kind: bias if kind in self._masked else None for kind, bias in biases.items()}
             return output_of(self._module, tokens, positions, masks, states, **options)
 
         return output
@@ -100,13 +104,12 @@ class RecurrentForward:
 
     @cached_property
     def _stepwise(self) -> bool:
-        """Whether several tokens together would begin at no state; found by states that are no numbers."""
+        """Whether a sequence of several tokens ignores the state that it should begin at: then NaNs there are lost."""
         cache, half = self.new_cache(len(TRIED)), len(TRIED) // 2
         self._read(cache, TRIED[:half])
-        lost = [key for key in cache.states if key[0] != CONVOLUTION]
-        cache.states |= {key: torch.full_like(cache.states[key], torch.nan) for key in lost}
-        self._read(cache, TRIED[half:])
-        return any(not cache.states[key].isnan().any() for key in lost)
+        recurrent = [key for key in cache.states if key[0] != CONVOLUTION]
+        cache.states |= {key: torch.full_like(cache.states[key], torch.nan) for key in recurrent}
+        return not self._read(cache, TRIED[half:]).isnan().any() if recurrent else False
 
     @torch.inference_mode()
     def _replayed(self, cache: StateCache, path: Sequence[int]) -> States:
