@@ -20,9 +20,7 @@ from transformers import (
     GPTNeoXConfig,
     LlamaConfig,
     MambaConfig,
-    MistralConfig,
     PreTrainedTokenizerFast,
-    Qwen2Config,
     Qwen3Config,
     T5Config,
     T5ForConditionalGeneration,
@@ -240,22 +238,6 @@ def strangers_tongue(home: Path) -> TinyPair:
 
 
 UNFIT: dict[str, Callable[[], Any]] = {
-    "mistral with a sliding window": lambda: _from_config(
-        MistralConfig(
-            **_common(
-                {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-                | {"num_key_value_heads": 2, "sliding_window": 8}
-            )
-        )
-    ),
-    "qwen2 with a sliding window": lambda: _from_config(
-        Qwen2Config(
-            **_common(
-                {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-                | {"num_key_value_heads": 2, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0}
-            )
-        )
-    ),
     "mamba": lambda: _from_config(
         MambaConfig(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, state_size=4)
     ),

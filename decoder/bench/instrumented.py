@@ -111,7 +111,7 @@ def kv_bytes(session: Session) -> int | None:
         proposer = session.proposer
         model = proposer.model if isinstance(proposer, AutoDrafter) else proposer
         drafting = [model.passes.cache] if isinstance(model, ModelDrafter | DrawnDrafter) else []
-        return sum(map(allocated_bytes, [session.target_cache, *drafting]))
+        return sum(cache.nbytes for cache in [session.target_cache, *drafting])
     return session.kv_bytes if isinstance(session, TellsMemory) else None
 
 
@@ -125,8 +125,3 @@ class TellsWaits(Protocol):
 def waits(session: Session) -> int | None:
     """Host waits for the device in rounds so far; None where not counted."""
     return session.waits if isinstance(session, TellsWaits) else None
-
-
-def allocated_bytes(cache: KvCache) -> int:
-    """Bytes of a KV cache's storage."""
-    return cache.store.untyped_storage().nbytes()

@@ -32,7 +32,7 @@ class KvCache:
         """Tensors of the parts that `store` has not, each with the dimension of its rows."""
         self._first: dict[Part, tuple[Tensor, int]] = {}
         """Rows of the first pass, each with their dimension, until `settle`."""
-        self.positions: Int[Tensor, "S"] | None = None
+        self.positions: Int[Tensor, S] | None = None
         """Position of each row in the text, on the host; None if no forward form reads it."""
         self.hold(store)
 

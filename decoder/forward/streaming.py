@@ -19,6 +19,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from decoder.errors import PairError
 from decoder.forward.cpu.packed import HALF
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
@@ -58,6 +59,9 @@ def key_turn(forward: Forward, frequencies: Float[Tensor, "R"], context: int, dt
     """Finds by trial how a model rotates its keys from one position to another; the tolerance depends on the dtype.
 
     None if some layer does not rotate its keys by these frequencies.
+
+    Raises:
+        PairError: Layers differ in the shape of their keys and values, or attend to windows.
     """
     far, count = min(FAR, context - len(TRIED_TOKENS)), len(frequencies)
     near, there = _keys(forward, 0), _keys(forward, far)
@@ -78,6 +82,11 @@ def _keys(forward: Forward, start: int) -> Float[Tensor, "L H S D"]:
     rows = len(TRIED_TOKENS)
     cache = forward.new_cache(rows)
     forward.forward(cache, TRIED_TOKENS, range(start, start + rows), np.tri(rows, dtype=np.bool_))
+    if cache.parts or cache.positions is not None:
+        raise PairError(
+            "streaming needs keys and values of one shape in all layers, and layers without attention windows; leave "
+            "out streaming, or choose models of another family"
+        )
     return cache.store[:, 0, :, :rows]
 
 

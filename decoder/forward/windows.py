@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from decoder.forward.families.architecture import longest_text
 
 FULL = "full_attention"
+WINDOWED = "layers with attention windows need masks of their own, and a CUDA graph has one mask"
+"""Reason why passes with windows are not captured as CUDA graphs."""
 Within = Callable[[Int[NDArray[np.int64], "N"], Int[NDArray[np.int64], "S"], int], Bool[NDArray[np.bool_], "N S"]]
 """(positions of queries, positions of keys, size in tokens) -> whether a key is within the query's window."""
 

@@ -23,7 +23,7 @@ from decoder.system.deferred import imported
 
 REMEDY = "choose a decoder-only model whose layers all attend to cached keys and values"
 KINDS = {FULL, "indexed_attention", *LIMITS}
-"""Layer types that only cache rows: full attention, attention to keys that an indexer chooses, and attention windows."""
+"""Layer types that only cache rows: full attention, attention to an indexer's choice of keys, and windows."""
 CHOSEN = "keep_window_size"
 """Configuration field: number of tokens that sparse attention selects; in shorter texts it selects all of them."""
 

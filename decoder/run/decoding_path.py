@@ -15,6 +15,7 @@ from decoder.engine import Engine
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.windows import WINDOWED, windows_of
 from decoder.system.deferred import imported
 from decoder.system.device import has_graphs, has_room
 
@@ -85,6 +86,8 @@ def expected_path(
         return DecodingPath(HOST, _together({role: MODULE if name else NATIVE for role, name in unknown.items()}))
     if exact or "draft" not in configs:
         return DecodingPath(HOST, EXACT if exact else LOOKED_UP)
+    if any(windows_of(config.get_text_config()).sizes for role, config in configs.items() if unknown[role]):
+        return DecodingPath(HOST, WINDOWED)
     slow = [f"{role}: {name} has no native implementation" for role, name in unknown.items() if name]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))

@@ -44,7 +44,9 @@ class Leader:
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
-        cache = LeaderCache(self._own.new_cache(capacity).store, next(self._numbers))
+        own = self._own.new_cache(capacity)
+        cache = LeaderCache(own.store, next(self._numbers))
+        cache.positions = own.positions
         weakref.finalize(cache, self._gone.append, cache.number)
         return cache
 
@@ -102,7 +104,7 @@ class Leader:
         gone = [self._gone.popleft() for _ in range(len(self._gone))]
         message = Pass(
             cache.number,
-            cache.store.shape[3],
+            cache.capacity,
             cache.used,
             moved=cache.take_moves(),
             gone=gone,

@@ -6,7 +6,6 @@ Knows neither processes nor models.
 
 from collections.abc import Sequence
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -38,6 +37,6 @@ def follow(cache: KvCache, capacity: int, used: int, moved: Sequence[tuple[int, 
     """Brings a follower's cache from its state after the previous pass to the leader's state before the next one."""
     cache.reserve(capacity)
     if moved:
-        rows, origins = (torch.tensor(numbers, device=cache.store.device) for numbers in zip(*moved, strict=True))
-        cache.store.index_copy_(3, rows, cache.store.index_select(3, origins))
+        rows, origins = zip(*moved, strict=True)
+        cache.gather(rows, origins)
     cache.used = used

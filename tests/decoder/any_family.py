@@ -84,7 +84,6 @@ UNLIMITED = {*SHAPED, "granitemoe"} - {"gemma4_text"}
 FAMILIES = {**WINDOWED, **SHAPED, **EXPERT}
 PROMPT = torch.randint(5, VOCABULARY, (20,), generator=torch.Generator().manual_seed(11)).tolist()
 """Token ids, more than a window."""
-METHODS = {"ar": True, "linear": True, "dynatree": True, "auto": True, "lookup": False}
 
 
 def config_of(family: str, **changes: Any) -> Any:
@@ -105,6 +104,7 @@ def built(config: Any, seed: int = 1) -> Any:
     return module
 
 
+@torch.inference_mode()
 def greedy(module: Any, prompt: Sequence[int], count: int) -> list[int]:
     """What transformers' plain greedy search continues a prompt with."""
     ids = torch.tensor([prompt])
@@ -115,22 +115,23 @@ def greedy(module: Any, prompt: Sequence[int], count: int) -> list[int]:
 
 def engine_of(target: Any, draft: Any = None) -> Engine:
     """An engine of these modules, with made-up costs; without a draft, lookups draft."""
-    models = [LanguageModel.of_module(module, name) for module, name in ((target, "target"), (draft, "draft")) if module]
+    models = [
+        LanguageModel.of_module(module, name) for module, name in ((target, "target"), (draft, "draft")) if module
+    ]
     curve = Curve({1: 0.003, 64: 0.006})
     costs = Costs(plain=curve, catch_up=curve, draft=Curve({1: 0.001, 64: 0.002}), verify=curve, host=Curve({1: 0.0}))
     pair: Any = Pair(models[0], models[1] if draft else None, Any, VOCABULARY, frozenset(), CONTEXT)  # type: ignore[arg-type]
     return Engine(pair, costs={1 << bits: costs for bits in range(12)})
 
 
+@torch.inference_mode()
 def decoded(engine: Engine, prompt: Sequence[int], run: RunConfig) -> tuple[list[int], int]:
     """The text of a run's only method after a prompt, and the number of its rounds."""
     (method,) = chosen(run.methods)
     session = method.open(engine.sampled(run.seed, Schedule(run.sampling)), prompt, run)
     session.prefill()
-    text: list[int] = []
-    for rounds in range(1, run.max_new_tokens + 1):
+    text, rounds, finished = list[int](), 0, None
+    while not finished:
         outcome = session.step(())
-        text += outcome.committed
-        if outcome.finished:
-            break
+        text, rounds, finished = text + outcome.committed, rounds + 1, outcome.finished
     return text, rounds

@@ -6,8 +6,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoder.errors import PairError
 from decoder.forward.hf import Layers, ModuleForward, logits_of
 from decoder.forward.static.layers import write
+from decoder.forward.windows import WINDOWED, windows_of
 from decoder.system.device import without_gradients
 
 
@@ -15,11 +17,16 @@ class ModuleStatic(ModuleForward):
     """A `StaticForward` by any Hugging Face module in evaluation mode; `reason` says why there is no faster form."""
 
     def __init__(self, module: Any, reason: str = "") -> None:
+        """Raises PairError for layers with attention windows, or with keys and values of several shapes."""
+        if windows_of(module.config.get_text_config()).sizes:
+            raise PairError(WINDOWED)
         super().__init__(module)
         self.reason = reason
         cache = self.new_cache(1)
         with without_gradients():
             self.read(cache, [0])
+        if cache.parts:
+            raise PairError("passes of fixed shape cache keys and values of one shape in all layers")
         self._shape = cache.store.shape
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
@@ -47,4 +54,4 @@ class ModuleStatic(ModuleForward):
             return visible[0], visible[1]
 
         # The module gets positions and mask, so the cache's number of rows is not used.
-        return logits_of(self._module, tokens, rotation, bias, Layers(put, 0))
+        return logits_of(self._module, tokens, rotation, bias, Layers(put, 0, rotation))

@@ -15,13 +15,9 @@ from transformers import (
     BigBirdConfig,
     BloomConfig,
     CLIPConfig,
-    DeepseekV2Config,
     DogeConfig,
-    Gemma2Config,
     GPTNeoConfig,
-    GptOssConfig,
-    Llama4TextConfig,
-    MistralConfig,
+    MambaConfig,
     MptConfig,
     T5Config,
     ViTConfig,
@@ -37,12 +33,9 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "an encoder-decoder": T5Config,
     "layers of type linear_attention": lambda: SimpleNamespace(layer_types=["full_attention", "linear_attention"]),
     "local windows of 256 tokens": lambda: GPTNeoConfig(num_layers=2, attention_types=[[["global", "local"], 1]]),
-    "a sliding window of 8 tokens": lambda: MistralConfig(sliding_window=8, max_position_embeddings=64),
     "a choice of 8 tokens": lambda: DogeConfig(keep_window_size=8, max_position_embeddings=64),
-    "a sliding window of 4096 tokens": lambda: Gemma2Config(max_position_embeddings=4097, sliding_window=4096),
-    "a sliding window of 128 tokens": lambda: GptOssConfig(layer_types=["sliding_attention"], num_hidden_layers=1),
-    "chunks of 16 tokens": lambda: Llama4TextConfig(attention_chunk_size=16, max_position_embeddings=64),
     "a sliding window of 0 tokens": lambda: SimpleNamespace(layer_types=["sliding_attention"]),
+    "a sliding window of 'wide' tokens": lambda: SimpleNamespace(sliding_window="wide"),
     "no attention heads": SimpleNamespace,
 }
 ACCEPTED: dict[str, dict[str, Any]] = {
@@ -54,6 +47,11 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "layers with chunks as wide as the context": {"attention_chunk_size": 64, "layer_types": ["chunked_attention"]},
     "local windows as wide as the context": {"window_size": 64, "attention_layers": ["global", "local"]},
     "a window that no layer has": {"sliding_window": 8, "layer_types": ["full_attention"] * 2},
+    "a window in every layer": {"sliding_window": 8},
+    "a window in some layers": {"sliding_window": 8, "layer_types": ["full_attention", "sliding_attention"]},
+    "chunks": {"attention_chunk_size": 16, "layer_types": ["chunked_attention"]},
+    "keys that an indexer chooses": {"layer_types": ["indexed_attention"]},
+    "a size of each layer": {"intermediate_size": [48, 64]},
 }
 
 
@@ -94,15 +92,17 @@ def test_a_model_that_is_none_of_language_is_refused_by_its_type(config: Callabl
         check_config("owner/model", config())
 
 
-@pytest.mark.parametrize("config", [MistralConfig(sliding_window=8), T5Config()], ids=["a window", "t5"])
-def test_a_language_model_is_refused_for_what_limits_it(config: Any) -> None:
-    with pytest.raises(PairError, match=r"owner/model (attends to a sliding window|is an encoder-decoder)"):
-        check_config("owner/model", config)
+def test_a_language_model_is_refused_for_its_layers() -> None:
+    with pytest.raises(PairError, match="owner/model has layers of type linear_attention"):
+        check_config("owner/model", MambaConfig())
+    with pytest.raises(PairError, match="owner/model is an encoder-decoder"):
+        check_config("owner/model", T5Config())
 
 
 def test_layers_that_differ_are_looked_at_one_by_one() -> None:
     check_architecture("owner/model", by_layers(64, 80))
-    with pytest.raises(PairError, match="a sliding window of 8 tokens"):
+    check_architecture("owner/model", by_layers(8, 8))
+    with pytest.raises(PairError, match=r"attends to a sliding window of different sizes \(8, 64 tokens\); choose"):
         check_architecture("owner/model", by_layers(64, 8))
 
 
@@ -187,14 +187,10 @@ def test_a_model_that_takes_no_tree_mask_is_refused() -> None:
         probe(of_module(module))
 
 
-def test_a_model_that_keeps_no_plain_keys_and_values_is_refused() -> None:
-    config = DeepseekV2Config(
-        hidden_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, intermediate_size=32,
-        vocab_size=96, q_lora_rank=8, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=4, v_head_dim=8,
-        first_k_dense_replace=1, max_position_embeddings=64, bos_token_id=None, eos_token_id=None,
-    )  # fmt: skip
-    fault = "its cache is not keys and values of one shape for all layers"
-    with pytest.raises(PairError, match=unfit(fault)):
+def test_a_model_that_keeps_something_else_than_keys_and_values_is_refused() -> None:
+    config = MambaConfig(vocab_size=96, hidden_size=16, num_hidden_layers=1, state_size=4)
+    config.num_attention_heads, config.max_position_embeddings = 1, 64
+    with pytest.raises(PairError, match=unfit("it keeps something else than keys and values")):
         probe(of_module(tiny.build(config, seed=1)))
 
 

@@ -30,7 +30,7 @@ def one_sentence(error: pytest.ExceptionInfo[ModelError]) -> bool:
 
 
 @pytest.mark.parametrize("kind", tiny.UNFIT)
-def test_a_target_without_plain_keys_and_values_is_refused(tmp_path: Path, kind: str) -> None:
+def test_a_target_that_does_more_than_cache_rows_is_refused(tmp_path: Path, kind: str) -> None:
     pair = tiny.unfit_pair(kind, tmp_path)
     with pytest.raises(PairError) as refusal:
         load(pair.target, pair.draft)
@@ -39,7 +39,7 @@ def test_a_target_without_plain_keys_and_values_is_refused(tmp_path: Path, kind:
 
 
 @pytest.mark.parametrize("kind", tiny.UNFIT)
-def test_a_draft_without_plain_keys_and_values_is_refused(tmp_path: Path, kind: str) -> None:
+def test_a_draft_that_does_more_than_cache_rows_is_refused(tmp_path: Path, kind: str) -> None:
     pair = tiny.unfit_pair(kind, tmp_path)
     with pytest.raises(PairError) as refusal:
         load(pair.draft, pair.target)

@@ -1,0 +1,77 @@
+"""Windows by position: nodes of one depth see as far back, however their rows lie in the cache."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from decoder.forward.windows import Windows, by_layers, chunked, first_seen, layer_types, sliding, windows_of
+
+
+def positions(*numbers: int) -> NDArray[np.int64]:
+    return np.array(numbers, dtype=np.int64)
+
+
+def config(**fields: Any) -> SimpleNamespace:
+    return SimpleNamespace(**{"max_position_embeddings": 64, "num_hidden_layers": 2} | fields)
+
+
+def test_a_sliding_window_ends_with_the_query_and_counts_it() -> None:
+    seen = sliding(positions(4, 5), positions(0, 1, 2, 3, 4, 5), 3)
+    assert seen[0, :5].tolist() == [False, False, True, True, True]
+    assert seen[1].tolist() == [False, False, False, True, True, True]
+
+
+def test_a_chunk_begins_anew_after_its_size() -> None:
+    seen = chunked(positions(3, 4, 5), positions(2, 3, 4, 5), 4)
+    assert seen.tolist() == [[True, True, False, False], [False, False, True, True], [False, False, True, True]]
+
+
+def test_siblings_see_equally_far_back() -> None:
+    places = positions(0, 1, 2, 3, 3, 3)
+    mask = sliding(places[3:], places, 2)
+    assert mask[0].tolist() == mask[1].tolist() == mask[2].tolist() == [False, False, True, True, True, True]
+
+
+def test_each_layer_type_has_its_own_mask_within_that_of_the_tree() -> None:
+    seen = np.array([[True, True, True, False], [True, True, False, True]])
+    windows = Windows({"sliding_attention": 2}, ("full_attention", "sliding_attention"))
+    masks = windows.masks(seen, positions(2, 2), positions(0, 1, 2, 2))
+    assert masks["full_attention"].tolist() == seen.tolist()
+    assert masks["sliding_attention"].tolist() == [[False, True, True, False], [False, True, False, True]]
+
+
+def test_attention_reads_from_the_first_key_that_any_query_sees() -> None:
+    assert first_seen(np.array([[False, False, True], [False, True, True]])) == 1
+    assert first_seen(np.ones((2, 3), dtype=np.bool_)) == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "sizes"),
+    [
+        ({}, {}),
+        ({"sliding_window": 8}, {"sliding_attention": 8}),
+        ({"sliding_window": 8, "use_sliding_window": False}, {}),
+        ({"sliding_window": 64}, {}),
+        ({"sliding_window": 8, "layer_types": ["full_attention"] * 2}, {}),
+        ({"sliding_window": 8, "layer_types": ["full_attention", "sliding_attention"]}, {"sliding_attention": 8}),
+        ({"attention_chunk_size": 16, "layer_types": ["chunked_attention"] * 2}, {"chunked_attention": 16}),
+        ({"attention_chunk_size": 64, "layer_types": ["chunked_attention"] * 2}, {}),
+    ],
+)
+def test_a_configuration_names_the_windows_that_its_context_exceeds(
+    fields: dict[str, Any], sizes: dict[str, int]
+) -> None:
+    assert windows_of(config(**fields)).sizes == sizes
+
+
+def test_where_no_types_are_named_all_layers_are_alike() -> None:
+    assert layer_types(config()) == ("full_attention",) * 2
+    assert layer_types(config(sliding_window=8)) == ("sliding_attention",) * 2
+
+
+def test_a_field_may_be_a_list_by_layer() -> None:
+    assert by_layers(config(intermediate_size=[48, 64]), "intermediate_size") == [48, 64]
+    assert by_layers(config(intermediate_size=48), "intermediate_size") == [48]
