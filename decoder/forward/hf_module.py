@@ -5,7 +5,7 @@ Models of native families run without it; only transformers' own methods and the
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch

@@ -13,7 +13,7 @@ from torch import Tensor
 from decoder.forward.hf import Call, Layers, ModuleForward, output_of
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.recurrent.layer_kinds import MASKED
-from decoder.forward.recurrent.layers import CONVOLUTION, StateLayers
+from decoder.forward.recurrent.layers import CONVOLUTION, StateLayers, layers_of
 from decoder.forward.recurrent.owners import TRIED, Owner, find_owners
 from decoder.forward.recurrent.path_hooks import by_paths, computed_again
 from decoder.forward.recurrent.paths import path_batch, with_parents
@@ -35,6 +35,7 @@ class RecurrentForward:
     def __init__(self, module: Any) -> None:
         self._module = module
         self._rows = ModuleForward(module)
+        self._layers = layers_of(module)
         kinds = MASKED.intersection(layer_types(module.config.get_text_config()))
         self._masked = {FULL, *kinds} if kinds else kinds
         """Layer types with a mask; `FULL` is also the name of a mask for all layers."""
@@ -56,7 +57,7 @@ class RecurrentForward:
         batch = path_batch(drafted.parents, first)
 
         def call(*rows: Any, **options: Any) -> Any:
-            states = StateLayers(rows[-1], held.states, len(batch.paths))
+            states = self._layers(rows[-1], held.states, len(batch.paths))
             with by_paths(self._owners, batch, drafted, states, stepwise=self._stepwise):
                 output = self._output(*rows[:-1], states, **options)
             drafted.ends, drafted.after = batch.unpadded, states.after
@@ -81,7 +82,7 @@ class RecurrentForward:
         positions = range(cache.length, cache.length + len(tokens))
 
         def call(*rows: Any, **options: Any) -> Any:
-            states = StateLayers(rows[-1], cache.states, 1, stored)
+            states = self._layers(rows[-1], cache.states, 1, stored)
             output = self._output(*rows[:-1], states, **options)
             cache.drafted = Drafted(ends={tuple(range(len(tokens))): 0}, after=states.after)
             return output
@@ -114,7 +115,7 @@ class RecurrentForward:
     @torch.inference_mode()
     def _replayed(self, cache: StateCache, path: Sequence[int]) -> States:
         """See `Replay`."""
-        states = StateLayers(Layers(_no_rows, cache.length), cache.states, 1)
+        states = self._layers(Layers(_no_rows, cache.length), cache.states, 1)
         for call in cache.drafted.calls:
             computed_again(self._owners[call.owner], call, path, states, stepwise=self._stepwise)
         return states.after

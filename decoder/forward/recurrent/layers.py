@@ -4,6 +4,7 @@ States begin at those after the committed text, which it hands out as copies, be
 in place.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ class StateLayers(Cache):
 
     def __init__(self, rows: Layers, before: States, paths: int, stored: Callable[[], None] | None = None) -> None:
         """Makes the cache of a pass over a number of paths; `stored` is called whenever a state is stored."""
-        super().__init__(layers=[])
+        Cache.__init__(self, layers=[])
         self._rows, self._before, self._paths = rows, before, paths
         self._stored = stored or (lambda: None)
         self._current: dict[State, Tensor] = {}
@@ -107,3 +108,11 @@ class StateLayers(Cache):
             before = self._before[key]
             self._current[key] = before.repeat(self._paths, *[1] * (before.dim() - 1))
         return self._current.get(key)
+
+
+def layers_of(module: Any) -> type[StateLayers]:
+    """`StateLayers` of a module's family: a family that defines a cache class accepts no other."""
+    home = sys.modules[type(module).__module__]
+    own = [each for each in vars(home).values() if isinstance(each, type) and each.__module__ == home.__name__]
+    caches = [each for each in own if issubclass(each, Cache)]
+    return type(StateLayers.__name__, (StateLayers, *caches), {}) if caches else StateLayers
