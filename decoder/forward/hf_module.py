@@ -83,6 +83,11 @@ class HfModule:
         return module
 
     @property
+    def keeps_states(self) -> bool:
+        """Whether the module is in memory and has layers that keep a state, which no form but its own computes."""
+        return self._module is not None and keeps_states(self._module.config)
+
+    @property
     def skeleton(self) -> Any:
         """The module if it is in memory, else one of the same structure without weights."""
         return self._skeleton() if self._module is None else self._module

@@ -16,7 +16,7 @@ from decoder.errors import DeviceError, PairError, quoted
 from decoder.forward.families.architecture import Architecture, longest_text
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.recurrent.layer_kinds import NO_MEMORY, STATES, keeps_states
+from decoder.forward.recurrent.layer_kinds import NO_MEMORY, STATES
 from decoder.forward.windows import FULL, LIMITS, by_layers, layer_types, window_sizes
 from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer
@@ -146,12 +146,8 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 def _check_trees(model: LanguageModel, text: Tensor) -> None:
     """Refuses a model whose logits in trees differ from those in plain text, `text` after the probe's text."""
     _agree(model, _tree(model), text)
-    if _keeps_states(model):
+    if model.hf.keeps_states:
         _agree(model, _later_trees(model), _tried(model, lambda: _after(model, LATER), NO_TEXT))
-
-
-def _keeps_states(model: LanguageModel) -> bool:
-    return model.hf.loaded is not None and keeps_states(model.hf.loaded.config)
 
 
 def _tree(model: LanguageModel) -> Tensor:
@@ -207,7 +203,7 @@ def _text_of_module(model: LanguageModel) -> Tensor:
         return _by_module(model, TEXT, use_cache=True, **{hf.cache_argument(model.hf.module): kept})
 
     text = _tried(model, lambda: _after(model, PATHS), NO_TEXT)
-    if _keeps_states(model):
+    if model.hf.keeps_states:
         return torch.cat([_after(model, ((),)).cpu(), text])
     kept = _tried(model, as_kept_text, "it keeps something else than keys and values")
     return torch.stack([kept, *text])

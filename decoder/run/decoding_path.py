@@ -15,6 +15,7 @@ from decoder.engine import Engine
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
 from decoder.forward.windows import WINDOWED, windows_of
 from decoder.system.deferred import imported
 from decoder.system.device import has_graphs, has_room
@@ -86,8 +87,8 @@ def expected_path(
         return DecodingPath(HOST, _together({role: MODULE if name else NATIVE for role, name in unknown.items()}))
     if exact or "draft" not in configs:
         return DecodingPath(HOST, EXACT if exact else LOOKED_UP)
-    if any(windows_of(config.get_text_config()).sizes for role, config in configs.items() if unknown[role]):
-        return DecodingPath(HOST, WINDOWED)
+    if uncaptured := [reason for role, config in configs.items() if unknown[role] and (reason := _uncaptured(config))]:
+        return DecodingPath(HOST, uncaptured[0])
     slow = [f"{role}: {name} has no native implementation" for role, name in unknown.items() if name]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))
@@ -98,6 +99,13 @@ def expected_path(
             STATIC, f"native models of both would need {needed / 2**30:.1f} GiB of memory, more than is free"
         )
     return DecodingPath(GRAPHS, "native model")
+
+
+def _uncaptured(config: Any) -> str:
+    """Reason why passes of a module are not captured as CUDA graphs; empty if they are."""
+    if keeps_states(config):
+        return HOST_ROUNDS
+    return WINDOWED if windows_of(config.get_text_config()).sizes else ""
 
 
 def _architecture(config: Any) -> Architecture | str:

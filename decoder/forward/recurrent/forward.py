@@ -58,7 +58,7 @@ class RecurrentForward:
 
         def call(*rows: Any, **options: Any) -> Any:
             states = self._layers(rows[-1], held.states, len(batch.paths))
-            with by_paths(self._owners, batch, drafted, states, stepwise=self._stepwise):
+            with by_paths(self.owners, batch, drafted, states, stepwise=self.stepwise):
                 output = self._output(*rows[:-1], states, **options)
             drafted.ends, drafted.after = batch.unpadded, states.after
             return output
@@ -68,7 +68,7 @@ class RecurrentForward:
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
         held = cast("StateCache", cache)
-        if not (held.states and self._stepwise):
+        if not (held.states and self.stepwise):
             return self._read(held, tokens)
         positions = range(held.length, held.length + len(tokens))
         logits = self.forward(held, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
@@ -100,11 +100,12 @@ class RecurrentForward:
         return output
 
     @cached_property
-    def _owners(self) -> Sequence[Owner]:
+    def owners(self) -> Sequence[Owner]:
+        """The modules that own states."""
         return find_owners(self._module, partial(self._read, self.new_cache(len(TRIED)), TRIED))
 
     @cached_property
-    def _stepwise(self) -> bool:
+    def stepwise(self) -> bool:
         """Whether a sequence of several tokens ignores the state that it should begin at: then NaNs there are lost."""
         cache, half = self.new_cache(len(TRIED)), len(TRIED) // 2
         self._read(cache, TRIED[:half])
@@ -117,5 +118,5 @@ class RecurrentForward:
         """See `Replay`."""
         states = self._layers(Layers(_no_rows, cache.length), cache.states, 1)
         for call in cache.drafted.calls:
-            computed_again(self._owners[call.owner], call, path, states, stepwise=self._stepwise)
+            computed_again(self.owners[call.owner], call, path, states, stepwise=self.stepwise)
         return states.after

@@ -14,6 +14,9 @@ NO_MEMORY = frozenset({"moe", "mlp"})
 MASKED = frozenset({FULL, "hybrid", "attention", "indexed_attention", *LIMITS})
 """Layer types that take an attention mask; the others must get none."""
 
+HOST_ROUNDS = "layers with states need the host between passes, and a CUDA graph runs without it"
+"""Reason why passes of models with states are not captured as CUDA graphs."""
+
 
 def keeps_states(config: Any) -> bool:
     """Whether some layer of a configuration keeps a state."""

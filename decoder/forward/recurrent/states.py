@@ -12,6 +12,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.errors import PairError
 from decoder.forward.kv_cache import KvCache
 
 State = tuple[str, int, int]
@@ -73,9 +74,12 @@ class StateCache(KvCache):
         self.drafted = Drafted()
 
     def cut(self, length: int) -> None:
-        """See `KvCache`; raises ValueError if committed rows would be dropped, since states cannot go back."""
+        """See `KvCache`; raises PairError if committed rows would be dropped, since states cannot go back."""
         if length < self.length:
-            raise ValueError(f"states after {self.length} tokens cannot go back to {length} tokens")
+            raise PairError(
+                "a draft whose layers keep states cannot read tokens again, which a selector does; leave out the "
+                "selector, or choose a draft whose layers all attend to cached keys and values"
+            )
         super().cut(length)
         self.drafted = Drafted()
 

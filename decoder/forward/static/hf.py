@@ -8,6 +8,7 @@ from torch import Tensor
 
 from decoder.errors import PairError
 from decoder.forward.hf import Layers, ModuleForward, logits_of
+from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
 from decoder.forward.static.layers import write
 from decoder.forward.windows import WINDOWED, windows_of
 from decoder.system.device import without_gradients
@@ -17,7 +18,9 @@ class ModuleStatic(ModuleForward):
     """A `StaticForward` by any Hugging Face module in evaluation mode; `reason` says why there is no faster form."""
 
     def __init__(self, module: Any, reason: str = "") -> None:
-        """Raises PairError for layers with attention windows, or with keys and values of several shapes."""
+        """Raises PairError for layers with states or attention windows, or with keys and values of several shapes."""
+        if keeps_states(module.config):
+            raise PairError(HOST_ROUNDS)
         if windows_of(module.config.get_text_config()).sizes:
             raise PairError(WINDOWED)
         super().__init__(module)
