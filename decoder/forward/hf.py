@@ -141,11 +141,11 @@ def output_of(
     **options: Any,
 ) -> Any:
     """Output of one forward pass of a module; `biases` are added to the attention scores, by layer type."""
-    by_type = {kind: None if bias is None else bias[None, None] for kind, bias in biases.items()}
+    masks = {kind: None if bias is None else bias[None, None] for kind, bias in biases.items()}
     return module(
         input_ids=tokens[None],
         position_ids=positions[None],
-        attention_mask=by_type if len(by_type) > 1 else next(iter(by_type.values())),
+        attention_mask=masks if len(masks) > 1 else masks.popitem()[1],
         use_cache=True,
         **{cache_argument(module): layers},
         **options,

@@ -25,14 +25,14 @@ def sliding(
     queries: Int[NDArray[np.int64], "N"], keys: Int[NDArray[np.int64], "S"], size: int
 ) -> Bool[NDArray[np.bool_], "N S"]:
     """Keys of the `size` latest positions, the query's own included; causality is left to the tree mask."""
-    return keys > queries[:, None] - size
+    return np.greater(keys, queries[:, None] - size)
 
 
 def chunked(
     queries: Int[NDArray[np.int64], "N"], keys: Int[NDArray[np.int64], "S"], size: int
 ) -> Bool[NDArray[np.bool_], "N S"]:
     """Keys of the query's chunk: the text is divided into chunks of `size` positions."""
-    return keys // size == queries[:, None] // size
+    return np.equal(keys // size, queries[:, None] // size)
 
 
 @dataclass(frozen=True)
@@ -112,3 +112,28 @@ def by_layers(config: Any, field: str) -> list[Any]:
     except RuntimeError:  # transformers raises it where the layers have different values
         return [getattr(layer, field, None) for layer in config.per_layer_config]
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
+    """Bytes of the keys and values of a text: as kept, with all rows, and as ring buffers of each window's size.
+
+    Args:
+        config: Configuration of a model with plain keys and values.
+        tokens: Length of the text.
+        item_bytes: Bytes of one number.
+    """
+    kinds, windows = layer_types(config), windows_of(config)
+    queries = _by_layer(config, "num_attention_heads", [1] * len(kinds))
+    heads = _by_layer(config, "num_key_value_heads", queries)
+    widths = _by_layer(config, "head_dim", [config.hidden_size // own for own in queries])
+    owners = kinds[: len(kinds) - (getattr(config, "num_kv_shared_layers", None) or 0)]
+    rows = [2 * own * width * item_bytes for own, width, _ in zip(heads, widths, owners, strict=False)]
+    kept = [min(tokens, windows.sizes.get(kind, tokens)) for kind in owners]
+    return tokens * sum(rows), sum(size * count for size, count in zip(rows, kept, strict=True))
+
+
+def _by_layer(config: Any, field: str, usual: Sequence[int]) -> list[int]:
+    """Values of a field in each layer, those of `usual` where it has none."""
+    named = by_layers(config, field)
+    values = named if len(named) == len(usual) else named * len(usual)
+    return [value or other for value, other in zip(values, usual, strict=True)]

@@ -48,11 +48,11 @@ NO_TREE = "it does not take the attention mask, or the positions, that a tree ne
 SIBLINGS = 32
 """Number of siblings in the probe's tree. A model that uses row numbers in place of positions is wrong by this number
 of positions, which shows in half precision too; an error of one position could pass for rounding."""
-TEXT, FIRST, SECOND, THIRD = (1, 2, 3), 4, 5, 6
-PATHS = (FIRST,), (SECOND,), (FIRST, THIRD)
-"""Tokens of the probe: a text, and the paths of the tree that follows it."""
-LATER = (FIRST, THIRD), (FIRST, THIRD, FIRST), (FIRST, THIRD, SECOND), (FIRST, THIRD, FIRST, SECOND)
-"""Paths after the text that the second and the third tree of a model with states continue."""
+TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
+PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
+"""Tokens of the probe: a text, the paths of the tree that follows it, and the longest one after it was kept."""
+LATER = (FIRST, THIRD), (FIRST, THIRD, FIRST), (FIRST, THIRD, SECOND)
+"""Paths of a second tree, after a path that ends within the first one."""
 PASSED = 2
 """Size, in tokens, that replaces each size of a configuration: smaller than the probe's shortest text, so that every
 text of the probe exceeds it."""
@@ -147,16 +147,37 @@ def _check_trees(model: LanguageModel, text: Tensor) -> None:
     """Refuses a model whose logits in trees differ from those in plain text, `text` after the probe's text."""
     _agree(model, _tree(model), text)
     if model.hf.keeps_states:
-        _agree(model, _later_trees(model), _tried(model, lambda: _after(model, LATER), NO_TEXT))
+        _agree(model, _second_tree(model), _tried(model, lambda: _after(model, LATER), NO_TEXT))
 
 
 def _tree(model: LanguageModel) -> Tensor:
-    """Logits after the probe's text and after each of its continuations, all read as one tree; shape (4, V)."""
-    return _tried(model, lambda: _first_tree(model)[1].float(), NO_TREE)
+    """Logits after the probe's text and after each of its continuations, as one tree; shape (5, V).
+
+    The last continuation follows the tree's longest path, which is kept before.
+    """
+
+    def as_tree() -> Tensor:
+        cache, drafted = _first_tree(model)
+        cache.keep([cache.length + node for node in (0, 1, SIBLINGS + 1)])
+        return torch.cat((drafted, model.read(cache, [FOURTH])[None])).float()
+
+    return _tried(model, as_tree, NO_TREE)
+
+
+def _second_tree(model: LanguageModel) -> Tensor:
+    """Logits after the paths `LATER`, as a tree after a path that ends within the first tree; shape (3, V)."""
+
+    def as_tree() -> Tensor:
+        cache, _ = _first_tree(model)
+        cache.keep([cache.length, cache.length + 1])
+        fork = np.array([[1, 0, 0], [1, 1, 0], [1, 0, 1]], dtype=np.bool_)
+        return model.forward(cache, [THIRD, FIRST, SECOND], [4, 5, 5], fork).float()
+
+    return _tried(model, as_tree, NO_TREE)
 
 
 def _first_tree(model: LanguageModel) -> tuple[KvCache, Tensor]:
-    """The cache after the probe's tree, and the logits of `_tree`."""
+    """The cache after the probe's tree, and the logits after its text and its paths."""
     tokens = [TEXT[-1], *[FIRST] * (SIBLINGS - 1), SECOND, THIRD]
     positions = [2, *[3] * SIBLINGS, 4]
     visible = np.eye(len(tokens), dtype=np.bool_)
@@ -166,22 +187,8 @@ def _first_tree(model: LanguageModel) -> tuple[KvCache, Tensor]:
     return cache, model.forward(cache, tokens, positions, visible)[[0, 1, SIBLINGS, SIBLINGS + 1]]
 
 
-def _later_trees(model: LanguageModel) -> Tensor:
-    """Logits after the paths `LATER`, in trees after a path that ends within its tree, and after a whole path."""
-
-    def in_trees() -> Tensor:
-        cache, _ = _first_tree(model)
-        cache.keep([2, 3])
-        fork = np.array([[1, 0, 0], [1, 1, 0], [1, 0, 1]], dtype=np.bool_)
-        second = model.forward(cache, [THIRD, FIRST, SECOND], [4, 5, 5], fork)
-        cache.keep([4, 5])
-        return torch.cat([second, model.forward(cache, [SECOND], [6], fork[:1, :1])]).float()
-
-    return _tried(model, in_trees, NO_TREE)
-
-
 def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
-    """Logits after the probe's text and after each of its continuations, read as plain text; shape (4, V)."""
+    """Logits after the probe's text and after each of its continuations, read as plain text; shape (5, V)."""
     return _text_of_form(plain or model) if model.hf.loaded is None else _text_of_module(model)
 
 
@@ -278,7 +285,7 @@ def _no_tree(model: LanguageModel, fault: str) -> PairError:
 
 
 def _agree(model: LanguageModel, as_tree: Tensor, as_text: Tensor) -> None:
-    """Refuses a model whose logits, shape (4, V), differ between tree and plain text by more than rounding."""
+    """Refuses a model whose logits, shape (P, V), differ between tree and plain text by more than rounding."""
     if not as_text.isfinite().all():
         raise PairError(
             f"{model.name} computes logits in {str(model.dtype).removeprefix('torch.')} that are no finite numbers; "

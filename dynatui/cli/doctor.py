@@ -247,6 +247,8 @@ def models(case: Case) -> Iterator[Finding]:
             yield Finding("problem", f"{role} {name} is not on this machine", "unset HF_HUB_OFFLINE to download it")
         else:
             yield Finding("note", f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts")
+    if names["target"] not in absent:
+        yield from _windows(names["target"], pair.dtype)
     if "draft" not in names:
         yield Finding("ok", "drafts are copied from earlier in the text, without a model")
     elif not absent and not head_shape(names["draft"]):
@@ -322,6 +324,30 @@ def _model(role: str, name: str) -> Iterator[Finding]:
         yield Finding("ok", f"{role} {shown}: {kind}, weights of {_bytes(weights)}")
     else:
         yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model that has, or convert it")
+
+
+def _windows(target: str, dtype: str) -> Iterator[Finding]:
+    """Reports the memory of a target's keys and values beside that of ring buffers, if its layers attend to windows."""
+    import torch  # noqa: PLC0415 - as its other imports here
+
+    from decoder.forward.families.architecture import longest_text  # noqa: PLC0415 - imports torch
+    from decoder.forward.windows import cache_bytes, windows_of  # noqa: PLC0415 - imports torch
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
+    from decoder.system.device import DTYPES  # noqa: PLC0415 - imports torch
+
+    with suppress(DecoderError):  # `_model` reports a target that cannot be read
+        config = checkpoints.load_config(target)
+        text = getattr(config, "get_text_config", lambda: config)()
+        sizes, length = windows_of(text).sizes.values(), longest_text(text)
+        kind = DTYPES.get(dtype) or getattr(text, "dtype", None) or torch.float32
+        if sizes:
+            rows, ring = cache_bytes(text, length, kind.itemsize)
+            yield Finding(
+                "ok",
+                f"target attends to windows of {' and '.join(f'{size:,}' for size in sorted(set(sizes)))} tokens, and "
+                f"keeps all keys and values: {_bytes(rows)} in {str(kind).removeprefix('torch.')} for a text of "
+                f"{length:,} tokens, where ring buffers would take {_bytes(ring)}",
+            )
 
 
 def _kind(role: str, name: str) -> str:

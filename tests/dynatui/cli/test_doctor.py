@@ -327,6 +327,20 @@ def test_a_folder_without_weights_is_a_problem(tmp_path: Path, monkeypatch: pyte
     assert "ok: draft books-1m: gpt_neox, weights of " in text
 
 
+def test_the_memory_of_windows_is_told_beside_that_of_ring_buffers(tmp_path: Path) -> None:
+    config = {
+        "model_type": "mistral", "sliding_window": 4096, "max_position_embeddings": 32768, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096, "intermediate_size": 14336,
+        "vocab_size": 32000, "dtype": "bfloat16", "rms_norm_eps": 1e-5,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    text = said(found("models", models=Models(target=str(tmp_path), draft="lookup")))
+    assert (
+        "ok: target attends to windows of 4,096 tokens, and keeps all keys and values: 4.0 GiB in bfloat16 for a text "
+        "of 32,768 tokens, where ring buffers would take 512 MiB; "
+    ) in text
+
+
 def test_a_head_is_told_as_what_it_is(tmp_path: Path, on_a_gpu: list[dict[str, str]]) -> None:
     saved = eagle3_checkpoints.pair("llama", "nested", tmp_path)
     given = Models(str(saved.target), str(saved.draft))
