@@ -5,7 +5,11 @@ in place.
 """
 
 import sys
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,6 +23,22 @@ from decoder.forward.recurrent.states import State, States
 CONVOLUTION, RECURRENCE, LINEAR = "convolution", "recurrence", "linear attention"
 
 
+@dataclass(frozen=True)
+class _Lookup:
+    """Items that are made when they are read by their number; iteration finds none."""
+
+    item: Callable[[int], Any]
+
+    def __getitem__(self, index: int) -> Any:
+        return self.item(index)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
 class StateLayers(Cache):
     """Cache of one pass: keys and values go to `rows`, and the states of all paths begin at `before`."""
 
@@ -28,6 +48,9 @@ class StateLayers(Cache):
         self._rows, self._before, self._paths = rows, before, paths
         self._stored = stored or (lambda: None)
         self._current: dict[State, Tensor] = {}
+        # Modules of transformers 5.17 read states as attributes of layers. A weak reference, since a cycle would keep
+        # the states of a pass in memory.
+        self.layers = _Lookup(partial(_layer, weakref.proxy(self)))
 
     @property
     def after(self) -> States:
@@ -108,6 +131,15 @@ class StateLayers(Cache):
             before = self._before[key]
             self._current[key] = before.repeat(self._paths, *[1] * (before.dim() - 1))
         return self._current.get(key)
+
+
+def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
+    """A layer's states as attributes."""
+    return SimpleNamespace(
+        record_past=True,
+        conv_states=_Lookup(partial(cache.get_conv_state, number)),
+        recurrent_states=_Lookup(partial(cache.get_recurrent_state, number)),
+    )
 
 
 def layers_of(module: Any) -> type[StateLayers]:
