@@ -27,7 +27,7 @@ USUAL: Mapping[str, dict[str, Any]] = {
     "qwen3_5_text": MIXED | DELTA,
     "falcon_h1": MAMBA | {"mamba_d_ssm": 64, "num_hidden_layers": 2},
     "lfm2": CONVOLUTIONS | {"block_multiple_of": 8},
-    "mamba2": {"num_heads": 4, "head_dim": 16, "n_groups": 2, "state_size": 8, "chunk_size": 4},
+    "mamba2": {"num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "n_groups": 2, "state_size": 8, "chunk_size": 4},
     "granitemoehybrid": MAMBA | MIXED | EXPERTS | {"shared_intermediate_size": 16},
 }  # fmt: skip
 """The families of the most used checkpoints, which every method decodes in the tests."""
@@ -48,8 +48,8 @@ FURTHER: Mapping[str, dict[str, Any]] = {
                         "mamba_ngroups": 1},
     "minimax": EXPERTS | MIXED | {"block_size": 4, "sliding_window": None},
     "zaya": EXPERTS | {"num_hidden_layers": 2, "num_experts_per_tok": 1, "router_hidden_size": 16},
-    "mamba": {"state_size": 8, "time_step_rank": 4},
-    "falcon_mamba": {"state_size": 8, "time_step_rank": 4},
+    "mamba": {"num_hidden_layers": 2, "state_size": 8, "time_step_rank": 4},
+    "falcon_mamba": {"num_hidden_layers": 2, "state_size": 8, "time_step_rank": 4},
     "jamba": EXPERTS | {"num_hidden_layers": 2, "attn_layer_period": 2, "attn_layer_offset": 1,
                         "use_mamba_kernels": False, "mamba_d_state": 8, "mamba_dt_rank": 4},
     "zamba": HYBRID | {"n_mamba_heads": 2, "mamba_dt_rank": 4},
