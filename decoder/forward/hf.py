@@ -120,38 +120,6 @@ def cache_argument(module: Any) -> str:
     return next((name for name in ("past_key_values", "cache", "cache_params") if name in known), "past_key_values")
 
 
-def logits_of(
-    module: Any,
-    tokens: Int[Tensor, "N"],
-    positions: Int[Tensor, "N"],
-    bias: Float[Tensor, "N S"],
-    layers: Layers,
-) -> Float[Tensor, "N V"]:
-    """Logits of one forward pass of a module; `bias` is added to the attention scores of all layers."""
-    logits: Tensor = output_of(module, tokens, positions, {FULL: bias}, layers).logits[0]
-    return logits
-
-
-def output_of(
-    module: Any,
-    tokens: Int[Tensor, "N"],
-    positions: Int[Tensor, "N"],
-    biases: Mapping[str, Float[Tensor, "N S"] | None],
-    layers: Cache,
-    **options: Any,
-) -> Any:
-    """Output of one forward pass of a module; `biases` are added to the attention scores, by layer type."""
-    masks = {kind: None if bias is None else bias[None, None] for kind, bias in biases.items()}
-    return module(
-        input_ids=tokens[None],
-        position_ids=positions[None],
-        attention_mask=masks if len(masks) > 1 else masks.popitem()[1],
-        use_cache=True,
-        **{cache_argument(module): layers},
-        **options,
-    )
-
-
 class ModuleForward:
     """A Hugging Face module as a `Forward`, run with the caller's mask and positions."""
 
@@ -162,6 +130,8 @@ class ModuleForward:
         self._states = states
         self._layers: int = config.num_hidden_layers
         self._windows = windows_of(config)
+        # Read once: to inspect the signature in each pass would take a notable part of a small model's time.
+        self._cache_argument = cache_argument(module)
         self._device, self._dtype = weight.device, weight.dtype
 
     def new_cache(self, capacity: int) -> KvCache:
@@ -175,7 +145,7 @@ class ModuleForward:
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """See `Forward`."""
-        return self.through(cache, tokens, positions, visible, partial(output_of, self._module))
+        return self.through(cache, tokens, positions, visible, self.output)
 
     def through(
         self,
@@ -201,6 +171,25 @@ class ModuleForward:
         cache.used = end
         logits: Tensor = output.logits[0]
         return logits
+
+    def output(
+        self,
+        tokens: Int[Tensor, "N"],
+        positions: Int[Tensor, "N"],
+        biases: Mapping[str, Float[Tensor, "N S"] | None],
+        layers: Cache,
+        **options: Any,
+    ) -> Any:
+        """The module's output of one pass; `biases` are added to the attention scores, by layer type."""
+        masks = {kind: None if bias is None else bias[None, None] for kind, bias in biases.items()}
+        return self._module(
+            input_ids=tokens[None],
+            position_ids=positions[None],
+            attention_mask=masks if len(masks) > 1 else masks.popitem()[1],
+            use_cache=True,
+            **{self._cache_argument: layers},
+            **options,
+        )
 
     def _masks(
         self, cache: KvCache, positions: Sequence[int], visible: NDArray[np.bool_]
@@ -346,7 +335,7 @@ def source_of(module: Any) -> Source | None:
     if kind is None or not _plain(module):
         return None
     arch = replace(Architecture.of(config), model_type=kind)
-    if not runs(arch) or (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)):
+    if not runs(arch) or windows_of(config).sizes:
         return None
     weights: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
     return Source(arch, weights, module.base_model.rotary_emb.inv_freq)

@@ -8,7 +8,7 @@ neither trees nor model libraries.
 from collections.abc import Iterator, Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 KEYS, VALUES = "keys", "values"
@@ -32,8 +32,8 @@ class KvCache:
         """Tensors of the parts that `store` has not, each with the dimension of its rows."""
         self._first: dict[Part, tuple[Tensor, int]] = {}
         """Rows of the first pass, each with their dimension, until `settle`."""
-        self.positions: Int[Tensor, S] | None = None
-        """Position of each row in the text, on the host; None if no forward form reads it."""
+        self.positions: Tensor | None = None
+        """Position of each row in the text, shape (S,), on the host; None if no forward form reads it."""
         self.hold(store)
 
     def hold(self, store: Float[Tensor, "L 2 H S D"]) -> None:

@@ -4,6 +4,7 @@ All keys stay in the cache, and a window stands in the mask: nodes of a draft tr
 a window. Pure functions of positions and of a configuration's fields; knows neither caches nor modules.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,8 @@ from decoder.forward.families.architecture import longest_text
 
 FULL = "full_attention"
 WINDOWED = "layers with attention windows need masks of their own, and a CUDA graph has one mask"
-"""Reason why passes with windows are not captured as CUDA graphs."""
+SHAPED = "keys and values differ in shape, and a CUDA graph has one tensor for those of all layers"
+"""Reasons why passes are not captured as CUDA graphs."""
 Within = Callable[[Int[NDArray[np.int64], "N"], Int[NDArray[np.int64], "S"], int], Bool[NDArray[np.bool_], "N S"]]
 """(positions of queries, positions of keys, size in tokens) -> whether a key is within the query's window."""
 
@@ -92,7 +94,9 @@ def layer_types(config: Any) -> Sequence[str]:
     """Type of each layer; where a configuration names none, all are alike."""
     if named := getattr(config, "layer_types", None):
         return tuple(named)
-    window = getattr(config, "use_sliding_window", True) and any(by_layers(config, "sliding_window"))
+    # A field that the family does not declare, for example in a checkpoint that was converted, limits nothing.
+    declared = "sliding_window" in inspect.signature(type(config).__init__).parameters
+    window = declared and getattr(config, "use_sliding_window", True) and any(by_layers(config, "sliding_window"))
     return ("sliding_attention" if window else FULL,) * (getattr(config, "num_hidden_layers", None) or 1)
 
 

@@ -16,7 +16,7 @@ from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
-from decoder.forward.windows import WINDOWED, windows_of
+from decoder.forward.windows import SHAPED, WINDOWED, windows_of
 from decoder.system.deferred import imported
 from decoder.system.device import has_graphs, has_room
 
@@ -27,6 +27,8 @@ EXACT = "--exact runs passes that are not captured as CUDA graphs"
 LOOKED_UP = "lookups are made on the host"
 NATIVE, MODULE, HEAD = "native CPU kernels", "Hugging Face module", "EAGLE-3 head"
 UNCAPTURED_HEAD = "an EAGLE-3 draft has no CUDA graphs"
+UNLIKE = ("kv_lora_rank", "num_kv_shared_layers")
+"""Configuration fields of families whose keys and values differ in shape."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,9 @@ def expected_path(
         return DecodingPath(HOST, _together({role: MODULE if name else NATIVE for role, name in unknown.items()}))
     if exact or "draft" not in configs:
         return DecodingPath(HOST, EXACT if exact else LOOKED_UP)
-    if uncaptured := [reason for role, config in configs.items() if unknown[role] and (reason := _uncaptured(config))]:
-        return DecodingPath(HOST, uncaptured[0])
+    modules = [config.get_text_config() for role, config in configs.items() if unknown[role]]
+    if uncaptured := next(filter(None, map(_uncaptured, modules)), ""):
+        return DecodingPath(HOST, uncaptured)
     slow = [f"{role}: {name} has no native implementation" for role, name in unknown.items() if name]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))
@@ -102,10 +105,12 @@ def expected_path(
 
 
 def _uncaptured(config: Any) -> str:
-    """Reason why passes of a module are not captured as CUDA graphs; empty if they are."""
+    """Reason why a module of this configuration has no CUDA graphs; empty if nothing in it is against them."""
     if keeps_states(config):
         return HOST_ROUNDS
-    return WINDOWED if windows_of(config.get_text_config()).sizes else ""
+    if windows_of(config).sizes:
+        return WINDOWED
+    return SHAPED if any(getattr(config, field, None) for field in UNLIKE) else ""
 
 
 def _architecture(config: Any) -> Architecture | str:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.hf import Call, Layers, ModuleForward, output_of
+from decoder.forward.hf import Call, Layers, ModuleForward
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.recurrent.layer_kinds import MASKED
 from decoder.forward.recurrent.layers import CONVOLUTION, StateLayers, layers_of
@@ -95,7 +95,7 @@ class RecurrentForward:
     def _output(self) -> Call:
         def output(tokens: Tensor, positions: Tensor, biases: Any, states: StateLayers, **options: Any) -> Any:
             masks = {kind: bias if kind in self._masked else None for kind, bias in biases.items()}
-            return output_of(self._module, tokens, positions, masks, states, **options)
+            return self._rows.output(tokens, positions, masks, states, **options)
 
         return output
 

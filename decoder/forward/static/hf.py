@@ -7,10 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.hf import Layers, ModuleForward, logits_of
+from decoder.forward.hf import Layers, ModuleForward
 from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
 from decoder.forward.static.layers import write
-from decoder.forward.windows import WINDOWED, windows_of
+from decoder.forward.windows import FULL, SHAPED, WINDOWED, windows_of
 from decoder.system.device import without_gradients
 
 
@@ -29,7 +29,7 @@ class ModuleStatic(ModuleForward):
         with without_gradients():
             self.read(cache, [0])
         if cache.parts:
-            raise PairError("passes of fixed shape cache keys and values of one shape in all layers")
+            raise PairError(SHAPED)
         self._shape = cache.store.shape
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
@@ -57,4 +57,5 @@ class ModuleStatic(ModuleForward):
             return visible[0], visible[1]
 
         # The module gets positions and mask, so the cache's number of rows is not used.
-        return logits_of(self._module, tokens, rotation, bias, Layers(put, 0, rotation))
+        logits: Tensor = self.output(tokens, rotation, {FULL: bias}, Layers(put, 0, rotation)).logits[0]
+        return logits

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from transformers import AutoConfig, MistralConfig
 
 from decoder.forward.windows import (
     Windows,
@@ -23,8 +24,15 @@ def positions(*numbers: int) -> NDArray[np.int64]:
     return np.array(numbers, dtype=np.int64)
 
 
-def config(**fields: Any) -> SimpleNamespace:
-    return SimpleNamespace(**{"max_position_embeddings": 64, "num_hidden_layers": 2} | fields)
+class Config(SimpleNamespace):
+    """A configuration of a family that may have a window in all layers."""
+
+    def __init__(self, sliding_window: int | None = None, **fields: Any) -> None:
+        super().__init__(sliding_window=sliding_window, **fields)
+
+
+def config(**fields: Any) -> Config:
+    return Config(**{"max_position_embeddings": 64, "num_hidden_layers": 2} | fields)
 
 
 def test_a_sliding_window_ends_with_the_query_and_counts_it() -> None:
@@ -79,6 +87,11 @@ def test_a_configuration_names_the_windows_that_its_context_exceeds(
 def test_where_no_types_are_named_all_layers_are_alike() -> None:
     assert layer_types(config()) == ("full_attention",) * 2
     assert layer_types(config(sliding_window=8)) == ("sliding_attention",) * 2
+
+
+def test_a_window_of_a_family_that_has_none_limits_nothing() -> None:
+    assert windows_of(AutoConfig.for_model("llama", sliding_window=8, max_position_embeddings=64)).sizes == {}
+    assert windows_of(MistralConfig(sliding_window=8, max_position_embeddings=64)).sizes == {"sliding_attention": 8}
 
 
 def test_a_field_may_be_a_list_by_layer() -> None:

@@ -35,7 +35,9 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "local windows of 256 tokens": lambda: GPTNeoConfig(num_layers=2, attention_types=[[["global", "local"], 1]]),
     "a choice of 8 tokens": lambda: DogeConfig(keep_window_size=8, max_position_embeddings=64),
     "a sliding window of 0 tokens": lambda: SimpleNamespace(layer_types=["sliding_attention"]),
-    "a sliding window of 'wide' tokens": lambda: SimpleNamespace(sliding_window="wide"),
+    "a sliding window of 'wide' tokens": lambda: SimpleNamespace(
+        sliding_window="wide", layer_types=["sliding_attention"]
+    ),
     "no attention heads": SimpleNamespace,
 }
 ACCEPTED: dict[str, dict[str, Any]] = {

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from msgspec import structs
+from transformers import DeepseekV3Config, MistralConfig
 
 from decoder import RunConfig, decode, load_pair, methods
 from decoder.bench import table
@@ -18,6 +19,7 @@ from decoder.forward.hf import source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
+from decoder.forward.windows import SHAPED, WINDOWED
 from decoder.models.checkpoints import load_config
 from decoder.run.decoding_path import EXACT, MODULE, NATIVE, DecodingPath, decoding_path, expected_path
 from decoder.sampling.settings import Sampling, Schedule
@@ -75,6 +77,19 @@ def settled(tiny_models: TinyModels, family: str, form: Callable[[LanguageModel]
     for model in (engine.pair.target, engine.pair.draft_model):
         graph_slots(engine).run(model, form(model))
     return engine
+
+
+@pytest.mark.usefixtures("_graphs")
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (MistralConfig(sliding_window=8, hidden_size=32, num_attention_heads=4, num_key_value_heads=2), WINDOWED),
+        (DeepseekV3Config(hidden_size=32, n_routed_experts=8, n_group=1, num_hidden_layers=1), SHAPED),
+    ],
+)
+def test_models_without_graphs_are_decoded_by_the_host(config: Any, reason: str) -> None:
+    configs = {"target": config, "draft": config}
+    assert expected_path(configs, torch.device("cuda"), exact=False) == DecodingPath("host", reason)
 
 
 @pytest.mark.usefixtures("_graphs")

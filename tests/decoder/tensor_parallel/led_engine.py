@@ -65,6 +65,11 @@ class Compared:
         self.passes += 1
         assert (theirs.used, theirs.store.shape) == (cache.used, cache.store.shape)
         assert torch.equal(theirs.store[..., : cache.used, :], cache.store[..., : cache.used, :])
+        for part, (rows, axis) in cache.parts.items():
+            assert torch.equal(theirs.parts[part][0].narrow(axis, 0, cache.used), rows.narrow(axis, 0, cache.used))
+        if cache.positions is not None:
+            assert theirs.positions is not None
+            assert torch.equal(theirs.positions[: cache.used], cache.positions[: cache.used])
         return logits
 
 
@@ -80,7 +85,11 @@ class Led:
 
 def led(models: TinyModels, family: str) -> Led:
     pair = models.pair(family)
-    engine, module = models.loaded(pair, "float32"), models.plain(pair.target, "float32")
+    return led_by(models.loaded(pair, "float32"), models.plain(pair.target, "float32"))
+
+
+def led_by(engine: Engine, module: Any) -> Led:
+    """The engine with this module as its target, led."""
     channel = Replaying(ModuleForward(module))
     compared = Compared(ModuleForward(module), channel)
     leader = Leader(compared, channel, ("cpu", "cpu"))  # type: ignore[arg-type]  # as much of a channel as it needs

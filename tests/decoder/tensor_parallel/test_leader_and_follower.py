@@ -16,8 +16,10 @@ from decoder.methods import METHODS
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.tensor_parallel.messages import Pass, Peak
+from tests import tiny
+from tests.decoder import any_family
 from tests.decoder.makers import TinyModels
-from tests.decoder.tensor_parallel.led_engine import led
+from tests.decoder.tensor_parallel.led_engine import led, led_by
 
 PROMPT = "The tree grows"
 SPREAD = tuple(name for name, method in METHODS.items() if not method.whole_target)
@@ -41,6 +43,14 @@ def test_all_methods_that_can_be_spread_write_what_ar_writes_and_the_follower_ke
     for method in SPREAD:
         assert tokens_of(events, method) == whole.tokens(method), method
     assert found.compared.passes == sum(isinstance(message, Pass) for message in found.channel.messages) > 64
+
+
+@pytest.mark.parametrize("family", ["gemma4_text", "mistral"])
+def test_a_follower_keeps_up_with_windows_and_with_rows_of_several_shapes(family: str) -> None:
+    module = any_family.built(any_family.config_of(family))
+    engine = led_by(any_family.engine_of(module, tiny.kin(module, seed=2)), module).engine
+    text, _ = any_family.decoded(engine, any_family.PROMPT, RunConfig(("dynatree",), 30))
+    assert text == any_family.greedy(module, any_family.PROMPT, 30)
 
 
 def test_followers_let_go_of_caches_that_the_leader_has_let_go_of(tiny_models: TinyModels) -> None:
