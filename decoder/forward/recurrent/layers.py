@@ -50,7 +50,8 @@ class StateLayers(Cache):
         self._current: dict[State, Tensor] = {}
         # Modules of transformers 5.17 read states as attributes of layers. A weak reference, since a cycle would keep
         # the states of a pass in memory.
-        self.layers = _Lookup(partial(_layer, weakref.proxy(self)))
+        layers: Any = _Lookup(partial(_layer, weakref.proxy(self)))
+        self.layers = layers
 
     @property
     def after(self) -> States:
