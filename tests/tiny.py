@@ -19,9 +19,9 @@ from transformers import (
     GPT2Config,
     GPTNeoXConfig,
     LlamaConfig,
-    MambaConfig,
     PreTrainedTokenizerFast,
     Qwen3Config,
+    RwkvConfig,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -238,8 +238,8 @@ def strangers_tongue(home: Path) -> TinyPair:
 
 
 UNFIT: dict[str, Callable[[], Any]] = {
-    "mamba": lambda: _from_config(
-        MambaConfig(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, state_size=4)
+    "rwkv": lambda: _from_config(
+        RwkvConfig(vocab_size=VOCABULARY, hidden_size=16, attention_hidden_size=16, num_hidden_layers=2)
     ),
     "t5": lambda: T5ForConditionalGeneration(
         T5Config(vocab_size=VOCABULARY, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2)

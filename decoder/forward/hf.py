@@ -38,6 +38,8 @@ Put = Callable[
 """(layer number, its new keys, its new values) -> all keys and values for attention, new ones included."""
 PutIndexer = Callable[[int, Float[Tensor, "N I"]], Float[Tensor, "S I"]]
 """(layer number, new keys of its indexer) -> all keys of its indexer, new ones included."""
+Call = Callable[..., Any]
+"""(tokens, positions, biases by layer type, cache of the pass, further options) -> output of a module."""
 
 
 def _no_indexer(layer: int, _: Tensor) -> Tensor:
@@ -113,9 +115,9 @@ def unknown_cache(layers: int, capacity: int) -> KvCache:
 
 
 def cache_argument(module: Any) -> str:
-    """Name of the KV cache among a module's arguments and in its output; transformers 5.24 renamed it."""
+    """Name of the cache among a module's arguments and in its output; transformers 5.24 renamed it."""
     known = inspect.signature(module.forward).parameters
-    return "cache" if "cache" in known and "past_key_values" not in known else "past_key_values"
+    return next((name for name in ("past_key_values", "cache", "cache_params") if name in known), "past_key_values")
 
 
 class ModuleForward:
@@ -143,6 +145,17 @@ class ModuleForward:
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """See `Forward`."""
+        return self.through(cache, tokens, positions, visible, self.output)
+
+    def through(
+        self,
+        cache: KvCache,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        visible: NDArray[np.bool_],
+        call: Call,
+    ) -> Float[Tensor, "N V"]:
+        """`forward` with the module called by `call`."""
         end = cache.used + len(tokens)
         masks = self._masks(cache, positions, visible)
         starts = {kind: first_seen(masks[kind]) for kind in self._windows.sizes}
@@ -151,7 +164,7 @@ class ModuleForward:
         by_layer = {layer: starts[kind] for layer, kind in enumerate(self._windows.layers) if kind in starts}
         layers = appending(cache, places, by_layer)
         options = {"output_hidden_states": True} if self._states else {}
-        output = self._output(given, places, biases, layers, **options)
+        output = call(given, places, biases, layers, **options)
         cache.settle()
         if self._states:
             self._states.put(cache.used, [output.hidden_states[layer][0] for layer in self._states.layers])
@@ -159,16 +172,16 @@ class ModuleForward:
         logits: Tensor = output.logits[0]
         return logits
 
-    def _output(
+    def output(
         self,
         tokens: Int[Tensor, "N"],
         positions: Int[Tensor, "N"],
-        biases: Mapping[str, Float[Tensor, "N S"]],
-        layers: Layers,
+        biases: Mapping[str, Float[Tensor, "N S"] | None],
+        layers: Cache,
         **options: Any,
     ) -> Any:
         """The module's output of one pass; `biases` are added to the attention scores, by layer type."""
-        masks = {kind: bias[None, None] for kind, bias in biases.items()}
+        masks = {kind: None if bias is None else bias[None, None] for kind, bias in biases.items()}
         return self._module(
             input_ids=tokens[None],
             position_ids=positions[None],

@@ -16,6 +16,7 @@ from torch import Tensor
 from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
+from decoder.forward.recurrent.layer_kinds import keeps_states
 from decoder.system.deferred import imported
 
 Load = Callable[[torch.device], Any]
@@ -82,6 +83,11 @@ class HfModule:
         return module
 
     @property
+    def keeps_states(self) -> bool:
+        """Whether the module is in memory and has layers that keep a state, which no form but its own computes."""
+        return self._module is not None and keeps_states(self._module.config)
+
+    @property
     def skeleton(self) -> Any:
         """The module if it is in memory, else one of the same structure without weights."""
         return self._skeleton() if self._module is None else self._module
@@ -123,7 +129,10 @@ class HfModule:
 
     def forward_form(self) -> Forward:
         """The module as a `Forward`; loads the module."""
-        form: Forward = _hf().ModuleForward(self.module)
+        module = self.module
+        form: Forward = (
+            _recurrent().RecurrentForward(module) if keeps_states(module.config) else _hf().ModuleForward(module)
+        )
         return form
 
 
@@ -154,3 +163,5 @@ class OnDemand:
 
 _hf = functools.partial(imported, "decoder.forward.hf")
 """Imports the module `decoder.forward.hf`, which needs transformers."""
+_recurrent = functools.partial(imported, "decoder.forward.recurrent.forward")
+"""Imports the module `decoder.forward.recurrent.forward`, which needs transformers too."""

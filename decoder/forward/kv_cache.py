@@ -140,8 +140,8 @@ class KvCache:
         """Truncates to at most `length` committed rows; drops all drafted rows."""
         self.length = self.used = min(self.length, length)
 
-    def stand_at(self, length: int) -> None:
-        """Counts `length` rows as committed whatever they contain, for the timing of passes after them."""
+    def assume(self, length: int) -> None:
+        """Sets the number of committed rows, whose contents do not matter; drops all drafted rows."""
         self.length = self.used = length
 
     def reserve(self, capacity: int) -> None:

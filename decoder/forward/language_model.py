@@ -152,6 +152,11 @@ class LanguageModel:
         Raises:
             PairError: The model has no batch-invariant form.
         """
+        if self.hf.keeps_states:
+            raise PairError(
+                f"{self.name} keeps states, which are not the same bit for bit after passes of other sizes; leave out "
+                "--exact, or choose models whose layers all attend to cached keys and values"
+            )
         if self._native is None and self.runs_without_module:
             # The current form must be freed before the module is loaded.
             self.run_by_module()
@@ -180,8 +185,13 @@ class LanguageModel:
         """The same model, in which each token attends to a text's first `sinks` and latest `window` tokens only.
 
         Raises:
-            PairError: Its positions are not rotary.
+            PairError: Its positions are not rotary, or it keeps states.
         """
+        if self.hf.keeps_states:
+            raise PairError(
+                f"{self.name} keeps states, from which streaming cannot drop tokens; leave out streaming, or choose "
+                "models whose layers all attend to cached keys and values"
+            )
         frequencies = self._frequencies
         turn = None if frequencies is None else key_turn(self.runs_by, frequencies, self.context, self.dtype)
         if turn is None:

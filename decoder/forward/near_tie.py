@@ -20,13 +20,15 @@ from torch import Tensor, nn
 
 from decoder.errors import DeviceError
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.recurrent.layer_kinds import keeps_states
 from decoder.sampling.gumbel_noise import GumbelNoise, truncation_mask
 from decoder.sampling.settings import Sampling
 from decoder.system.deferred import imported
 from decoder.system.device import has_room, memory_is_full
 
 CHUNK = 512
-"""Number of tokens in one pass."""
+"""Number of tokens in one pass. A model with states reads a text in one pass: transformers' caches of several families
+lose the state between two passes of many tokens."""
 CPU = torch.device("cpu")
 MARGIN = 1.25
 """Free memory required to load a module, as a multiple of the size of its weights."""
@@ -85,13 +87,14 @@ class Judge:
     def _verdict(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool) -> Verdict:
         if self._model.computed_by:
             # No weights for a float32 pass: plain decoding, token by token, is the reference.
-            plain, chunked = _logits(self._model, prefix, 1), _logits(self._model, prefix)
+            plain, chunked = (_logits(self._model, _parts(prefix, size)) for size in (1, CHUNK))
             return self._compared(prefix, rivals, _joined(plain), [_joined(chunked)])
         module, place = self._module(), self._places[0]
-        own = [_logits(self._model, prefix)]
+        parts = _parts(prefix, len(prefix) if keeps_states(module.config) else CHUNK)
+        own = [_logits(self._model, parts)]
         if by_module:
-            own.append(_by_module(module, prefix, next(module.parameters()).device))
-        in_float32 = _by_module(module, prefix, place, partial(in_float32_by_layer, module, place))
+            own.append(_by_module(module, parts, next(module.parameters()).device))
+        in_float32 = _by_module(module, parts, place, partial(in_float32_by_layer, module, place))
         return self._compared(prefix, rivals, in_float32, own)
 
     def _compared(
@@ -150,36 +153,36 @@ def _at_edge(logits: Float[Tensor, "V"], token: int, sampling: Sampling, error: 
     return ways[0] != ways[1]
 
 
-def _chunks(prefix: Sequence[int], chunk: int = CHUNK) -> Iterator[tuple[int, Sequence[int]]]:
-    return ((start, prefix[start : start + chunk]) for start in range(0, len(prefix), chunk))
+def _parts(prefix: Sequence[int], size: int) -> list[Sequence[int]]:
+    return [prefix[start : start + size] for start in range(0, len(prefix), size)]
 
 
 def _joined(logits: Iterator[Float[Tensor, "P V"]]) -> Iterator[Float[Tensor, "P V"]]:
-    """The logits of all chunks as those of one."""
+    """The logits of all parts as those of one."""
     yield torch.cat(list(logits))
 
 
-def _logits(model: LanguageModel, prefix: Sequence[int], chunk: int = CHUNK) -> Iterator[Float[Tensor, "P V"]]:
-    """Logits after each token in the model's own forward form, chunk by chunk."""
-    cache = model.new_cache(len(prefix))
-    for start, part in _chunks(prefix, chunk):
-        positions = range(start, start + len(part))
+def _logits(model: LanguageModel, parts: Sequence[Sequence[int]]) -> Iterator[Float[Tensor, "P V"]]:
+    """Logits after each token in the model's own forward form, part by part of a text."""
+    cache = model.new_cache(sum(map(len, parts)))
+    for part in parts:
+        positions = range(cache.length, cache.length + len(part))
         yield model.forward(cache, part, positions, np.tri(len(part), dtype=np.bool_)).float()
         cache.keep(positions)
 
 
 def _by_module(
     module: Any,
-    prefix: Sequence[int],
+    parts: Sequence[Sequence[int]],
     device: torch.device,
     each: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Float[Tensor, "P V"]]:
     """Logits after each token by the module, with inputs on `device`; each pass runs in a context from `each`."""
     cache, name = None, imported("decoder.forward.hf").cache_argument(module)
-    for _, part in _chunks(prefix):
+    for part in parts:
         ids = torch.tensor([list(part)], device=device)
         with each():
-            output = module(input_ids=ids, use_cache=True, **{name: cache})
+            output = module(input_ids=ids, use_cache=len(parts) > 1, **{name: cache})
         cache = getattr(output, name)
         yield output.logits[0].float()
 

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from decoder.forward.families.architecture import longest_text
 
 FULL = "full_attention"
+ROWLESS = frozenset({"linear_attention", "conv", "moe", "mlp"})
+"""Layer types that cache no rows of keys and values."""
 WINDOWED = "layers with attention windows need masks of their own, and a CUDA graph has one mask"
 SHAPED = "keys and values differ in shape, and a CUDA graph has one tensor for those of all layers"
 """Reasons why passes are not captured as CUDA graphs."""
@@ -136,7 +138,7 @@ def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
         row_bytes = [own * key_and_value * item_bytes for own in queries]
     else:
         row_bytes = [2 * own * width * item_bytes for own, width in zip(heads, widths, strict=True)]
-    rows = row_bytes[: len(owners)]
+    rows = [0 if kind in ROWLESS else size for kind, size in zip(owners, row_bytes, strict=False)]
     kept = [min(tokens, windows.sizes.get(kind, tokens)) for kind in owners]
     return tokens * sum(rows), sum(size * count for size, count in zip(rows, kept, strict=True))
 

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from decoder.errors import DeviceError, PairError, quoted
 from decoder.forward.families.architecture import Architecture, longest_text
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.recurrent.layer_kinds import NO_MEMORY, STATES
 from decoder.forward.windows import FULL, LIMITS, by_layers, layer_types, window_sizes
 from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer
@@ -24,8 +26,9 @@ from decoder.models.tokenizer import TextTokenizer
 from decoder.system.deferred import imported
 
 REMEDY = "choose a decoder-only model whose layers all attend to cached keys and values"
-KINDS = {FULL, "indexed_attention", *LIMITS}
-"""Layer types that only cache rows: full attention, attention to an indexer's choice of keys, and windows."""
+KINDS = {FULL, "indexed_attention", *LIMITS, *STATES, *NO_MEMORY}
+"""Layer types that cache rows (full attention, attention to an indexer's choice of keys, windows), keep a state, or
+remember nothing."""
 CHOSEN = "keep_window_size"
 """Configuration field: number of tokens that sparse attention selects; in shorter texts it selects all of them."""
 
@@ -43,12 +46,15 @@ LARGEST = {
 }
 """Upper bound of each size in a configuration: several times that of the largest models."""
 NO_TEXT = "it does not run on token ids alone"
+NO_TREE = "it does not take the attention mask, or the positions, that a tree needs"
 SIBLINGS = 32
 """Number of siblings in the probe's tree. A model that uses row numbers in place of positions is wrong by this number
 of positions, which shows in half precision too; an error of one position could pass for rounding."""
 TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
 """Tokens of the probe: a text, the paths of the tree that follows it, and the longest one after it was kept."""
+LATER = (FIRST, THIRD), (FIRST, THIRD, FIRST), (FIRST, THIRD, SECOND)
+"""Paths of a second tree, after a path that ends within the first one."""
 PASSED = 2
 """Size, in tokens, that replaces each size of a configuration: smaller than the probe's shortest text, so that every
 text of the probe exceeds it."""
@@ -69,7 +75,7 @@ def check_config(name: str, config: Any) -> None:
 
 
 def check_architecture(name: str, config: Any) -> None:
-    """Raises PairError unless the model is a plain decoder whose layers only cache rows."""
+    """Raises PairError unless the model is a plain decoder whose layers only cache rows or keep states."""
     _check_sizes(name, config)
     if getattr(config, "is_encoder_decoder", False):
         raise PairError(f"{name} is an encoder-decoder; {REMEDY}")
@@ -77,7 +83,7 @@ def check_architecture(name: str, config: Any) -> None:
     layers = set(getattr(config, "layer_types", None) or ())
     if other := sorted(layers - KINDS):
         raise PairError(f"{name} has layers of type {', '.join(other)}; {REMEDY}")
-    if not any(by_layers(config, "num_attention_heads")):
+    if not any(by_layers(config, "num_attention_heads")) and not STATES.intersection(layers):
         raise PairError(f"{name} has no attention heads (a recurrent model?); {REMEDY}")
 
 
@@ -135,11 +141,17 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
         PairError: This model cannot compute a draft tree; the message says why.
         DeviceError: The device's memory is full.
     """
-    text = _text(model, plain)
-    _agree(model, _tree(model), text)
+    _check_trees(model, _text(model, plain))
     if model.hf.loaded is not None:
         _check_ends(model)
         _check_beyond_sizes(model)
+
+
+def _check_trees(model: LanguageModel, text: Tensor) -> None:
+    """Refuses a model whose logits in trees differ from those in plain text, `text` after the probe's text."""
+    _agree(model, _tree(model), text)
+    if model.hf.keeps_states:
+        _agree(model, _second_tree(model), _tried(model, lambda: _after(model, LATER), NO_TEXT))
 
 
 def _tree(model: LanguageModel) -> Tensor:
@@ -147,19 +159,36 @@ def _tree(model: LanguageModel) -> Tensor:
 
     The last continuation follows the tree's longest path, which is kept before.
     """
+
+    def as_tree() -> Tensor:
+        cache, drafted = _first_tree(model)
+        cache.keep([cache.length + node for node in (0, 1, SIBLINGS + 1)])
+        return torch.cat((drafted, model.read(cache, [FOURTH])[None])).float()
+
+    return _tried(model, as_tree, NO_TREE)
+
+
+def _second_tree(model: LanguageModel) -> Tensor:
+    """Logits after the paths `LATER`, as a tree after a path that ends within the first tree; shape (3, V)."""
+
+    def as_tree() -> Tensor:
+        cache, _ = _first_tree(model)
+        cache.keep([cache.length, cache.length + 1])
+        fork = np.array([[1, 0, 0], [1, 1, 0], [1, 0, 1]], dtype=np.bool_)
+        return model.forward(cache, [THIRD, FIRST, SECOND], [4, 5, 5], fork).float()
+
+    return _tried(model, as_tree, NO_TREE)
+
+
+def _first_tree(model: LanguageModel) -> tuple[KvCache, Tensor]:
+    """The cache after the probe's tree, and the logits after its text and its paths."""
     tokens = [TEXT[-1], *[FIRST] * (SIBLINGS - 1), SECOND, THIRD]
     positions = [2, *[3] * SIBLINGS, 4]
     visible = np.eye(len(tokens), dtype=np.bool_)
     visible[:, 0] = visible[-1, 1] = True
-
-    def as_tree() -> Tensor:
-        cache = model.new_cache(len(TEXT) + len(tokens))
-        model.read(cache, TEXT[:-1])
-        drafted = model.forward(cache, tokens, positions, visible)[[0, 1, SIBLINGS, SIBLINGS + 1]]
-        cache.keep([cache.length + node for node in (0, 1, SIBLINGS + 1)])
-        return torch.cat((drafted, model.read(cache, [FOURTH])[None])).float()
-
-    return _tried(model, as_tree, "it does not take the attention mask, or the positions, that a tree needs")
+    cache = model.new_cache(len(TEXT) + len(tokens))
+    model.read(cache, TEXT[:-1])
+    return cache, model.forward(cache, tokens, positions, visible)[[0, 1, SIBLINGS, SIBLINGS + 1]]
 
 
 def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
@@ -179,17 +208,21 @@ def _text_of_form(model: LanguageModel) -> Tensor:
 def _text_of_module(model: LanguageModel) -> Tensor:
     """`_text` by the Hugging Face module, called without mask and positions, and with a cache for one text alone."""
 
-    def as_text() -> Tensor:
-        return torch.stack([_by_module(model, [*TEXT, *path]) for path in PATHS])
-
     def as_kept_text() -> Tensor:
         hf = imported("decoder.forward.hf")
         kept = hf.appending(hf.unknown_cache(model.layers, len(TEXT)))
         return _by_module(model, TEXT, use_cache=True, **{hf.cache_argument(model.hf.module): kept})
 
-    text = _tried(model, as_text, NO_TEXT)
+    text = _tried(model, lambda: _after(model, PATHS), NO_TEXT)
+    if model.hf.keeps_states:
+        return torch.cat([_after(model, ((),)).cpu(), text])
     kept = _tried(model, as_kept_text, "it keeps something else than keys and values")
     return torch.stack([kept, *text])
+
+
+def _after(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
+    """Logits after the probe's text and each of these continuations, by the module; shape (len(paths), V)."""
+    return torch.stack([_by_module(model, [*TEXT, *path]) for path in paths])
 
 
 def _check_beyond_sizes(model: LanguageModel) -> None:
@@ -217,7 +250,7 @@ def _check_beyond(model: LanguageModel) -> None:
     except PairError:
         return  # Plain text fails too, so the failure says nothing about trees.
     if text.isfinite().all():
-        _agree(model, _tree(model), text)
+        _check_trees(model, text)
 
 
 def _check_ends(model: LanguageModel) -> None:
@@ -256,7 +289,7 @@ def _no_tree(model: LanguageModel, fault: str) -> PairError:
 
 
 def _agree(model: LanguageModel, as_tree: Tensor, as_text: Tensor) -> None:
-    """Refuses a model whose logits, shape (5, V), differ between tree and plain text by more than rounding."""
+    """Refuses a model whose logits, shape (P, V), differ between tree and plain text by more than rounding."""
     if not as_text.isfinite().all():
         raise PairError(
             f"{model.name} computes logits in {str(model.dtype).removeprefix('torch.')} that are no finite numbers; "

@@ -16,6 +16,7 @@ from decoder.events import TRANSLATED
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
 from decoder.forward.windows import SHAPED, WINDOWED, windows_of
 from decoder.models.gguf.file import GgufFile
 from decoder.system.deferred import imported
@@ -115,6 +116,8 @@ def expected_path(
 
 def _uncaptured(configs: Sequence[Any]) -> str:
     """Reason why modules of these configurations have no CUDA graphs; empty if nothing in them is against graphs."""
+    if any(map(keeps_states, configs)):
+        return HOST_ROUNDS
     if any(windows_of(config).sizes for config in configs):
         return WINDOWED
     return SHAPED if any(getattr(config, field, None) for config in configs for field in UNLIKE) else ""

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from decoder.errors import ConfigError, require
+from decoder.forward.recurrent.layer_kinds import keeps_states
 from decoder.forward.windows import by_layers
 from decoder.methods.method import Method
 from decoder.system.device import device_count
@@ -52,9 +53,14 @@ def require_plan(name: str, config: Any, count: int) -> None:
         count: Number of processes.
 
     Raises:
-        ConfigError: The target's family has no tensor-parallel plan, or its heads are not divisible.
+        ConfigError: The target keeps states, its family has no tensor-parallel plan, or its heads are not divisible.
     """
     config = config.get_text_config()
+    if keeps_states(config):
+        raise ConfigError(
+            f"{name} keeps states, which --tensor-parallel cannot follow in each process; leave it out, or choose a "
+            "model whose layers all attend to cached keys and values"
+        )
     if not getattr(config, "base_model_tp_plan", None):
         raise ConfigError(
             f"{name} is of the family {config.model_type}, for which transformers has no tensor-parallel plan; leave "

@@ -104,5 +104,5 @@ class _Calls:
         start = self._clock.now()
         call().float().argmax(-1).tolist()
         seconds = self._clock.now() - start
-        self._cache.stand_at(self._rows)
+        self._cache.assume(self._rows)
         return seconds

@@ -191,7 +191,7 @@ class LlamaCache(KvCache):
         self._capacity = max(self._capacity, capacity)
         self._make_room(0)
 
-    def stand_at(self, length: int) -> None:
+    def assume(self, length: int) -> None:
         """See `KvCache`; a text longer than `TIMED_ROWS` is cut to that length."""
         length = min(length, TIMED_ROWS)
         self.cut(length)

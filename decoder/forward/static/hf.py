@@ -8,6 +8,7 @@ from torch import Tensor
 
 from decoder.errors import PairError
 from decoder.forward.hf import Layers, ModuleForward
+from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
 from decoder.forward.static.layers import write
 from decoder.forward.windows import FULL, SHAPED, WINDOWED, windows_of
 from decoder.system.device import without_gradients
@@ -17,7 +18,9 @@ class ModuleStatic(ModuleForward):
     """A `StaticForward` by any Hugging Face module in evaluation mode; `reason` says why there is no faster form."""
 
     def __init__(self, module: Any, reason: str = "") -> None:
-        """Raises PairError for layers with attention windows, or with keys and values of several shapes."""
+        """Raises PairError for layers with states or attention windows, or with keys and values of several shapes."""
+        if keeps_states(module.config):
+            raise PairError(HOST_ROUNDS)
         if windows_of(module.config.get_text_config()).sizes:
             raise PairError(WINDOWED)
         super().__init__(module)
@@ -54,5 +57,5 @@ class ModuleStatic(ModuleForward):
             return visible[0], visible[1]
 
         # The module gets positions and mask, so the cache's number of rows is not used.
-        logits: Tensor = self._output(tokens, rotation, {FULL: bias}, Layers(put, 0, rotation)).logits[0]
+        logits: Tensor = self.output(tokens, rotation, {FULL: bias}, Layers(put, 0, rotation)).logits[0]
         return logits

@@ -90,7 +90,7 @@ NEOX = {
         (NEOX | {"hidden_act": "nonesuch"}, ConfigError, r"makes no language model \('nonesuch'\); give another"),
         ({"model_type": "vit"}, ConfigError, "makes no language model"),
         ({"model_type": "t5"}, PairError, "is an encoder-decoder"),
-        ({"model_type": "mamba", "num_hidden_layers": 1}, PairError, "has layers of type linear_attention"),
+        ({"model_type": "rwkv", "num_hidden_layers": 1}, PairError, "has no attention heads"),
         (NEOX | {"vocab_size": 4}, PairError, "cannot run a draft tree"),
     ],
 )

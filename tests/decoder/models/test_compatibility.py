@@ -17,8 +17,8 @@ from transformers import (
     CLIPConfig,
     DogeConfig,
     GPTNeoConfig,
-    MambaConfig,
     MptConfig,
+    RwkvConfig,
     T5Config,
     ViTConfig,
 )
@@ -31,7 +31,7 @@ from tests import tiny
 
 REFUSED: dict[str, Callable[[], Any]] = {
     "an encoder-decoder": T5Config,
-    "layers of type linear_attention": lambda: SimpleNamespace(layer_types=["full_attention", "linear_attention"]),
+    "layers of type recurrent": lambda: SimpleNamespace(layer_types=["full_attention", "recurrent"]),
     "local windows of 256 tokens": lambda: GPTNeoConfig(num_layers=2, attention_types=[[["global", "local"], 1]]),
     "a choice of 8 tokens": lambda: DogeConfig(keep_window_size=8, max_position_embeddings=64),
     "a sliding window of 0 tokens": lambda: SimpleNamespace(layer_types=["sliding_attention"]),
@@ -53,6 +53,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "a window in some layers": {"sliding_window": 8, "layer_types": ["full_attention", "sliding_attention"]},
     "chunks": {"attention_chunk_size": 16, "layer_types": ["chunked_attention"]},
     "keys that an indexer chooses": {"layer_types": ["indexed_attention"]},
+    "layers that keep states": {"layer_types": ["conv", "linear_attention", "hybrid", "moe", "mlp"]},
+    "states without attention": {"layer_types": ["linear_attention"], "num_attention_heads": None},
     "a size of each layer": {"intermediate_size": [48, 64]},
 }
 
@@ -83,7 +85,9 @@ def test_a_configuration_tells_what_the_engine_cannot_decode(kind: str, config: 
 
 @pytest.mark.parametrize("settings", ACCEPTED.values(), ids=ACCEPTED)
 def test_full_attention_is_accepted_however_it_is_written(settings: dict[str, Any]) -> None:
-    check_architecture("owner/model", SimpleNamespace(num_attention_heads=4, max_position_embeddings=64, **settings))
+    check_architecture(
+        "owner/model", SimpleNamespace(**{"num_attention_heads": 4, "max_position_embeddings": 64} | settings)
+    )
 
 
 @pytest.mark.parametrize(("config", "kind"), [(ViTConfig, "vit"), (CLIPConfig, "clip")])
@@ -95,8 +99,8 @@ def test_a_model_that_is_none_of_language_is_refused_by_its_type(config: Callabl
 
 
 def test_a_language_model_is_refused_for_its_layers() -> None:
-    with pytest.raises(PairError, match="owner/model has layers of type linear_attention"):
-        check_config("owner/model", MambaConfig())
+    with pytest.raises(PairError, match="owner/model has no attention heads"):
+        check_config("owner/model", RwkvConfig())
     with pytest.raises(PairError, match="owner/model is an encoder-decoder"):
         check_config("owner/model", T5Config())
 
@@ -196,11 +200,19 @@ def test_a_model_that_takes_no_tree_mask_is_refused() -> None:
         probe(of_module(module))
 
 
-def test_a_model_that_keeps_something_else_than_keys_and_values_is_refused() -> None:
-    config = MambaConfig(vocab_size=96, hidden_size=16, num_hidden_layers=1, state_size=4)
-    config.num_attention_heads, config.max_position_embeddings = 1, 64
-    with pytest.raises(PairError, match=unfit("it keeps something else than keys and values")):
-        probe(of_module(tiny.build(config, seed=1)))
+def test_a_model_that_keeps_something_else_than_keys_and_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = deaf("gpt2", torch.float32, missed="nothing")
+    forward, name = model.hf.module.forward, cache_argument(model.hf.module)
+
+    @wraps(forward)
+    def with_a_state(**given: Any) -> Any:
+        if name in given:
+            given[name].get_conv_state(0)
+        return forward(**given)
+
+    monkeypatch.setattr(model.hf.module, "forward", with_a_state)
+    with pytest.raises(PairError, match=r"gpt2 cannot .*: it keeps something else than keys and values; choose"):
+        probe(model)
 
 
 def test_a_model_that_reads_no_plain_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

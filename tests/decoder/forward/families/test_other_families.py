@@ -17,11 +17,11 @@ from transformers import (
     GptOssConfig,
     InternLM3Config,
     IQuestCoderConfig,
-    MambaConfig,
     MixtralConfig,
     MptConfig,
     OPTConfig,
     Phi3Config,
+    RwkvConfig,
     WhisperConfig,
 )
 
@@ -68,9 +68,9 @@ EXACT: dict[str, Callable[[], Any]] = {
     ),
 }  # fmt: skip
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "state spaces": (
-        lambda: MambaConfig(vocab_size=tiny.VOCABULARY, hidden_size=16, num_hidden_layers=1, state_size=4),
-        "target has layers of type linear_attention",
+    "a recurrence in place of attention": (
+        lambda: RwkvConfig(vocab_size=tiny.VOCABULARY, hidden_size=16, num_hidden_layers=2, context_length=CONTEXT),
+        "target has no attention heads",
     ),
     "local windows": (
         lambda: GPTNeoConfig(

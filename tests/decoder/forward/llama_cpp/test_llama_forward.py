@@ -132,7 +132,7 @@ def test_a_text_that_was_cut_goes_on_from_there(small: LlamaForward) -> None:
 def test_a_cache_stands_at_a_length_for_timing(small: LlamaForward) -> None:
     cache = small.new_cache(700)
     for length, stands in ((40, 40), (10, 10), (600, TIMED_ROWS)):
-        cache.stand_at(length)
+        cache.assume(length)
         assert cache.length == stands
 
 

@@ -1,0 +1,23 @@
+"""Which models keep states: layer types whose memory of a text is one tensor, not a row of keys and values a token.
+
+Pure functions of a configuration.
+"""
+
+from typing import Any
+
+from decoder.forward.windows import FULL, LIMITS, layer_types
+
+STATES = frozenset({"linear_attention", "conv", "hybrid"})
+"""Layer types with a state; `hybrid` layers also attend to cached keys."""
+NO_MEMORY = frozenset({"moe", "mlp"})
+"""Layer types that compute each row from itself alone."""
+MASKED = frozenset({FULL, "hybrid", "attention", "indexed_attention", *LIMITS})
+"""Layer types that take an attention mask; the others must get none."""
+
+HOST_ROUNDS = "layers with states need the host between passes, and a CUDA graph runs without it"
+"""Reason why passes of models with states are not captured as CUDA graphs."""
+
+
+def keeps_states(config: Any) -> bool:
+    """Whether some layer of a configuration keeps a state."""
+    return bool(STATES.intersection(layer_types(config.get_text_config())))

@@ -1,0 +1,151 @@
+"""What a module with states sees of its cache in one pass over a batch of paths: transformers' cache interface.
+
+States begin at those after the committed text, which it hands out as copies, because single tokens update some of them
+in place.
+"""
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+from decoder.forward.hf import Layers
+from decoder.forward.recurrent.states import State, States
+
+CONVOLUTION, RECURRENCE, LINEAR = "convolution", "recurrence", "linear attention"
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """Items that are made when they are read by their number; iteration finds none."""
+
+    item: Callable[[int], Any]
+
+    def __getitem__(self, index: int) -> Any:
+        return self.item(index)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class StateLayers(Cache):
+    """Cache of one pass: keys and values go to `rows`, and the states of all paths begin at `before`."""
+
+    def __init__(self, rows: Layers, before: States, paths: int, stored: Callable[[], None] | None = None) -> None:
+        """Makes the cache of a pass over a number of paths; `stored` is called whenever a state is stored."""
+        Cache.__init__(self, layers=[])
+        self._rows, self._before, self._paths = rows, before, paths
+        self._stored = stored or (lambda: None)
+        self._current: dict[State, Tensor] = {}
+        # Modules of transformers 5.17 read states as attributes of layers. A weak reference, since a cycle would keep
+        # the states of a pass in memory.
+        layers: Any = _Lookup(partial(_layer, weakref.proxy(self)))
+        self.layers = layers
+
+    @property
+    def after(self) -> States:
+        """States after the pass, or what was computed so far."""
+        return self._current
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """See `Layers`."""
+        if len(key_states) > 1:
+            raise ValueError(f"layer {layer_idx} attends to cached keys in the module that owns its state")
+        return self._rows.update(key_states, value_states, layer_idx)
+
+    def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:
+        """See `Layers`."""
+        return self._rows.update_indexer(indexer_key_states, layer_idx)
+
+    def get_seq_length(self, layer_idx: int | None = None) -> Any:
+        """See `Layers`."""
+        return self._rows.get_seq_length(layer_idx)
+
+    def has_previous_state(self, layer_idx: int | None = None, state_idx: int | None = None) -> bool:  # noqa: ARG002 - all states of a layer begin together
+        """Whether a layer has a state."""
+        return any(layer_idx in (None, layer) for _, layer, _ in self._before)
+
+    def is_recording_past(self, layer_idx: int) -> bool:  # noqa: ARG002 - so in all layers
+        """True: then convolutions of single tokens go through `update_conv_state` too."""
+        return True
+
+    def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Float[Tensor, "B ..."] | None:
+        """Latest inputs of a convolution."""
+        return self._state((CONVOLUTION, layer_idx, state_idx))
+
+    def update_conv_state(
+        self,
+        conv_states: Float[Tensor, "B C T"],
+        layer_idx: int,
+        state_idx: int = 0,
+        conv_kernel_size: int | None = None,
+        **_: Any,
+    ) -> Float[Tensor, "B C W"]:
+        """Stores the latest inputs of a convolution; returns them with all that its new outputs depend on."""
+        key = CONVOLUTION, layer_idx, state_idx
+        before = self._state(key)
+        known = conv_states if before is None else torch.cat([before.to(conv_states.dtype), conv_states], -1)
+        size = conv_kernel_size or (known if before is None else before).shape[-1]
+        if known.shape[-1] < size:
+            known = torch.nn.functional.pad(known, (size - known.shape[-1], 0))
+        self._store(key, known[..., -size:])
+        return known
+
+    def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Float[Tensor, "B ..."] | None:
+        """State of a recurrence."""
+        return self._state((RECURRENCE, layer_idx, state_idx))
+
+    def update_recurrent_state(
+        self, recurrent_states: Float[Tensor, "B ..."], layer_idx: int, state_idx: int = 0, **_: Any
+    ) -> Float[Tensor, "B ..."]:
+        """Stores the state of a recurrence, and returns it."""
+        self._store((RECURRENCE, layer_idx, state_idx), recurrent_states)
+        return recurrent_states
+
+    def get_linear_cache(self, layer_idx: int) -> Float[Tensor, "B ..."] | None:
+        """State of a linear attention."""
+        return self._state((LINEAR, layer_idx, 0))
+
+    def set_linear_cache(self, layer_idx: int, linear_cache: Float[Tensor, "B ..."]) -> None:
+        """Stores the state of a linear attention."""
+        self._store((LINEAR, layer_idx, 0), linear_cache)
+
+    def _store(self, key: State, state: Tensor) -> None:
+        self._current[key] = state
+        self._stored()
+
+    def _state(self, key: State) -> Tensor | None:
+        if key not in self._current and key in self._before:
+            before = self._before[key]
+            self._current[key] = before.repeat(self._paths, *[1] * (before.dim() - 1))
+        return self._current.get(key)
+
+
+def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
+    """A layer's states as attributes."""
+    return SimpleNamespace(
+        record_past=True,
+        conv_states=_Lookup(partial(cache.get_conv_state, number)),
+        recurrent_states=_Lookup(partial(cache.get_recurrent_state, number)),
+    )
+
+
+def layers_of(module: Any) -> type[StateLayers]:
+    """`StateLayers` of a module's family: a family that defines a cache class accepts no other."""
+    home = sys.modules[type(module).__module__]
+    own = [each for each in vars(home).values() if isinstance(each, type) and each.__module__ == home.__name__]
+    caches = [each for each in own if issubclass(each, Cache)]
+    return type(StateLayers.__name__, (StateLayers, *caches), {}) if caches else StateLayers

@@ -1,0 +1,96 @@
+"""Cache of a model with states, for one text: rows of keys and values as ever, and the states after the committed rows.
+
+A state cannot go back, so drafted rows never enter it: what enters the modules that own states is kept for each drafted
+row, and `keep` computes these modules alone over the accepted rows. Where the accepted path is a whole one of the
+latest pass, its last state is known already. Knows neither trees nor model libraries.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.errors import PairError
+from decoder.forward.kv_cache import KvCache
+
+State = tuple[str, int, int]
+"""What a state is of, the number of its layer, and its number among the layer's states of this sort."""
+States = Mapping[State, Tensor]
+"""States of B texts or paths, each of shape (B, ...)."""
+
+
+@dataclass
+class OwnerCall:
+    """One call of a module that owns a state, in a pass over drafted rows."""
+
+    owner: int
+    """Number of the module among the owners."""
+    arguments: Any
+    """Positional and named arguments of the latest call."""
+    inputs: list[Float[Tensor, "N ..."]]
+    """Those of the arguments that have a row a token, of all drafted rows."""
+
+
+@dataclass
+class Drafted:
+    """What is known of the drafted rows."""
+
+    parents: list[int] = field(default_factory=list)
+    calls: list[OwnerCall] = field(default_factory=list)
+    """Calls of the owners in the order of a pass."""
+    ends: Mapping[tuple[int, ...], int] = field(default_factory=dict)
+    """Number of each path of the latest pass that was not padded."""
+    after: States = field(default_factory=dict)
+    """States after all paths of the latest pass, by the number of the path."""
+
+
+Replay = Callable[["StateCache", Sequence[int]], States]
+"""(cache, rows of a path counted from the first drafted one) -> the states after the path, of batch size 1."""
+
+
+class StateCache(KvCache):
+    """A KV cache with states."""
+
+    def __init__(self, store: Float[Tensor, "L 2 H S D"], replay: Replay) -> None:
+        super().__init__(store)
+        self.states: dict[State, Tensor] = {}
+        """States after the committed rows, of batch size 1."""
+        self.drafted = Drafted()
+        self._replay = replay
+
+    @property
+    def nbytes(self) -> int:
+        """See `KvCache`."""
+        return super().nbytes + sum(state.nbytes for state in self.states.values())
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """See `KvCache`; the rows must be a path from the first row after the text."""
+        path = [row - self.length for row in rows]
+        if path:
+            self.states.update(self._after(path))
+        super().keep(rows)
+        self.drafted = Drafted()
+
+    def cut(self, length: int) -> None:
+        """See `KvCache`; raises PairError if committed rows would be dropped, since states cannot go back."""
+        if length < self.length:
+            raise PairError(
+                "a draft whose layers keep states cannot read tokens again, which a selector does; leave out the "
+                "selector, or choose a draft whose layers all attend to cached keys and values"
+            )
+        super().cut(length)
+        self.drafted = Drafted()
+
+    def assume(self, length: int) -> None:
+        """See `KvCache`."""
+        super().assume(length)
+        self.drafted = Drafted()
+
+    def _after(self, path: Sequence[int]) -> States:
+        number = self.drafted.ends.get(tuple(path))
+        if number is None:
+            return self._replay(self, path)
+        # Cloned, since a part of a tensor keeps the memory of all of it.
+        return {state: after[number : number + 1].clone() for state, after in self.drafted.after.items()}
