@@ -42,7 +42,7 @@ def bootstrap(
     Args:
         statistic: Computes the statistic from indices of values.
         groups: Number of values of each group.
-        seed: Seed of the random generator, which draws the groups in order.
+        seed: Seed of the random generator, which samples the groups in the order given.
         draws: Number of bootstrap samples.
         coverage: Coverage of the interval.
 

@@ -36,7 +36,7 @@ class Words:
     clause: str
     """The limit as a clause of a sentence."""
     assumption: str
-    """Assumption of the bound: the limit is removed."""
+    """The bound's assumption that the limit is removed, as a clause."""
     line: str
     """The limit in one line."""
     brief: str

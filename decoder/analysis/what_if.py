@@ -1,12 +1,12 @@
 """What-if tables: drafted and accepted tokens of recorded rounds under other values of tau_h, tau_l and D0.
 
-A recorded tree holds the draft's probabilities of drafted tokens alone. A rule that drafts less than was recorded is
-fully known; a rule that drafts more is known up to the recorded tree, which gives a lower bound. At the end of the
-accepted path the target chose a token that was not drafted; the record does not say whether a wider or deeper tree
-would have held it.
+A recorded tree holds the draft's probabilities of drafted tokens alone. The result of a rule that drafts less than was
+recorded is fully known. For a rule that drafts more, only the recorded part of its tree is known, which gives a lower
+bound. At the end of the accepted path the target chose a token that was not drafted; the record does not say whether a
+wider or deeper tree would have contained it.
 
 The tables remain estimates: every round is replayed from the position where it began, although with other rules rounds
-would begin elsewhere, and the rules' history is kept fixed. Knows neither models nor screens.
+would begin elsewhere. The history rule is not replayed. Knows neither models nor screens.
 """
 
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ from decoder.tree import depths
 from decoder.tree_rules import used_depth
 
 ROUNDS = 50
-"""Most rounds that are replayed, the newest ones."""
+"""Maximum number of replayed rounds; the newest rounds are replayed."""
 LEAST_SHARE = 0.5
-"""Least share of rounds with known tokens for a cell to be shown."""
+"""A cell is shown only if the tokens of at least this share of the rounds are known."""
 LEAST_ROUNDS = 5
-"""Fewest rounds with known tokens for a cell to be shown."""
+"""A cell is shown only if the tokens of at least this number of rounds are known."""
 ALIKE = 0.005
-"""Difference in tokens a round below which two cells count as equal."""
+"""Difference in tokens per round below which two cells count as equal."""
 _NODES = 6000
 """Largest number of nodes in all replayed rounds together."""
 _DEEPEST = 128
 """Number of levels above which a recorded tree is not replayed; no method drafts deeper trees."""
 _LINES = 5
-"""Most rows and columns of a table."""
+"""Maximum number of rows, and of columns, of a table."""
 _SLACK = 1e-6
 """Tolerance for rounding of sums of steps."""
 
@@ -43,10 +43,11 @@ Axis: TypeAlias = Literal["tau_h", "tau_l"]
 
 @dataclass(frozen=True)
 class Cell:
-    """Result of one pair of values over all recorded rounds.
+    """Result of one pair of knob values over all replayed rounds.
 
-    Rounds that are not fully known count with their lower bound, so a mean is exact if every round is known, and else a
-    lower bound. Leaving them out would bias the mean, since rounds with many tokens are fully known least often.
+    Rounds that are not fully known count with their lower bound, so a mean is exact if every round is known, and a
+    lower bound otherwise. Leaving such rounds out would bias the mean, since rounds with many tokens are fully known
+    least often.
     """
 
     rounds: int
@@ -58,7 +59,7 @@ class Cell:
     drafted_judged: int
     """Number of rounds whose drafted nodes are known."""
     drafted: float
-    """Drafted nodes a round, or a lower bound."""
+    """Drafted nodes per round, or a lower bound."""
 
     @property
     def share(self) -> float:
@@ -131,7 +132,7 @@ class WhatIf:
         return tuple(cell for grid in self.grids for row in grid.cells for cell in row)
 
     def best(self) -> tuple[Grid, int, int] | None:
-        """Table, row and column of the known cell with the most tokens a round.
+        """Table, row and column of the known cell with the most tokens per round.
 
         Among equals, cells with exact drafted nodes come first, then cells with fewer of them, then the nearest to the
         values in force.

@@ -1,4 +1,4 @@
-"""dynatree: an adaptive tree as in the DynaTree paper, whose size depends on its knobs only, not on costs."""
+"""dynatree: an adaptive tree as in the DynaTree paper, whose size depends on the method's knobs only, not on costs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +17,15 @@ Selection = Literal["bfs", "best"]
 
 @dataclass(frozen=True)
 class DynaTree(AdaptiveTree):
-    """DynaTree's parameters, with the paper's defaults; also those of Algorithm 1, which selects breadth-first."""
+    """DynaTree's parameters, with the paper's defaults. Method `alg1` has the same parameters and always selects nodes
+    breadth-first.
+    """
 
     n_max: int = 256
     """Largest number of drafted nodes in a tree."""
     selection: Selection = "bfs"
-    """Which nodes are kept if there are more than `n_max`: the first in breadth-first order, or the most probable."""
+    """Which nodes are kept if the tree has more than `n_max`: the first in breadth-first order, or the most probable.
+    """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,

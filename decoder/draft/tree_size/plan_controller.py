@@ -1,7 +1,7 @@
 """Tree size of the method `auto` with CUDA graphs, where a round's size is chosen before drafting.
 
 A graph drafts all levels at once, so each round's size is chosen from a grid, by times and accepted tokens of earlier
-rounds. A probe is a round with a small draft. When a round's size is chosen, the result of the round before is not
+rounds. A probe is a round with a small draft. When a round's size is chosen, the result of the previous round is not
 known yet.
 """
 
@@ -26,22 +26,23 @@ class PlanController:
     """Chooses the size of each round of one text, from `DEPTHS` and `SIZES`."""
 
     def __init__(self, costs: PlanCosts, acceptance: AcceptanceModel) -> None:
-        """Begins a text; its rounds update `costs` and `acceptance`."""
+        """Begins a text; the rounds of the text update `costs` and `acceptance`."""
         self.costs = costs
         self.acceptance = acceptance
         acceptance.paths.fade(FADED)
         self._missed = 0
         """Number of plain rounds since the last round with a draft."""
         self._probing = 0
-        """Number of the probe's rounds that have not begun."""
+        """Number of rounds of the probe that have not begun."""
         self._awaited = self._hits = 0
-        """Number of the probe's rounds whose result is not known, and of those with an accepted guess."""
+        """Number of rounds of the probe whose result is not known yet, and number of its rounds with an accepted guess.
+        """
         self._plan_in_use: tuple[Plan, int] | None = None
         """Best size, and number of further rounds that use it."""
 
     @cached_property
     def credit(self) -> LossLimit:
-        """Loss limit of the text; created when the first times are known, since it needs them."""
+        """Loss limit of the text; created when the first times are known, since it depends on them."""
         return LossLimit(self.costs, self.acceptance)
 
     def choose(self, deepest: int) -> Plan | None:
