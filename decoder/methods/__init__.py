@@ -34,7 +34,7 @@ def register(method: Method) -> None:
         if clash:
             raise ValueError(f"{what} {', '.join(sorted(clash))} is another method's; give {method.name} another name")
     if method.obeys is not None and method.obeys not in METHODS:
-        raise ValueError(f"{method.name} obeys {method.obeys}, which is not a method; register {method.obeys} first")
+        raise ValueError(f"{method.name} obeys {method.obeys}, which is not a method; register that method first")
     METHODS[method.name] = method
 
 
