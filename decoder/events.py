@@ -94,7 +94,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
 
 def place(device: str, ranks: Sequence[str]) -> str:
-    """Device of a target in words, or number and devices of its processes."""
+    """Device of a target in words; for a tensor-parallel target, number and devices of the processes."""
     if not ranks:
         return device
     devices = list(dict.fromkeys(ranks))
@@ -190,9 +190,9 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     tokens: list[Count]
     parents: list[int]
     logprobs: list[float]
-    """Log-probability of each node under which the tree grew; 0.0 for a root that is already committed. Greedy: the
-    draft's log q(token | path to its parent). Sampled: log-probability that the target chooses the token, given the
-    position's sampling noise.
+    """Log-probability of each node, as used for the growth of the tree; 0.0 for a root that is already committed.
+    Greedy: the draft's log q(token | path to its parent). Sampled: log-probability that the target chooses the token,
+    given the position's sampling noise.
     """
     draft_logprobs: list[float] = []
     """Sampled: the draft's log q(token | path to its parent), without temperature and noise. Greedy: empty."""
@@ -201,7 +201,8 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """Accepted drafted nodes in path order."""
     committed: list[Count]
     """Committed tokens: those of the accepted nodes, then the bonus token. If end-of-text or the length limit cuts
-    them, tree and accepted nodes are cut accordingly (`decoder.run.text_end`). For hf, all tokens delivered at once."""
+    them, tree and accepted nodes are cut accordingly (`decoder.run.text_end`). For method `hf`, all tokens that
+    transformers delivered at once."""
     text: str
     """Text of the committed tokens; a character that consists of several tokens appears in the round that
     completes it.
@@ -251,7 +252,7 @@ class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
 
 
 class End(Base, tag="end", frozen=True, kw_only=True):
-    """A method has finished the prompt."""
+    """A method has finished its text."""
 
     method: str
     reason: Literal["length", "eos", "stopped", "error"]
@@ -294,7 +295,7 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Summary(Base, tag="summary", omit_defaults=True, frozen=True, kw_only=True):
-    """All methods have finished the prompt; contains the figures of each method."""
+    """All methods have finished their texts; contains the figures of each method."""
 
     methods: dict[str, Figures]
     peak_bytes_by_rank: list[Count] = []

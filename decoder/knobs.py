@@ -153,7 +153,7 @@ class TunableParameters:
         Raises:
             ConfigError: No knob has this name, or `value` is NaN.
         """
-        require(not math.isnan(value), f"{name} cannot be turned to a value that is no number; give a number")
+        require(not math.isnan(value), f"{name} cannot be set to NaN; give a number")
         low, high = bounds(self, name)
         return self.with_knobs({name: min(high, max(low, value))})
 

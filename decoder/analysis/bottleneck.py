@@ -142,7 +142,7 @@ def verdict(bottleneck: Bottleneck, method: str) -> tuple[str, ...]:
     sentences = [
         _speed(bottleneck, method),
         NO_LIMIT if limit is None else f"What limits it most: {limited((bottleneck,), limit)}.",
-        f"What would help: {'; then '.join(remedies(bottleneck)) or 'nothing that is known here'}.",
+        f"What would help: {'; then '.join(remedies(bottleneck)) or 'no known remedy'}.",
     ]
     return (*sentences, repeated((bottleneck,))) if bottleneck.repeats else tuple(sentences)
 
@@ -198,8 +198,8 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
             "decoding."
         )
     cost = (
-        f"a round commits {bottleneck.tokens_per_round:.2f} tokens and takes the time of {bottleneck.break_even:.2f} "
-        "plain tokens"
+        f"a round commits {bottleneck.tokens_per_round:.2f} tokens and takes as long as {bottleneck.break_even:.2f} "
+        "tokens of plain decoding"
     )
     if bottleneck.speedup >= FULL_SPEED:
         return f"{method} is {bottleneck.speedup:.2f} times as fast as plain decoding: {cost}."

@@ -90,7 +90,7 @@ class TreeRecord:
         self.tail: Floats = np.where(self.child_count > 0, np.clip(np.minimum(least, remainder), 0.0, 1.0), 1.0)
         """Upper bound of the probability of tokens after each node that were not recorded."""
         self.below: Ints = np.searchsorted(np.maximum.accumulate(self.parent), nodes, side="right")
-        """Index of the first node after the children of each node, in drafting order."""
+        """For each node, index of the first node that was drafted after the node's children."""
 
     def _paths(self, rounds: Sequence[Round]) -> Ints:
         """Root and accepted nodes, one row for each round, padded with -1."""
@@ -165,7 +165,7 @@ def replay(record: TreeRecord, rule: TreeRule) -> ReplayedRounds:
     last, following = record.paths[rows, accepted], record.paths[rows, accepted + 1]
     at_end = accepted == record.steps
     ends = np.where(at_end, ~growth.more[last] | shut(last), ~growth.alive[following] | cut[following])
-    # A text cut at its end token or length ends at the same token under all rules.
+    # A text that was cut at an end-of-text token or at the length limit ends at the same token under all rules.
     was_cut = record.committed <= record.steps
     return ReplayedRounds(
         accepted=accepted,
@@ -236,7 +236,7 @@ def _breadth_first(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choi
 
 
 def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
-    """Selection of the N_max most probable nodes; ties in drafting order."""
+    """Selection of the N_max most probable nodes; of equal nodes, those drafted first."""
     order = np.lexsort((-record.p, ~growth.alive, record.round))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order)) - record.starts[record.round[order]]

@@ -16,7 +16,7 @@ from decoder.events import Figures
 
 LEVELS_S = (0.03, 0.1, 0.3, 1.0)
 """Thresholds of lost time. A round that lost less than the first has not stalled, since waits of 10 ms are common on a
-shared machine. If too many rounds stalled, only those above a later threshold are left out."""
+shared machine. If too many rounds stalled, only those above a higher threshold are left out."""
 SHARE = 1 / 3
 """Least share of a round's time that must be lost for the round to count as stalled."""
 RECENT = 32
@@ -37,7 +37,7 @@ class Times(msgspec.Struct, frozen=True):
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Timed tokens a second; None if no time is known."""
+        """Timed tokens per second; None if no time is known."""
         return self.timed_tokens / self.decode_s if self.decode_s else None
 
     def plus(self, other: "Times") -> "Times":

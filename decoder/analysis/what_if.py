@@ -84,7 +84,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """Table of cells over two knobs: a row for each value of one, a column for each D0."""
+    """Table of cells over two knobs: a row for each value of the knob `down`, a column for each value of D0."""
 
     down: Axis
     """Knob whose value differs from row to row."""
@@ -95,11 +95,11 @@ class Grid:
     cells: tuple[tuple[Cell, ...], ...]
     """Cells by row and column."""
     present: tuple[int, int]
-    """(row, column) of the cell for the values in force."""
+    """(row, column) of the cell for the current values."""
 
     @property
     def here(self) -> Cell:
-        """Cell of the values in force."""
+        """Cell of the current values."""
         row, column = self.present
         return self.cells[row][column]
 
@@ -110,7 +110,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Two tables around the values in force."""
+    """Two tables around the current values."""
 
     breadth: Grid
     """Table with tau_h in rows and D0 in columns."""
@@ -134,17 +134,18 @@ class WhatIf:
     def best(self) -> tuple[Grid, int, int] | None:
         """Table, row and column of the known cell with the most tokens per round.
 
-        Among equals, cells with exact drafted nodes come first, then cells with fewer of them, then the nearest to the
-        values in force.
+        Of equal cells, those with an exact number of drafted nodes are preferred, then those with fewer drafted nodes,
+        then those nearest to the current values.
         """
         places = [(grid, row, column) for grid in self.grids for row, column in grid.places()]
         return max(places, key=lambda place: _merit(*place), default=None)
 
 
 def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
-    """Both tables around the rules in force, from the newest rounds of one method; None if no round can be replayed.
+    """Both tables around the current rules, from the newest rounds of one method; None if no round can be replayed.
 
-    The rounds, oldest first, were drafted under these rules except for tau_h, tau_l and D0, which each round records.
+    The rounds, oldest first, must have been drafted under the same rules, except for tau_h, tau_l and D0, which each
+    round records.
     """
     rounds = _newest(past)
     if not rounds:
@@ -155,7 +156,9 @@ def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
 
 
 def _has_tree(event: Round) -> bool:
-    """Whether a round has a complete tree of a growth rule with a valid accepted path; recordings are untrusted."""
+    """Whether a round has a complete tree of a growth rule and a valid accepted path, which is checked since recordings
+    are untrusted.
+    """
     if event.knobs is None or root_is_drafted(event.method) or event.limited_by == LENGTH:
         return False
     if max(depths(event.parents)) > _DEEPEST:

@@ -102,8 +102,8 @@ class Eagle3Passes:
         self._unread.append(self._states.take([0, *path]))
 
     def _outputs(self, tokens: Sequence[int], latest: int) -> Float[Tensor, "N X"]:
-        """Reads the next tokens of the text; returns the head's outputs at the last `latest` of these tokens, or at all
-        if they are fewer.
+        """Reads the next tokens of the text; returns the head's outputs at the last of these tokens, at most at
+        `latest` tokens.
         """
         states, count = torch.cat(self._unread), len(tokens)
         # A copy, since a view would keep all states of a prompt in memory until the next pass.

@@ -15,9 +15,11 @@ import numpy as np
 from decoder.draft.suffix_automaton import LONGEST
 
 COUNTED = 64
-"""The next tokens are counted after this number of earlier occurrences of a suffix, the latest ones."""
+"""Maximum number of earlier occurrences of a suffix, the latest ones, whose next tokens are counted."""
 SEARCHED = 4096
-"""Longer matches are searched at this number of earlier occurrences of the last two tokens, the latest ones."""
+"""Maximum number of earlier occurrences of the last two tokens, the latest ones, at which longer matches are
+searched.
+"""
 SHORTEST = 2
 """Smallest length of a suffix, in tokens; after a match of a single token, guesses are rarely right."""
 FORESEEN = 8
@@ -29,8 +31,8 @@ _ROOM = 1024
 
 @dataclass(slots=True)
 class Continuation:
-    """Continuations of a suffix: the tokens that followed it earlier in the text. The suffix may include a path of the
-    tree.
+    """Continuations of a suffix: the tokens that followed the suffix earlier in the text. The suffix may include a path
+    of the tree.
     """
 
     text: Sequence[int]

@@ -172,19 +172,19 @@ def _read(shape: str) -> Mapping[str, Any]:
 
 METHOD = Method(
     "delayed",
-    "trees drawn from the draft, with a lossless verifier",
+    "trees sampled from the draft, with a lossless verifier",
     Delayed(),
     opened=_opened,
     own_noise=True,
     needs_model=True,
     options=(
         Option("verifier", str, "NAME", "Rule that accepts drafted tokens when sampling. coupled, nss: same text as "
-               "ar, with any draft. The others need trees drawn from the draft: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
+               "ar, with any draft. The others need sampled trees: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
                choices=(COUPLED, *VERIFIER_NAMES)),
         Option("drafting", str, "NAME", "How trees are drafted when sampling. tree: the most probable tokens. iid, "
-               "delayed: drawn from the draft, by the method delayed. selector: as delayed, each round's shape chosen.",
+               "delayed: sampled from the draft, by method delayed. selector: as delayed, each round's shape chosen.",
                choices=_DRAFTINGS),
-        Option("delayed", str, "K,L1,L2", "Shape of delayed's trees: rollouts, draws before the tree branches, draws "
+        Option("delayed", str, "K,L1,L2", "Shape of delayed's trees: rollouts, tokens before the tree branches, tokens "
                "of each rollout.", ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
         Option("selector", str, "FILE", "Selector that chooses shapes with --drafting selector, from dynatui "
                f"selector train; {SHIPPED}: the one that comes with dynatui for the embedded pair."),

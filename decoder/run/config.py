@@ -76,11 +76,11 @@ class RunConfig:
         sets[drawing] = verifier_rules.drawn() if drawing in names else verifier_rules
         require(bool(names), "no method was named; give at least one, for example --methods dynatree,ar")
         repeated = {name for name in names if names.count(name) > 1}
-        require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each once")
+        require(not repeated, f"{', '.join(sorted(repeated))} named more than once in methods; name each once")
         require(
             drawing in names or drafting is None or not verifier_rules.draws,
-            f"drafting {verifier_rules.drafting} samples trees, and no method of {', '.join(names)} does; give "
-            f"{drawing} among --methods, or --drafting tree",
+            f"drafting {verifier_rules.drafting} samples trees, which none of the methods {', '.join(names)} "
+            f"does; add {drawing} to --methods, or give --drafting tree",
         )
         require(max_new_tokens >= 1, f"max_new_tokens is {max_new_tokens}; give 1 or more")
         vars(self).update(methods=names, max_new_tokens=max_new_tokens, seed=seed, chat=chat)

@@ -79,8 +79,8 @@ def load_pair(
             (for the embedded target if no target is named).
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
-        draft_dtype: Dtype of the draft; auto: the target's dtype. It does not change the text, since the target decides
-            every token.
+        draft_dtype: Dtype of the draft; auto: the target's dtype. With any dtype of the draft, the target decides every
+            token.
         exact: Whether every method must write exactly the text of `ar`, even in half precision; this is slower.
         compiled: Whether torch.compile is tried on the passes of both models, and used where it is faster; CUDA only.
         tensor_parallel: Number of processes that share the target, including this process, which is the leader; see
@@ -273,7 +273,9 @@ def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokeniz
 def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
     """Rank of this process for a tensor-parallel target, after checks of the run; None for a single process."""
     require(
-        count >= 1, f"tensor_parallel is {count}, which is no number of processes; give 1 or more", "tensor_parallel"
+        count >= 1,
+        f"tensor_parallel is {count}, which is not a valid number of processes; give 1 or more",
+        "tensor_parallel",
     )
     if count == 1:
         return None
@@ -289,7 +291,7 @@ def _ends(target: LanguageModel) -> list[int]:
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(isinstance(token, int) for token in ids):
         raise ModelError(
-            f"the configuration of {target.name} says that eos_token_id is {quoted(named)}, which is no token; "
-            "write a number or a list of numbers there"
+            f"the configuration of {target.name} says that eos_token_id is {quoted(named)}, which is not a token id; "
+            "write a token id or a list of token ids there"
         )
     return ids

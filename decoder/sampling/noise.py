@@ -62,7 +62,7 @@ def random_bits(starts: Integers, tokens: Integers) -> Integers:
 
 
 def _shifted(numbers: Integers, by: int) -> Integers:
-    """Logical shift to the right: the free bits become 0, also for negative numbers."""
+    """Logical shift to the right: zeros are shifted in from the left, also for negative numbers."""
     return (numbers >> by) & ((1 << (64 - by)) - 1)
 
 

@@ -1,4 +1,5 @@
-"""Assisted generation of the library transformers as one more method: its blocking loop, one burst of tokens at a time.
+"""Assisted generation of the library transformers as one more method. The library's blocking loop is run one burst of
+tokens at a time.
 
 `generate` runs in a separate thread, which waits inside the streamer until the engine's thread requests the next burst;
 the two threads never run at the same time. The rounds within a burst cannot be observed, so most fields of an outcome

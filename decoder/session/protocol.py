@@ -100,7 +100,9 @@ class TokenLimit:
         self._left = max_new_tokens
 
     def cut(self, tokens: Sequence[int]) -> tuple[list[int], Reason | None]:
-        """The tokens up to the end of the text, and the reason for the end; None if the text does not end in them."""
+        """The tokens up to the end of the text, and the reason for the end; the reason is None if the text does not end
+        within these tokens.
+        """
         committed = list(tokens[: self._left])
         end = next((index for index, token in enumerate(committed) if token in self._eos), None)
         if end is not None:

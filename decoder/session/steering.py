@@ -40,7 +40,7 @@ class Turn:
     """The knob's value before the change; None until the change is applied."""
 
     def __post_init__(self) -> None:
-        require(not math.isnan(self.value), f"{self.name} cannot be turned to a value that is no number; give a number")
+        require(not math.isnan(self.value), f"{self.name} cannot be set to NaN; give a number")
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,9 @@ class Steering:
             self.pause = Pause() if paused else None
 
     def step(self) -> None:
-        """While paused, lets the watched method run one more stage; if its text has ended, another method one round."""
+        """While paused, lets the watched method run one more stage. If its text has ended, lets another method decode
+        one round.
+        """
         if self.pause:
             self.pause.steps_requested += 1
 

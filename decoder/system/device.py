@@ -42,12 +42,12 @@ def choose_device(name: str) -> torch.device:
         present = torch.cuda.device_count()
         if not present:
             raise DeviceError(
-                f"device {shortened(name)} was asked for, but torch sees no CUDA device; give --device cpu or auto",
+                f"device {shortened(name)} was requested, but torch sees no CUDA device; give --device cpu or auto",
                 "device",
             )
         if int(index or 0) >= present:
             raise DeviceError(
-                f"device {shortened(name)} was asked for, but there are {present}; the last is cuda:{present - 1}",
+                f"device {shortened(name)} was requested, but there are {present}; the last is cuda:{present - 1}",
                 "device",
             )
     return torch.device(name)

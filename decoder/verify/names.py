@@ -50,14 +50,12 @@ def require_lossless(name: str, drafting: str, paths: int = 1) -> None:
     """
     verifiers, draftings = (COUPLED, *VERIFIER_NAMES), [drafting_kind.value for drafting_kind in Drafting]
     for option, value, names in (("verifier", name, verifiers), ("drafting", drafting, draftings)):
-        require(
-            value in names, f"{option} is {quoted(value)}; there is none of that name; choose from {', '.join(names)}"
-        )
+        require(value in names, f"{option} is {quoted(value)}; which is unknown; choose from {', '.join(names)}")
     deterministic = Drafting(drafting) is Drafting.TREE
     fits = lossless_with(name, Drafting(drafting), paths)
     require(
         fits or not deterministic,
-        f"verifier {name} is biased on deterministic trees, whose tokens are chosen and not drawn; choose "
+        f"verifier {name} is biased on deterministic trees, whose tokens are not sampled; choose "
         "--verifier nss or coupled, or --drafting iid or delayed",
     )
     require(

@@ -131,7 +131,9 @@ class TreeSizeController:
 
     @property
     def probabilities(self) -> Sequence[float]:
-        """Path probability of each of the round's nodes: that the target accepts the node and its ancestors."""
+        """Path probability of each node of the round: the probability that the target accepts the node and its
+        ancestors.
+        """
         return self._round.probabilities
 
     @property

@@ -1,7 +1,8 @@
 """Cost profile: measured times of draft and target passes, which alternate as in a round.
 
-Passes alternate because a draft pass directly after a target pass is slower than one in a loop of draft passes. A
-profile takes less than two seconds; sizes that are too slow to measure are extrapolated from smaller ones.
+Passes alternate because a draft pass directly after a target pass is slower than a draft pass that follows another
+draft pass. A profile takes less than two seconds; sizes that are too slow to measure are extrapolated from smaller
+ones.
 """
 
 from collections import defaultdict
@@ -25,11 +26,11 @@ which other kernels may run.
 """
 REPEATS = 15
 LIMIT_S = 0.5
-"""Seconds after which no further repeat of the measurements begins."""
+"""After this time, in seconds, the measurements are not repeated again."""
 LATEST_S = 1.5
-"""Seconds after which no further size is measured."""
+"""After this time, in seconds, no further size is measured."""
 HOST_SHARE = 0.03
-"""Initial estimate of the time of a round outside its passes, as a fraction of a plain round's time."""
+"""Initial estimate of the time that a round spends outside forward passes, as a fraction of a plain round's time."""
 NOTHING = {1: 0.0}
 """Seconds by number of rows for passes that are never made."""
 
@@ -94,12 +95,12 @@ class _Calls:
         self._timed(lambda: model.read(self._cache, [0])[None])
 
     def seconds(self, rows: int) -> float:
-        """Seconds of a pass of `rows` siblings, until its most probable tokens are known."""
+        """Seconds of a pass of `rows` siblings, from its start until the most probable tokens are known."""
         siblings = np.eye(rows, dtype=np.bool_)
         return self._timed(lambda: self._model.forward(self._cache, [0] * rows, [self._rows] * rows, siblings))
 
     def reading_seconds(self, rows: int) -> float:
-        """Seconds of a pass over `rows` tokens of text, until the most probable next token is known."""
+        """Seconds of a pass over `rows` tokens of text, from its start until the most probable next token is known."""
         return self._timed(lambda: self._model.read(self._cache, [0] * rows)[None])
 
     def _timed(self, call: Callable[[], Tensor]) -> float:

@@ -56,7 +56,7 @@ class DraftedRound:
     matches: list[SuffixMatch]
     """For each node, the longest suffix of the text and the node's path that occurs earlier in the text."""
     probabilities: list[float] = field(default_factory=lambda: [1.0])
-    """Path probability of each node: that the target accepts it and its ancestors."""
+    """Path probability of each node: the probability that the target accepts the node and its ancestors."""
     model_guesses: dict[int, ModelGuesses] = field(default_factory=dict)
     """The draft model's guesses, by node."""
     lookup_children: dict[int, LookupChildren] = field(default_factory=dict)

@@ -28,7 +28,7 @@ run.
 MOST_CREDIT = 12.0
 """Largest credit, in tokens."""
 STAKE = 0.5
-"""Fraction of the credit that one round may lose, so that a few rejected drafts do not use it up."""
+"""Fraction of the credit that one round may lose, so that a few rejected drafts do not use up the credit."""
 LEAST_STAKE = 0.8
 """Number of tokens that a round may lose, if the credit is large enough, even where `STAKE` allows less; otherwise no
 draft would fit.
@@ -38,8 +38,8 @@ OPTIMISM = 1.5
 optimistic.
 """
 PATIENCE = 12
-"""Initial number of tokens without a draft before a probe. If drafting gained in earlier texts, it is reduced to as
-little as two thirds.
+"""Initial number of tokens without a draft before a probe. If drafting gained tokens in earlier texts, the number is
+reduced, at most to two thirds.
 """
 MOST_PATIENCE = 256
 """Largest number of tokens without a draft before a probe. The number grows with failed probes, which cost time."""
@@ -50,7 +50,7 @@ MEMORY = 0.98
 FIRST_TOKENS = 4.0
 """Initial value of the running sums, as a number of plain rounds."""
 PLAIN_EVERY = 64
-"""Interval between plain rounds, in rounds, so that their time is measured."""
+"""At least one of this many rounds is plain, so that the time of plain rounds is measured."""
 
 
 class LossLimit:

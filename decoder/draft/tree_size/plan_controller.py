@@ -16,7 +16,7 @@ from decoder.draft.tree_size.plan import DEPTHS, SIZES, Plan
 FADED = 0.5
 """Factor on the weight of earlier observations at a probe and at the start of a text."""
 ROUNDS_OF_A_PLAN = 4
-"""Number of further rounds that use the same best size."""
+"""Once a best size is determined, this number of further rounds use it."""
 PROBE = Plan(1, 4)
 PROBES = 2
 """Number of rounds in a probe; the result of the first is known while the second runs."""
@@ -95,7 +95,7 @@ class PlanController:
         self.costs.learn(plan, draft_s, verify_s, round_s)
 
     def _most_worth(self, deepest: int) -> Plan | None:
-        """Size with the most expected tokens less the price of its time; None if plain decoding is better."""
+        """Size with the most expected tokens minus the price of its time; None if plain decoding is better."""
         price = self.credit.price
         limit_s = (1 + self.credit.stake) * self.costs.plain_s()
         deepest = min(deepest, DEPTHS[-1])

@@ -51,7 +51,9 @@ class PendingRounds:
         self._slot = slot
 
     def draft(self, shape: Shape, length: int, clock: Clock, most: int | None = None) -> PendingRound:
-        """Queues the draft of a tree after a text of at most `length` tokens; `most` limits its nodes if given."""
+        """Queues the draft of a tree after a text of at most `length` tokens; `most`, if given, limits the number of
+        nodes.
+        """
         if most is not None:
             self._slot.state.rule.n_max.fill_(most)
         return self._ask(lambda: self._slot.drafting(shape, length), clock)

@@ -37,7 +37,7 @@ Work = Callable[[], None]
 
 
 class GraphSlot:
-    """Keys and values of target and draft, one device state, and the CUDA graphs captured over them.
+    """Keys and values of target and draft, one device state, and the CUDA graphs that use them.
 
     If `graphs` is None, all work runs by plain calls. `capturable` is the set of kinds of work that are known to be
     capturable; all slots with the same forward forms of both models share this set.
@@ -81,7 +81,7 @@ class GraphSlot:
             _read_all(side, text[:-1])
 
     def catch_up(self, text: Sequence[int], start: int) -> None:
-        """Lets the draft model read the text from `start` on, if this is more than a draft pass can read."""
+        """Lets the draft model read the text from `start` on, if more tokens are unread than one draft can read."""
         _read_all(self.draft, text, start)
 
     def drafting(self, shape: Shape, length: int) -> Work:

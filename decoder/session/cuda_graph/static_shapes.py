@@ -1,8 +1,8 @@
 """Tensor sizes of drafts and verifications under a growth rule; all other parts of the rule are values in device
 tensors.
 
-Pure; knows neither tensors nor models. The fixed width of a level is exact: the path probabilities of a level sum to at
-most 1, so at most 1 / stop of them reach `stop` and get children.
+Pure; knows neither tensors nor models. The fixed width of a level never excludes a node: the path probabilities of a
+level sum to at most 1, so at most 1 / stop nodes have a path probability of `stop` or more and get children.
 """
 
 import math

@@ -34,7 +34,7 @@ def first(stops: Sequence[Stop], generator: RandomGenerator) -> Stop:
 
 
 def reach(tree: DrawnTree, stops: Sequence[Stop]) -> list[float]:
-    """Probability of each node to be accepted by the verifier, given the tree; 1 for the root."""
+    """Probability that the verifier accepts each node, given the tree; 1 for the root."""
     probabilities, left = [0.0] * len(tree), 1.0
     for stop in stops:
         probabilities[stop.node] += stop.probability * left

@@ -1,5 +1,5 @@
-"""A sampled tree in the form that lossless verifiers use: for each node its token, and the children sampled from it, in
-order, with duplicates.
+"""A sampled tree in the form that lossless verifiers use: for each node its token, and the tokens sampled after the
+node, in order, with duplicates.
 """
 
 from collections.abc import Iterator

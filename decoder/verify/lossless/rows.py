@@ -16,7 +16,7 @@ Rows: TypeAlias = Float[NDArray[np.float64], "N V"]
 sampled.
 """
 NEGLIGIBLE = 1e-30
-"""Least probability that is not rounded to 0. The residual needs the inverse of probabilities, which would overflow
+"""Smaller probabilities are rounded to 0: the residual needs the inverse of probabilities, which would overflow
 float32.
 """
 

@@ -32,7 +32,7 @@ class Solver:
     acceptance_rate: Callable[[Row, Row, int], float]
     """Probability that the chosen token is one of k i.i.d. sampled tokens (Thomas et al. 2026, appendix C)."""
     branching: Callable[[Row, Row, Sequence[int]], Mapping[int, float]]
-    """Probability of each distinct sampled token to be chosen, given all sampled tokens (Thomas et al. 2026, appendix
+    """Probability that each distinct sampled token is chosen, given all sampled tokens (Thomas et al. 2026, appendix
     D).
     """
 
@@ -47,7 +47,7 @@ def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
 
 
 def reach(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
-    """Probability of each node to be accepted by the verifier, given the tree; rows (N, V)."""
+    """Probability that the verifier accepts each node, given the tree; rows (N, V)."""
     accepted = [1.0] + [0.0] * (len(tree) - 1)
     for node, drawn in enumerate(tree.children):
         if drawn:

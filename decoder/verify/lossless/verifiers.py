@@ -33,7 +33,7 @@ class LosslessVerifier:
     on_device: VerifyOnDevice
     """Verifies a tree on tensors, with one copy of a few numbers to the host; for large vocabularies."""
     reach: Reach
-    """Probability of each node to be accepted by the verifier, given the tree; 1 for the root."""
+    """Probability that the verifier accepts each node, given the tree; 1 for the root."""
 
 
 def _top_down(solver: Solver, on_device: VerifyOnDevice) -> LosslessVerifier:

@@ -1,4 +1,4 @@
-"""Acceptance probabilities and residuals of a tree's nodes, computed for all nodes at once before any random draw.
+"""Acceptance probabilities and residuals of a tree's nodes, computed for all nodes at once before any random decision.
 
 If no tokens were sampled after a node, the draft's row is zeros and the residual is the target's row.
 """
@@ -102,7 +102,7 @@ def division_factor(
 
 
 def _any_of(single: Tensor, draws: Tensor) -> Tensor:
-    """1 - (1 - single)^draws, exact for small probabilities."""
+    """1 - (1 - single)^draws, accurate also for small probabilities."""
     return -torch.expm1(draws * torch.log1p(-single.clamp_max(1)))
 
 
