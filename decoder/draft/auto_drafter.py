@@ -127,7 +127,7 @@ class _MixedTree:
         return self._sizes.keep()
 
     def _branch(self, node: int, options: Children | None, guess: LookupGuess | None) -> list[int]:
-        """New children of a node: the model's guesses, then the guesses of the lookup alone."""
+        """New children of a node: the model's guesses, then the guesses that only the lookup made."""
         tree, children = self.tree, list[int]()
         if options:
             width: int = breadth(self._rule.growth, options.confidence)
@@ -154,8 +154,8 @@ class _MixedTree:
     def _model_guesses(
         self, model: ModelDrafter, level: Sequence[int], above: Mapping[int, Children]
     ) -> dict[int, Children]:
-        """The model's best tokens after a level's nodes, by node. Only nodes whose parents the model has read, and only
-        if a draft pass is worth its time.
+        """The model's best tokens after a level's nodes, by node. Has only nodes whose parents the model has read, and
+        is empty if a draft pass is not worth its time.
         """
         readable = [node for node in level if self.tree.parents[node] in above]
         parents = may_grow(self.tree, readable, self._rule)

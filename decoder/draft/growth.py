@@ -62,8 +62,8 @@ def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]
 
 
 def _within_budget(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:
-    """Nodes of a level that may get children within the budget. With selection `best`, these are nodes among the tree's
-    `n_max` most probable ones.
+    """Nodes of a level that are within the budget. With `best`, these are the nodes among the tree's `n_max` most
+    probable nodes.
     """
     if not rule.budget.best or len(tree) - 1 <= rule.budget.n_max:
         return level

@@ -165,8 +165,8 @@ class TreeSizeController:
         self.credit.record_probe(hits / len(text), paid)
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
-        """Nodes of a level that are worth a pass of the draft model; none if the pass takes longer than its expected
-        gain is worth.
+        """Nodes of a level that are worth a pass of the draft model; none if the pass costs more than its expected
+        gain.
         """
         drafted, draft = self._round, self.costs.draft
         price, row_price = drafted.price * FORESIGHT, drafted.row_price * FORESIGHT

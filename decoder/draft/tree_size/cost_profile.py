@@ -21,8 +21,8 @@ from decoder.system.device import Stopwatch
 
 VERIFIED_ROWS = (2, 3, 5, 9, 17, 33, 65, 4, 6, 7, 8, 11, 13)
 DRAFTED_ROWS = (1, 2, 4, 8, 16, 32, 64, 3, 5, 6, 7, 10, 12)
-"""Numbers of rows of the measured passes, in the order of measurement: first powers of 2, then sizes between them, for
-which other kernels may run.
+"""Numbers of rows of the measured verifications and draft passes, in the order of measurement. Draft passes of powers
+of 2 come first, then sizes between them, for which other kernels may run.
 """
 REPEATS = 15
 LIMIT_S = 0.5

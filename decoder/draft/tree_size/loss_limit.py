@@ -128,7 +128,7 @@ class LossLimit:
 
         Args:
             probability: Fraction of the probe's guesses that were right.
-            paid: Cost of the probe, in tokens, which is added to the credit.
+            paid: Cost of the probe, in tokens, which is added to the granted credit.
         """
         self.may_pay = self._chain_may_pay()
         if self._chain_pays(probability):

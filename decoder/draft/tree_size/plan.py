@@ -20,7 +20,7 @@ FIRST_HIT = 0.6
 PRIOR_ROUNDS = 2.0
 """Weight of the prior, as a number of observed rounds."""
 UNSEEN = 0.1
-"""Prior for a doubled number of nodes: the fraction of rejections that the additional nodes avoid."""
+"""Prior for a doubled number of nodes: fraction of the rejections at a depth that the additional nodes avoid."""
 DECAY = 0.97
 """Decay factor of earlier observations, applied in each round."""
 

@@ -11,7 +11,7 @@ from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
 
 MOST_NUMBERS = 1 << 20
-"""Maximum of nodes times vocabulary for which statistics of all nodes are computed; for larger trees they would take
+"""Statistics of all nodes are computed only if nodes times vocabulary is at most this number; otherwise they would take
 too long.
 """
 _SOLVERS = {"naive": SOLVERS["naive_tree"], **SOLVERS}
