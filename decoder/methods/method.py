@@ -24,7 +24,7 @@ prefilled.
 N_MAX = KnobInfo(
     "n_max", "N_max", "most guesses a round", "whole", lambda own: (1.0, float(max(HIGHEST_NODES, own.n_max))), coarse=8
 )
-"""Knob for the number of drafted nodes, which several methods share."""
+"""Knob for the number of drafted nodes; several methods share this knob."""
 
 
 class Run(Protocol):

@@ -250,7 +250,7 @@ def passes_of(run: RunConfig) -> "Passes":
 
 
 def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokenizer: TextTokenizer) -> Pair:
-    """Pair of a target and its draft, if any; first tests by `probe` that both models can compute trees."""
+    """Pair of a target and its draft, if there is one; `probe` first tests that both models can compute trees."""
     draft_model, head = (None, draft) if isinstance(draft, Head) else (draft, None)
     models = [target, draft_model] if draft_model else [target]
     for model in models:
@@ -271,7 +271,9 @@ def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokeniz
 
 
 def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
-    """Rank of this process for a tensor-parallel target, after checks of the run; None for a single process."""
+    """Rank of this process in a tensor-parallel target, after checking the options of the run; None for a single
+    process.
+    """
     require(
         count >= 1,
         f"tensor_parallel is {count}, which is not a valid number of processes; give 1 or more",

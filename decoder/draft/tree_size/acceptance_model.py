@@ -77,8 +77,8 @@ class AcceptanceModel:
     def learn(
         self, logprobs: Sequence[float], shares: Sequence[float], chosen: int | None, familiar: Sequence[int] = ()
     ) -> None:
-        """Updates the model with the index of the token that the target chose, None if it is not in the list; see
-        `shares`.
+        """Updates the model with the target's choice. `chosen` is the index of the chosen token in the list, None if
+        the list does not contain it; for the lists, see `shares`.
         """
         if logprobs[-1] < _LEAST_LOGPROB:
             # The draft may assign a token probability 0, whose logarithm is minus infinity.

@@ -281,8 +281,9 @@ class TreeSizeController:
                 self._learn_draft(draft_s)
             settled = costs.verify.settled
             factor = costs.verify.learn([len(drafted.kept)], verify_s)
-            # Both curves time the target on this text, so a slowdown applies to both. But in the first rounds the
-            # factor corrects errors of the verification curve's initial measurement, which do not concern plain rounds.
+            # The curves of verifications and of plain rounds both time the target on this text, so a slowdown affects
+            # both. In the first rounds, however, the factor corrects errors of the initial measurement of
+            # verifications, which do not concern plain rounds.
             if settled:
                 costs.plain.scale(factor)
             costs.host.learn([1], round_s - passes_s - verify_s)

@@ -140,7 +140,7 @@ def refusal(
 def _differing(
     pair: Pair, graph_slots: GraphSlots, rules: Rules | None, right: Sequence[Reference], error: float
 ) -> str | None:
-    """Message on tokens of device rounds that differ from a reference; None if they differ at near ties only."""
+    """Message about tokens of device rounds that differ from a reference; None if all differences are near ties."""
     for reference in right:
         knobs = KnobState(rules) if rules else None
         without_draft = functools.partial(HostSession, pair, proposer=None, verifier=GreedyVerifier())

@@ -81,7 +81,9 @@ class GraphSlot:
             _read_all(side, text[:-1])
 
     def catch_up(self, text: Sequence[int], start: int) -> None:
-        """Lets the draft model read the text from `start` on, if more tokens are unread than one draft can read."""
+        """Lets the draft model read the text from `start` on, if the draft model has more tokens to read than one draft
+        can include.
+        """
         _read_all(self.draft, text, start)
 
     def drafting(self, shape: Shape, length: int) -> Work:
