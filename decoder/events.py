@@ -357,7 +357,7 @@ class Upgrade:
     """Converts the events of one recording, which must be given in order, to the current schema.
 
     Schema 1 had no method `auto`: DynaTree with `n_max` 0 chose the number of nodes by cost. Such a run becomes a run
-    of `auto`. Fields that an earlier schema did not record keep their defaults.
+    of `auto`. Fields that an earlier schema did not have keep their default values.
     """
 
     def __init__(self) -> None:

@@ -93,7 +93,7 @@ class Layout:
         """Level of each row's children, as in `DeviceState.nodes`."""
         above = [self.candidates(max(0, depth - 1)).start for depth in depths]
         self.offsets: Int[Tensor, R] = whole(above + [0] * padding)
-        """For each row, index of the first candidate at the row's level."""
+        """For each row, index of the first of all candidates at the row's own depth."""
         self.places: Int[Tensor, P] = whole([*range(self.first), *(self.first - 1 + depth for depth in depths[1:])])
         """Position of each row of all passes, relative to the first row."""
         self.nowhere: Int[Tensor, Q] = whole([-1] * padding)

@@ -1,5 +1,5 @@
-"""Upper bound alpha*(k) on acceptance: the probability that the token chosen by a lossless solver is among k i.i.d.
-sampled tokens.
+"""Upper bound alpha*(k) on the acceptance rate of lossless solvers, which is the probability that the chosen token is
+among k i.i.d. sampled tokens.
 """
 
 import numpy as np

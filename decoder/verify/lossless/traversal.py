@@ -38,7 +38,9 @@ def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
 
 
 def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> NodeSplit:
-    """Divides a node's probability, which must be above 0: passes it to the sampled tokens, one by one; rows (V,)."""
+    """Divides a node's probability, which must be above 0, between the sampled tokens, one by one, and a stop; rows
+    (V,).
+    """
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:
         left = max(0.0, target_probs[token] - removed * draft_probs[token])
