@@ -1,7 +1,7 @@
 """Append-only sequences, shared by successive states.
 
-A state is computed from the previous state and an event; copying a tuple for every event would take quadratic time over
-a run. So a state holds a view of a shared list: the list and a length. Knows nothing of the items.
+A state is computed from the previous state and an event. If every state copied a tuple, a run would take quadratic
+time. So a state holds a view of a shared list: the list and a length. Knows nothing of the items.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class SharedList(Sequence[T], Generic[T]):
-    """A prefix of a shared list, which other views may have extended since."""
+    """A prefix of a shared list; other views may have extended the list since."""
 
     __slots__ = ("_items", "_length")
 
@@ -47,7 +47,7 @@ class SharedList(Sequence[T], Generic[T]):
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
         if isinstance(index, slice):
             first, last, step = index.indices(self._length)
-            quick = step > 0  # for a negative step, a stop of -1 would count from the end of the list
+            quick = step > 0  # with a negative step, a stop of -1 would mean the end of the list
             return tuple(self._items[first:last:step] if quick else (self._items[i] for i in range(first, last, step)))
         if not -self._length <= index < self._length:
             raise IndexError(index)
@@ -67,7 +67,7 @@ class SharedList(Sequence[T], Generic[T]):
 
 
 class TokenLog:
-    """Tokens of a text, with the number of its distinct 8-grams, counted incrementally."""
+    """Tokens of a text, and the number of distinct 8-grams in the text, counted incrementally."""
 
     __slots__ = ("_first_at", "distinct", "tokens")
 

@@ -1,4 +1,5 @@
-"""Engine: a pair of models, with costs and acceptance probabilities measured on this machine and used for all texts.
+"""Engine: a pair of models, with the costs and acceptance probabilities that were measured on this machine and serve
+all texts.
 
 Only this module knows whether rounds are driven by the host or by CUDA graphs.
 """
@@ -40,7 +41,9 @@ class Engine:
     exact: bool = False
     """Whether the target is batch-invariant, so that every method generates exactly the text of `ar`."""
     slots: "GraphSlots | None" = field(default=None, compare=False, repr=False)
-    """Slots (caches and CUDA graphs) for texts whose rounds run on the device; None on a device without graphs."""
+    """Slots (caches and CUDA graphs) for texts whose rounds run on the device; None if the device has no CUDA
+    graphs.
+    """
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
     """Measured costs of rounds, by text length rounded up to a power of two."""
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
@@ -54,18 +57,20 @@ class Engine:
     )
     """Acceptance model for sampling if the draft does not know the target's noise."""
     draft_knows_noise: bool = True
-    """Whether drafts grow by probabilities given the target's noise; False for the verifier nss."""
+    """Whether draft trees grow by probabilities that take the target's noise into account; False for the verifier
+    `nss`.
+    """
     seed: int = 0
     """Seed of the sampling noise."""
     sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
     """Sampling settings for each position of a text."""
     threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
-    """Largest number of torch threads to try: the number before the first trial."""
+    """Largest number of torch threads that trials use, which is the number before the first trial."""
 
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> Session:
-        """Opens a session that decodes by draft trees under the knobs' rules; without knobs, token by token.
-
-        A session of CUDA graphs opens its successor by this method when its knobs exceed the graphs' fixed shapes.
+        """Opens a session that decodes with draft trees under the knobs' rules; without knobs, token by token. A
+        session that uses CUDA graphs calls this method to open its successor when its knobs exceed the graphs' fixed
+        shapes.
         """
         by_cost = knobs is not None and knobs.rule.budget.by_cost
         if slots := self._slots_for(knobs):
@@ -121,7 +126,7 @@ class Engine:
     def settle_threads(self) -> None:
         """Chooses torch's number of threads on a CPU, by a trial under the machine's current load.
 
-        Exact passes keep the number of threads with which their batch-invariant sizes were found.
+        Batch-invariant passes keep the number of threads for which their sizes were determined.
         """
         if self.pair.target.device.type != "cpu" or self.exact:
             return
@@ -148,5 +153,5 @@ class Engine:
 
 @torch.inference_mode()
 def _try_out(model: LanguageModel, rows: int = 4) -> None:
-    """Runs one pass of the size of a small tree's verification, for timing."""
+    """Runs one pass for timing; it is as large as the verification of a small tree."""
     model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 LONGEST_QUOTE = 160
-"""Largest number of characters of a value in an error line; approximate for values quoted by other libraries."""
+"""Largest number of characters of a value in an error line; only approximate for values that other libraries quote."""
 _LONG_QUOTE = re.compile(rf"'[^']{{{LONGEST_QUOTE},}}'|\S{{{LONGEST_QUOTE},}}")
 
 
@@ -17,7 +17,7 @@ class DecoderError(Exception):
     exit_code: ClassVar[int] = 2
 
     def __init__(self, message: str, *about: str) -> None:
-        """Stores the message, and names of the options that it concerns, spelled as in settings: draft_dtype."""
+        """Stores the message, and the names of the options that it concerns, spelled as in settings (draft_dtype)."""
         super().__init__(message)
         self.about = about
 
@@ -59,7 +59,7 @@ class LostRankError(DeviceError):
 
 
 def not_importable(error: ImportError | OSError) -> ModelError:
-    """The error to report if a package is missing or broken, or cannot run on this machine."""
+    """Error to raise in place of an import error: a package is missing or broken, or cannot run on this machine."""
     why, remedy = with_short_quotes(str(error)), "reinstall dynatui, or run dynatui doctor"
     if lacks_temporary_folder(error):
         why, remedy = "no folder for temporary files is writable", "set TMPDIR to a writable folder"
@@ -72,7 +72,7 @@ def lacks_temporary_folder(error: Exception) -> bool:
 
 
 def shortened(value: object) -> str:
-    """Text of a user's value for an error line; a long one is cut in its middle, so that the remedy stays visible."""
+    """Text of a user's value for an error line. A long text is cut in the middle, so that the remedy stays visible."""
     if isinstance(value, int) and value.bit_length() > LONGEST_QUOTE:  # Python refuses to format very large numbers
         return f"a number of {math.ceil(value.bit_length() * math.log10(2))} digits"
     text, half = str(value), LONGEST_QUOTE // 2
@@ -95,7 +95,9 @@ def with_short_quotes(message: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """First line of an error's message, without full stop; with the second line, if the first ends with a colon."""
+    """First line of an error's message, without full stop; if the first line ends with a colon, the second line is
+    added.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return with_short_quotes(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:"))
 
@@ -108,7 +110,7 @@ def require(holds: bool, message: str, *about: str) -> None:  # noqa: FBT001 - a
 
 @contextmanager
 def about(*options: str) -> Iterator[None]:
-    """Context that adds these options to errors raised in it without options."""
+    """Context manager that adds these options to errors that are raised within it and name no options."""
     try:
         yield
     except DecoderError as error:

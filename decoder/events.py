@@ -18,9 +18,9 @@ SCHEMA = 3
 Limit: TypeAlias = str
 """What limited a tree's growth: the name of a knob, or one of `OTHER_LIMITS`."""
 LENGTH: Limit = "length"
-"""Limit by `max_new_tokens`: the text cannot take another level."""
+"""The limit `max_new_tokens`: another level of the tree would exceed the text's maximum length."""
 OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context", LENGTH))
-"""Limits other than knobs: the cost of more nodes, the models' context length, and the text's maximum length."""
+"""Limits other than knobs: the cost of further nodes, the models' context length, and the text's maximum length."""
 
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
 """Origin of a node: the text (root), the draft model, or suffix lookup in the text."""
@@ -32,7 +32,9 @@ Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 TRANSLATED = "draft translated through text"
 """Part of `Run.path_reason` in runs whose draft does not share the target's tokenizer."""
 MOST_NAMED = 2
-"""Largest number of devices that are listed one by one; torchrun numbers a machine's devices without gaps."""
+"""Largest number of devices that are listed one by one. More are given as a range, since torchrun numbers a machine's
+devices without gaps.
+"""
 
 
 class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
@@ -52,20 +54,22 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     dtype: str
     """Dtype of the target."""
     draft_dtype: str = ""
-    """Dtype of the draft; empty in older recordings, whose draft has the target's dtype."""
+    """Dtype of the draft; empty in older recordings, in which the draft has the target's dtype."""
     exact: bool = False
-    """Whether decoding is batch-invariant: a token's logits have the same bits in all methods except hf."""
+    """Whether decoding is batch-invariant: a token's logits have the same bits in all methods except `hf`."""
     path: str = ""
-    """How rounds run: cuda graphs, static module or host; empty in older recordings."""
+    """Decoding path of rounds: cuda graphs, static module or host (see `decoder.run.decoding_path`); empty in older
+    recordings.
+    """
     path_reason: str = ""
     """Reason why no faster path was possible; for the fastest path, the models' forward forms."""
     ranks: list[str] = []
-    """Device of each tensor-parallel process of the target; empty if it is a single process."""
+    """Device of each tensor-parallel process of the target; empty if the target runs in a single process."""
     seed: int
     temperature: float = 0.0
     """Sampling temperature; 0 is greedy."""
     top_k: Count = 0
-    """Number of most probable tokens to sample from; 0: all tokens."""
+    """Tokens are sampled from this number of most probable tokens; 0: from all tokens."""
     top_p: float = 1.0
     verifier: str = "coupled"
     """Name of the verifier, which decides which drafted tokens are accepted."""
@@ -82,7 +86,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """Device of the target in words, or number and devices of its processes."""
+        """Device of the target in words; for a tensor-parallel target, number and devices of the processes."""
         return place(self.device, self.ranks)
 
     @property
@@ -92,12 +96,12 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
     @property
     def arithmetic(self) -> str:
-        """Dtype of the target, "exact" if batch-invariant, and the draft's dtype if it differs."""
+        """Dtype of the target, the word "exact" if decoding is batch-invariant, and the draft's dtype if it differs."""
         return arithmetic(self.dtype, self.draft_dtype, exact=self.exact)
 
 
 def place(device: str, ranks: Sequence[str]) -> str:
-    """Device of a target in words, or number and devices of its processes."""
+    """Device of a target in words; for a tensor-parallel target, number and devices of the processes."""
     if not ranks:
         return device
     devices = list(dict.fromkeys(ranks))
@@ -119,7 +123,7 @@ class Start(Base, tag="start", frozen=True, kw_only=True):
 
 
 class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Values of the adaptive knobs that a round used, not rounded."""
+    """Exact (not rounded) values of the adaptive knobs in a round."""
 
     tau_h: float
     tau_l: float
@@ -127,23 +131,25 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Draws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The draws after one node that the verification reached."""
+    """Statistics of the tokens sampled after one node that the verification reached."""
 
     count: Count
-    """Number of draws, including repeated tokens."""
+    """Number of sampled tokens, including repeated ones."""
     accepted: bool
-    """Whether one of the draws was accepted, so that the accepted path continues."""
+    """Whether one of the sampled tokens was accepted, so that the accepted path continues."""
     l1: float
     """L1 distance between the target's and the draft's distribution after the node, in [0, 2]."""
     acceptance: float | None
-    """Probability that this verifier accepts one of `count` draws, averaged over the draws; None for verifiers of whole
-    paths."""
+    """Probability that this verifier accepts one of `count` sampled tokens, averaged over what may be sampled; None for
+    verifiers of whole paths.
+    """
     bound: float
-    """alpha*: the largest acceptance probability that a lossless verifier can have."""
+    """alpha*, the largest acceptance probability that any lossless verifier can have."""
 
 
 class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Statistics of a sampled round, from the target's and draft's distributions; sums are over its committed tokens.
+    """Statistics of a sampled round, from the target's and draft's distributions; sums are over the round's committed
+    tokens.
 
     With p the target's distribution of a token y and H(p) its entropy, `surprise` and `top1` have mean 0 if decoding is
     lossless.
@@ -158,19 +164,19 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     top1_variance: float
     """Sum of max p (1 - max p)."""
     predicted_tokens: float | None = None
-    """Drawn trees: expected number of committed tokens given the tree, over the verifier's random numbers; None if
-    end-of-text cut the round."""
+    """Sampled trees: expected number of committed tokens, given the tree; None if end-of-text cut the round."""
     reach: list[float] = []
-    """Drawn trees: acceptance probability of each node, given the tree; 1 for the root."""
+    """Sampled trees: acceptance probability of each node, given the tree; 1 for the root."""
     path: list[Draws] = []
-    """Drawn trees: draws after the root and after each accepted node that has draws, in path order."""
+    """Sampled trees: statistics for the root and each accepted node after which tokens were sampled, in path order."""
 
 
 class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """One round of a method: a draft tree, its verification by the target, and the committed tokens.
 
-    Nodes are numbered level by level; within a level in the order of their parents, then by falling draft probability,
-    then nodes from lookup. Node 0 is the root. A method without a tree writes only the root.
+    Nodes are numbered level by level; within a level in the order of their parents. Of siblings, the draft's nodes come
+    first, by descending draft probability, then the nodes from lookup. Node 0 is the root. A method that drafts no tree
+    reports only the root.
     """
 
     method: str
@@ -191,9 +197,9 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     tokens: list[Count]
     parents: list[int]
     logprobs: list[float]
-    """Log-probability of each node, by which the tree grew; 0.0 for a root that is already committed. Greedy: the
-    draft's log q(token | path to its parent). Sampled: log-probability that the target chooses the token, given the
-    position's sampling noise.
+    """Log-probability of each node, as used for the growth of the tree; 0.0 for a root that is already committed.
+    Greedy: the draft's log q(token | path to its parent). Sampled: log-probability that the target chooses the token,
+    given the position's sampling noise.
     """
     draft_logprobs: list[float] = []
     """Sampled: the draft's log q(token | path to its parent), without temperature and noise. Greedy: empty."""
@@ -202,15 +208,20 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """Accepted drafted nodes in path order."""
     committed: list[Count]
     """Committed tokens: those of the accepted nodes, then the bonus token. If end-of-text or the length limit cuts
-    them, tree and accepted nodes are cut accordingly (`decoder.run.text_end`). For hf, all tokens delivered at once."""
+    them, tree and accepted nodes are cut accordingly (`decoder.run.text_end`). For method `hf`, all tokens that
+    transformers delivered at once."""
     text: str
-    """Text of the committed tokens; a character of several tokens appears with its last byte."""
+    """Text of the committed tokens; a character that consists of several tokens appears in the round that
+    completes it.
+    """
     shape: tuple[Count, Count, Count] | None = None
-    """Drawn trees: shape (K, L1, L2) of the drafted tree."""
+    """Sampled trees: shape (K, L1, L2) of the drafted tree."""
     drawn: list[Count] = []
-    """Drawn trees: how many times each node was drawn; 1 for the root."""
+    """Sampled trees: how many times each node was sampled; 1 for the root."""
     origins: list[Origin] = []
-    """Trees of `auto` with lookups: origin of each node; empty if the run's draft drafted all nodes but the root."""
+    """Trees of `auto` with lookups: origin of each node; empty if the run's draft proposed all nodes except the
+    root.
+    """
     verification: Verification | None = None
     """Statistics of a sampled round that the host drives; None for other rounds."""
     limited_by: Limit | None = None
@@ -242,12 +253,13 @@ class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
     new: float
     source: Literal["user", "history"]
     turn: Count = 0
-    """Number of the user's turn of a knob in this run, from 1, the same in all methods that obey it; 0 for turns by
-    history and in older recordings."""
+    """Serial number, within the run, of a knob change by the user, from 1; the same in all methods that the change
+    affects. 0 for changes by the history rule and in older recordings.
+    """
 
 
 class End(Base, tag="end", frozen=True, kw_only=True):
-    """A method has finished the prompt."""
+    """A method has finished its text."""
 
     method: str
     reason: Literal["length", "eos", "stopped", "error"]
@@ -290,11 +302,13 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Summary(Base, tag="summary", omit_defaults=True, frozen=True, kw_only=True):
-    """All methods have finished the prompt; figures of each method."""
+    """All methods have finished their texts; contains the figures of each method."""
 
     methods: dict[str, Figures]
     peak_bytes_by_rank: list[Count] = []
-    """Peak memory so far of each tensor-parallel process of the target, in bytes; empty if it is a single process."""
+    """Peak memory so far of each tensor-parallel process of the target, in bytes; empty if the target runs in a single
+    process.
+    """
 
 
 Event: TypeAlias = Run | Start | Round | Knob | End | Summary
@@ -314,7 +328,7 @@ _STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 
 
 def encode(event: Base) -> bytes:
-    """Encodes an event as one line of JSON, newline included, that is safe to print."""
+    """Encodes an event as one line of JSON, with newline, that is safe to print."""
     line = _encoder.encode(event).decode()
     return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", line).encode() + b"\n"
 
@@ -323,7 +337,7 @@ def decode_line(line: bytes, number: int) -> Event:
     """Decodes the event on line `number`, counted from 1.
 
     Raises:
-        RecordingError: The line is not an event of this schema; the message has its number.
+        RecordingError: The line is not an event of this schema; the message names the line number.
     """
     try:
         head = _head_decoder.decode(line)
@@ -347,15 +361,17 @@ _WITH_AUTO = 2
 
 
 class Upgrade:
-    """Converts the events of one recording, in their order, to the current schema.
+    """Converts the events of one recording, which must be given in order, to the current schema.
 
     Schema 1 had no method `auto`: DynaTree with `n_max` 0 chose the number of nodes by cost. Such a run becomes a run
-    of `auto`. Fields that an earlier schema did not record keep their defaults.
+    of `auto`. Fields that an earlier schema did not have keep their default values.
     """
 
     def __init__(self) -> None:
         self._names: Mapping[str, str] = {}
-        """Current name of a method, by its name in the run being read; only methods whose name has changed."""
+        """Current names of methods, by their names in the run that is being read; only methods whose name has
+        changed.
+        """
 
     def event(self, event: Event) -> Event:
         """Converts one event to the current schema."""

@@ -16,7 +16,9 @@ RulesName: TypeAlias = str
 """Name of a parameter set: the name of the method that defines it. Other methods may use the same set."""
 
 KNOB_DIGITS = 6
-"""Number of decimals to which values are rounded, so that sums of steps do not become .9500000000000001."""
+"""Number of decimals to which values are rounded, so that adding steps does not give values such as
+.9500000000000001.
+"""
 KNOB_GAP = 0.01
 """Smallest difference between tau_h and tau_l that knobs allow, and smallest value of tau_l."""
 HIGHEST_DEPTH = 32
@@ -43,7 +45,7 @@ class KnobInfo:
     meaning: str
     """Description in plain words, at most 40 characters."""
     kind: Literal["whole", "real", "probability", "switch"]
-    """Kind of value; a probability is always shown on a scale from 0 to 1, even if its bounds are narrower."""
+    """Kind of value. The slider of a probability always spans 0 to 1, even if its bounds are narrower."""
     ends: Callable[[Any], tuple[float, float]]
     """(parameters) -> lowest and highest value, given the other parameters; the current value is within them."""
     step: float = 1
@@ -52,9 +54,11 @@ class KnobInfo:
     turns: str = ""
     """Name of the knob's parameter, if it differs from the knob's name."""
     part: int | None = None
-    """Index of the knob's value in that parameter, if the parameter is a tuple."""
+    """Index of the knob's value within the parameter, if the parameter is a tuple."""
     values: Mapping[str, object] = field(default_factory=dict)
-    """Parameter values of a switch, by name; the knob's value is the index, from 0. Empty for other knobs."""
+    """Parameter values of a switch, by name; the knob's value is an index into them, from 0. Empty for knobs of other
+    kinds.
+    """
     keys: str = ""
     """Default keys for down and up: [], {}, -=, () or ,;. Empty if the knob has no keys."""
     brief: str = ""
@@ -74,7 +78,7 @@ class KnobInfo:
 
     @property
     def digits(self) -> int:
-        """Number of decimals with which values are formatted, and of the grid on which keys and sliders move."""
+        """Number of decimals of formatted values, and of the values that keys and sliders can set."""
         if self.integer:
             return 0
         return 2 if self.step >= 1 else 3
@@ -88,14 +92,14 @@ class KnobInfo:
         return text[1:] if text.startswith("0.") else text
 
     def settled(self, value: float, low: float, high: float) -> float:
-        """Nearest value on the knob's grid within bounds; the nearest bound if no grid value is within them."""
+        """Nearest value, within bounds, that keys and sliders can set; the nearest bound if there is no such value."""
         bounded = min(high, max(low, value))
         steps = (round(bounded * 10**self.digits) + aside for aside in (0, -1, 1))
         on_grid = (round(step / 10**self.digits, self.digits) for step in steps)
         return next((nearest for nearest in on_grid if low <= nearest <= high), bounded)
 
     def value_of(self, parameter: Any) -> Any:
-        """The knob's value for a value of its parameter, which may be of any type if it is from a recording."""
+        """The knob's value for a given parameter value, which may be of any type if it comes from a recording."""
         if self.part is not None:
             several = isinstance(parameter, list | tuple) and len(parameter) > self.part
             return parameter[self.part] if several else None
@@ -103,7 +107,9 @@ class KnobInfo:
         return places.index(parameter) if parameter in places else parameter
 
     def put(self, value: float, parameter: Any) -> Any:
-        """New value of the knob's parameter, from the current one, when the knob is set to `value`."""
+        """New value of the knob's parameter if the knob is set to `value`; `parameter` is the parameter's current
+        value.
+        """
         changed: Any = math.floor(value + 0.5) if self.integer else value
         if self.values:
             return list(self.values.values())[self._place(value)]
@@ -117,7 +123,7 @@ class KnobInfo:
 
 @dataclass(frozen=True)
 class TunableParameters:
-    """A parameter set, some of whose parameters can be changed during a run by knobs."""
+    """A parameter set; some of its parameters have knobs, by which they can be changed during a run."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = ()
 
@@ -142,17 +148,18 @@ class TunableParameters:
         return next(float(knob.value_of(getattr(self, knob.parameter))) for knob in self.knobs if knob.name == name)
 
     def turned(self, name: KnobName, value: float) -> Self:
-        """These parameters with one knob set to `value`, clipped to its bounds.
+        """A copy of these parameters with one knob set to `value`, clamped to the knob's bounds.
 
         Raises:
             ConfigError: No knob has this name, or `value` is NaN.
         """
-        require(not math.isnan(value), f"{name} cannot be turned to a value that is no number; give a number")
+        require(not math.isnan(value), f"{name} cannot be set to NaN; give a number")
         low, high = bounds(self, name)
         return self.with_knobs({name: min(high, max(low, value))})
 
     def settled(self, name: KnobName, value: float) -> float:
-        """Nearest value on a knob's grid within its bounds; the nearest bound if no grid value is within them.
+        """Nearest value, within a knob's bounds, that keys and sliders can set; the nearest bound if there is no such
+        value.
 
         Raises:
             ConfigError: No knob has this name.
@@ -161,7 +168,7 @@ class TunableParameters:
         return next(knob.settled(value, low, high) for knob in self.knobs if knob.name == name)
 
     def with_knobs(self, values: Mapping[KnobName, float]) -> Self:
-        """These parameters with several knobs set at once, since some values are valid only together.
+        """A copy of these parameters with several knobs set at once, since some values are valid only together.
 
         Raises:
             ConfigError: The values are not valid together.

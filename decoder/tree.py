@@ -1,7 +1,8 @@
 """The draft tree as parallel arrays, and its common queries.
 
 Knows no text and no devices. Node 0 is the root. Nodes are numbered level by level, in the order of their parents;
-siblings by descending draft probability (in a sampled tree, in draw order). So a parent precedes its children.
+siblings by descending draft probability (in a sampled tree, in the order of sampling). So a parent precedes its
+children.
 """
 
 import math
@@ -25,9 +26,9 @@ class Draws:
     """Tokens that were sampled after one node of a tree."""
 
     row: "Tensor"
-    """Distribution from which the tokens were drawn, shape (V,), on the draft's device."""
+    """Distribution from which the tokens were sampled, shape (V,), on the draft's device."""
     children: list[int] = field(default_factory=list)
-    """Child node of each draw, in draw order; a token that was drawn twice has one node."""
+    """Child node of each sampled token, in the order of sampling; a token that was sampled twice has one node."""
 
 
 @dataclass
@@ -43,11 +44,11 @@ class TokenTree:
     path_logprobs: list[float] = field(default_factory=lambda: [0.0])
     """Sum of `logprobs` from the root to the node."""
     draft_logprobs: list[float] | None = None
-    """The draft's own log-probabilities, if `logprobs` include the noise of coupled sampling; else None."""
+    """The draft's own log-probabilities, if `logprobs` include the noise of coupled sampling; otherwise None."""
     draws: dict[int, Draws] | None = None
-    """Draws of a sampled tree, by parent node; None for a deterministic tree."""
+    """The tokens sampled after each node of a sampled tree, by node; None for a deterministic tree."""
     origins: list[Origin] | None = None
-    """Origin of each node; None if all nodes but the root have the same origin."""
+    """Origin of each node; None if all nodes except the root have the same origin."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -73,16 +74,16 @@ class TokenTree:
         return range(first, first + count)
 
     def draw(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], row: "Tensor") -> list[int]:
-        """Records draws after a node, and appends a child for each new token; a token drawn before keeps its node.
+        """Records tokens sampled after a node, and appends a child for each new token; a repeated token keeps its node.
 
         Args:
-            parent: The node after which the tokens were drawn; later calls may add draws from the same row.
-            tokens: Drawn tokens, in draw order.
+            parent: The node after which the tokens were sampled; later calls may add tokens sampled from the same row.
+            tokens: Sampled tokens, in the order of sampling.
             logprobs: Log-probabilities of the tokens in `row`.
             row: See `Draws`.
 
         Returns:
-            The child node of each draw.
+            The child node of each sampled token.
         """
         self.draws = self.draws or {}
         drawn = self.draws.setdefault(parent, Draws(row))
@@ -106,8 +107,10 @@ class TokenTree:
         return nodes
 
     def visible(self) -> NDArray[np.bool_]:
-        """Attention mask of the tree, shape (N, N): row i has the nodes that node i sees, its ancestors and itself."""
-        # A bytearray is faster here than numpy's indexing, as in `visibility`.
+        """Attention mask of the tree, shape (N, N): row i marks the nodes that node i attends to, its ancestors and
+        itself.
+        """
+        # Setting entries of a bytearray is faster than numpy's indexing, as in `visibility`.
         count = len(self)
         seen = bytearray(count * count)
         seen[0] = True
@@ -120,16 +123,17 @@ class TokenTree:
     def most_probable(self, nodes: int) -> list[int]:
         """The root and the `nodes` drafted nodes with the highest path probabilities, in ascending order.
 
-        A path is never more probable than its prefix, and the sort is stable, so each kept node's parent is kept too.
+        A path is never more probable than its prefix, and the sort is stable, so the parent of a kept node is kept too.
         """
         drafted = sorted(range(1, len(self)), key=lambda node: -self.path_logprobs[node])
         return sorted([0, *drafted[:nodes]])
 
     def subtree(self, kept: Sequence[int]) -> "TokenTree":
-        """The tree of these nodes alone, renumbered in their order; each node's parent must be among them.
+        """The tree reduced to the nodes `kept`, renumbered in the order of `kept`; the parent of each of them must be
+        kept too.
 
         Raises:
-            ValueError: A sampled tree would lose a drawn node, which would bias the verifier.
+            ValueError: A sampled tree would lose a sampled node, which would bias the verifier.
         """
         renumbered = {old: new for new, old in enumerate(kept)}
         return TokenTree(
@@ -155,7 +159,7 @@ class TokenTree:
 
 def visibility(seen: Sequence[Sequence[int]], width: int) -> NDArray[np.bool_]:
     """Attention mask, shape (N, width): row i attends to the columns `seen[i]`."""
-    # A bytearray: setting a few single entries is faster than by numpy's indexing.
+    # Setting a few entries of a bytearray is faster than numpy's indexing.
     visible = bytearray(len(seen) * width)
     for row, places in enumerate(seen):
         for place in places:
@@ -164,7 +168,7 @@ def visibility(seen: Sequence[Sequence[int]], width: int) -> NDArray[np.bool_]:
 
 
 def depths(parents: Sequence[int]) -> list[int]:
-    """Depth of each node of a tree; the root's is 0."""
+    """Depth of each node of a tree; the root has depth 0."""
     levels = [0] * len(parents)
     for node in range(1, len(parents)):
         levels[node] = levels[parents[node]] + 1
@@ -172,12 +176,12 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence[Origin]) -> tuple[list[int], int]:
-    """Accepted nodes, and number of drafted levels, without counting nodes that suffix lookup added.
+    """Accepted nodes and number of drafted levels, both without the nodes that suffix lookup added.
 
     Args:
         accepted: Accepted nodes of a tree.
         depths: Depths of all nodes.
-        origins: Origins of all nodes; empty if all nodes but the root have the same origin.
+        origins: Origins of all nodes; empty if all nodes except the root have the same origin.
     """
     looked_up = {node for node, origin in enumerate(origins) if origin == "lookup"}
     levels = max((depth for node, depth in enumerate(depths) if node not in looked_up), default=0)

@@ -1,4 +1,5 @@
-"""Growth rule of draft trees, and the history rule, by which past rounds adjust the growth rule's parameters.
+"""Growth rule of draft trees, and the history rule, which adjusts the growth rule's parameters by the results of past
+rounds.
 
 The same code works on plain numbers (the host), numpy arrays (replays of recordings) and tensors inside a CUDA graph.
 Chains and fixed trees are special cases of the growth rule. Knows no methods and no models. Sources: DynaTree paper,
@@ -15,7 +16,7 @@ from decoder.knobs import KNOB_GAP, TunableParameters
 
 N = TypeVar("N")
 MOST_NODES = 64
-"""Most drafted nodes of a tree whose size costs decide (`Budget.by_cost`)."""
+"""Maximum number of drafted nodes of a tree whose size is chosen by costs (`Budget.by_cost`)."""
 
 
 class Arrays(Protocol):
@@ -59,7 +60,7 @@ class Growth(Generic[N]):
     d0: N
     """Base depth, a real number; the history rule adjusts it."""
     tau_h: N
-    """Draft confidence from which on a node gets `narrow` children; the history rule adjusts it."""
+    """Least draft confidence at which a node gets `narrow` children; the history rule adjusts it."""
     tau_l: N
     """Draft confidence below which a node gets `wide` children."""
     narrow: N
@@ -69,31 +70,33 @@ class Growth(Generic[N]):
 
 @dataclass(frozen=True)
 class History(Generic[N]):
-    """Parameters of the history rule, by which past rounds adjust `d0` and `tau_h`."""
+    """Parameters of the history rule, which adjusts `d0` and `tau_h` by the results of past rounds."""
 
     enabled: N
     """1 if the history rule is on, 0 if it is off."""
     window: N
     """Number of latest rounds whose mean depth acceptance is used."""
     target: N
-    """Target depth acceptance: `d0` and `tau_h` are adjusted by the difference of the mean from it."""
+    """Target of the mean depth acceptance: `d0` and `tau_h` change in proportion to the difference from this target."""
     eta_d: N
-    """Step of `d0` per unit of mean depth acceptance above the target."""
+    """Change of `d0` per unit of mean depth acceptance above the target."""
     eta_h: N
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Node budget of a tree, the selection of nodes within the budget, and whether suffix lookup drafts too."""
+    """Node budget of a tree, how nodes are selected within the budget, and whether suffix lookup drafts too."""
 
     n_max: int
-    """Most drafted nodes of a tree."""
+    """Maximum number of drafted nodes of a tree."""
     best: bool = False
-    """Whether a tree keeps its most probable nodes within the budget, and not the first in breadth-first order."""
+    """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first in breadth-first
+    order.
+    """
     by_cost: bool = False
     """Whether expected costs decide, within the rule's limits, how many nodes a round drafts."""
     lookup: bool = False
-    """Whether suffix lookup in the text so far drafts too, in rounds in which that is worth its time."""
+    """Whether suffix lookup in the text so far drafts too, in rounds in which it is expected to be worth its time."""
 
 
 NO_HISTORY = History[float](enabled=0, window=1, target=0, eta_d=0, eta_h=0)
@@ -101,7 +104,7 @@ NO_HISTORY = History[float](enabled=0, window=1, target=0, eta_d=0, eta_h=0)
 
 @dataclass(frozen=True)
 class TreeRule:
-    """Complete rule of a method's trees: growth, node budget and history."""
+    """Complete rule of a method's trees: growth rule, node budget and history rule."""
 
     growth: Growth[float]
     budget: Budget
@@ -125,7 +128,7 @@ class Rules(TunableParameters, ABC):
 
     @abstractmethod
     def limit(self, depth: int, probability: float) -> Limit:
-        """The parameter because of which a leaf of this depth and path probability got no children."""
+        """The parameter that kept a leaf of this depth and path probability from having children."""
 
 
 def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
@@ -157,5 +160,5 @@ def adapted(
 
 
 def used_depth(d0: float) -> int:
-    """Base depth in force: d0 rounded to an integer."""
+    """Base depth that is used: d0 rounded to an integer."""
     return math.floor(d0 + 0.5)

@@ -12,7 +12,7 @@ from decoder.analysis.metrics import Race, Tally, differs_by_design
 from decoder.analysis.stalls import Times
 
 FEWEST_ROUNDS = 5
-"""Fewest rounds of a method for a verdict."""
+"""Least number of rounds for which a method gets a verdict."""
 REPETITIVE = 0.5
 """Share of distinct 8-grams below which a text repeats itself so much that every acceptance figure is inflated."""
 FULL_SPEED = 1.02
@@ -21,11 +21,11 @@ FULL_SPEED = 1.02
 
 @dataclass(frozen=True)
 class Bound:
-    """Upper bound of the speed-up of a method if one limit were removed."""
+    """Upper bound of a method's speed-up if one of its limits were removed."""
 
     limit: Limit
     gain: float
-    """Factor on the method's tokens a second, at least 1."""
+    """Factor by which the method's tokens per second would grow; at least 1."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Bottleneck:
     levels: float
     """Mean depth of the verified trees."""
     nodes: float
-    """Mean drafted nodes of a tree."""
+    """Mean number of drafted nodes of a tree."""
     draft_share: float | None
     """Share of a round's time spent in drafting; None if unknown."""
     verify_share: float | None
@@ -45,11 +45,12 @@ class Bottleneck:
     host_share: float | None
     """Share of a round's time spent on the host; None if unknown."""
     verify_growth: float | None
-    """Time of a verification over that of plain decoding's pass for one token; None if the run has no `ar`."""
+    """Ratio of the time of a verification to that of plain decoding's pass for one token; None if the run has no `ar`.
+    """
     break_even: float | None
-    """Tokens a round above which the method is faster than plain decoding; None if the run has no `ar`."""
+    """Tokens per round above which the method is faster than plain decoding; None if the run has no `ar`."""
     bounds: tuple[Bound, ...]
-    """Upper bounds of the speed-up by limit, the largest first."""
+    """An upper bound of the speed-up for each limit, the largest bound first."""
     distinct_8grams: float | None
     """Share of distinct 8-grams of the text; None if unknown."""
 
@@ -69,7 +70,7 @@ class Bottleneck:
 
 
 def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
-    """Bottleneck of a method, compared with plain decoding of the same text if known.
+    """Bottleneck of a method, compared with plain decoding of the same text if `plain` is given.
 
     Returns:
         None for a method that drafts nothing, commits nothing or does not report its trees, and for fewer than
@@ -102,7 +103,9 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
 
 
 def of_method(race: Race, method: str) -> Bottleneck | None:
-    """Bottleneck of a method of a run, compared with the run's `ar`; None for `ar` and if unknown."""
+    """Bottleneck of a method of a run, compared with the run's `ar`; None for `ar` itself and if the bottleneck is
+    unknown.
+    """
     tally = race.tallies.get(method)
     return None if tally is None or method == "ar" else bottleneck(tally, race.tallies.get("ar"))
 
@@ -123,7 +126,7 @@ def _without(part_s: float, round_s: float) -> float:
 
 
 def _host_s(rated: Times) -> float | None:
-    """Seconds of rounds outside drafting and verification; None if unknown."""
+    """Total seconds that the rounds spent outside drafting and verification; None if unknown."""
     if rated.draft_s is None or rated.verify_s is None:
         return None
     return rated.decode_s - rated.draft_s - rated.verify_s
@@ -139,7 +142,7 @@ def verdict(bottleneck: Bottleneck, method: str) -> tuple[str, ...]:
     sentences = [
         _speed(bottleneck, method),
         NO_LIMIT if limit is None else f"What limits it most: {limited((bottleneck,), limit)}.",
-        f"What would help: {'; then '.join(remedies(bottleneck)) or 'nothing that is known here'}.",
+        f"What would help: {'; then '.join(remedies(bottleneck)) or 'no known remedy'}.",
     ]
     return (*sentences, repeated((bottleneck,))) if bottleneck.repeats else tuple(sentences)
 
@@ -172,7 +175,7 @@ def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
     Args:
         race: The run.
         method: One of its methods.
-        name: Name of the method in the sentences.
+        name: Name by which the sentences call the method.
 
     Returns:
         Sentences; empty if there is no bottleneck.
@@ -195,8 +198,8 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
             "decoding."
         )
     cost = (
-        f"a round commits {bottleneck.tokens_per_round:.2f} tokens and takes the time of {bottleneck.break_even:.2f} "
-        "plain tokens"
+        f"a round commits {bottleneck.tokens_per_round:.2f} tokens and takes as long as {bottleneck.break_even:.2f} "
+        "tokens of plain decoding"
     )
     if bottleneck.speedup >= FULL_SPEED:
         return f"{method} is {bottleneck.speedup:.2f} times as fast as plain decoding: {cost}."
@@ -231,7 +234,7 @@ def is_hopeless(bottleneck: Bottleneck) -> bool:
 
 
 def repeated(cases: Sequence[Bottleneck]) -> str:
-    """Sentence that warns that the texts repeat themselves."""
+    """Warning, in one sentence, that the texts repeat themselves."""
     distinct = Span(case.distinct_8grams for case in cases if case.distinct_8grams is not None)
     return (
         f"Only {distinct:.0%} of the text's 8-grams are distinct: it repeats itself, which is easy to draft, so "
@@ -240,7 +243,7 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
 
 
 def _figures(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
-    """Figures for the wordings of limits, by name; only those known for every case."""
+    """Figures that the wordings of limits contain, by name; only figures that are known for every case."""
     figures: Mapping[str, Sequence[float | None]] = {
         "levels": [case.levels for case in cases],
         "right": [(case.tokens_per_round - 1) / case.levels for case in cases],

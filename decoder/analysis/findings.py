@@ -1,6 +1,6 @@
-"""Bottlenecks of the methods of many runs, grouped: each finding once, with all cases that it holds for.
+"""Findings about the bottlenecks of many runs: each finding is stated once, with all cases to which it applies.
 
-Each method of each run counts for the main limit of its own verdict. Pure; knows neither recordings nor output.
+A case is one method of one run, and is counted under its main limit. Pure; knows neither recordings nor output.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -41,13 +41,13 @@ class Finding:
     cases: Cases
     claim: str
     helps: str = ""
-    """Remedy for all cases."""
+    """Remedy that would help in all these cases; empty if none is known."""
     then: tuple[tuple[str, Cases], ...] = ()
     """Further remedies, each with the cases that it would help."""
 
 
 def cases(race: Race, run: int) -> Iterator[Case]:
-    """All methods of a run, plain decoding included."""
+    """One case for each method of a run, plain decoding included."""
     for method, figures in race.figures().items():
         bottleneck = of_method(race, method)
         yield Case(
@@ -62,7 +62,9 @@ def cases(race: Race, run: int) -> Iterator[Case]:
 
 
 def findings(cases: Iterable[Case]) -> Iterator[Finding]:
-    """Limits of the methods, the most frequent first; then the note on repetitive texts."""
+    """A finding for each main limit, the most frequent limit first; then, if texts are repetitive, a finding about
+    them.
+    """
     known_cases = [(case, case.bottleneck) for case in cases if case.bottleneck]
     by_limit = grouped((case, (main_limit(limits), is_hopeless(limits))) for case, limits in known_cases)
     for (limit, _), group in sorted(by_limit.items(), key=lambda item: -len(item[1])):

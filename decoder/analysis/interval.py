@@ -14,7 +14,9 @@ COVERAGE = 0.95
 
 Verdict: TypeAlias = Literal["holds", "does not hold", "cannot tell"]
 Statistic: TypeAlias = Callable[[Sequence[NDArray[np.int64]]], NDArray[np.float64]]
-"""(indices drawn in each group, each of shape (draws, group size)) -> statistic of each bootstrap sample, (draws,)."""
+"""(sampled indices for each group, each of shape (draws, group size)) -> statistic of each bootstrap sample,
+(draws,).
+"""
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,7 +44,7 @@ def bootstrap(
     Args:
         statistic: Computes the statistic from indices of values.
         groups: Number of values of each group.
-        seed: Seed of the random generator, which draws the groups in order.
+        seed: Seed of the random generator, which samples the groups in the order given.
         draws: Number of bootstrap samples.
         coverage: Coverage of the interval.
 
@@ -63,7 +65,9 @@ def students_t(freedom: float, coverage: float = COVERAGE) -> float:
 
 
 def verdict(interval: Interval | None, limit: float = 1.0, *, below: bool = False) -> Verdict:
-    """Whether a statistic exceeds a limit, or lies below it; its whole interval must lie on one side."""
+    """Whether a statistic exceeds a limit, or with `below` lies below it; unknown if the interval contains the
+    limit.
+    """
     if interval is None or interval.low is None or interval.high is None or interval.low <= limit <= interval.high:
         return "cannot tell"
     return "holds" if (interval.high < limit) is below else "does not hold"

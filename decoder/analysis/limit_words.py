@@ -36,7 +36,7 @@ class Words:
     clause: str
     """The limit as a clause of a sentence."""
     assumption: str
-    """Assumption of the bound: the limit is removed."""
+    """A clause that states the assumption of the bound, for example: if every guess held."""
     line: str
     """The limit in one line."""
     brief: str

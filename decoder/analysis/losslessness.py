@@ -1,7 +1,8 @@
 """Statistical check of sampled texts: whether they follow the target's distribution.
 
-With a lossless decoder, each term of the sums has mean 0 given all earlier ones (a martingale), so z, a sum over the
-square root of its summed variances, is approximately standard normal. Knows neither models nor screens.
+Sums over tokens or rounds are tested. With a lossless decoder, each term of a sum has mean 0 given all earlier terms (a
+martingale), so z, a sum divided by the square root of its summed variances, is approximately standard normal. Knows
+neither models nor screens.
 """
 
 import math
@@ -13,12 +14,16 @@ from msgspec import structs
 from decoder.events import Draws, Round
 
 Light: TypeAlias = Literal["grey", "green", "yellow", "red"]
-"""Result of the check: too few tokens; plausible; unlikely for a lossless decoder; practically impossible for one."""
+"""Result of the check. grey: too few tokens; green: plausible; yellow: unlikely for a lossless decoder; red:
+practically impossible for a lossless decoder.
+"""
 
 LEAST_TOKENS = 50
 """Fewest tokens for a result other than grey."""
 LEAST_VARIANCE = 5.0
-"""Least summed variance, in nats squared for surprises, at which z is close to normal despite improbable tokens."""
+"""Least sum of variances at which z is close to normal even if some tokens are improbable; in nats squared for
+surprises.
+"""
 YELLOW, RED = 2.5, 4.0
 """Thresholds of |z|; a lossless decoder exceeds them in 1 of 80 and in 1 of 16,000 cases."""
 
@@ -50,9 +55,8 @@ class Evidence(msgspec.Struct, frozen=True):
     top1: Deviation = Deviation()
     """Sum over tokens of [y is the most probable token] - max p: excess of most probable tokens."""
     prediction: Deviation = Deviation()
-    """Sum over rounds with sampled trees of committed minus expected tokens, given the tree.
-
-    Variances are estimated by the squares of the terms.
+    """Sum over rounds with sampled trees: number of committed tokens minus the number expected from the tree. The
+    variance of a term is estimated by its square.
     """
     predicted_tokens: float = 0.0
     """Expected tokens of the rounds with sampled trees."""
@@ -61,7 +65,9 @@ class Evidence(msgspec.Struct, frozen=True):
 
     @property
     def light(self) -> Light:
-        """Result of the two sums over tokens; the prediction is left out, since it tests the verifier's decisions."""
+        """Result from `surprise` and `top1`, the sums over tokens. `prediction` is left out, since it tests the
+        verifier's decisions, not the text.
+        """
         if self.surprise.count < LEAST_TOKENS:
             return "grey"
         enough = [deviation for deviation in (self.surprise, self.top1) if deviation.variance >= LEAST_VARIANCE]
@@ -70,7 +76,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 def colour(z: float) -> Light:
-    """Result for one z: how improbable it is with a lossless decoder."""
+    """Result for one value of z, by how improbable the value is with a lossless decoder."""
     return "green" if abs(z) < YELLOW else "yellow" if abs(z) < RED else "red"
 
 
@@ -98,20 +104,20 @@ def weighed(evidence: Evidence, event: Round) -> Evidence:
 
 
 class AtDepth(msgspec.Struct, frozen=True):
-    """Sums over visited nodes of one depth that had draws."""
+    """Sums over the visited nodes of one depth that had sampled children."""
 
     visits: int = 0
-    """Number of visited nodes with draws."""
+    """Number of visited nodes with sampled children."""
     accepted: int = 0
-    """Number of visits after which a draw was accepted."""
+    """Number of visited nodes of which a sampled child was accepted."""
     l1: float = 0.0
     """Sum of L1 distances between the target's and the draft's distribution."""
     judged: int = 0
-    """Number of visits by a verifier that has an acceptance probability at each node."""
+    """Number of visits by verifiers that compute an acceptance probability at each node."""
     acceptance: float = 0.0
-    """Sum of these acceptance probabilities."""
+    """Sum of the acceptance probabilities of the visits that `judged` counts."""
     bound: float = 0.0
-    """Sum of the upper bounds alpha*."""
+    """Sum of alpha*, the upper bound of a lossless verifier's acceptance probability."""
 
     def plus(self, draws: Draws) -> "AtDepth":
         """The sums with one more visit."""
@@ -131,12 +137,12 @@ class AtDepth(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """Acceptance rate: share of visits after which a draw was accepted."""
+        """Acceptance rate: share of the visited nodes of which a sampled child was accepted."""
         return self.accepted / self.visits if self.visits else 0.0
 
     @property
     def mean_acceptance(self) -> float | None:
-        """Mean probability that the verifier accepts one of the draws; None for verifiers of whole paths."""
+        """Mean probability that the verifier accepts a sampled child; None for verifiers of whole paths."""
         return self.acceptance / self.judged if self.judged else None
 
     @property
@@ -146,7 +152,7 @@ class AtDepth(msgspec.Struct, frozen=True):
 
 
 def by_draft_depth(levels: tuple[AtDepth, ...], event: Round) -> tuple[AtDepth, ...]:
-    """Sums by depth, with one more round added; the first entry is for draws after the root."""
+    """Sums by depth, with one more round added; the first entry is for children of the root."""
     path = event.verification.path if event.verification else []
     deeper = (*levels, *(AtDepth(),) * (len(path) - len(levels)))
     return tuple(level.plus(path[depth]) if depth < len(path) else level for depth, level in enumerate(deeper))

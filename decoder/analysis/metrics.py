@@ -107,7 +107,7 @@ class Tally(msgspec.Struct, frozen=True):
     accepted: int = 0
     depth_shares: float = 0.0
     levels: int = 0
-    """Sum of the verified trees' depths."""
+    """Sum of the depths of the verified trees."""
     timed_tokens: int = 0
     """Committed tokens of rounds with a decode time; tokens at t = 0 belong to the prefill."""
     target_forwards: int | None = 0
@@ -202,8 +202,8 @@ def _joined(one: Tally, other: Tally) -> Tally:
 def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -> Figures:
     """All figures of a method, compared with those of `ar` if given; `near_tie` and its gap need models and stay None.
 
-    `same_until` is the number of first tokens that must equal those of `ar`; later differences are by design. With None
-    texts are not compared.
+    `same_until` tokens at the start of the text must equal those of `ar`; differences in later tokens are by design. If
+    it is None, the texts are not compared.
     """
     rated, left_out = tally.rated, tally.stalls.from_level(tally.left_out_from)
     rate, ar_rate = rated.tokens_per_second, ar.rated.tokens_per_second if ar else None
@@ -244,7 +244,7 @@ def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -
 
 
 def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
-    """Number of first tokens of a method's text that must equal those of `ar`; None if texts cannot be compared.
+    """How many tokens at the start of a method's text must equal those of `ar`; None if the texts cannot be compared.
 
     Args:
         run: The run, with the parameters of its methods.
@@ -300,7 +300,7 @@ class Race:
 
     @cached_property
     def _figures(self) -> dict[str, Figures]:
-        # Cached, since a screen reads it several times a frame and it compares whole texts.
+        # Cached, since a screen reads the figures several times per frame, and computing them compares whole texts.
         ar, run = self.tallies.get("ar"), self.run
         return {
             name: figures(tally, ar, same_until=compared_until(run, name, sampled=self.sampled) if run else WHOLE)
@@ -321,7 +321,7 @@ class Race:
 
 
 def fold(events: Iterable[Event]) -> Race:
-    """The state after all events, of which the last run counts."""
+    """The state after all events; if they contain several runs, the state of the last run."""
     race = Race()
     for event in events:
         race = race.apply(event)
@@ -345,12 +345,12 @@ def by_depth(event: Round) -> Levels:
 
 
 def drafted_nodes(event: Round) -> int:
-    """Drafted nodes that this round verified."""
+    """Number of drafted nodes that this round verified."""
     return len(event.tokens) - (not root_is_drafted(event.method))
 
 
 def level_by_level(totals: Levels, levels: Levels) -> Levels:
-    """Sums of two lists by depth; the shorter counts as 0 beyond its end."""
+    """Sums of two lists by depth; the shorter list counts as 0 beyond its end."""
     pairs = zip_longest(totals, levels, fillvalue=(0, 0))
     return tuple(
         (drafted + more_drafted, accepted + more_accepted)

@@ -90,7 +90,7 @@ class TreeRecord:
         self.tail: Floats = np.where(self.child_count > 0, np.clip(np.minimum(least, remainder), 0.0, 1.0), 1.0)
         """Upper bound of the probability of tokens after each node that were not recorded."""
         self.below: Ints = np.searchsorted(np.maximum.accumulate(self.parent), nodes, side="right")
-        """Index of the first node after the children of each node, in drafting order."""
+        """For each node, index of the first node that was drafted after the node's children."""
 
     def _paths(self, rounds: Sequence[Round]) -> Ints:
         """Root and accepted nodes, one row for each round, padded with -1."""
@@ -136,13 +136,15 @@ class _Growth:
     more: Bools
     """Whether each node would have had children that were not recorded."""
     further: Ints
-    """Number of these children, if known."""
+    """Number of the children that were not recorded, where this number is known."""
     open: Bools
     """Whether the number of nodes below each node is unknown."""
 
 
 _Choice: TypeAlias = tuple[Bools, Bools, Callable[[Ints], Bools]]
-"""(nodes surely within the budget, nodes surely outside, test whether nodes surely have no room for more children)."""
+"""(nodes surely within the budget, nodes surely outside it, function that tests for given nodes whether the budget
+surely leaves no room for more children).
+"""
 
 
 def replay(record: TreeRecord, rule: TreeRule) -> ReplayedRounds:
@@ -163,7 +165,7 @@ def replay(record: TreeRecord, rule: TreeRule) -> ReplayedRounds:
     last, following = record.paths[rows, accepted], record.paths[rows, accepted + 1]
     at_end = accepted == record.steps
     ends = np.where(at_end, ~growth.more[last] | shut(last), ~growth.alive[following] | cut[following])
-    # A text cut at its end token or length ends at the same token under all rules.
+    # A text that was cut at an end-of-text token or at the length limit ends at the same token under all rules.
     was_cut = record.committed <= record.steps
     return ReplayedRounds(
         accepted=accepted,
@@ -191,13 +193,17 @@ def _grown(record: TreeRecord, rule: TreeRule) -> _Growth:
 
 
 def _as_costs_allow(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Growth:
-    """Growth in which nodes with fewer children than their own rule allowed get no more, since they cost too much."""
+    """Growth in which a node with fewer children than the rule of its round allowed gets no more: costs excluded the
+    others.
+    """
     more = growth.more & ~_lacks_children(record, rule)
     return _Growth(growth.alive, more, np.zeros_like(growth.further), more)
 
 
 def _lacks_children(record: TreeRecord, rule: TreeRule) -> Bools:
-    """Whether each node had fewer children than its own rule allowed: `rule` with the knob values of its round."""
+    """Whether each node had fewer children than the rule of its round allowed, which is `rule` with that round's knob
+    values.
+    """
     growth: Growth[Any] = rule.growth
     recorded_growth = replace(growth, tau_h=record.tau_h, tau_l=record.tau_l, d0=record.d0)
     grow: Bools = _expandable(recorded_growth, record.depth, record.p) & (
@@ -230,7 +236,7 @@ def _breadth_first(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choi
 
 
 def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
-    """Selection of the N_max most probable nodes; ties in drafting order."""
+    """Selection of the N_max most probable nodes; of equal nodes, those drafted first."""
     order = np.lexsort((-record.p, ~growth.alive, record.round))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order)) - record.starts[record.round[order]]
@@ -242,7 +248,9 @@ def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
     kept = growth.alive & (most <= rule.budget.n_max)
 
     def shut(nodes: Ints) -> Bools:
-        """Whether N_max nodes of the round are more probable than unknown children; `nodes` has one node a round."""
+        """Whether, in each round, N_max nodes are more probable than the unknown children of one node, given in
+        `nodes`.
+        """
         better = growth.alive & (record.p > unknown[nodes][record.round])
         full: Bools = record.total(better) - 1 >= rule.budget.n_max
         return full
@@ -253,7 +261,8 @@ def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
 def _most_probable_child(record: TreeRecord, rule: TreeRule) -> Floats:
     """Upper bound of the path probability of each node's unknown children, if the record had the rule's budget.
 
-    A child that is missing from a full tree, though its own rule allowed it, is less probable than every kept node.
+    A child that is missing from a full tree, although the rule of its round allowed it, is less probable than every
+    kept node.
     """
     full = record.total(np.ones_like(record.p)) - 1 >= rule.budget.n_max
     least = np.where(full, np.nextafter(np.minimum.reduceat(record.p, record.starts), 0.0), np.inf)[record.round]
@@ -262,7 +271,9 @@ def _most_probable_child(record: TreeRecord, rule: TreeRule) -> Floats:
 
 
 def _most_nodes(rule: TreeRule, depth: Ints) -> Floats:
-    """Most nodes of a tree down to each depth, since at most 1/stop nodes of a level have children."""
+    """Maximum number of nodes of a tree from the root down to each depth; at most 1/stop nodes of a level have
+    children.
+    """
     widest = float(rule.growth.wide)
     with np.errstate(divide="ignore", over="ignore"):
         most = widest * np.floor(np.divide(1.0, rule.growth.stop) + _FLOAT32)

@@ -16,9 +16,9 @@ from decoder.events import Figures
 
 LEVELS_S = (0.03, 0.1, 0.3, 1.0)
 """Thresholds of lost time. A round that lost less than the first has not stalled, since waits of 10 ms are common on a
-shared machine. If too many rounds stalled, only those above a later threshold are left out."""
+shared machine. If too many rounds stalled, only those above a higher threshold are left out."""
 SHARE = 1 / 3
-"""Least lost share of a stalled round's time."""
+"""Least share of a round's time that must be lost for the round to count as stalled."""
 RECENT = 32
 """Number of a method's latest rounds whose median is the usual time of a round."""
 FEW, MANY = 1, 0.1
@@ -37,7 +37,7 @@ class Times(msgspec.Struct, frozen=True):
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Timed tokens a second; None if no time is known."""
+        """Timed tokens per second; None if no time is known."""
         return self.timed_tokens / self.decode_s if self.decode_s else None
 
     def plus(self, other: "Times") -> "Times":
@@ -52,7 +52,7 @@ class Times(msgspec.Struct, frozen=True):
 
 
 class Stalls(msgspec.Struct, frozen=True):
-    """Total times of stalled rounds, by the time that they lost."""
+    """Total times of stalled rounds, grouped by the time that the rounds lost."""
 
     by_level: tuple[Times, ...] = ()
     """Totals by level: level i has the rounds whose lost time is between `LEVELS_S[i]` and the next threshold."""
@@ -86,7 +86,7 @@ def stalled_s(round_s: float, waited_s: float, earlier: Sequence[float]) -> floa
 
     Args:
         round_s: Duration of the round.
-        waited_s: Seconds of it in which threads waited for a processor or the process was stopped.
+        waited_s: Seconds of the round in which threads waited for a processor or the process was stopped.
         earlier: Durations of the method's latest rounds, without stalled ones.
     """
     if waited_s < LEVELS_S[0]:

@@ -1,12 +1,12 @@
 """What-if tables: drafted and accepted tokens of recorded rounds under other values of tau_h, tau_l and D0.
 
-A recorded tree holds the draft's probabilities of drafted tokens alone. A rule that drafts less than was recorded is
-fully known; a rule that drafts more is known up to the recorded tree, which gives a lower bound. At the end of the
-accepted path the target chose a token that was not drafted; the record does not say whether a wider or deeper tree
-would have held it.
+A recorded tree holds the draft's probabilities of drafted tokens alone. The result of a rule that drafts less than was
+recorded is fully known. For a rule that drafts more, only the recorded part of its tree is known, which gives a lower
+bound. At the end of the accepted path the target chose a token that was not drafted; the record does not say whether a
+wider or deeper tree would have contained it.
 
 The tables remain estimates: every round is replayed from the position where it began, although with other rules rounds
-would begin elsewhere, and the rules' history is kept fixed. Knows neither models nor screens.
+would begin elsewhere. The history rule is not replayed. Knows neither models nor screens.
 """
 
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ from decoder.tree import depths
 from decoder.tree_rules import used_depth
 
 ROUNDS = 50
-"""Most rounds that are replayed, the newest ones."""
+"""Maximum number of replayed rounds; the newest rounds are replayed."""
 LEAST_SHARE = 0.5
-"""Least share of rounds with known tokens for a cell to be shown."""
+"""A cell is shown only if the tokens of at least this share of the rounds are known."""
 LEAST_ROUNDS = 5
-"""Fewest rounds with known tokens for a cell to be shown."""
+"""A cell is shown only if the tokens of at least this number of rounds are known."""
 ALIKE = 0.005
-"""Difference in tokens a round below which two cells count as equal."""
+"""Difference in tokens per round below which two cells count as equal."""
 _NODES = 6000
 """Largest number of nodes in all replayed rounds together."""
 _DEEPEST = 128
 """Number of levels above which a recorded tree is not replayed; no method drafts deeper trees."""
 _LINES = 5
-"""Most rows and columns of a table."""
+"""Maximum number of rows, and of columns, of a table."""
 _SLACK = 1e-6
 """Tolerance for rounding of sums of steps."""
 
@@ -43,10 +43,11 @@ Axis: TypeAlias = Literal["tau_h", "tau_l"]
 
 @dataclass(frozen=True)
 class Cell:
-    """Result of one pair of values over all recorded rounds.
+    """Result of one pair of knob values over all replayed rounds.
 
-    Rounds that are not fully known count with their lower bound, so a mean is exact if every round is known, and else a
-    lower bound. Leaving them out would bias the mean, since rounds with many tokens are fully known least often.
+    Rounds that are not fully known count with their lower bound, so a mean is exact if every round is known, and a
+    lower bound otherwise. Leaving such rounds out would bias the mean, since rounds with many tokens are fully known
+    least often.
     """
 
     rounds: int
@@ -58,7 +59,7 @@ class Cell:
     drafted_judged: int
     """Number of rounds whose drafted nodes are known."""
     drafted: float
-    """Drafted nodes a round, or a lower bound."""
+    """Drafted nodes per round, or a lower bound."""
 
     @property
     def share(self) -> float:
@@ -83,7 +84,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """Table of cells over two knobs: a row for each value of one, a column for each D0."""
+    """Table of cells over two knobs: a row for each value of the knob `down`, a column for each value of D0."""
 
     down: Axis
     """Knob whose value differs from row to row."""
@@ -94,11 +95,11 @@ class Grid:
     cells: tuple[tuple[Cell, ...], ...]
     """Cells by row and column."""
     present: tuple[int, int]
-    """(row, column) of the cell for the values in force."""
+    """(row, column) of the cell for the current values."""
 
     @property
     def here(self) -> Cell:
-        """Cell of the values in force."""
+        """Cell of the current values."""
         row, column = self.present
         return self.cells[row][column]
 
@@ -109,7 +110,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Two tables around the values in force."""
+    """Two tables around the current values."""
 
     breadth: Grid
     """Table with tau_h in rows and D0 in columns."""
@@ -131,19 +132,20 @@ class WhatIf:
         return tuple(cell for grid in self.grids for row in grid.cells for cell in row)
 
     def best(self) -> tuple[Grid, int, int] | None:
-        """Table, row and column of the known cell with the most tokens a round.
+        """Table, row and column of the known cell with the most tokens per round.
 
-        Among equals, cells with exact drafted nodes come first, then cells with fewer of them, then the nearest to the
-        values in force.
+        Of equal cells, those with an exact number of drafted nodes are preferred, then those with fewer drafted nodes,
+        then those nearest to the current values.
         """
         places = [(grid, row, column) for grid in self.grids for row, column in grid.places()]
         return max(places, key=lambda place: _merit(*place), default=None)
 
 
 def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
-    """Both tables around the rules in force, from the newest rounds of one method; None if no round can be replayed.
+    """Both tables around the current rules, from the newest rounds of one method; None if no round can be replayed.
 
-    The rounds, oldest first, were drafted under these rules except for tau_h, tau_l and D0, which each round records.
+    The rounds, oldest first, must have been drafted under the same rules, except for tau_h, tau_l and D0, which each
+    round records.
     """
     rounds = _newest(past)
     if not rounds:
@@ -154,7 +156,9 @@ def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
 
 
 def _has_tree(event: Round) -> bool:
-    """Whether a round has a complete tree of a growth rule with a valid accepted path; recordings are untrusted."""
+    """Whether a round has a complete tree of a growth rule and a valid accepted path, which is checked since recordings
+    are untrusted.
+    """
     if event.knobs is None or root_is_drafted(event.method) or event.limited_by == LENGTH:
         return False
     if max(depths(event.parents)) > _DEEPEST:

@@ -1,8 +1,9 @@
-"""The proposer of `auto`: a tree of guesses by a draft model and by suffix lookup, as large as pays for its time.
+"""The proposer of `auto`: a tree of guesses by a draft model and by suffix lookup, whose size depends on its expected
+gain.
 
 Both sources grow one tree, level by level; a token that both guess is one node, which counts as the model's. In rounds
-where lookups alone pay better, the model does not run; it reads the missed tokens in a later round. Knows neither the
-target nor times: the tree size controller decides.
+where lookups alone promise more tokens per second, the draft model does not run; it reads the missed tokens in a later
+round. Knows neither the target nor times: the tree size controller decides what is drafted.
 """
 
 import math
@@ -19,7 +20,9 @@ from decoder.tree import Origin, TokenTree
 from decoder.tree_rules import TreeRule, breadth
 
 PROBED_FROM, PROBED_ROWS = 4, 32
-"""Number of missed tokens above which the draft model is probed, and most of the latest ones that a probe compares."""
+"""Number of missed tokens above which the draft model is probed, and how many of the latest missed tokens a probe
+compares at most.
+"""
 
 
 class AutoDrafter:
@@ -97,7 +100,7 @@ class _MixedTree:
     """A growing tree of guesses by a model and by lookup."""
 
     def __init__(self, tree: TokenTree, rule: TreeRule, sizes: TreeSizeController) -> None:
-        """Begins with a tree that has only its root."""
+        """Starts from `tree`, which has only its root."""
         self.tree = tree
         self._rule, self._sizes = rule, sizes
         self._origins: list[Origin] = ["root"]
@@ -111,7 +114,7 @@ class _MixedTree:
             model: The draft model; None for lookups alone.
             first: The model's best tokens after the root; None if the model does not draft in this round.
             guess: Lookup guesses after the root; None if there are none.
-            deepest: Levels that the context has room for.
+            deepest: Maximum number of levels, limited by the context.
         """
         options, guesses = {0: first} if first else {}, {0: guess} if guess else {}
         level = [0]
@@ -126,7 +129,7 @@ class _MixedTree:
         return self._sizes.keep()
 
     def _branch(self, node: int, options: Children | None, guess: LookupGuess | None) -> list[int]:
-        """New children of a node: the model's guesses, then the guesses of the lookup alone."""
+        """New children of a node: the model's guesses, then the guesses that only the lookup made."""
         tree, children = self.tree, list[int]()
         if options:
             width: int = breadth(self._rule.growth, options.confidence)
@@ -153,7 +156,9 @@ class _MixedTree:
     def _model_guesses(
         self, model: LevelDrafter, level: Sequence[int], above: Mapping[int, Children]
     ) -> dict[int, Children]:
-        """The model's best tokens after a level's nodes, if worth a draft pass and the model has read their parents."""
+        """The model's best tokens after a level's nodes, by node. Has only nodes whose parents the model has read, and
+        is empty if a draft pass is not worth its time.
+        """
         readable = [node for node in level if self.tree.parents[node] in above]
         parents = may_grow(self.tree, readable, self._rule)
         parents = self._sizes.worth_growing(parents)

@@ -1,8 +1,8 @@
 """Sampling of delayed trees from the draft (the paper, section 5).
 
-Knows no model: a function returns the distributions (rows) after given nodes. Rollouts with a common prefix share
-nodes, and the tree records how often each node was drawn, which lossless verifiers need. "The paper" is the one cited
-in `decoder.verify.lossless`.
+Knows no model: a function given by the caller returns the distributions (rows) after given nodes. Rollouts with a
+common prefix share nodes, and the tree records how many times each node was sampled, which lossless verifiers need.
+"The paper" is the one cited in `decoder.verify.lossless`.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,16 +22,17 @@ DraftRows: TypeAlias = Callable[[TokenTree, Sequence[int]], Float[Tensor, "N V"]
 
 
 def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, generator: RandomGenerator) -> TokenTree:
-    """Draws a tree from a root token, with one call of `rows` for each level.
+    """Samples a tree that starts at a root token, with one call of `rows` for each level.
 
     Args:
-        shape: Shape of the tree, which must not depend on any draw of this tree.
+        shape: Shape of the tree, which must not depend on any token sampled for this tree.
         root: The last token of the text.
-        rows: Returns the draft's distributions after one level's nodes, which are sampled and stored in the tree.
-        generator: Source of randomness, independent of the verifier's.
+        rows: Returns the draft's distributions after one level's nodes. Tokens are sampled from them; the tree stores
+            them.
+        generator: Random generator, which must be independent of the verifier's.
 
     Returns:
-        The tree, with its draws.
+        The tree, with the number of times that each node was sampled.
     """
     tree = TokenTree([root], draws={})
     level = [0]
@@ -44,7 +45,7 @@ def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, generator: RandomG
 
 
 def _draw_level(tree: TokenTree, level: Sequence[int], rows: DraftRows, generator: RandomGenerator) -> list[int]:
-    """Draws the next token of every rollout; returns the node of each."""
+    """Samples the next token of every rollout; returns the node of each rollout."""
     nodes = list(dict.fromkeys(level))
     node_rows = rows(tree, nodes)
     counts = [level.count(node) for node in nodes]

@@ -13,7 +13,9 @@ from decoder.knobs import require_feasible
 
 @dataclass(frozen=True)
 class DelayedTree:
-    """The shape of a tree: a path of `l1` draws, then `k` rollouts of `l2` draws each from its end."""
+    """The shape of a tree: a path of `l1` sampled tokens, then `k` rollouts of `l2` sampled tokens each, from the
+    path's end.
+    """
 
     k: int
     l1: int
@@ -27,16 +29,18 @@ class DelayedTree:
 
     @property
     def depth(self) -> int:
-        """Number of levels of the tree: the most drafted tokens that a round can accept."""
+        """Number of levels of the tree, which is the maximum number of drafted tokens that a round can accept."""
         return self.l1 + self.l2
 
     @property
     def most_nodes(self) -> int:
-        """Largest number of drafted nodes: that of a tree whose rollouts share no nodes."""
+        """Maximum number of drafted nodes, which a tree has if its rollouts share no nodes."""
         return self.l1 + self.k * self.l2
 
     def canonical(self) -> "DelayedTree":
-        """Canonical form among shapes of the same trees: a shape without branches becomes K = 1, L1 = 0."""
+        """The canonical one of the shapes that describe the same trees; without branches, the shape with K = 1,
+        L1 = 0.
+        """
         return DelayedTree(1, 0, self.depth) if self.k == 1 or self.l2 == 0 else self
 
     def up_to(self, levels: int) -> "DelayedTree":

@@ -15,7 +15,8 @@ from decoder.forward.language_model import LanguageModel
 from decoder.tree import TokenTree, visibility
 
 MORE_ROWS = 1024
-"""Number of rows by which a full KV cache grows; growth by one level's rows would copy the cache for each level."""
+"""Number of rows by which a full KV cache grows. If it grew by the rows of one level, each level would copy the cache.
+"""
 
 
 class DraftPasses:
@@ -38,7 +39,7 @@ class DraftPasses:
         self._model.read(self.cache, tokens)
 
     def reserve(self, rows: int) -> None:
-        """Reserves cache rows for a text and a tree; a larger tree grows the cache later."""
+        """Reserves cache rows for a text and a tree; the cache grows later if a tree is larger."""
         self._capacity = max(self._capacity, rows)
         self.cache.reserve(rows)
 
@@ -69,13 +70,15 @@ class DraftPasses:
         return self._shared_logits(logits), [position + 1 for position in positions]
 
     def again_after(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Like `after_latest`, but returns logits for all of the last `latest` tokens; re-reads those already read."""
+        """Like `after_latest`, but returns logits for all of the last `latest` tokens; reads tokens again if they were
+        already read.
+        """
         self.cache.cut(len(text) - latest)
         return self.after_latest(text, latest)
 
     @property
     def hidden(self) -> Float[Tensor, "N X"] | None:
-        """Hidden states of the latest pass, one row a token; None if the model does not keep them."""
+        """Hidden states of the latest pass, one row per token; None if the model does not keep hidden states."""
         return self._model.hidden
 
     def begin_tree(self) -> None:
@@ -94,7 +97,7 @@ class DraftPasses:
             self._rows[node] = self.cache.used + index
             self._visible_rows[node] = [*self._visible_rows.get(tree.parents[node], ()), drafted + index]
         visible = visibility([self._visible_rows[node] for node in nodes], drafted + len(nodes))
-        # If the root was read with the text, its row is the last committed one.
+        # If the root was read as part of the text, its cache row is the last row of the text.
         root = self.cache.length - (0 not in self._rows)
         positions = [root + tree.depths[node] for node in nodes]
         logits = self._model.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)
@@ -102,7 +105,9 @@ class DraftPasses:
         return self._shared_logits(logits), [position + 1 for position in positions]
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:
-        """Renumbers the nodes after the tree was reduced to `kept_nodes`: a node's new number is its index there."""
+        """Renumbers the nodes after the tree was reduced to `kept_nodes`: a node's new number is its index in
+        `kept_nodes`.
+        """
         self._rows = {new: self._rows[old] for new, old in enumerate(kept_nodes) if old in self._rows}
 
     def commit(self, path: Sequence[int]) -> None:

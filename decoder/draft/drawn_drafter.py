@@ -26,11 +26,11 @@ class ShapeChoice(NamedTuple):
 
 
 ChooseShape: TypeAlias = Callable[[DraftPasses, Sequence[int]], ShapeChoice]
-"""(the draft's passes, text) -> shape of the next tree, which must not depend on any draw of the tree."""
+"""(the draft's passes, text) -> shape of the next tree, which must not depend on any token sampled for the tree."""
 
 
 class DrawnDrafter:
-    """A `Proposer` of one text that samples trees whose shape is chosen when a round begins."""
+    """A `Proposer` of one text that chooses the shape of a tree at the start of each round, then samples the tree."""
 
     def __init__(
         self, passes: DraftPasses, choose: ChooseShape, schedule: Schedule, generator: RandomGenerator

@@ -1,9 +1,9 @@
 """Passes of an EAGLE-3 head: over one text, and level by level over the draft trees at its end (EAGLE-3, section 3.1).
 
-Row i of a text combines its token i + 1 with the target's layer states after token i, so a text's last token is read as
-soon as the target has read the tokens before it. A drafted row combines a node with the head's own output at its
-parent. Keys and values of drafted rows are dropped after each round, since the target has then computed the states of
-accepted nodes. Does not know what the logits are used for.
+Row i of a text combines its token i + 1 with the target's layer states after token i, so the head can read a text's
+last token as soon as the target has read the tokens before it. A drafted row combines a node with the head's own output
+at its parent. Keys and values of drafted rows are dropped after each round, since the target has then computed the
+states of accepted nodes. Does not know what the logits are used for.
 """
 
 from collections.abc import Sequence
@@ -33,9 +33,11 @@ class Eagle3Passes:
         self._capacity = capacity
         self._states = states
         self._unread: list[Float[Tensor, "N Y"]] = []
-        """The target's layer states that the head has not read yet."""
+        """Layer states of the target that the head has not read yet."""
         self._carried: dict[int, Float[Tensor, X]] = {}
-        """The head's output at each node, an input for its children; for the root, at the last row of the text."""
+        """The head's output at each node, which is an input for the node's children. The root's entry is the output at
+        the last row of the text.
+        """
         self._visible_rows: dict[int, list[int]] = {}
         """Cache rows of each drafted node and its ancestors, counted from the first row after the text."""
 
@@ -43,7 +45,7 @@ class Eagle3Passes:
         """See `Passes`; the target's latest pass must have read the same tokens."""
         self._unread.append(self._states.take(range(len(tokens))))
         if len(tokens) > 1:
-            # The states of the last token are read with the token after it.
+            # The states of the last token are read later, together with the token after it.
             self._outputs(tokens[1:], 1)
 
     def reserve(self, rows: int) -> None:
@@ -88,7 +90,7 @@ class Eagle3Passes:
         )
         self.count += 1
         self._carried.update(zip(nodes, self._head.carried(outputs), strict=True))
-        # A row's own token is at its position + 1, and the token after it at its position + 2.
+        # A row combines the states at its position p with the token at p + 1, so its logits are for the token at p + 2.
         return self._head.logits(outputs), [position + 2 for position in positions]
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:
@@ -100,7 +102,9 @@ class Eagle3Passes:
         self._unread.append(self._states.take([0, *path]))
 
     def _outputs(self, tokens: Sequence[int], latest: int) -> Float[Tensor, "N X"]:
-        """Reads the next tokens of the text; returns the head's outputs at the last of them, at most `latest`."""
+        """Reads the next tokens of the text; returns the head's outputs at the last of these tokens, at most at
+        `latest` tokens.
+        """
         states, count = torch.cat(self._unread), len(tokens)
         # A copy, since a view would keep all states of a prompt in memory until the next pass.
         self._unread, outputs = [states[count:].clone()], list[Tensor]()

@@ -37,7 +37,7 @@ def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[
         tree: A tree that has only its root; it grows in place.
         rule: Decides which nodes get children, how many children, and the budget of nodes.
         source: Returns the best next tokens after given nodes.
-        deepest: Levels that the context has room for.
+        deepest: Maximum number of levels, limited by the context.
     """
     n_max, widest = rule.budget.n_max, int(rule.growth.wide)
     level = [0]
@@ -62,7 +62,9 @@ def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]
 
 
 def _within_budget(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:
-    """Nodes of a level within the budget; with `best`, only the tree's `n_max` most probable nodes can be selected."""
+    """Nodes of a level that are within the budget. With `best`, these are the nodes among the tree's `n_max` most
+    probable nodes.
+    """
     if not rule.budget.best or len(tree) - 1 <= rule.budget.n_max:
         return level
     return [node for node in tree.most_probable(rule.budget.n_max) if node >= level[0]]

@@ -15,28 +15,35 @@ import numpy as np
 from decoder.draft.suffix_automaton import LONGEST
 
 COUNTED = 64
-"""Number of earlier occurrences of a suffix, the latest ones, whose next tokens are counted."""
+"""Maximum number of earlier occurrences of a suffix, the latest ones, whose next tokens are counted."""
 SEARCHED = 4096
-"""Number of earlier occurrences of the last two tokens, the latest ones, that are searched for longer matches."""
+"""Maximum number of earlier occurrences of the last two tokens, the latest ones, at which longer matches are
+searched.
+"""
 SHORTEST = 2
 """Smallest length of a suffix, in tokens; after a match of a single token, guesses are rarely right."""
 FORESEEN = 8
-"""Length of the guessed chain, in tokens, whose expected accepted tokens decide between suffixes."""
+"""Of several suffixes, lookup uses the one for which a guessed chain of this many tokens has the most expected accepted
+tokens.
+"""
 _ROOM = 1024
 
 
 @dataclass(slots=True)
 class Continuation:
-    """Continuations of a suffix: what followed it earlier in the text. It may be extended by a path of the tree."""
+    """Continuations of a suffix: the tokens that followed the suffix earlier in the text. The suffix may include a path
+    of the tree.
+    """
 
     text: Sequence[int]
     length: int
-    """Length of the suffix in tokens, path included."""
+    """Length of the suffix in tokens, including the path of the tree."""
     places: Sequence[int]
     """Positions of the tokens that followed earlier occurrences, the latest first; at least one."""
 
     def following(self, most: int) -> list[tuple[int, float]]:
-        """The `most` most frequent next tokens, each with its share of the occurrences; among equals, the latest first.
+        """The `most` most frequent next tokens, each with its share of the occurrences; equally frequent tokens are
+        ordered by their latest occurrence.
 
         The share is SuffixDecoding's C(child) / C(parent); the occurrence at the end of the text is not counted.
         """
@@ -53,7 +60,9 @@ class Continuation:
         return Continuation(text, self.length + 1, places) if places else None
 
     def expected_tokens(self) -> float:
-        """Expected accepted tokens of a chain of `FORESEEN` most frequent next tokens, with shares as probabilities."""
+        """Expected accepted tokens of a chain of the `FORESEEN` most frequent next tokens, if each is accepted with a
+        probability equal to its share.
+        """
         probability, total = 1.0, 0.0
         ahead: Continuation | None = self
         for _ in range(FORESEEN):
@@ -109,7 +118,9 @@ class SuffixIndex:
         return continuations[::-1]
 
     def continuation(self) -> Continuation | None:
-        """Continuations with the most expected tokens, ties by the longest suffix; None if no suffix occurs earlier."""
+        """Continuations with the most expected tokens, of the longest suffix among equals; None if no suffix occurs
+        earlier.
+        """
         best, most_expected = None, 0.0
         for ending in self.suffix_continuations():
             if (expected := ending.expected_tokens()) > most_expected:

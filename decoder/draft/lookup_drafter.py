@@ -1,8 +1,8 @@
 """Suffix lookup as a proposer: trees of the tokens that followed the text's suffix earlier, without a draft model.
 
 A node's probability is its share among the earlier continuations; under coupled sampling, it is the probability that
-the target's noise selects the node among them. So the growth rules of a model's tree apply. Knows nothing of the
-target.
+the target's noise selects the node among them. So the growth rules for trees of a draft model apply. Knows nothing of
+the target.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""Ranking of lookup guesses for coupled sampling: by the logarithm of a guess's share plus its noise at the position.
-
-The target chooses the token with the largest sum of log-probability and noise. Knows neither models nor trees.
+"""Ranking of lookup guesses for coupled sampling: by the logarithm of a guess's share plus the target's sampling noise
+of the token. The target chooses the token with the largest sum of log-probability and noise. Knows neither models nor
+trees.
 """
 
 import math
@@ -9,7 +9,7 @@ from decoder.draft.lookup import Continuation
 from decoder.sampling.noise import TokenNoise
 
 RANKED = 16
-"""Number of next tokens, the most frequent ones, that are ranked."""
+"""Number of most frequent next tokens that are ranked."""
 
 
 def rank_guesses(ahead: Continuation, position: int, noise: TokenNoise) -> list[tuple[int, float, float]]:

@@ -52,7 +52,9 @@ class Passes(Protocol):
         """Forwards one level's nodes, after their parents; returns the logits and the position after each node."""
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:
-        """Renumbers the nodes after the tree was reduced to `kept_nodes`: a node's new number is its index there."""
+        """Renumbers the nodes after the tree was reduced to `kept_nodes`: a node's new number is its index in
+        `kept_nodes`.
+        """
 
     def commit(self, path: Sequence[int]) -> None:
         """Keeps the cache rows of committed nodes and drops those of all other nodes."""
@@ -130,7 +132,7 @@ class ModelDrafter:
         self.passes.read(tokens)
 
     def reserve(self, rows: int) -> None:
-        """See `Proposer`; a larger tree grows the cache later."""
+        """See `Proposer`; the cache grows later if a tree is larger."""
         self.passes.reserve(rows)
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
@@ -217,8 +219,8 @@ def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[
     for left in logprobs.numpy():
         best, scores = [], []
         for _ in range(count):
-            # For a few thousand numbers, numpy's argmax takes a tenth of the time of torch's or of a sort. It returns
-            # the lower id of a tie.
+            # For a few thousand numbers, numpy's argmax takes a tenth of the time of torch's argmax or of a sort. Of
+            # equal values it returns the lowest id.
             token = int(left.argmax())
             best.append(token)
             scores.append(float(left[token]))
@@ -231,7 +233,7 @@ def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[
 def _best_on_device(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:
     tokens, values = [], []
     for _ in range(count):
-        # argmax returns the lower id of a tie; topk does not guarantee it.
+        # Of equal values argmax returns the lowest id; topk does not guarantee this.
         best = logprobs.argmax(-1, keepdim=True)
         tokens.append(best)
         values.append(logprobs.gather(-1, best))

@@ -17,7 +17,7 @@ class Proposal:
     forwards: int = 0
     """Number of draft forward passes in the round."""
     shape: DelayedTree | None = None
-    """Shape of a drawn tree; None for a deterministic one."""
+    """Shape of a sampled tree; None for a deterministic tree."""
 
 
 class Proposer(Protocol):

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 FAMILIARITIES = 6
 """Number of familiarity classes of substrings, by length in tokens: 0-1, 2-3, 4-7, 8-15, 16-31, 32 and more."""
 SuffixMatch = tuple[int, int]
-"""(state, length in tokens) of the longest suffix, of a text or of a text and a path, that occurs earlier in the text.
+"""(state, length in tokens) of the longest suffix that occurs earlier in the text. The suffix is that of the text, or
+of the text followed by a path of the tree.
 
 A state of the automaton stands for all substrings with the same set of end positions."""
 LONGEST = 1 << FAMILIARITIES - 1
@@ -34,20 +35,21 @@ class SuffixAutomaton:
 
     @property
     def here(self) -> SuffixMatch:
-        """Match of the text's longest suffix that occurs earlier in the text."""
+        """Match of the longest suffix of the text that also occurs earlier."""
         state = max(0, self._shorter[self._whole])
         return state, self._longest[state]
 
     def ahead(self, match: SuffixMatch, tokens: Iterable[int]) -> tuple[list[SuffixMatch], list[int]]:
-        """The match after each of these candidate next tokens, and the familiarity class of each token.
+        """The match after each candidate next token, and the familiarity class of each candidate.
 
-        The last class is that of all other tokens: if no candidate continues the match, another token does.
+        The last entry is the class of all other tokens: if no candidate continues the match, one of the other tokens
+        does.
         """
         start, longest = match
         matches, familiar, rest_class = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]
         for token in tokens:
             state, length = start, longest
-            # Tries ever shorter suffixes, down to the empty one, until one was followed by this token.
+            # Tries shorter and shorter suffixes, down to the empty suffix, until the token has followed one of them.
             while (further := self._next[state].get(token)) is None and state:
                 state = self._shorter[state]
                 length = self._longest[state]
@@ -75,7 +77,9 @@ class SuffixAutomaton:
             self._shorter[self._whole] = self._split(state, token)
 
     def _split(self, state: int, token: int) -> int:
-        """State of `state`'s longest substring plus the token; cloned if its state also has longer substrings."""
+        """State of the longest substring of `state` plus the token. If that state also has longer substrings, it is
+        cloned.
+        """
         joint, length = self._next[state][token], self._longest[state] + 1
         if self._longest[joint] == length:
             return joint

@@ -1,4 +1,4 @@
-"""Registry of decoding methods by name, on which race, command line, settings, screen and documentation are based.
+"""Registry of decoding methods by name. The race, command line, settings, screen and documentation read it.
 
 Each method is one file of this folder. Importing the registry imports no torch.
 """
@@ -21,7 +21,9 @@ WHOLE = sys.maxsize
 
 
 def register(method: Method) -> None:
-    """Adds a method; raises ValueError if its name, an option or a knob is taken, or if it obeys an unknown method."""
+    """Adds a method; raises ValueError if its name, an option or a knob is taken, or if it uses an unknown method's
+    parameters.
+    """
     taken = {option.name for other in METHODS.values() for option in other.options}
     known = all_knobs()
     for what, clash in (
@@ -32,7 +34,7 @@ def register(method: Method) -> None:
         if clash:
             raise ValueError(f"{what} {', '.join(sorted(clash))} is another method's; give {method.name} another name")
     if method.obeys is not None and method.obeys not in METHODS:
-        raise ValueError(f"{method.name} obeys {method.obeys}, which is no method; register that first")
+        raise ValueError(f"{method.name} obeys {method.obeys}, which is not a method; register that method first")
     METHODS[method.name] = method
 
 
@@ -67,7 +69,7 @@ def require_shared_tokens(names: Sequence[str], draft: str) -> None:
 
 
 def racing() -> tuple[str, ...]:
-    """Names of the methods that race by default."""
+    """Names of the methods that run in the race when --methods is not given."""
     return tuple(name for name, method in METHODS.items() if method.races)
 
 
@@ -100,12 +102,14 @@ def root_is_drafted(method: str) -> bool:
 
 
 def draws_alone(method: str) -> bool:
-    """Whether a method samples with its own noise, so that its text differs; False for an unknown method."""
+    """Whether a method samples with its own noise, so that its text differs from that of `ar`; False for an unknown
+    method.
+    """
     return method in METHODS and METHODS[method].own_noise
 
 
 def same_until(method: str, parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """Number of first tokens of a method's text that must equal those of `ar` with the same noise; default: `WHOLE`.
+    """How many tokens at the start of a method's text must equal those of `ar` with the same noise; by default `WHOLE`.
 
     None if the parameters do not determine it.
     """

@@ -1,8 +1,8 @@
 """Parameters of adaptive trees and their knobs, shared by `dynatree` and `auto`.
 
 Names and defaults follow the DynaTree paper (section 3 and appendix A). The paper's ablations need no extra switches:
-adaptive breadth is off if the three branchings are equal, adaptive depth if `rho_stop` and `rho_deep` are 0, and
-history if `history` is False.
+adaptive breadth is off if the three branchings are equal, adaptive depth if `rho_stop` and `rho_deep` are 0, and the
+history rule if `history` is False.
 """
 
 import math
@@ -20,31 +20,35 @@ class AdaptiveTree(Rules):
     """Parameters of adaptive trees, with the paper's defaults: breadth by confidence, depth by path probability."""
 
     d0: float = 5.0
-    """Base depth, rounded: from there on a node needs path probability `rho_deep`, not `rho_stop`, for children."""
+    """Base depth (rounded). From this depth on, a node gets children only if its path probability is at least
+    `rho_deep`.
+    """
     d_max: int = 8
     """Largest depth of a node."""
     branching: tuple[int, int, int] = (1, 2, 3)
-    """Numbers of children of a node: if the draft is confident, in between, and if it is unsure."""
+    """Number of children of a node if the draft is confident, in between, or unsure."""
     tau_h: float = 0.9
-    """The draft is confident if its largest next-token probability is at least `tau_h`; history adapts it."""
+    """The draft is confident if its largest next-token probability is at least `tau_h`; the history rule adapts
+    `tau_h`.
+    """
     tau_l: float = 0.4
     """The draft is unsure if its largest next-token probability is below `tau_l`."""
     rho_stop: float = 0.1
-    """Least path probability of a node that gets children."""
+    """Least path probability at which a node gets children."""
     rho_deep: float = 0.5
-    """Least path probability of a node that gets children, from the base depth on."""
+    """Least path probability at which a node gets children, from the base depth on."""
     tau: float = 0.05
-    """Lower bound on `rho_stop`; in the paper also the fixed tree's threshold."""
+    """Lower bound on `rho_stop`. In the paper, also the path probability threshold of the fixed tree."""
     history: bool = True
-    """Whether history adapts `d0` and `tau_h`."""
+    """Whether the history rule adapts `d0` and `tau_h` after each round."""
     window: int = 10
-    """Number of rounds over which history averages the depth acceptance."""
+    """Number of rounds over which the history rule averages the depth acceptance."""
     target_acceptance: float = 0.7
-    """Target depth acceptance of history."""
+    """Depth acceptance at which the history rule aims."""
     eta_d: float = 1.0
-    """Change of `d0` per unit by which the depth acceptance exceeds its target."""
+    """Step size of the history rule: change of `d0` per unit of depth acceptance above the target."""
     eta_h: float = 0.1
-    """Change of `tau_h` per unit by which the depth acceptance exceeds its target."""
+    """Step size of the history rule: change of `tau_h` per unit of depth acceptance above the target."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("tau_h", "τh", "draft sure from here on: fewest guesses", "probability",
@@ -94,9 +98,9 @@ class AdaptiveTree(Rules):
         require_feasible({"d_max": self.d_max, "the largest branching": high, "window": self.window})
 
     def moved(self, d0: float, tau_h: float) -> Self:
-        """A copy with history's values of `d0` and `tau_h`, which are within their bounds.
+        """A copy with the history rule's values of `d0` and `tau_h`, which must be within their bounds.
 
-        It is made in every round, so not by `replace`, whose checks of all parameters take ten times as long.
+        A copy is made in every round, and `replace`, which checks all parameters, would take ten times as long.
         """
         copy = object.__new__(type(self))
         vars(copy).update(vars(self), d0=d0, tau_h=tau_h)
@@ -119,7 +123,9 @@ class AdaptiveTree(Rules):
         return TreeRule(growth, budget, history)
 
     def _limit(self, depth: int, probability: float) -> Limit | None:
-        """Limit that keeps a node of this depth and path probability from having children; None if it may have some."""
+        """Limit that keeps a node of this depth and path probability from having children; None if the node may have
+        children.
+        """
         if depth >= self.d_max:
             return "d_max"
         if probability < max(self.rho_stop, self.tau):

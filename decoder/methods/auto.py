@@ -13,14 +13,14 @@ from decoder.tree_rules import MOST_NODES, Budget, TreeRule
 
 @dataclass(frozen=True)
 class Auto(AdaptiveTree):
-    """Bounds of the tree, within which `decoder.draft.tree_size` chooses each round's size; wide by default."""
+    """Bounds within which `decoder.draft.tree_size` chooses the size of each round's tree; wide by default."""
 
     d0: float = 8.0
     d_max: int = 12
     rho_stop: float = 0.0
     tau: float = 0.0
     lookup: bool = True
-    """Whether suffix lookup also drafts, when it pays."""
+    """Whether suffix lookup also drafts tokens, in rounds where this is expected to be faster."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
@@ -29,7 +29,7 @@ class Auto(AdaptiveTree):
     )  # fmt: skip
 
     def rule(self) -> TreeRule:
-        """The growth rule, within which costs limit the tree further."""
+        """The growth rule; the measured costs limit the tree further."""
         return self._rule(Budget(MOST_NODES, best=True, by_cost=True, lookup=self.lookup))
 
     def limit(self, depth: int, probability: float) -> Limit:

@@ -1,8 +1,8 @@
 """bestfirst: a tree of the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON.
 
 The sum of path probabilities is the expected number of accepted nodes. So, by the draft's own probabilities, no other
-tree with as many nodes and levels has more expected accepted nodes. Nodes are drafted with one draft pass per level,
-not one by one.
+tree of the same number of nodes and levels has more expected accepted nodes. Nodes are drafted with one draft pass per
+level, not one by one.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """delayed: trees sampled from the draft, for independent sampling with a lossless verifier.
 
-Verifier and drafting are settings of the whole run: with drafting `tree`, no trees are sampled, and the other methods'
-deterministic trees are verified. Source: section 5 of the paper cited in `decoder.verify.lossless`.
+The options --verifier and --drafting apply to all methods of a run: with drafting `tree`, no trees are sampled, and the
+verifier checks the deterministic trees of the other methods. Source: section 5 of the paper cited in
+`decoder.verify.lossless`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 DRAFT_STREAM, VERIFY_STREAM = 1, 2
 """Separate streams of the random generator: a verifier that used the draft's random numbers would be biased."""
 _VERIFIERS = (COUPLED, *(name for name in VERIFIER_NAMES if name != "block"), "block")
-"""Values of the knob `verifier`, in order: the first is invalid for sampled trees, the last for several paths."""
+"""Values of the knob `verifier`. The first is invalid for sampled trees, the last for trees of several paths."""
 _DRAFTINGS = tuple(Drafting)
 SHIPPED, NONE = "shipped", ""
-"""Values in place of a selector file: the selectors that dynatui ships for the embedded pair, or no selector."""
+"""Values of `selector` other than a file: the selectors that dynatui ships for the embedded pair, or no selector."""
 
 
 def _verifier_ends(own: "Delayed") -> tuple[float, float]:
@@ -43,13 +44,16 @@ def _drafting_ends(own: "Delayed") -> tuple[float, float]:
     if not own.draws:
         return 0.0, 0.0
     drawn = float(_DRAFTINGS.index(Drafting.SELECTOR)) if own.selects or own.selector else 2.0
-    # If the verifier allows one path only, the selector chooses such shapes, but other draftings would draw `k` paths.
+    # The verifier `block` allows one path only. The selector then chooses trees of one path, but the other draftings
+    # would sample `k` paths, so the knob cannot select them.
     return (drawn if own.verifier == "block" and own.k > 1 else 1.0), drawn
 
 
 @dataclass(frozen=True)
 class Delayed(VerifierRules):
-    """Sampled trees: a path of `l1` draws, then `k` rollouts of `l2` draws; if i.i.d., all rollouts from the root."""
+    """Parameters of sampled trees: a path of `l1` sampled tokens, then `k` rollouts of `l2` sampled tokens from its
+    end. With drafting `iid`, all rollouts start at the root.
+    """
 
     k: int = 2
     l1: int = 2
@@ -80,7 +84,7 @@ class Delayed(VerifierRules):
 
     @property
     def shape(self) -> DelayedTree:
-        """Shape of each round's tree; with a selector, only of rounds in which it makes no choice."""
+        """Shape of each round's tree; with a selector, only of rounds in which the selector makes no choice."""
         l1 = 0 if self.drafting == Drafting.IID else self.l1
         k = 1 if self.selects and self.verifier == "block" else self.k
         return DelayedTree(k, l1, self.l1 + self.l2 - l1)
@@ -117,7 +121,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
     rules = rules.drawn()
     chooser = _chooser(engine, len(prompt_ids), rules)
     pair = chooser.pair if chooser else engine.pair
-    # If there is no selector, the knob `drafting` must not offer it.
+    # Without a selector, the knob `drafting` must not offer the value `selector`.
     knobs = KnobState(rules if chooser else replace(rules, selector=NONE))
 
     def now() -> Delayed:
@@ -140,7 +144,9 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
-    """The selector, if it is in use or can be switched on; raises ConfigError if it is in use but not available."""
+    """The selector, if it is in use or can be switched on during the run; raises ConfigError if it is in use but not
+    available.
+    """
     if not (rules.selects or rules.selector):
         return None
     from decoder.selector import latency
@@ -155,7 +161,7 @@ def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
             raise
         return None
     if rules.selects:
-        # Costs are measured before the text begins, not during one of its rounds.
+        # Costs are measured here, before the first round, so that no round includes the time of the measurement.
         engine.costs_of(length)
     return Chooser(policies, pair, engine.sampling, lambda: latency.of_one_row(engine.costs_of(length)))
 
@@ -166,19 +172,19 @@ def _read(shape: str) -> Mapping[str, Any]:
 
 METHOD = Method(
     "delayed",
-    "trees drawn from the draft, with a lossless verifier",
+    "trees sampled from the draft, with a lossless verifier",
     Delayed(),
     opened=_opened,
     own_noise=True,
     needs_model=True,
     options=(
         Option("verifier", str, "NAME", "Rule that accepts drafted tokens when sampling. coupled, nss: same text as "
-               "ar, with any draft. The others need trees drawn from the draft: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
+               "ar, with any draft. The others need sampled trees: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
                choices=(COUPLED, *VERIFIER_NAMES)),
         Option("drafting", str, "NAME", "How trees are drafted when sampling. tree: the most probable tokens. iid, "
-               "delayed: drawn from the draft, by the method delayed. selector: as delayed, each round's shape chosen.",
+               "delayed: sampled from the draft, by method delayed. selector: as delayed, each round's shape chosen.",
                choices=_DRAFTINGS),
-        Option("delayed", str, "K,L1,L2", "Shape of delayed's trees: rollouts, draws before the tree branches, draws "
+        Option("delayed", str, "K,L1,L2", "Shape of delayed's trees: rollouts, tokens before the tree branches, tokens "
                "of each rollout.", ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
         Option("selector", str, "FILE", "Selector that chooses shapes with --drafting selector, from dynatui "
                f"selector train; {SHIPPED}: the one that comes with dynatui for the embedded pair."),

@@ -1,4 +1,4 @@
-"""dynatree: an adaptive tree as in the DynaTree paper, whose size depends on its knobs only, not on costs."""
+"""dynatree: an adaptive tree as in the DynaTree paper, whose size depends on the method's knobs only, not on costs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +17,15 @@ Selection = Literal["bfs", "best"]
 
 @dataclass(frozen=True)
 class DynaTree(AdaptiveTree):
-    """DynaTree's parameters, with the paper's defaults; also those of Algorithm 1, which selects breadth-first."""
+    """DynaTree's parameters, with the paper's defaults. Method `alg1` has the same parameters and always selects nodes
+    breadth-first.
+    """
 
     n_max: int = 256
     """Largest number of drafted nodes in a tree."""
     selection: Selection = "bfs"
-    """Which nodes are kept if there are more than `n_max`: the first in breadth-first order, or the most probable."""
+    """Which nodes are kept if the tree has more than `n_max`: the first in breadth-first order, or the most probable.
+    """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
@@ -65,10 +68,11 @@ PRESETS: Mapping[str, DynaTree] = {
 }
 """Presets of DynaTree's knobs; the first is the default.
 
-`tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each have an effect, at about `paper`'s speed: a low
-`rho_stop` leaves the position of nodes to the knobs, a low `tau_l` compensates for this with fewer children, and a
-small `n_max` bounds the cost of a round. History is off, since its target, a depth acceptance of .7, makes trees too
-shallow. `sampled` was chosen on the same pair for temperature .6, where shallower and broader trees are faster.
+`tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each have an effect, at about `paper`'s speed: with
+a low `rho_stop`, these knobs determine where nodes are; with a low `tau_l`, nodes have fewer children, which balances
+this; and a small `n_max` bounds the cost of a round. The history rule is off, since its target, a depth acceptance of
+.7, makes trees too shallow. `sampled` was chosen on the same pair for temperature .6, where shallower and broader trees
+are faster.
 """
 
 METHOD = Method(
@@ -84,15 +88,15 @@ METHOD = Method(
         Option("tau_l", float, "P", "The draft is unsure if its best guess is less probable than this."),
         Option("d0", float, "D", "Base depth of the tree."),
         Option("history", bool, "", "Whether past rounds move D0 and tau_h.", rank=-1),
-        Option("d_max", int, "D", "No node is deeper."),
+        Option("d_max", int, "D", "Largest depth of a node."),
         Option("branching", str, "B,B,B", "Children of a node if the draft is confident, in between, or unsure.",
                read=lambda text: {"branching": whole_numbers("--branching", text, example="1,2,3")}),
         Option("rho_stop", float, "P", "Least probability of a path that is continued."),
         Option("rho_deep", float, "P", "Least probability of a path that is continued from the base depth on."),
-        Option("tau", float, "P", "A lower bound on rho_stop."),
-        Option("n_max", int, "N", "Most drafted nodes of DynaTree's tree. To choose it by cost: --methods auto.",
+        Option("tau", float, "P", "Lower bound on rho_stop."),
+        Option("n_max", int, "N", "Largest number of drafted nodes of DynaTree's tree. By cost: --methods auto.",
                instead={"auto": "auto is a method: --methods auto"}),
-        Option("selection", str, "NAME", "Which nodes are kept if there are more: bfs (breadth-first) or best (most "
-               "probable).", choices=get_args(Selection)),
+        Option("selection", str, "NAME", "Which nodes are kept if a tree has more than n_max: bfs (the first in "
+               "breadth-first order) or best (the most probable).", choices=get_args(Selection)),
     ),
 )  # fmt: skip

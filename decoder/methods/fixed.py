@@ -15,7 +15,7 @@ from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 @dataclass(frozen=True)
 class Fixed(Rules):
-    """Each node above depth `depth` with a path probability of at least `tau` gets `branching` children."""
+    """Each node at a depth less than `depth` with a path probability of at least `tau` gets `branching` children."""
 
     depth: int = 5
     branching: int = 2
@@ -54,7 +54,7 @@ class Fixed(Rules):
 
 
 _PARTS: Mapping[str, Callable[[str], float]] = {"depth": whole, "branching": whole, "tau": float, "n_max": whole}
-"""Parameters in the order of the option's value, with the parser of each."""
+"""The parameters in the order in which the value of --fixed gives them, each with its parser."""
 
 
 def _read(shape: str) -> Mapping[str, Any]:
@@ -63,13 +63,13 @@ def _read(shape: str) -> Mapping[str, Any]:
         if 2 <= len(parts) <= len(_PARTS):
             return {name: kind(part) for (name, kind), part in zip(_PARTS.items(), parts, strict=False)}
     raise ConfigError(
-        f"--fixed is {quoted(shape)}; give depth and branching, optionally also threshold and most nodes, "
+        f"--fixed is {quoted(shape)}; give depth and branching, optionally also path probability and number of nodes, "
         "for example 5,2 or 5,2,0.05,256"
     )
 
 
 def _written(fixed: Fixed) -> str:
-    """Value of the option for these parameters; without `n_max` if it is the default."""
+    """Value of --fixed for these parameters; without `n_max` if it is the default."""
     parts = [str(fixed.depth), str(fixed.branching), number(fixed.tau)]
     return ",".join(parts if fixed.n_max == Fixed.n_max else [*parts, str(fixed.n_max)])
 
@@ -84,7 +84,7 @@ METHOD = Method(
             "fixed",
             str,
             "D,B[,P[,N]]",
-            "Depth and branching of the fixed tree, least path probability of nodes with children, most nodes.",
+            "Depth and branching of the fixed tree, least path probability of nodes with children, node limit.",
             tuple(_PARTS),
             _read,
             _written,

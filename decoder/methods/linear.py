@@ -31,7 +31,7 @@ class Linear(Rules):
         return TreeRule(fixed_growth(self.k, 0, 1), Budget(self.k))
 
     def limit(self, depth: int, probability: float) -> Limit:  # noqa: ARG002 - a chain knows one limit
-        """Limit that ends a chain: its length."""
+        """Limit that ends a chain: the length `k`."""
         return "k"
 
 

@@ -1,6 +1,6 @@
 """Definition of a decoding method: name, title, parameters, options and session.
 
-Race, command line, settings and screen use only this definition of a method. Knows no method by name.
+The race, command line, settings and screen know a method only by this definition. This module names no method.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,16 +17,18 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 Open = Callable[["Engine", Sequence[int], int, Any], "Session"]
-"""(engine, prompt ids, maximum number of new tokens, the method's parameters) -> a session before its prefill."""
+"""(engine, prompt ids, maximum number of new tokens, the method's parameters) -> a session whose prompt is not yet
+prefilled.
+"""
 
 N_MAX = KnobInfo(
     "n_max", "N_max", "most guesses a round", "whole", lambda own: (1.0, float(max(HIGHEST_NODES, own.n_max))), coarse=8
 )
-"""Knob for the number of drafted nodes, which several methods share."""
+"""Knob for the number of drafted nodes; several methods share this knob."""
 
 
 class Run(Protocol):
-    """The part of a run's configuration that methods read."""
+    """Those settings of a run that methods read."""
 
     @property
     def max_new_tokens(self) -> int:
@@ -62,29 +64,34 @@ class Method:
     own: TunableParameters | None = None
     """Default parameters; None if the method has none of its own."""
     obeys: RulesName | None = None
-    """Method whose parameters this one uses, if it has none of its own."""
+    """Another method whose parameters this method uses; None if the method uses `own` or has no parameters."""
     options: tuple[Option, ...] = ()
-    """Command-line options, in the order in which command lines are formatted."""
+    """Command-line options, in the order in which a copied command line lists them."""
     presets: Mapping[str, TunableParameters] = field(default_factory=dict)
     """Presets of the parameters; the first is the default."""
     opened: Open | None = None
-    """Opens a session; None for the engine's own, which drafts by the growth rule, or not at all without one."""
+    """Opens a session. None for the engine's standard session, which drafts by the method's growth rule, or drafts
+    nothing if the method has no growth rule.
+    """
     races: bool = False
-    """Whether the method races by default."""
+    """Whether the method runs in the race when --methods is not given."""
     root_is_drafted: bool = False
-    """Whether node 0 of a tree is a drafted token; else it is the last committed token."""
+    """Whether node 0 of a tree is a drafted token; otherwise node 0 is the last committed token."""
     own_noise: bool = False
     """Whether the method samples with its own noise, so that its text differs from that of `ar`."""
     same_until: Callable[[Mapping[str, Any], int], int | None] | None = None
-    """(parameters, prompt length) -> number of first tokens that must equal those of `ar`; later ones may differ by
-    design. The result is None if the parameters, for example of an old recording, do not determine it. If there is no
-    such function, all tokens must be equal."""
+    """(parameters, prompt length) -> how many tokens at the start of the text must equal those of `ar`; later tokens
+    may differ by design. The result is None if the parameters, for example of an old recording, do not determine it.
+    Without this function, all tokens must be equal.
+    """
     by_module: bool = False
-    """Whether transformers decodes, with Hugging Face's modules of the models and in a separate thread."""
+    """Whether the library transformers decodes, with Hugging Face's modules of the models, in a separate thread."""
     needs_model: bool = False
     """Whether the method needs a draft model with the target's tokens."""
     whole_target: bool = False
-    """Whether the target must be in one process (not tensor-parallel), since its module or KV cache is read."""
+    """Whether the target must be in one process (not tensor-parallel), since the method reads the target's module or KV
+    cache.
+    """
     sweep: Sweep | None = None
     """Benchmark option for several settings of the method; None if it has none."""
 
@@ -95,11 +102,11 @@ class Method:
 
     @property
     def knobs(self) -> tuple[KnobInfo, ...]:
-        """Knobs of the method's own parameters; empty if it uses another method's."""
+        """Knobs of the method's own parameters; empty if the method uses another method's parameters."""
         return self.own.knobs if self.own is not None else ()
 
     def open(self, engine: "Engine", prompt_ids: Sequence[int], run: Run) -> "Session":
-        """Opens a session with the run's parameters, before its prefill."""
+        """Opens a session with the run's parameters; its prompt is not yet prefilled."""
         rules = run.rules(self.rules) if self.rules else None
         if self.opened:
             return self.opened(engine, prompt_ids, run.max_new_tokens, rules)

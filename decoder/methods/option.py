@@ -23,7 +23,7 @@ class Option:
     metavar: str
     help: str
     sets: tuple[str, ...] = ()
-    """Names of the parameters that the option sets; empty if it sets the parameter of its own name."""
+    """Names of the parameters that the option sets; empty if it sets one parameter, which has the same name."""
     read: Callable[[Any], Mapping[str, Any]] | None = None
     """(value) -> parameters; raises ConfigError for an invalid value. None if the value is the parameter."""
     write: Callable[[Any], str] | None = None
@@ -33,9 +33,9 @@ class Option:
     default: str | None = None
     """Default value, unless the method's default parameters determine it."""
     instead: Mapping[str, str] = field(default_factory=dict)
-    """Remedies for error messages, by invalid value."""
+    """Remedy that the error message gives for an invalid value, by invalid value."""
     rank: int = 0
-    """Order in the help: lower ranks first; equal ranks in the order of the methods."""
+    """Position in the help: options of lower rank come first, options of equal rank in the order of the methods."""
 
     @property
     def flag(self) -> str:
@@ -119,7 +119,9 @@ def differing(one: TunableParameters, other: TunableParameters) -> set[str]:
 
 
 def any_knobs(name: str, help_: str, usual: TunableParameters, *, example: str, rank: int = 0) -> Option:
-    """Option with value KNOB=X,.. that sets any knobs of a method at once; some values are valid only together."""
+    """Option whose value KNOB=X,KNOB=Y,.. sets several knobs of a method at once, since some values are valid only
+    together.
+    """
     known = {knob.name: knob for knob in usual.knobs}
 
     def read(text: str) -> Mapping[str, Any]:
@@ -127,7 +129,7 @@ def any_knobs(name: str, help_: str, usual: TunableParameters, *, example: str, 
         for part in text.split(",") if text else ():
             knob, _, value = (piece.strip() for piece in part.partition("="))
             if knob not in known:
-                remedy = f"give knobs and values such as {example}, of {', '.join(known)}"
+                remedy = f"give knobs and values such as {example}; the knobs are {', '.join(known)}"
                 raise ConfigError(f"--{name} has {quoted(part)}; {remedy}")
             values[knob] = _knob_value(known[knob], value, f"--{name} has {quoted(part)}")
         return vars(usual.with_knobs(values))

@@ -1,8 +1,9 @@
 """streaming: a chain of drafted tokens on StreamingLLM's cache of attention sinks and a rolling window.
 
 Target and draft both attend to the first tokens of a text (sinks) and its latest ones (window), with positions counted
-within the cache. Attention does not depend on the chain, so the text is that of plain decoding with the same cache. It
-equals that of `ar` as long as the text is no longer than sinks and window. Rounds are driven by the host.
+within the cache. Which tokens a position attends to does not depend on the chain, so the text is that of plain decoding
+with the same cache. It equals that of `ar` as long as the text is no longer than sinks and window. Rounds are driven by
+the host.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 MOST_SINKS = 64
-"""Largest number of attention sinks; it is limited because each token of a round needs its own copy of them."""
+"""Largest number of attention sinks; limited because each token of a round needs its own copy of the sinks."""
 
 
 @dataclass(frozen=True)
 class Streaming(Rules):
-    """Parameters: numbers of first (`sinks`) and latest (`window`) tokens to attend to, and length `k` of the chain."""
+    """Parameters: `sinks` and `window`, the numbers of first and latest tokens to attend to, and `k`, the length of the
+    chain.
+    """
 
     sinks: int = 4
     window: int = 1020
@@ -52,7 +55,7 @@ class Streaming(Rules):
         return self.chain.rule()
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Limit that ends a chain: its length."""
+        """Limit that ends a chain: the length `k`."""
         return self.chain.limit(depth, probability)
 
 
@@ -62,7 +65,9 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _same_until(parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """See `Method.same_until`. Row prompt_tokens + i - 1 chooses token i; rows from sinks + window on lack tokens."""
+    """See `Method.same_until`. Token i is chosen at text position prompt_tokens + i - 1; from position sinks + window
+    on, attention no longer reaches all earlier tokens.
+    """
     match parameters:
         case {"sinks": int(sinks), "window": int(window)}:
             return max(0, sinks + window - prompt_tokens + 1)

@@ -1,1 +1,1 @@
-"""A run: its configuration, the loading of its pair, its decoding path, and the race of methods over one text."""
+"""A run: configuration, loading of the pair, decoding path, and the race of methods over one text."""

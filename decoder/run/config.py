@@ -1,6 +1,6 @@
 """Configuration of a run: methods, length, seed, and the parameters of every method.
 
-The parameter classes, with their checks and defaults, are in `decoder.methods`; no single method is known here.
+The parameter classes, with their checks and defaults, are in `decoder.methods`; this module names no method.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,11 @@ class RunConfig:
     """Methods, length limit, seed and parameters for decoding one prompt."""
 
     methods: tuple[str, ...]
-    """Names from `decoder.methods.METHODS`, each once. The user watches the first one until choosing another."""
+    """Names from `decoder.methods.METHODS`, each at most once. The first method is the watched one until the user
+    chooses another.
+    """
     max_new_tokens: int
-    """Most tokens that each method appends to the prompt."""
+    """Maximum number of tokens that each method appends to the prompt."""
     seed: int
     """Seed of the sampling noise; with the same seed all methods write the same text."""
     chat: bool
@@ -48,11 +50,12 @@ class RunConfig:
         parameters: Mapping[RulesName, TunableParameters] | None = None,
         **named_sets: TunableParameters,
     ) -> None:
-        """Creates a configuration with defaults for all that is not given; `linear=Linear(3)` gives a parameter set.
+        """Creates a configuration; arguments that are not given have defaults. A parameter set is given by its name, as
+        in `linear=Linear(3)`.
 
         All methods sample tokens if the temperature is above 0, truncated by `top_k` and `top_p`. `verifier` and
-        `drafting` are those of `VerifierRules`; with a drafting that samples trees, the method for sampled trees is
-        added to the default methods.
+        `drafting` are those of `VerifierRules`; if `drafting` samples trees, the method for sampled trees is added to
+        the default methods.
 
         Raises:
             ConfigError: A value is out of bounds, or no method has a parameter set with a given name.
@@ -76,8 +79,8 @@ class RunConfig:
         require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each once")
         require(
             drawing in names or drafting is None or not verifier_rules.draws,
-            f"drafting {verifier_rules.drafting} samples trees, and no method of {', '.join(names)} does; give "
-            f"{drawing} among --methods, or --drafting tree",
+            f"drafting {verifier_rules.drafting} samples trees, which none of the methods {', '.join(names)} "
+            f"does; add {drawing} to --methods, or give --drafting tree",
         )
         require(max_new_tokens >= 1, f"max_new_tokens is {max_new_tokens}; give 1 or more")
         vars(self).update(methods=names, max_new_tokens=max_new_tokens, seed=seed, chat=chat)
@@ -100,7 +103,7 @@ class RunConfig:
 
     @property
     def draft_knows_noise(self) -> bool:
-        """Whether deterministic trees are drafted with the noise with which the target's tokens are sampled."""
+        """Whether deterministic trees are drafted with the same noise by which the target's tokens are sampled."""
         return self.drafting != Drafting.TREE or self.verifier == COUPLED
 
     def rules(self, name: RulesName) -> TunableParameters:

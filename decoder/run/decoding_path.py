@@ -1,8 +1,9 @@
-"""Decoding path of a pair's rounds (CUDA graphs or the host), and why it is used: for headers, reports, recordings.
+"""Decoding path of a pair's rounds (CUDA graphs or the host) and the reason for it, for headers, reports and
+recordings.
 
 Only describes the path: `decoder.run.loading` chooses it, and `decoder.methods` applies it. A single method may use
 another path: if its trees may exceed the fixed shapes of the CUDA graphs, if its attention sees only a part of the text
-(streaming, which the host drives), or if transformers decodes by itself.
+(streaming, which the host drives), or if the library transformers decodes (method `hf`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,15 +31,17 @@ LOOKED_UP = "lookups are made on the host"
 NATIVE, MODULE, HEAD = "native CPU kernels", "Hugging Face module", "EAGLE-3 head"
 UNCAPTURED_HEAD = "an EAGLE-3 draft has no CUDA graphs"
 UNLIKE = ("kv_lora_rank", "num_kv_shared_layers")
-"""Configuration fields of families whose keys and values differ in shape."""
+"""Configuration fields by which a family is known to have keys and values of different shapes."""
 
 
 @dataclass(frozen=True)
 class DecodingPath:
-    """Decoding path of a pair's rounds, and why it is used."""
+    """Decoding path of a pair's rounds, and the reason for it."""
 
     name: Literal["cuda graphs", "static module", "host"]
-    """CUDA graphs over native models, CUDA graphs over at least one Hugging Face module, or rounds by the host."""
+    """cuda graphs: CUDA graphs over native models; static module: CUDA graphs over at least one Hugging Face module;
+    host: rounds driven by the host.
+    """
     reason: str
     """Why no faster path is possible; for the fastest path, the forward forms of the models."""
 
@@ -87,9 +90,8 @@ def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
 def expected_path(
     configs: Mapping[str, Any], device: torch.device, *, exact: bool, dtype: torch.dtype | None = None
 ) -> DecodingPath:
-    """Decoding path to expect before weights are loaded, from the models' configurations by role.
-
-    Where `dtype` is None, the dtype in each configuration counts.
+    """Expected decoding path, determined before weights are loaded, from the models' configurations by role. If `dtype`
+    is None, each model has the dtype of its configuration.
     """
     if any(isinstance(config, GgufFile) for config in configs.values()):
         return DecodingPath(HOST, _together({role: _expected(config) for role, config in configs.items()}))

@@ -1,7 +1,5 @@
 """Loads a pair of models and prepares it for decoding: checks, number of threads, batch-invariant or compiled passes,
-self-test of rounds.
-
-Imports all decoding code, because it tests it; no decoding code may import this module.
+self-test of rounds. Imports all decoding code, since the self-test runs it; no decoding code may import this module.
 """
 
 import os
@@ -80,9 +78,8 @@ def load_pair(
     report: Report = lambda _: None,
     progress: Report = lambda _: None,
 ) -> Engine:
-    """Loads two models from hub ids or local folders, ready to decode; with neither named, the embedded pair.
-
-    If only a target is named, suffix lookup drafts.
+    """Loads two models from hub ids or local folders and prepares them for decoding. If neither is named, loads the
+    embedded pair. If only a target is named, suffix lookup drafts.
 
     Args:
         target: Hub id, folder or GGUF file.
@@ -90,10 +87,11 @@ def load_pair(
             lookup, which without a named target drafts for the embedded one.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
-        draft_dtype: Dtype of the draft; auto: the target's. The target still decides every token.
-        exact: Whether every method must write exactly the text of `ar`, in half precision too; slower.
+        draft_dtype: Dtype of the draft; auto: the target's dtype. With any dtype of the draft, the target decides every
+            token.
+        exact: Whether every method must write exactly the text of `ar`, even in half precision; this is slower.
         compiled: Whether torch.compile is tried on the passes of both models, and used where it is faster; CUDA only.
-        tensor_parallel: Number of processes that share the target, including this one, which leads them; see
+        tensor_parallel: Number of processes that share the target, including this process, which is the leader; see
             `docs/tensor-parallel.md`.
         gpu_layers: Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: as many as it chooses.
         run: Run whose passes are compiled; None: `RunConfig()`.
@@ -189,7 +187,9 @@ def _check_configs(names: Mapping[str, str], configs: Mapping[str, Any], shape: 
 
 
 def _head_for(target: LanguageModel, name: str, shape: HeadShape, dtype: torch.dtype) -> Head:
-    """Loads an EAGLE-3 head, and chooses a forward form of the target that outputs the layer states it reads."""
+    """Loads an EAGLE-3 head, and chooses a forward form of the target that outputs the layer states that the head
+    reads.
+    """
     if target.device.type != "cpu":
         target.run_by_module()
     return load_head(name, shape, target, dtype)
@@ -208,14 +208,14 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     """A second engine with the loaded target of `engine` and a new draft; both engines stay usable.
 
     Args:
-        engine: The other engine, which is not exact.
-        target: Hub id or folder of its target.
-        draft: Hub id or folder.
+        engine: The engine whose target is shared; it must not be exact.
+        target: Hub id or folder of the shared target.
+        draft: Hub id or folder of the new draft.
         draft_dtype: See `load_pair`.
         report: See `load_pair`.
 
     Raises:
-        DecoderError: As `load_pair`.
+        DecoderError: See `load_pair`.
     """
     check_config(display_name(draft), load_config(draft))
     loaded = engine.pair.target
@@ -231,7 +231,9 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
 
 
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
-    """Engine of a pair, with a chosen number of threads; batch-invariant if `exact`, else self-tested on CUDA."""
+    """Engine of a pair, after choosing the number of threads. If `exact`, the engine is batch-invariant; otherwise
+    rounds on CUDA are self-tested.
+    """
     slots = None
     captured = pair.draft and not pair.translation and not any(model.computed_by for model in pair.models.values())
     if captured and has_graphs(pair.target.device) and not pair.target.ranks:
@@ -248,7 +250,9 @@ def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: N
 
 
 def try_rounds(engine: Engine, report: Report) -> None:
-    """Tests rounds in CUDA graphs, if the pair's device has them; if the test fails, records why."""
+    """Tests rounds in CUDA graphs, if the pair's device has CUDA graphs. If the test fails, the engine records the
+    reason.
+    """
     slots = engine.slots
     if slots is None or slots.refused:
         return
@@ -266,7 +270,9 @@ def try_rounds(engine: Engine, report: Report) -> None:
 def compile_rounds(
     engine: Engine, report: Report, listed: "Passes | None" = None, run: RunConfig | None = None
 ) -> None:
-    """Compiles the passes of rounds on the device where that is faster; by default, passes of the run's methods."""
+    """Compiles passes of rounds on the device, and uses the compiled ones if they are faster; by default, the passes of
+    the run's methods.
+    """
     if engine.slots is None or engine.slots.refused:
         return
     from decoder.session.cuda_graph.compiled import compile_pair
@@ -319,9 +325,13 @@ def _translation(draft: LanguageModel, tokenizer: TextTokenizer) -> Translation:
 
 
 def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
-    """Rank of this process for a tensor-parallel target, after checks of the run; None for a single process."""
+    """Rank of this process in a tensor-parallel target, after checking the options of the run; None for a single
+    process.
+    """
     require(
-        count >= 1, f"tensor_parallel is {count}, which is no number of processes; give 1 or more", "tensor_parallel"
+        count >= 1,
+        f"tensor_parallel is {count}, which is not a valid number of processes; give 1 or more",
+        "tensor_parallel",
     )
     if count == 1:
         return None
@@ -332,12 +342,12 @@ def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks 
 
 
 def _ends(target: LanguageModel) -> list[int]:
-    """End-of-text tokens in a model's configuration; empty if there are none."""
+    """End-of-text tokens from a model's configuration; empty if it names none."""
     named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(isinstance(token, int) for token in ids):
         raise ModelError(
-            f"the configuration of {target.name} says that eos_token_id is {quoted(named)}, which is no token; "
-            "write a number or a list of numbers there"
+            f"the configuration of {target.name} says that eos_token_id is {quoted(named)}, which is not a token id; "
+            "write a token id or a list of token ids there"
         )
     return ids

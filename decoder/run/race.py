@@ -1,7 +1,7 @@
 """Race: several methods decode one prompt, on one thread, with equal decode time; all results are events.
 
-The method with the least decode time always decodes the next round, so the faster one is visibly ahead; a method's
-clock runs only while it decodes. Knows neither screens nor files.
+The method with the least decode time always decodes the next round, so faster methods are visibly ahead. A method's
+clock runs only while the method decodes. Knows neither screens nor files.
 """
 
 import time
@@ -40,12 +40,12 @@ from decoder.tree_rules import MOST_NODES, Rules
 from decoder.version import VERSION
 
 _ON_HOST = 1
-"""Most tokens that a method may have chosen and not yet reported in an event, if the host drives its rounds."""
+"""Maximum number of tokens that a method has chosen but not yet reported in an event, if the host drives its rounds."""
 _ON_DEVICE = MOST_NODES + 1
-"""Most tokens that may be chosen and not yet reported if rounds run on a device, which has the next round queued."""
+"""The same maximum if rounds run on the device, where the next round is already queued."""
 
 Resamplings = dict[tuple[int, KnobName], Turn]
-"""Changes of temperature and top-p by the user, by (first position at which the change is in force, knob)."""
+"""Changes of temperature and top-p by the user, by (first position to which the change applies, knob)."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Lane:
     session: Session
     stream: TextStream
     longest: int
-    """Most tokens that the method appends to the prompt."""
+    """Maximum number of tokens that the method appends to the prompt."""
     decode_s: float = 0.0
     stalled_s: float = 0.0
     """Part of the decode time that was lost to stalls, in seconds."""
@@ -66,7 +66,7 @@ class Lane:
     generated: int = 0
     ended: bool = False
     resamplings: int = 0
-    """Number of changes of temperature and top-p that events of this method have reported."""
+    """Number of changes of temperature and top-p that this method has reported in events."""
 
     @property
     def name(self) -> str:
@@ -83,9 +83,8 @@ class Lane:
         return outcome
 
     def resampled(self, turns: Resamplings, position: int) -> list[Turn]:
-        """Changes of temperature and top-p in force for the next token, at `position`, and not reported yet.
-
-        Always empty for hf, since transformers keeps the settings that it started with.
+        """Changes of temperature and top-p that apply to the next token, at `position`, and are not reported yet.
+        Always empty for method `hf`, since transformers keeps its initial settings.
         """
         if self.method.by_module:
             return []
@@ -95,7 +94,7 @@ class Lane:
         return in_force
 
     def knob_events(self, turns: Iterable[Turn]) -> Iterator[Knob]:
-        """Events that report knob changes in force from the method's next round on."""
+        """Events that report knob changes, which apply from the method's next round on."""
         for turn in turns:
             assert turn.old is not None, "the old value of a knob change in force is known"  # noqa: S101 - a programmer's mistake
             yield Knob(
@@ -245,7 +244,7 @@ def _turns_of(rules: RulesName | None, turns: Sequence[Turn]) -> tuple[Turn, ...
 
 
 def _resample(schedule: Schedule, resamplings: Resamplings, turns: Sequence[Turn], position: int) -> None:
-    """Schedules changes of temperature and top-p from a position on that no method has reached.
+    """Schedules changes of temperature and top-p, from the first position that no method has reached.
 
     Several changes of one knob at one position count as one change, and as none if they restore the earlier value.
     """
@@ -266,7 +265,7 @@ def _begun(
     lanes: list[Lane],
     steering: Steering,
 ) -> Iterator[Start]:
-    """Opens the methods that are due; a method is removed from `unopened` once it has read the prompt."""
+    """Opens those methods whose turn it is; a method is removed from `unopened` once it has read the prompt."""
     while unopened and _opens_next(lanes, steering):
         session = unopened[0].open(engine, prompt_ids, config)
         stream = TextStream(engine.pair.tokenizer, prompt_ids)
@@ -276,9 +275,8 @@ def _begun(
 
 
 def _opens_next(lanes: Sequence[Lane], steering: Steering) -> bool:
-    """Whether to open the next method: after each open method's first round, so that rounds are soon on the screen.
-
-    If the user steps through a method that is not open yet, the next one opens at once.
+    """Whether to open the next method: only when all open methods have decoded a round, so that the screen soon shows
+    rounds. If the user steps through a method that is not open yet, the next method opens at once.
     """
     stepped = steering.watched and steering.watched not in [lane.name for lane in lanes] and steering.paused
     return bool(stepped) or all(lane.rounds or lane.ended for lane in lanes)
@@ -344,16 +342,15 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
 
 
 def _draw_counts(tree: TokenTree) -> list[int]:
-    """How often each node of a sampled tree was drawn; 1 for the root. Empty for a deterministic tree."""
+    """How many times each node of a sampled tree was sampled; 1 for the root. Empty for a deterministic tree."""
     counts = Counter(child for draws in (tree.draws or {}).values() for child in draws.children)
     return [1, *(counts[node] for node in range(1, len(tree)))] if tree.draws else []
 
 
 def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
-    """The limit that gave the most probable leaf of a tree no children.
-
-    If several limits did, the one that must be raised before a change of any other has an effect on this leaf. `room`
-    is the number of levels that fit in the context.
+    """The limit that kept the most probable leaf of a tree from having children. If several limits did, the result is
+    the limit that must be relaxed first, before changes of the others have an effect on this leaf. `room` is the number
+    of levels that fit in the context.
     """
     parents = set(tree.parents)
     leaf = max((node for node in range(len(tree)) if node not in parents), key=tree.path_logprobs.__getitem__)
@@ -378,7 +375,9 @@ def _events_after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterato
 
 
 def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figures]:
-    """Final figures; for a text that differs from ar's, with the first difference's logit gap and near-tie flag."""
+    """Final figures. For a text that differs from that of `ar`, they include the logit gap at the first difference and
+    whether it is a near tie.
+    """
     final, judge = race.figures(), Judge(engine.pair.target, engine.gumbel_noise())
     for name, figures in final.items():
         index = figures.first_difference

@@ -1,7 +1,7 @@
-"""Cuts the last round of a text at the end of the text: its tree, accepted path and committed tokens.
+"""Cuts the last round of a text (tree, accepted path and committed tokens) at the end of the text.
 
-The engine drafts as if a text never ended, so that no round depends on `max_new_tokens`. Uncut, the last round would
-count drafted and accepted tokens beyond the end of the text. Pure; knows neither models nor sessions.
+The engine drafts as if a text never ended, so that no round depends on `max_new_tokens`. If it were not cut, the last
+round would count drafted and accepted tokens beyond the end of the text. Pure; knows neither models nor sessions.
 """
 
 import math
@@ -26,7 +26,7 @@ def within(event: Round, left: int) -> Round:
 
     Args:
         event: A round, complete or in progress.
-        left: Tokens until the length limit, before this round; 1 or more.
+        left: Number of tokens that the length limit allowed when the round began; 1 or more.
     """
     return event if event.draft_forwards is None else _to_end_of_text(_to_length(event, left))
 
@@ -52,7 +52,7 @@ def _to_length(event: Round, left: int) -> Round:
 
 
 def _of_nodes(statistics: Verification, kept_nodes: Sequence[int], levels: int) -> Verification:
-    """Statistics of `kept_nodes` only, which are all nodes of the first `levels` levels below the root."""
+    """Statistics reduced to `kept_nodes`, which are all nodes of the first `levels` levels below the root."""
     if not statistics.reach:
         return statistics
     reach = [statistics.reach[node] for node in kept_nodes]
@@ -60,7 +60,9 @@ def _of_nodes(statistics: Verification, kept_nodes: Sequence[int], levels: int) 
 
 
 def _to_end_of_text(event: Round) -> Round:
-    """The round without accepted nodes from the end-of-text token on; `predicted_tokens`, then wrong, becomes None."""
+    """The round without accepted nodes from the end-of-text token on. `predicted_tokens` would then be wrong, and
+    becomes None.
+    """
     accepted = event.accepted[: len(event.committed) - 1]
     if not event.committed or accepted == event.accepted:
         return event
@@ -83,7 +85,7 @@ class _Counts:
         return cls(drafted_nodes(event), len(event.accepted), share_of_depth(event.accepted, levels))
 
     def plus(self, more: "_Counts", less: "_Counts") -> "_Counts":
-        """The sums plus those of `more`, minus those of `less`."""
+        """The sums, plus the sums of `more`, minus the sums of `less`."""
         return _Counts(
             self.drafted + more.drafted - less.drafted,
             self.accepted + more.accepted - less.accepted,
@@ -92,15 +94,13 @@ class _Counts:
 
 
 class TextEnds:
-    """Cuts the rounds of one recording, event by event, at the end of their texts, and corrects the final figures.
-
-    Recordings of schema 2 and earlier include nodes and tokens beyond the end. Rounds that are already cut do not
-    change.
+    """Cuts the last rounds of a recording's texts, event by event, and corrects the final figures. Recordings of schema
+    2 and earlier include nodes and tokens beyond the end of a text. Rounds that are already cut do not change.
     """
 
     def __init__(self) -> None:
         self._longest = 0
-        """Limit of new tokens per text in the run that is being read."""
+        """Maximum number of new tokens of a text in the run that is being read."""
         self._beyond: dict[str, _Counts] = {}
         """Sums over the nodes and tokens that were cut, by method."""
 

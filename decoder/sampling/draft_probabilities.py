@@ -1,4 +1,4 @@
-"""The draft's estimate of the token that the target will sample: with the target's Gumbel noise, or without it."""
+"""The draft's estimate of the token that the target will sample, with or without the target's Gumbel noise."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,24 +13,28 @@ from decoder.sampling.settings import Schedule
 
 
 class DraftProbabilities(Protocol):
-    """Probabilities by which draft trees grow; `GumbelNoise` implements them for drafts with the target's noise."""
+    """Probabilities by which draft trees grow. `GumbelNoise` implements this interface for drafts that know the
+    target's noise.
+    """
 
     @property
     def noisy(self) -> bool:
-        """Whether the probabilities include the target's noise, and so differ from the draft's own."""
+        """Whether the probabilities include the target's noise, and so differ from the draft's own probabilities."""
 
     def greedy_from(self, position: int) -> bool:
         """Whether decoding is greedy from a position on, which leaves the draft's logits unchanged."""
 
     def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits of the estimated probabilities, from the draft's logits for the tokens at `positions`."""
+        """Logits of the estimated probabilities, computed from the draft's logits for the tokens at `positions`."""
 
     def noise_from(self, position: int) -> TokenNoise | None:
         """Noise function for a position and later ones; None if decoding is greedy or the draft has no noise."""
 
 
 class OwnProbabilities:
-    """`DraftProbabilities` of a draft without the target's noise: its own, at the target's temperature."""
+    """`DraftProbabilities` of a draft that does not know the target's noise: the draft's own probabilities, at the
+    target's temperature.
+    """
 
     noisy = False
 

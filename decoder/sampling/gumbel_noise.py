@@ -1,8 +1,8 @@
 """Coupled sampling of one text: the Gumbel-max trick with noise that target and draft share.
 
-The target chooses the token with the largest logit plus temperature times Gumbel noise, which is a sample from its
-distribution. The choice depends on the text and the seed alone, not on the drafted tree. A draft with the same noise
-predicts it as well as it predicts greedy choices.
+The target chooses the token with the largest logit plus temperature times Gumbel noise, which is a sample from the
+target's distribution. The choice depends on the text and the seed alone, not on the drafted tree. A draft with the same
+noise predicts the choice as well as it predicts greedy choices.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,14 +25,15 @@ Log loss of this estimate, uncalibrated, for the first token on the embedded pai
 1.9, 2.1.
 """
 TRUNCATION_PENALTY = 96.0
-"""Penalty on the draft's logits of truncated tokens: they rank after all kept tokens, but stay possible.
-
-Truncated tokens are less probable than kept ones, and two values of the noise never differ by more than 41.
+"""Penalty on the draft's logits of truncated tokens, which then rank after all kept tokens but remain possible. It is
+large enough, since truncated tokens are less probable than kept ones, and two values of the noise differ by at most 41.
 """
 CACHED_ROWS = 128
 """Number of positions whose noise is cached."""
 MADE_AT_ONCE, MOST_NUMBERS = 16, 1 << 16
-"""Most positions and most random numbers of one computation of noise; a large vocabulary allows fewer positions."""
+"""Maximum number of positions, and of random numbers, in one computation of noise; a large vocabulary allows fewer
+positions.
+"""
 
 
 class GumbelNoise:
@@ -46,7 +47,7 @@ class GumbelNoise:
         self._vocabulary = vocabulary
         self._device = device
         self._rows: dict[int, tuple[float, Float[Tensor, V]]] = {}
-        """By position: the temperature, and the noise multiplied by it."""
+        """By position: the temperature, and the noise multiplied by the temperature."""
 
     def greedy_from(self, position: int) -> bool:
         """Whether decoding is greedy from a position on, which leaves logits unchanged."""
@@ -61,7 +62,9 @@ class GumbelNoise:
         return logits[..., : self._vocabulary].to(self._device)
 
     def scores(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits plus the noise of these positions; the target chooses the largest that truncation keeps."""
+        """Logits plus the noise of these positions. The target chooses the token with the largest sum among those that
+        truncation keeps.
+        """
         return logits.float() + self._noise(positions)
 
     def choices(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> list[int]:
@@ -77,7 +80,9 @@ class GumbelNoise:
         return scores.argmax(-1).tolist()
 
     def chooser(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Callable[[int], int]:
-        """A function from a row to its chosen token; on a CPU computed when called, since few rows are needed."""
+        """A function from a row to the token chosen in that row; on a CPU it computes the token when called, since few
+        rows are needed.
+        """
         if self._device.type != "cpu":
             return self.choices(logits, positions).__getitem__
         rows = logits.float()
@@ -130,7 +135,7 @@ class GumbelNoise:
         return self._rows[position][1]
 
     def _make(self, position: int) -> None:
-        """Computes the noise of a position and of the next ones; per position, that takes a third of the time."""
+        """Computes the noise of a position and of the next positions, which takes a third of the time per position."""
         if len(self._rows) > CACHED_ROWS:
             self._rows = {place: row for place, row in self._rows.items() if place >= position - CACHED_ROWS // 2}
         places = range(position, position + max(1, min(MADE_AT_ONCE, MOST_NUMBERS // self._vocabulary)))
@@ -146,9 +151,9 @@ class GumbelNoise:
 
 
 def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"]:
-    """Mask of the tokens that truncation keeps: temperature first, then top-k, then top-p of the top-k.
+    """Mask of the tokens that truncation keeps. The temperature applies first, then top-k, then top-p within the top-k.
 
-    Of equally probable tokens, those with lower ids are kept. The most probable token is always kept.
+    Of equally probable tokens, those with lower ids are kept first. The most probable token is always kept.
     """
     if logits.device.type == "cpu":
         rows = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
@@ -157,7 +162,9 @@ def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Te
 
 
 def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
-    """`truncation_mask` of one row, by a threshold: a sort takes a sixth of the time of an argsort."""
+    """`truncation_mask` of one row, by a threshold from sorted probabilities: a sort takes a sixth of the time of an
+    argsort.
+    """
     ranked = np.sort(logits)[::-1]
     weights = np.exp((ranked - ranked[0]).astype(np.float64) / sampling.temperature)
     if sampling.top_k:
@@ -176,7 +183,7 @@ def truncation_masks(
     ranks: float | Float[Tensor, "N 1"],
     share: float | Float[Tensor, "N 1"],
 ) -> Bool[Tensor, "N V"]:
-    """`truncation_mask` with settings for each row, by operations that a CUDA graph can capture."""
+    """Like `truncation_mask`, but with settings for each row, and with operations that a CUDA graph can capture."""
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
     rank = torch.arange(logits.shape[-1], device=logits.device)
     in_top_k = rank < ranks
@@ -187,7 +194,9 @@ def truncation_masks(
 
 
 def _best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], sampling: Sampling) -> int:
-    """Kept token with the largest score; tests tokens in descending order of score, faster than a mask of all."""
+    """The token with the largest score among those that truncation keeps. Tests tokens in descending order of score,
+    which is faster than computing the mask of all tokens.
+    """
     weights = np.exp((logits - logits.max()).astype(np.float64) / sampling.temperature)
     whole = weights.sum() if not sampling.top_k else np.sort(weights)[-sampling.top_k :].sum()
     while True:

@@ -1,8 +1,9 @@
 """Gumbel noise as a function of (seed, position in the text, token) alone: a counter-based random generator.
 
-The noise of a position is the same in every process, independent of the rows that are computed with it. Integers and
-uniform numbers are equal bit for bit in numpy and torch, on every device; logarithms are each library's own. The mixing
-function of SplitMix64 (Steele, Lea, Flood 2014) is applied once to the seed, once to the position, once to the token.
+The noise of a position is the same in every process, whichever positions are computed together. Integers and uniform
+numbers are equal bit for bit in numpy and torch, on every device; logarithms may differ between the libraries. The
+mixing function of SplitMix64 (Steele, Lea, Flood 2014) is applied once to the seed, once to the position, once to the
+token.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = TypeVar("Integers", NDArray[np.int64], Tensor)
-"""An int64 array of numpy or tensor of torch; both libraries wrap on overflow."""
+"""An int64 array of numpy or an int64 tensor of torch; both libraries wrap around on overflow."""
 TokenNoise: TypeAlias = Callable[[int, Sequence[int]], Sequence[float]]
 """(position, tokens) -> noise that coupled sampling adds to the log-probability of each token at the position."""
 BITS = 52
@@ -61,7 +62,7 @@ def random_bits(starts: Integers, tokens: Integers) -> Integers:
 
 
 def _shifted(numbers: Integers, by: int) -> Integers:
-    """Logical shift to the right: zeros enter at the left, also for negative numbers."""
+    """Logical shift to the right: zeros are shifted in from the left, also for negative numbers."""
     return (numbers >> by) & ((1 << (64 - by)) - 1)
 
 
@@ -77,7 +78,7 @@ def gumbel(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.f
 
 
 def bits_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.uint64]:
-    """`random_bits` of tokens 0 to V - 1 on the host; in-place operations halve the time per position."""
+    """`random_bits` of tokens 0 to V - 1 on the host, by in-place operations, which halve the time per position."""
     start = _mix(seed + GOLDEN)
     starts = [_mix(start + (position + 1) * GOLDEN) for position in positions]
     bits = np.array(starts, dtype=np.uint64)[:, None] + _steps(vocabulary)
@@ -106,7 +107,7 @@ def _steps(vocabulary: int) -> NDArray[np.uint64]:
 def gumbel_on_device(
     seed: Int[Tensor, "1"], positions: Int[Tensor, "N"], tokens: Int[Tensor, "V"]
 ) -> Float[Tensor, "N V"]:
-    """Gumbel noise on the device of the arguments, without a host-device synchronisation; shape (N, V)."""
+    """Gumbel noise, shape (N, V), on the device of the arguments; does not synchronise host and device."""
     return gumbel_of(streams(seed, positions), tokens)
 
 

@@ -1,4 +1,4 @@
-"""Noise and sampling settings of one text, in tensors that CUDA graphs read: new settings need no new capture.
+"""Noise and sampling settings of one text, in tensors that CUDA graphs read, so that new settings need no new capture.
 
 Computes the same as `decoder.sampling.gumbel_noise`, in tensors of fixed shape. Knows no models and no trees.
 """
@@ -19,16 +19,18 @@ class DeviceSampling:
         """Allocates tensors for `capacity` positions."""
         self._positions = torch.arange(capacity, device=device)
         self._streams: Int[Tensor, S] = torch.zeros_like(self._positions)
-        """First counter of each position's random bits, from `streams`."""
+        """First counter of each position's random bits (see `decoder.sampling.noise.streams`)."""
         self._temperature: Float[Tensor, S] = torch.zeros(capacity, device=device)
         self._ranks: Float[Tensor, S] = torch.zeros(capacity, device=device)
         self._share: Float[Tensor, S] = torch.zeros(capacity, dtype=torch.float64, device=device)
         self._whole: Bool[Tensor, S] = torch.ones(capacity, dtype=torch.bool, device=device)
-        """Whether no token is truncated, by position."""
+        """Whether truncation keeps all tokens, by position."""
         self._sharpness: Float[Tensor, S] = torch.ones(capacity, device=device)
 
     def follow(self, seed: int, schedule: Schedule, position: int) -> None:
-        """Writes a seed, and the settings for a position and all later ones, without a host-device synchronisation."""
+        """Writes a seed, and the settings for a position and all later positions; does not synchronise host and
+        device.
+        """
         number = torch.full((1,), signed(seed), device=self._positions.device)
         self._streams.copy_(streams(number, self._positions))
         for start, sampling in schedule.in_force(position):
@@ -45,11 +47,13 @@ class DeviceSampling:
         return noise * self._temperature.index_select(0, positions)[:, None]
 
     def sharpness(self, positions: Int[Tensor, "D"]) -> Float[Tensor, "D"]:
-        """Factor on logits plus noise, as `SHARPNESS`, at each position; 1 where decoding is greedy."""
+        """Factor on logits plus noise at each position: `SHARPNESS`, or 1 where decoding is greedy."""
         return self._sharpness.index_select(0, positions)
 
     def truncation_mask(self, logits: Float[Tensor, "N V"], positions: Int[Tensor, "N"]) -> Bool[Tensor, "N V"]:
-        """Mask of the tokens that truncation keeps at each row's position; several rows may share a position."""
+        """For each row, mask of the tokens that truncation keeps at the row's position; several rows may have the same
+        position.
+        """
         settings = (
             setting.index_select(0, positions)[:, None] for setting in (self._temperature, self._ranks, self._share)
         )

@@ -25,7 +25,9 @@ class Sampling(TunableParameters):
     top_k: int = 0
     """Number of most probable tokens that are kept; 0 keeps all tokens."""
     top_p: float = 1.0
-    """Nucleus size: share of the top-k's total probability that the kept tokens reach; 1 keeps all tokens."""
+    """Nucleus size: the fewest tokens are kept that reach this share of the top-k's total probability; 1 keeps all
+    tokens.
+    """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("temperature", "T", "sampling temperature; 0: greedy", "real",
@@ -44,7 +46,7 @@ class Sampling(TunableParameters):
 
     @property
     def greedy(self) -> bool:
-        """Whether the most probable token is always chosen, which truncation does not change."""
+        """Whether the most probable token is always chosen. Truncation has no effect then."""
         return self.temperature == 0
 
     @property
@@ -64,10 +66,8 @@ class Sampling(TunableParameters):
 
 
 class Schedule:
-    """Sampling settings by position of a text.
-
-    All methods of a run share it. A change is in force from one position on for all methods, also for those that have
-    not reached the position, so that their texts stay the same.
+    """Sampling settings by position of a text. All methods of a run share one schedule. A change applies from one
+    position on in all methods, even in those that reach the position later, so that all methods write the same text.
     """
 
     def __init__(self, sampling: Sampling | None = None) -> None:
@@ -75,7 +75,7 @@ class Schedule:
         self._starts = [0]
         self._settings = [sampling or Sampling()]
         self.turns = 0
-        """Number of changes so far; a copy of the settings with a smaller number is outdated."""
+        """Number of changes so far; a copy of the settings that was made at a smaller number is outdated."""
 
     @property
     def latest(self) -> Sampling:
@@ -91,7 +91,7 @@ class Schedule:
         return any(sampling.truncates for _, sampling in self.in_force(position))
 
     def in_force(self, position: int) -> Iterator[tuple[int, Sampling]]:
-        """(start position, settings) for all settings that apply to this position or a later one, in order."""
+        """(start position, settings) for all settings that apply to this position or a later position, in order."""
         begun = bisect_right(self._starts, position) - 1
         return zip(self._starts[begun:], self._settings[begun:], strict=True)
 

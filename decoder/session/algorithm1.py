@@ -1,7 +1,7 @@
-"""Algorithm 1 of the DynaTree paper as printed, to reproduce the paper's tables: two target passes a round.
+"""Algorithm 1 of the DynaTree paper as printed, to reproduce the paper's tables: two target passes per round.
 
-The tree's root is a drafted token, not the target's, so if the root is wrong the whole tree is rejected; and the
-accepted text is forwarded a second time to rebuild the cache. Unlike in the published code, positions and branches are
+The tree's root is chosen by the draft, not by the target, so a wrong root causes rejection of the whole tree. Accepted
+tokens are forwarded a second time to rebuild the cache. Unlike in the published code, positions and branches are
 correct.
 """
 
@@ -25,7 +25,9 @@ from decoder.verify.coupled import CoupledVerifier
 
 
 class Algorithm1Session(HostRounds):
-    """Session of Algorithm 1: draft a root and its tree, verify, roll the cache back, rebuild it."""
+    """Session of Algorithm 1. A round drafts a root and a tree below it, verifies them, rolls the cache back and
+    rebuilds it.
+    """
 
     root_depth = 1
 
@@ -43,10 +45,10 @@ class Algorithm1Session(HostRounds):
         self.drafter = ModelDrafter(DraftPasses(pair.draft_model, pair.vocabulary, self._longest), probabilities)
         self._reserve()
         self._next_choice = -1
-        """The token that the target chooses after the text; the drafted root is accepted if it is the same."""
+        """The token that the target chooses after the text; the drafted root is accepted if it equals this token."""
 
     def _read(self) -> None:
-        # The prompt's last token too is read here: each round reads the tokens that it commits.
+        # The prompt is read with its last token, since each round reads all tokens that it commits.
         if self.text[:-1]:
             self._pair.target.read(self.target_cache, self.text[:-1])
             self.drafter.read(self.text[:-1])

@@ -1,4 +1,5 @@
-"""transformers' own assisted generation as one more method: its blocking loop, one burst at a time.
+"""Assisted generation of the library transformers as one more method. The library's blocking loop is run one burst of
+tokens at a time.
 
 `generate` runs in a separate thread, which waits inside the streamer until the engine's thread requests the next burst;
 the two threads never run at the same time. The rounds within a burst cannot be observed, so most fields of an outcome
@@ -48,7 +49,7 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         self.requests.acquire()
 
     def end(self) -> None:
-        """Called by generate when its text is finished; ignored, since the end of the thread shows it."""
+        """Called by generate when the text is finished; does nothing, since the thread then ends."""
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
         """Stopping criterion of generate: True for every sequence once the session is closed."""
@@ -70,7 +71,8 @@ class _Bursts(BaseStreamer, StoppingCriteria):
 
 
 def as_wide_as(draft: LanguageModel, width: int) -> Any:
-    """The draft's module, resized to `width` logits, since transformers treats unequal widths as two tokenizers.
+    """The draft's module, resized to `width` logits, since transformers takes models of unequal widths for models with
+    different tokenizers.
 
     Token ids of added rows are suppressed during generation; token ids of dropped rows do not exist in the target.
     """
@@ -82,7 +84,7 @@ def as_wide_as(draft: LanguageModel, width: int) -> Any:
 
 
 def drawn_by(sampling: Sampling, seed: int) -> dict[str, Any]:
-    """Sampling arguments for transformers' generate; if it samples, also seeds torch's random generator."""
+    """Sampling arguments for transformers' generate. If tokens are sampled, also seeds torch's random generator."""
     if sampling.greedy:
         return {"do_sample": False}
     torch.manual_seed(seed)
@@ -90,7 +92,7 @@ def drawn_by(sampling: Sampling, seed: int) -> dict[str, Any]:
 
 
 class AssistedSession:
-    """Assisted generation with transformers' default settings; when sampling, with torch's random numbers."""
+    """Assisted generation with transformers' default settings; sampling uses torch's random numbers."""
 
     def __init__(
         self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling, seed: int
@@ -131,7 +133,7 @@ class AssistedSession:
         )
 
     def close(self) -> None:
-        """Stops generate at the end of its current burst."""
+        """Stops generate at the end of the current burst."""
         self._bursts.stopping = True
         self._bursts.requests.release()
         if self._thread.is_alive():
@@ -161,7 +163,7 @@ class AssistedSession:
                 streamer=self._bursts,
                 stopping_criteria=StoppingCriteriaList([self._bursts]),
             )
-        except ValueError as error:  # transformers raises it for models that it does not support
+        except ValueError as error:  # transformers raises ValueError for models that it does not support
             raise ModelError(
                 f"hf does not run with {pair.target_name} and {pair.draft_name}: {first_line(error)}; "
                 "leave hf out of --methods",

@@ -1,8 +1,8 @@
 """The decoding loop of one method on one text, driven by the host: draft, verify, commit.
 
 Knows token ids only, and neither events nor other methods. Node 0 of a tree is the last committed token, whose keys and
-values the target does not have yet: one pass over node 0 and the tree verifies the tree and gives the distribution of
-the next token, so that no row is computed twice.
+values the target does not have yet: a single pass over node 0 and the tree verifies the tree and computes the
+distribution of the next token, so that no row is computed twice.
 """
 
 from abc import ABC, abstractmethod
@@ -36,10 +36,9 @@ from decoder.verify.verifier import Verifier
 def with_drafter(
     pair: Pair, longest: int, probabilities: DraftProbabilities, sizes: TreeSizeController | None
 ) -> tuple[Pair, Proposer]:
-    """Proposer for a text of at most `longest` tokens, and the pair, whose target records states for an EAGLE-3 head.
-
-    Trees grow by `probabilities`, up to the number of nodes that `sizes` chooses; if it is None, up to the limit of the
-    rules.
+    """The pair, and a proposer for a text of at most `longest` tokens. If the draft is an EAGLE-3 head, the returned
+    pair's target records layer states. Trees grow by `probabilities`, up to the number of nodes that `sizes` chooses;
+    if `sizes` is None, up to the limit of the rules.
     """
     model: LevelDrafter | None = None
     if head := pair.head:
@@ -54,10 +53,10 @@ def with_drafter(
 
 
 class HostRounds(ABC):
-    """Decoding loop of a session that the host drives; subclasses define the stages of a round."""
+    """Decoding loop of a session driven by the host; subclasses define the stages of a round."""
 
     root_depth = 0
-    """Number of drafted tokens up to the tree's root: 1 if the root is drafted, 0 if it is the last committed token."""
+    """1 if the tree's root is a drafted token, 0 if the root is the last committed token."""
     proposer: Proposer | None = None
 
     def __init__(
@@ -147,7 +146,7 @@ class HostRounds(ABC):
 
     @abstractmethod
     def _reserve(self) -> None:
-        """Reserves cache rows for the text and for a tree under the rules in force."""
+        """Reserves cache rows for the text and for a tree under the current rules."""
 
     @abstractmethod
     def _propose(self) -> Proposal:
@@ -163,7 +162,9 @@ class HostRounds(ABC):
 
 
 class HostSession(HostRounds):
-    """Autoregressive, linear, fixed-tree and DynaTree decoding: one loop, different rules, one target pass a round."""
+    """Autoregressive, linear, fixed-tree and DynaTree decoding: the same loop under different rules, with one target
+    pass per round.
+    """
 
     def __init__(
         self,
@@ -186,7 +187,7 @@ class HostSession(HostRounds):
                 self.proposer.read(self.text[:-1])
 
     def _reserve(self) -> None:
-        # If the draft model tries more nodes than the tree keeps, it enlarges its own cache.
+        # If the draft model computes more nodes than the tree keeps, it enlarges its own cache.
         rows = self._longest + 1 + (self._knobs.rule.budget.n_max if self._knobs else 0)
         self.target_cache.reserve(rows)
         if self.proposer:

@@ -1,4 +1,4 @@
-"""One method's knobs during a run, changed by the user or by the history rule from the next round on.
+"""One method's knobs during a run. Changes by the user or by the history rule apply from the next round on.
 
 Knows neither models nor trees.
 """
@@ -28,7 +28,9 @@ class MovedByHistory(Protocol):
 
 
 def applied(rules: R, turns: Iterable[Turn]) -> tuple[R, list[Turn]]:
-    """Rules after the knob changes that concern them; and these changes, with values clamped to the knobs' bounds."""
+    """The rules after the knob changes that concern them, and the list of these changes, with values clamped to the
+    knobs' bounds.
+    """
     in_force = []
     for turn in turns:
         if rules.has(turn.name):
@@ -39,7 +41,7 @@ def applied(rules: R, turns: Iterable[Turn]) -> tuple[R, list[Turn]]:
 
 
 class KnobState:
-    """Parameters in force, as changed by the user and by the history rule."""
+    """Current parameters, as changed by the user and by the history rule."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -47,21 +49,21 @@ class KnobState:
         self._turns_seen = 0
         self._depth_acceptances: list[float] = []
         self._noted: dict[KnobName, float] = {}
-        """Last reported values of the knobs that the history rule adjusts; empty for rules without history."""
+        """Last reported values of the knobs that the history rule adjusts; empty if the rules have no history rule."""
         if isinstance(rules, MovedByHistory):
             growth = rules.rule().growth
             self._noted = {"d0": growth.d0, "tau_h": growth.tau_h}
 
     @property
     def rule(self) -> TreeRule:
-        """Tree rule with the values in force."""
+        """Tree rule with the current values."""
         if self._rule[0] is not self.rules:
             self._rule = self.rules, self.rules.rule()
         return self._rule[1]
 
     @property
     def adaptive(self) -> Knobs | None:
-        """Exact values in force of the knobs of an adaptive tree; None for other rules."""
+        """Exact current values of the knobs of an adaptive tree; None for other rules."""
         growth = self.rule.growth
         return Knobs(growth.tau_h, growth.tau_l, growth.d0) if self._noted else None
 
@@ -73,9 +75,8 @@ class KnobState:
         return in_force
 
     def learn(self, depth_acceptance: float) -> list[Turn]:
-        """After a round with a draft, adjusts an adaptive tree's knobs; returns the changes that events report.
-
-        Not for rounds without a draft, which have no depth acceptance.
+        """After a round with a draft, adjusts an adaptive tree's knobs; returns the changes that events report. Must
+        not be called after a round without a draft, which has no depth acceptance.
         """
         if not isinstance(self.rules, MovedByHistory):
             return []

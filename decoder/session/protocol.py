@@ -20,7 +20,7 @@ def _nothing() -> None:
 
 @dataclass
 class Outcome:
-    """Outcome of one round so far; a field is None if it is not computed yet, or unknown to the method."""
+    """Outcome of one round so far; a field is None if its value is not computed yet or the method does not know it."""
 
     tree: TokenTree
     accepted: list[int] = field(default_factory=list)
@@ -42,9 +42,9 @@ class Outcome:
     stalled_s: float = 0.0
     """Seconds lost to stalls; set by the caller of `Session.step`."""
     shape: DelayedTree | None = None
-    """Shape of a sampled tree; None for a deterministic one."""
+    """Shape of a sampled tree; None for a deterministic tree."""
     statistics: Callable[[], Verification | None] = _nothing
-    """Computes statistics of a sampled round, on demand; call it before the next round."""
+    """Computes statistics of a sampled round; may only be called before the next round."""
 
 
 AtStage = Callable[[Literal["drafted", "verified"], Outcome], float]
@@ -67,7 +67,7 @@ class Session(Protocol):
         """Reads the prompt; returns its duration in seconds."""
 
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Decodes one round; `turns` are all knob changes by the user so far."""
+        """Decodes one round; `turns` are all knob changes by the user so far in the run."""
 
     def close(self) -> None:
         """Ends the session before its text is finished."""
@@ -78,7 +78,7 @@ class Prepares(Protocol):
     """A session that can do work in advance."""
 
     def prepare(self) -> bool:
-        """Between two rounds, does a part of the work in advance; returns whether there was such work."""
+        """Called between two rounds: does a part of the work in advance; returns whether there was any work."""
 
 
 def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> list[Turn]:
@@ -93,14 +93,16 @@ def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> li
 
 
 class TokenLimit:
-    """Cuts tokens at the end of a text, which is an end-of-text token or the length limit."""
+    """Cuts tokens where a text ends: at an end-of-text token or at the length limit."""
 
     def __init__(self, eos: frozenset[int], max_new_tokens: int) -> None:
         self._eos = eos
         self._left = max_new_tokens
 
     def cut(self, tokens: Sequence[int]) -> tuple[list[int], Reason | None]:
-        """The tokens up to the end of the text, and the reason for the end; None if the text does not end in them."""
+        """The tokens up to the end of the text, and the reason for the end; the reason is None if the text does not end
+        within these tokens.
+        """
         committed = list(tokens[: self._left])
         end = next((index for index, token in enumerate(committed) if token in self._eos), None)
         if end is not None:

@@ -1,8 +1,8 @@
 """Steering of a run while it decodes: knobs, pause, single steps, speed and stop, shared by two threads.
 
 The screen's thread writes; the engine's thread reads at the start of a round and at each point where it may pause.
-`stage` is written by the engine and read by the screen. Each attribute is a single value with a single writer, so no
-lock is needed: a waiting thread polls every 20 ms. Knows no models.
+`stage` is written by the engine and read by the screen. Each attribute is a single value that only one thread writes,
+so no lock is needed; a waiting thread polls every 20 ms. Knows no models.
 """
 
 import math
@@ -20,7 +20,9 @@ Idle = Callable[[], bool]
 """Callback for work in idle time; returns whether there was any work."""
 NAP_S = 0.02
 SLEEP_S = 0.08
-"""Shortest sleep, in seconds; cold caches make the round after a sleep slower, by more than a shorter sleep's time."""
+"""Shortest sleep, in seconds. After a sleep, cold caches slow the next round down; a shorter sleep would cost more time
+than it lasts.
+"""
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,14 @@ class Turn:
     value: float
     """The new value. A value from the user is clamped to the knob's bounds when it is applied."""
     rules_name: RulesName | None = None
-    """Parameter set of the knob; None stands for every parameter set with a knob of this name."""
+    """Parameter set whose knob is changed; None for all parameter sets with a knob of this name."""
     number: int = 0
-    """Serial number of a change by the user in its run, from 1; 0 for a change by the history rule."""
+    """Serial number, within the run, of a change by the user, from 1; 0 for a change by the history rule."""
     old: float | None = None
     """The knob's value before the change; None until the change is applied."""
 
     def __post_init__(self) -> None:
-        require(not math.isnan(self.value), f"{self.name} cannot be turned to a value that is no number; give a number")
+        require(not math.isnan(self.value), f"{self.name} cannot be set to NaN; give a number")
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Pause:
         self.steps_requested = 0
         """Number of stages through which the user has stepped; written by the screen's thread."""
         self.steps_taken = 0
-        """Number of these stages that the engine has entered; written by the engine's thread."""
+        """Number of requested stages that the engine has entered; written by the engine's thread."""
 
     @property
     def permits(self) -> bool:
@@ -73,19 +75,21 @@ class Steering:
         self.turns: tuple[Turn, ...] = ()
         """All knob changes by the user in this run, oldest first; each method with the knob applies a change once."""
         self.speed = speed
-        """Speed as a share of full speed, 1; at 1/2 the engine sleeps as long as it decodes."""
+        """Speed of the run, where 1 is full speed; at 1/2 the engine sleeps as long as it decodes."""
         self.watched: str | None = None
         """Name of the method through which the user steps stage by stage; None stands for the run's first method."""
         self.stopped = False
         """Whether the run is to end after the round in progress."""
         self.pause: Pause | None = None
-        """The present pause, or None; a new object for each pause, so that steps of an earlier pause do not count."""
+        """The current pause, or None. Each pause is a new object, so that steps of an earlier pause do not count."""
         self.stage: Stage | None = None
-        """Stage at which the watched method is paused within a round; None while it runs, and between rounds."""
+        """Stage at which the watched method is paused within a round; None while the method runs, and between
+        rounds.
+        """
 
     @property
     def paused(self) -> bool:
-        """Whether the run is paused; the engine stops at the next stage until it is False."""
+        """Whether the run is paused; if so, the engine waits at the next stage until the pause ends."""
         return self.pause is not None
 
     @paused.setter
@@ -94,12 +98,15 @@ class Steering:
             self.pause = Pause() if paused else None
 
     def step(self) -> None:
-        """While paused, lets the watched method run one more stage; if its text has ended, another method one round."""
+        """While paused, lets the watched method run one more stage. If its text has ended, lets another method decode
+        one round.
+        """
         if self.pause:
             self.pause.steps_requested += 1
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName | None = None) -> Turn:
-        """Sets a knob to a new value from the next round on, in one parameter set or in all that have the knob.
+        """Sets a knob to a new value from the next round on, in one parameter set or in all parameter sets with this
+        knob.
 
         The `Knob` events for this change carry its serial number.
 
@@ -112,7 +119,9 @@ class Steering:
 
 
 def takes_step(steering: Steering) -> bool:
-    """Uses up one of the user's steps, if any is left; returns whether the run must now pause at this stage."""
+    """Uses one of the user's steps, if any is left; returns whether no step is left, so that the run must pause
+    here.
+    """
     pause = steering.pause
     if pause is None:
         return False
@@ -122,7 +131,7 @@ def takes_step(steering: Steering) -> bool:
 
 
 def hold(steering: Steering, stage: Stage | None = None, idle: Idle = lambda: False) -> None:
-    """Waits while the run is paused and the user does not step; does `idle` work meanwhile."""
+    """Waits while the run is paused and the user does not step; meanwhile calls `idle` to do work."""
     pause = steering.pause
     if pause is None:
         return
@@ -148,9 +157,8 @@ class SlowMotion:
         """Decode time since the last sleep, in seconds."""
 
     def after(self, decoded_s: float, idle: Idle = lambda: False) -> None:
-        """Sleeps if enough sleep is due after `decoded_s` more seconds of decoding, until it is done or a pause begins.
-
-        Does `idle` work, if there is any, in place of sleeping.
+        """Called after `decoded_s` more seconds of decoding: sleeps if enough sleep is due, but not beyond the start of
+        a pause. Work by `idle`, if there is any, replaces sleep.
         """
         steering = self._steering
         self._decoded_s += decoded_s

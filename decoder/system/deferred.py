@@ -1,4 +1,6 @@
-"""Deferred imports: importing transformers takes longer than importing torch, and most runs do not need it."""
+"""Deferred imports. Importing transformers takes longer than importing torch, and most runs do not need
+transformers.
+"""
 
 from importlib import import_module
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""Devices: choosing one, its clock, memory and CUDA graphs; no other module uses torch.cuda."""
+"""Devices: choice of a device, and its clock, memory and CUDA graphs. No other module uses torch.cuda."""
 
 import gc
 import os
@@ -20,7 +20,7 @@ from decoder.errors import ConfigError, DeviceError, quoted, shortened
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WARM_UPS = 2
-"""Number of warm-up runs before a capture, in which libraries choose kernels and allocate their workspace."""
+"""Number of warm-up runs before a capture; during these runs, libraries choose kernels and allocate workspace."""
 NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 CUDNN_RANK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
 """Environment variable that sets the priority of cuDNN's attention in torch."""
@@ -30,8 +30,8 @@ def choose_device(name: str) -> torch.device:
     """The device that `auto`, `cpu`, `cuda` or `cuda:N` names on this machine.
 
     Raises:
-        ConfigError: The name is none of these.
-        DeviceError: There is no such device.
+        ConfigError: The name has another form.
+        DeviceError: The named device does not exist.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -42,12 +42,12 @@ def choose_device(name: str) -> torch.device:
         present = torch.cuda.device_count()
         if not present:
             raise DeviceError(
-                f"device {shortened(name)} was asked for, but torch sees no CUDA device; give --device cpu or auto",
+                f"device {shortened(name)} was requested, but torch sees no CUDA device; give --device cpu or auto",
                 "device",
             )
         if int(index or 0) >= present:
             raise DeviceError(
-                f"device {shortened(name)} was asked for, but there are {present}; the last is cuda:{present - 1}",
+                f"device {shortened(name)} was requested, but there are {present}; the last is cuda:{present - 1}",
                 "device",
             )
     return torch.device(name)
@@ -58,7 +58,7 @@ def choose_dtype(
 ) -> torch.dtype:
     """The dtype that `name` means; `auto` is the checkpoint's dtype on CUDA, and bfloat16 or float32 on a CPU.
 
-    `bfloat16_pays` measures whether bfloat16 is the faster one, on a CPU with bfloat16 instructions.
+    `bfloat16_pays` measures whether bfloat16 is faster than float32; called only on a CPU with bfloat16 instructions.
 
     Raises:
         ConfigError: There is no dtype of this name.
@@ -124,15 +124,16 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
 def without_gradients() -> Iterator[None]:
     """Runs code without gradients, but not in torch's inference mode.
 
-    Torch before 2.11 keeps the random-number tensors of the first capture: if that was in inference mode, every later
-    capture outside of inference mode fails (pytorch #166792). So no work that a graph may capture runs in it.
+    Torch before 2.11 keeps the random-number tensors of the first capture. If the first capture was in inference mode,
+    every later capture outside of inference mode fails (pytorch #166792). So no work that a graph may capture runs in
+    inference mode.
     """
     with torch.inference_mode(mode=False), torch.no_grad():
         yield
 
 
 def cpu_computes_bf16() -> bool:
-    """Whether this CPU has instructions for bfloat16 products; False if that is unknown."""
+    """Whether this CPU has instructions for bfloat16 products; False if this is unknown."""
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.exists():
         return False
@@ -163,7 +164,7 @@ class Mark:
 
     def __init__(self, device: torch.device) -> None:
         self.host_s = time.perf_counter()
-        """Time at which the mark was queued, in seconds; on a CPU it is reached at the same time."""
+        """Time at which the mark was queued, in seconds; on a CPU, the mark is reached at this time."""
         self.event: Any = None
         if device.type == "cuda":
             self.event = torch.cuda.Event(enable_timing=True)
@@ -183,7 +184,7 @@ class Mark:
 
 
 class Mailbox:
-    """Buffer for numbers that are copied from the device to the host: sent without waiting, received with one wait."""
+    """Buffer for numbers that are copied from the device to the host. Sending does not wait; receiving waits once."""
 
     def __init__(self, device: torch.device, size: int) -> None:
         self._device = device
@@ -208,16 +209,19 @@ class Graphs:
         self._device = device
         self._stream: Any = None
         self._pool: Any = None
-        """Memory pool that all graphs share: they never run at the same time, and keep no results in it."""
+        """Memory pool that all graphs share, since graphs never run at the same time and keep no results in the
+        pool.
+        """
 
     def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
-        """A function that repeats `work`, on tensors with fixed addresses; the work must read no number back.
+        """A function that repeats `work`, on tensors with fixed addresses; the work must not copy numbers to the host.
 
         `undo` restores the state before `work`, which runs a few times before it is captured.
         """
         if self._device.type != "cuda":
             return work
-        # A failed capture would leave its stream as this thread's current one; this context restores the former one.
+        # A failed capture would leave its own stream as this thread's current stream; this context restores the former
+        # stream.
         stream = torch.cuda.stream(torch.cuda.current_stream(self._device))
         with without_gradients(), torch.cuda.device(self._device), stream:
             if self._stream is None:
@@ -255,7 +259,7 @@ def has_room(device: torch.device, needed_bytes: int) -> bool:
 
 
 def memory_is_full(error: Exception) -> bool:
-    """Whether this error means that memory is full; torch has no error class for that on a CPU."""
+    """Whether this error means that memory is full; on a CPU, torch has no error class for full memory."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
@@ -281,6 +285,6 @@ def release_memory(device: torch.device) -> None:
 
 
 def restart_peak(device: torch.device) -> None:
-    """On CUDA, restarts the measurement of peak memory from the memory in use now."""
+    """On CUDA, restarts the measurement of peak memory from the memory that is currently in use."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

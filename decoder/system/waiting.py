@@ -1,7 +1,7 @@
 """Time in which this process waited for a processor, because of other work on the machine or because it was stopped.
 
-Linux counts the waiting time of each thread; on other systems that time is unknown. A stop of the whole process is
-measured on every system, as elapsed time without processor time. Knows neither rounds nor models.
+Linux counts the waiting time of each thread; on other systems that time is unknown. If the whole process was stopped,
+this is measured on every system, as elapsed time without processor time. Knows neither rounds nor models.
 """
 
 import os
@@ -10,20 +10,25 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 APART_S = 0.01
-"""Least time between two readings, in seconds, so that readings take only some thousandths of the time. The waiting
-time in a shorter period of work may count for the next period."""
+"""Least time between two readings, in seconds, so that readings take only a few thousandths of the time. If a period of
+work is shorter, its waiting time may count for the next period.
+"""
 _LONGEST = 64
-"""Most bytes of a thread's schedstat file, which has three numbers."""
+"""Maximum number of bytes of a thread's schedstat file, which contains three numbers."""
 _UNTOLD = (OSError, ValueError, IndexError)
-"""Errors when reading a schedstat file whose thread has ended, or which has another format."""
+"""Errors when reading the schedstat file of a thread that has ended, or a file of another format."""
 
 
 class ThreadWaits:
-    """Waiting times of this process's present threads; their files stay open, since a reading then takes 1 us each."""
+    """Waiting times of the process's current threads. The files of the threads stay open, since reading an open file
+    takes only 1 us.
+    """
 
     def __init__(self) -> None:
         self._waited_ns: dict[int, int] = {}
-        """Waiting time of each thread at the last reading, in nanoseconds, by the file descriptor of the thread."""
+        """Waiting time of each thread at the last reading, in nanoseconds, by the descriptor of the thread's
+        open file.
+        """
         for path in Path("/proc/self/task").glob("*/schedstat"):
             with suppress(OSError):  # the thread has ended in the meantime
                 self._waited_ns[os.open(path, os.O_RDONLY | os.O_CLOEXEC)] = 0
@@ -31,7 +36,9 @@ class ThreadWaits:
         """Whether the system reports waiting times."""
 
     def look(self) -> float:
-        """Total waiting time of all threads so far, in seconds; an ended thread counts with its last reading."""
+        """Total waiting time of all threads so far, in seconds; for a thread that has ended, its last reading
+        counts.
+        """
         for file in self._waited_ns:
             with suppress(*_UNTOLD):
                 self._waited_ns[file] = _waited_ns(file)
@@ -70,7 +77,9 @@ class ProcessorWaits:
             self._threads.close()
 
     def _look(self, threads: ThreadWaits) -> float:
-        """Waiting time of all threads since the last reading, in seconds; 0 within `APART_S` after that reading."""
+        """Waiting time of all threads since the last reading, in seconds; 0 if the last reading was less than `APART_S`
+        ago.
+        """
         now = time.perf_counter()
         if now - self._looked_s < APART_S:
             return 0.0

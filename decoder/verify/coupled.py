@@ -1,7 +1,9 @@
-"""Coupled verification: a drafted token is accepted if the target, with the noise of its position, chooses it too.
+"""Coupled verification: a drafted token is accepted if the target, with the noise of the token's position, chooses the
+same token.
 
-At temperature 0 there is no noise, and this is greedy verification. Above 0, the text over all seeds has the target's
-distribution for any draft, since no choice depends on a draft. Siblings differ, so at most one path is accepted.
+At temperature 0 there is no noise, and this is greedy verification. Above 0, the text has the target's distribution
+over random seeds, whatever the draft, since no choice of the target depends on the draft. Siblings differ, so at most
+one path is accepted.
 """
 
 from collections.abc import Sequence
@@ -47,7 +49,7 @@ class CoupledVerifier:
 
 @dataclass(frozen=True)
 class CoupledDeviceVerifier:
-    """`DeviceVerifier` by coupled sampling, whose graphs read seed and sampling settings from device tensors."""
+    """`DeviceVerifier` by coupled sampling. Its CUDA graphs read seed and sampling settings from device tensors."""
 
     truncates: bool
     """Whether top-k or top-p may exclude tokens; if so, the graph sorts each row's logits."""

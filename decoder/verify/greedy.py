@@ -15,7 +15,9 @@ from decoder.tree import TokenTree
 
 @dataclass(frozen=True)
 class GreedyVerifier:
-    """`Verifier` and `DeviceVerifier` that choose the most probable token; of equally probable ones, the lowest id."""
+    """`Verifier` and `DeviceVerifier` that choose the most probable token; of equally probable tokens, the one with the
+    lowest id.
+    """
 
     def choose(
         self,

@@ -1,6 +1,7 @@
-"""Independent sampling: draft and lossless verifier draw random numbers from two separate generators.
+"""Independent sampling: the draft and the lossless verifier use random numbers from two separate generators.
 
-The text has the target's distribution. Knows no methods; the verifier in force is looked up each round.
+The text has the target's distribution. Knows no methods; a function given by the caller names the verifier of each
+round.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,14 +28,16 @@ def ignore_round(_target_probs: Float[Tensor, "N V"], _node: int) -> None:
 
 @dataclass(frozen=True)
 class IndependentVerifier:
-    """`Verifier` of one text whose trees are sampled from the draft, by a lossless verifier."""
+    """`Verifier` of one text whose trees are sampled from the draft; applies a lossless verifier."""
 
     verifier: Callable[[], str]
-    """Returns the name of the verifier in force, which must be lossless for the round's kind of tree."""
+    """Returns the name of the current verifier, which must be lossless for the round's kind of tree."""
     schedule: Schedule
     generator: RandomGenerator
     observe: Callable[[Float[Tensor, "N V"], int], None] = ignore_round
-    """Callback of each round, with the target's probabilities after all nodes and the last accepted node."""
+    """Called in each round with two arguments: the target's probabilities after all nodes, and the last
+    accepted node.
+    """
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """See `Verifier`.

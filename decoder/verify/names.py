@@ -1,8 +1,8 @@
 """Names of verifiers and of kinds of drafting, and the lossless combinations; all other combinations are refused.
 
-On a deterministic tree every verifier except coupled sampling and nss is biased, by up to .7 in total variation (found
-by exact enumeration), since they accept a token by its probability of being drawn. Imports no verifier, so that command
-lines are read without torch.
+On a deterministic tree every verifier except coupled sampling and `nss` is biased, by up to .7 in total variation (by
+exact enumeration), since it assumes that tokens were sampled with the draft's probabilities. Imports no verifier, so
+that command lines are read without torch.
 """
 
 from enum import StrEnum
@@ -10,7 +10,9 @@ from enum import StrEnum
 from decoder.errors import quoted, require
 
 COUPLED = "coupled"
-"""Verifier by coupled sampling, with Gumbel noise that all methods share; all other verifiers draw random numbers."""
+"""Verifier by coupled sampling, with Gumbel noise that all methods share; all other verifiers use a random
+generator.
+"""
 VERIFIER_NAMES = ("nss", "naive", "naive_tree", "spectr", "specinfer", "khisti", "block", "traversal")
 """Names of the verifiers in `decoder.verify.lossless`."""
 
@@ -25,7 +27,7 @@ class Drafting(StrEnum):
     DELAYED = "delayed"
     """One sampled path, then independent rollouts from its end."""
     SELECTOR = "selector"
-    """As `DELAYED`, with a shape that a trained selector chooses in each round before the first draw."""
+    """Like `DELAYED`, but a trained selector chooses the shape in each round, before the first token is sampled."""
 
 
 def lossless_with(name: str, drafting: Drafting, paths: int = 1) -> bool:
@@ -41,21 +43,19 @@ def require_lossless(name: str, drafting: str, paths: int = 1) -> None:
     Args:
         name: Name of a verifier.
         drafting: Value of a `Drafting`.
-        paths: Largest number of rollouts, K.
+        paths: Number of rollouts, K.
 
     Raises:
         ConfigError: The combination is refused, or a name is unknown.
     """
     verifiers, draftings = (COUPLED, *VERIFIER_NAMES), [drafting_kind.value for drafting_kind in Drafting]
     for option, value, names in (("verifier", name, verifiers), ("drafting", drafting, draftings)):
-        require(
-            value in names, f"{option} is {quoted(value)}; there is none of that name; choose from {', '.join(names)}"
-        )
+        require(value in names, f"{option} is {quoted(value)}; which is unknown; choose from {', '.join(names)}")
     deterministic = Drafting(drafting) is Drafting.TREE
     fits = lossless_with(name, Drafting(drafting), paths)
     require(
         fits or not deterministic,
-        f"verifier {name} is biased on deterministic trees, whose tokens are chosen and not drawn; choose "
+        f"verifier {name} is biased on deterministic trees, whose tokens are not sampled; choose "
         "--verifier nss or coupled, or --drafting iid or delayed",
     )
     require(

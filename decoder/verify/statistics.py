@@ -1,7 +1,7 @@
 """Statistics of a sampled round, by which users check a running decoder. They do not affect decoding.
 
-The sums of surprise and of top-1 hits over committed tokens, both relative to expectation, have mean 0 in any lossless
-decoder, for any text (a martingale). So a sum far from 0 shows a faulty decoder; a sum near 0 proves nothing.
+Two sums over the committed tokens, of surprise and of top-1 hits, each minus its expectation, have mean 0 in any
+lossless decoder, for any text (martingales). So a sum far from 0 shows a faulty decoder; a sum near 0 proves nothing.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,9 @@ from torch import Tensor
 from decoder.events import Verification
 
 _LEAST = 1e-30
-"""Least probability of which a logarithm is taken, since the surprise of an impossible token would be infinite."""
+"""Smaller probabilities are raised to this one before the logarithm, since the surprise of an impossible token would be
+infinite.
+"""
 
 
 def token_statistics(target_probs: Float[Tensor, "D V"], tokens: Sequence[int]) -> Verification:

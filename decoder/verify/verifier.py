@@ -1,4 +1,6 @@
-"""Protocols of verifiers, which decide from the target's logits after each node of a tree which nodes are accepted."""
+"""Protocols of verifiers. From the target's logits after each node of a tree, a verifier decides which nodes are
+accepted.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
@@ -11,7 +13,9 @@ from decoder.sampling.on_device import DeviceSampling
 from decoder.tree import TokenTree
 
 Probabilities: TypeAlias = Callable[[Float[Tensor, "W V"], int], Float[Tensor, "W V"]]
-"""(draft's logits after nodes of one depth, depth) -> logits of the estimated probabilities of the target's choice."""
+"""(draft's logits after nodes of one depth, depth) -> logits of the estimated probabilities with which the target
+chooses each token.
+"""
 
 
 class Verifier(Protocol):
@@ -29,12 +33,14 @@ class Verifier(Protocol):
     ) -> Verification | None:
         """Statistics of a verified round; None if no token of the round was sampled.
 
-        `committed` are the tokens that the round appended to the text: from the accepted path and one more.
+        `committed` are the tokens that the round appended to the text: those of the accepted path and one more.
         """
 
 
 class DeviceVerifier(Protocol):
-    """Interface of a verification rule within CUDA graphs. Equal rules have equal hashes and share captured graphs."""
+    """Interface of a verification rule within CUDA graphs. Rules that are equal have equal hashes, and share captured
+    graphs.
+    """
 
     def choose(
         self,
@@ -45,11 +51,13 @@ class DeviceVerifier(Protocol):
     ) -> Int[Tensor, "N"]:
         """The token that the target chooses after each row, by operations that a CUDA graph can capture.
 
-        `positions[d]` is the position of the token after a node of depth d. `levels` are depth + 1 for nodes, and 0 for
-        padding rows, whose token is undefined.
+        `positions[d]` is the position of the token after a node of depth d. `levels` has depth + 1 for each node, and 0
+        for padding rows, for which the result is undefined.
         """
 
     def probabilities(
         self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int
     ) -> Probabilities | None:
-        """Function that estimates the target's choice from the draft's logits; None if these are used unchanged."""
+        """Function that estimates the target's choice from the draft's logits; None if the draft's logits are used
+        unchanged.
+        """

@@ -1,4 +1,4 @@
-"""Verifier and drafting of a run, as parameters of the method that draws trees."""
+"""Verifier and drafting of a run, as parameters of the method that samples trees."""
 
 from abc import ABC
 from dataclasses import dataclass, replace
@@ -19,11 +19,13 @@ class VerifierRules(Rules, ABC):
 
     @property
     def draws(self) -> bool:
-        """Whether trees are sampled from the draft, and not deterministic."""
+        """Whether trees are sampled from the draft; otherwise trees are deterministic."""
         return self.drafting != Drafting.TREE
 
     def drawn(self) -> Self:
-        """These parameters; with default verifier and drafting for sampled trees if the trees are deterministic."""
+        """The same parameters; if trees are deterministic, with the default verifier and drafting of sampled trees
+        instead.
+        """
         if self.draws:
             return self
         verifier = USUAL_VERIFIER if self.verifier == COUPLED else self.verifier

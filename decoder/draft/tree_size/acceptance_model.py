@@ -18,7 +18,7 @@ SHARPNESS = 2.0
 UNDRAFTED = -5.0
 """Prior mean of the log-weight of all tokens that were not drafted."""
 SURENESS = (2.0, 1.0)
-"""Prior precision of the exponent and of that log-weight."""
+"""Prior precision of the exponent and of the log-weight."""
 FAMILIAR = 0.8
 """Initial logarithm of the ratio between the weights of adjacent familiarity classes."""
 FAMILIAR_STEP = 0.2
@@ -41,7 +41,9 @@ class AcceptanceModel:
     """Acceptance model of one pair, learnt from all rounds so far."""
 
     def __init__(self, sharpness: float = SHARPNESS, undrafted: float = UNDRAFTED) -> None:
-        """Starts from prior means: of the exponent, and of the log-weight of tokens that were not drafted."""
+        """Starts from two prior means: `sharpness` of the exponent, `undrafted` of the log-weight of tokens that were
+        not drafted.
+        """
         self.sharpness = sharpness
         self.undrafted = undrafted
         self._heavier = [math.exp(FAMILIAR * familiarity) for familiarity in range(FAMILIARITIES)]
@@ -50,18 +52,20 @@ class AcceptanceModel:
         self._sums = tuple(probability * PRIOR_COUNT for probability in USUAL)
         """Decayed sums of the acceptance probabilities of first and second guesses."""
         self.gained = 0.0
-        """Tokens gained by drafting in all texts: committed tokens less those of plain decoding in the same time."""
+        """Tokens gained by drafting in all texts: committed tokens minus the tokens of plain decoding in the same time.
+        """
         self.paths = PathProbabilities()
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
         """Precision matrix of (sharpness, undrafted): first diagonal, off-diagonal, second diagonal entry."""
 
     def shares(self, logprobs: Sequence[float], familiar: Sequence[int] = ()) -> list[float]:
-        """Acceptance probabilities after an accepted node: of each of its best tokens, and last of all other tokens.
+        """Acceptance probabilities after an accepted node: one for each of the node's best tokens, then one for all
+        other tokens together.
 
         Args:
             logprobs: The draft's log-probabilities, best first.
-            familiar: Familiarity class of each token, and last of the most probable other token; empty if all are class
-                0.
+            familiar: Familiarity class of each token, then that of the most probable other token; empty if all classes
+            are 0.
         """
         weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
         weights.append(math.exp(self.undrafted))
@@ -73,7 +77,9 @@ class AcceptanceModel:
     def learn(
         self, logprobs: Sequence[float], shares: Sequence[float], chosen: int | None, familiar: Sequence[int] = ()
     ) -> None:
-        """Updates the model with the index of the token that the target chose, None if not listed; see `shares`."""
+        """Updates the model with the target's choice. `chosen` is the index of the chosen token in the list, None if
+        the list does not contain it; for the lists, see `shares`.
+        """
         if logprobs[-1] < _LEAST_LOGPROB:
             # The draft may assign a token probability 0, whose logarithm is minus infinity.
             logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
@@ -106,7 +112,7 @@ class AcceptanceModel:
         return first / self._count, second / self._count
 
     def see(self, shares: Sequence[float], count: int) -> None:
-        """Updates `usual` with the acceptance probabilities of a node's best tokens, `count` of which became nodes."""
+        """Updates `usual` with the acceptance probabilities of a node's best tokens, of which `count` became nodes."""
         first, second = self._sums
         self._sums = DECAY * first + shares[0], DECAY * second + (shares[1] if count > 1 else 0.0)
         self._count = DECAY * self._count + 1

@@ -1,9 +1,10 @@
 """Tree size of the method `auto`: how much each round drafts, and from which source, to maximise tokens per second.
 
 Time has a price in tokens: one second costs the tokens that the run commits per second. A level is drafted, and a node
-kept, if its expected tokens exceed the price of its time. No round may risk more than the text's credit (`loss_limit`).
-Guesses come from a draft model and from suffix lookup (`lookup_guess`), which needs no draft pass. The draft model's
-tree also stays within DynaTree's growth rule. Knows probabilities and costs, and neither models nor clocks.
+kept, if its expected tokens exceed the price of its time. No round may risk more tokens than the text's credit
+(`loss_limit`). Guesses come from a draft model and from suffix lookup (`lookup_guess`), which needs no draft pass. The
+draft model's tree also stays within DynaTree's growth rule. Knows probabilities and costs, and neither models nor
+clocks.
 """
 
 from collections.abc import Sequence
@@ -22,13 +23,13 @@ DraftSource: TypeAlias = Literal["plain", "lookup", "draft"]
 MOST_NODES = HIGHEST_ROWS - 1
 """Largest number of drafted nodes that a round verifies."""
 MOST_TRIED = 4 * MOST_NODES
-"""Number of drafted nodes, before the best are selected, from which no further lookup guesses are added."""
+"""No further lookup guesses are added to a tree of this many drafted nodes, from which the best are selected later."""
 FORESIGHT = 0.9
-"""Discount on the price of a draft level, since a level is also a step to deeper levels."""
+"""Factor on the price of a draft level; below 1, since a level also makes deeper levels possible."""
 REMEMBERED = 4096
-"""Number of prompt tokens, the latest ones, in which repetitions are searched."""
+"""Repetitions are searched in this number of prompt tokens, the latest ones."""
 _SLOPE_ROWS = 8
-"""Number of additional verification rows over which the time of one more row is averaged."""
+"""The time of one more verification row is an average over this number of additional rows."""
 
 
 class TreeSizeController:
@@ -40,7 +41,7 @@ class TreeSizeController:
         acceptance: AcceptanceModel,
         text: Sequence[int] = (),
     ) -> None:
-        """Begins a text with the prompt `text`; its rounds update `costs` and `acceptance`."""
+        """Begins a text with the prompt `text`; the text's rounds update `costs` and `acceptance`."""
         self.acceptance = acceptance
         self.lookups = acceptance_of_lookups()
         """Acceptance model of lookup guesses, for this text only, since texts differ in their repetition."""
@@ -76,7 +77,7 @@ class TreeSizeController:
         missed = behind - self._skipped
         probes = self.credit.probe_due(missed)
         if probes or self.credit.may_draft:
-            # Deferred until needed, since a round without a draft must not cost more than a round of `ar`.
+            # Deferred until a draft needs it, since a round without a draft must not cost more than a round of `ar`.
             self._repeats.extend(self._unread)
             self._unread.clear()
             self._begin(self.credit)
@@ -118,7 +119,7 @@ class TreeSizeController:
         return draft_adds(probabilities, first, self._round.price, self._round.row_price, levels_s)
 
     def _begin(self, credit: LossLimit) -> None:
-        """Begins a round whose gain or loss is booked to this credit."""
+        """Begins a round whose gain or loss changes this credit."""
         costs, price = self.costs, self.credit.price
         slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)
         self._round = DraftedRound(
@@ -130,12 +131,16 @@ class TreeSizeController:
 
     @property
     def probabilities(self) -> Sequence[float]:
-        """Path probability of each of the round's nodes: that the target accepts the node and its ancestors."""
+        """Path probability of each node of the round: the probability that the target accepts the node and its
+        ancestors.
+        """
         return self._round.probabilities
 
     @property
     def missed(self) -> int:
-        """One more than the tokens of plain rounds since the draft model's last round; set when a round uses it."""
+        """One more than the number of tokens of plain rounds since the draft model's last round; set when a round uses
+        the model.
+        """
         return self._round.missed
 
     def _affordable(self, rows: int, level_s: float = 0.0) -> bool:
@@ -143,10 +148,11 @@ class TreeSizeController:
         return self.costs.verify.seconds(rows) + level_s + self._round.draft_s <= self._round.limit_s
 
     def probe_draft(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
-        """Updates acceptance and credit with the draft's guesses for the latest tokens, which were decoded without it.
+        """Updates acceptance and credit with the draft's guesses for the latest tokens, which were decoded without the
+        draft.
 
         Args:
-            guesses: (best tokens, log-probabilities) of the draft for each token of `text`.
+            guesses: The draft's (best tokens, log-probabilities) for each token of `text`.
             text: The latest tokens only, since older ones predict little about the next.
         """
         hits = 0
@@ -159,7 +165,9 @@ class TreeSizeController:
         self.credit.record_probe(hits / len(text), paid)
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
-        """Nodes of a level that are worth a pass of the draft model; none if its time exceeds the expected gain."""
+        """Nodes of a level that are worth a pass of the draft model; none if the pass costs more than its expected
+        gain.
+        """
         drafted, draft = self._round, self.costs.draft
         price, row_price = drafted.price * FORESIGHT, drafted.row_price * FORESIGHT
         first, second = self.acceptance.usual
@@ -190,7 +198,8 @@ class TreeSizeController:
         self.acceptance.see(shares, count)
 
     def add_lookups(self, parent: int, guess: LookupGuess) -> tuple[list[int], list[float]]:
-        """Selects lookup guesses as children of a node: those that are new to it and worth a verification row.
+        """Selects lookup guesses as children of a node: guesses that are not yet among the children and are worth a
+        verification row.
 
         The children become the newest nodes. Returns their tokens, and their acceptance probabilities given that the
         node is accepted.
@@ -204,7 +213,8 @@ class TreeSizeController:
         beside = model_guesses.beside(guess.tokens, guess.shares) if model_guesses else guess.shares
         for token, share in zip(guess.tokens, beside, strict=False):
             drafted_already = model_guesses is not None and token in model_guesses.tokens[: model_guesses.count]
-            # If a row costs nothing, even a guess of probability 0 would pay, but the tree needs its logarithm.
+            # If a row costs nothing, even a guess of probability 0 would pay, but the tree needs the logarithm of the
+            # probability.
             pays = share > 0 and above * share >= drafted.row_price
             if not drafted_already and pays and first <= MOST_TRIED:
                 tokens.append(token)
@@ -230,7 +240,7 @@ class TreeSizeController:
         self._unread += burst
         self._learn_guesses(burst)
         costs, drafted = self.costs, self._round
-        # Expected, not measured times, so that a single slow call has little effect.
+        # Expected times, not measured ones, so that a single slow call has little effect.
         round_s = drafted.draft_s + costs.host.seconds(1) + costs.verify.seconds(len(drafted.kept))
         if drafted.calls:
             self.credit.earn(len(burst), round_s)
@@ -271,14 +281,17 @@ class TreeSizeController:
                 self._learn_draft(draft_s)
             settled = costs.verify.settled
             factor = costs.verify.learn([len(drafted.kept)], verify_s)
-            # Both curves time the target on this text, so a slowdown applies to both. But in the first rounds the
-            # factor corrects errors of the verification curve's initial measurement, which do not concern plain rounds.
+            # The curves of verifications and of plain rounds both time the target on this text, so a slowdown affects
+            # both. In the first rounds, however, the factor corrects errors of the initial measurement of
+            # verifications, which do not concern plain rounds.
             if settled:
                 costs.plain.scale(factor)
             costs.host.learn([1], round_s - passes_s - verify_s)
 
     def _learn_draft(self, draft_s: float) -> None:
-        """Updates the draft's costs with the total time of its passes, which are all scaled by the same ratio."""
+        """Updates the draft's costs with the total time of its passes; the expected times of all passes are scaled by
+        the same ratio.
+        """
         costs, (behind, *levels) = self.costs, self._round.calls
         ratio, first_s = draft_s / self._round.draft_s, costs.catch_up.seconds(behind)
         costs.draft.learn(levels, ratio * (self._round.draft_s - first_s))

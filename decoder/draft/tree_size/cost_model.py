@@ -1,7 +1,8 @@
 """Cost model of a round on this machine: seconds of a draft level and of a verification, by number of rows.
 
-Starts from measurements at a few sizes and is updated by the times of rounds: they scale the whole curve quickly, as
-the text grows or the machine slows down, and change its shape slowly. Pure: knows no models and reads no clock.
+Starts from measurements at a few sizes and is updated by the times of rounds. These times scale the whole curve
+quickly, as the text grows or the machine slows down, and change the curve's shape slowly. Pure: knows no models and
+reads no clock.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +13,11 @@ from typing import Protocol
 from decoder.draft.tree_size.plan import SIZES, Plan
 
 HIGHEST_ROWS = 65
-"""Largest number of rows in a call: the root and the most drafted nodes that a round verifies."""
+"""Maximum number of rows in a call: the root and the maximum number of drafted nodes that a round verifies."""
 PACE_STEP = 0.1
 """After each round, the whole curve is scaled by (measured / expected time) ** PACE_STEP."""
 SELDOM_STEP = 0.3
-"""`PACE_STEP` of the curve of plain rounds, which are rare."""
+"""Value of `PACE_STEP` for the curve of plain rounds, which are rare."""
 SHAPE_STEP = 0.02
 """After each round, the time of the nearest measured size is scaled by (measured / expected time) ** SHAPE_STEP."""
 RESHAPED_EVERY = 32
@@ -45,7 +46,9 @@ def clipped_ratio(seconds: float, expected_s: float) -> float:
 
 
 class Curve:
-    """Seconds of a call by number of rows: linear interpolation between measured sizes, and extrapolation beyond."""
+    """Seconds of a call by number of rows: linear interpolation between measured sizes, linear extrapolation beyond
+    them.
+    """
 
     def __init__(self, measured: Mapping[int, float], pace_step: float = PACE_STEP) -> None:
         """Starts from measured seconds by number of rows, of at least one size; 0 for calls that are never made."""
@@ -70,11 +73,13 @@ class Curve:
         return self._learnt >= SETTLED
 
     def by_rows(self, most_rows: int = HIGHEST_ROWS) -> list[float]:
-        """Expected seconds of calls with 0, 1, ..., `most_rows` rows; those of 0 rows are 0."""
+        """Expected seconds of calls with 0, 1, ..., `most_rows` rows; a call with 0 rows takes 0 seconds."""
         return [self._pace * seconds for seconds in self._shape[: most_rows + 1]]
 
     def learn(self, calls: Sequence[int], seconds: float) -> float:
-        """Updates the curve with the total seconds of calls with these rows; returns the factor on the curve."""
+        """Updates the curve with the total seconds of several calls, whose numbers of rows are `calls`; returns the
+        factor by which the curve was scaled.
+        """
         expected = sum(map(self.seconds, calls))
         if not expected or seconds <= 0:
             return 1.0
@@ -90,7 +95,9 @@ class Curve:
         self._pace *= factor
 
     def _reshape(self, rows: int, factor: float) -> None:
-        """Scales the time of the measured size nearest to `rows` by a factor, and its neighbours by the square root."""
+        """Scales the time of the measured size nearest to `rows` by a factor, and the times of the two adjacent sizes
+        by the square root of the factor.
+        """
         nearest = self._nearest[min(rows, HIGHEST_ROWS)]
         self._seconds[nearest] *= factor
         for beside in (nearest - 1, nearest + 1):
@@ -128,7 +135,7 @@ class Costs:
     """Remaining time of a round with a draft; a curve of the single size 1."""
 
     def plain_s(self) -> float:
-        """Expected seconds of a plain round; at most those of a one-row verification after drafting."""
+        """Expected seconds of a plain round; at most the seconds of a one-row verification after drafting."""
         return min(self.plain.seconds(1), self.verify.seconds(1))
 
     def chains_s(self) -> Iterator[float]:
@@ -140,7 +147,9 @@ class Costs:
 
 
 class SizeTimes:
-    """Expected seconds of one part of a round, by its size; for an unseen size, those of the nearest size seen."""
+    """Expected seconds of one part of a round by size; for a size that has not occurred, the seconds of the nearest
+    size that has.
+    """
 
     def __init__(self, *, proportional: bool = False) -> None:
         self._proportional = proportional
@@ -163,7 +172,9 @@ class SizeTimes:
 
 
 class PlanCosts:
-    """Costs of rounds of planned sizes: of a whole draft by its depth, and of a verification by its number of rows."""
+    """Costs of rounds of planned sizes: time of a whole draft by its depth, and time of a verification by its number of
+    rows.
+    """
 
     def __init__(self) -> None:
         self._draft = SizeTimes(proportional=True)

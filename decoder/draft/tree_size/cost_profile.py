@@ -1,7 +1,8 @@
 """Cost profile: measured times of draft and target passes, which alternate as in a round.
 
-Passes alternate because a draft pass directly after a target pass is slower than one in a loop of draft passes. A
-profile takes less than two seconds; sizes that are too slow to measure are extrapolated from smaller ones.
+Passes alternate because a draft pass directly after a target pass is slower than a draft pass that follows another
+draft pass. A profile takes less than two seconds; sizes that are too slow to measure are extrapolated from smaller
+ones.
 """
 
 from collections import defaultdict
@@ -20,16 +21,18 @@ from decoder.system.device import Stopwatch
 
 VERIFIED_ROWS = (2, 3, 5, 9, 17, 33, 65, 4, 6, 7, 8, 11, 13)
 DRAFTED_ROWS = (1, 2, 4, 8, 16, 32, 64, 3, 5, 6, 7, 10, 12)
-"""Numbers of rows of the measured passes, in pairs: first powers of 2, then sizes between, where kernels differ."""
+"""Numbers of rows of the measured verifications and draft passes, in the order of measurement. Draft passes of powers
+of 2 come first, then sizes between them, for which other kernels may run.
+"""
 REPEATS = 15
 LIMIT_S = 0.5
-"""Seconds after which no further repeat of the measurements begins."""
+"""After this time, in seconds, the measurements are not repeated again."""
 LATEST_S = 1.5
-"""Seconds after which no further size is measured."""
+"""After this time, in seconds, no further size is measured."""
 HOST_SHARE = 0.03
-"""Initial estimate of the time of a round outside its passes, as a fraction of a plain round's time."""
+"""Initial estimate of the time that a round spends outside forward passes, as a fraction of a plain round's time."""
 NOTHING = {1: 0.0}
-"""Measured seconds, by number of rows, that stand for passes that are never made."""
+"""Seconds by number of rows for passes that are never made."""
 
 
 class Clock(Protocol):
@@ -41,7 +44,8 @@ class Clock(Protocol):
 
 @torch.inference_mode()
 def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
-    """Measures the costs of rounds on a text of about `rows` tokens; without a draft, its passes count 0 seconds.
+    """Measures the costs of rounds on a text of about `rows` tokens. If the pair has no draft, draft passes count 0
+    seconds.
 
     `clock` defaults to a stopwatch on the target's device.
     """
@@ -78,7 +82,7 @@ def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
 
 
 def _undisturbed(times: Sequence[float]) -> float:
-    """Time of a call without disturbances: the second shortest measured, since disturbances only add time."""
+    """Time of a call without disturbances: the second shortest measured time, since disturbances only add time."""
     return sorted(times)[:2][-1]
 
 
@@ -88,16 +92,16 @@ class _Calls:
     def __init__(self, model: Forward, rows: int, clock: Clock) -> None:
         self._model, self._clock, self._rows = model, clock, rows
         self._cache: Any = model.new_cache(rows + max(VERIFIED_ROWS))
-        # Zero keys and values take as long to read as any others; the first pass allocates them.
+        # Keys and values filled with zeros take as long to read as any others; the first pass allocates them.
         self._timed(lambda: model.read(self._cache, [0])[None])
 
     def seconds(self, rows: int) -> float:
-        """Seconds of a pass of `rows` siblings, until its most probable tokens are known."""
+        """Seconds of a pass of `rows` siblings, from its start until the most probable tokens are known."""
         siblings = np.eye(rows, dtype=np.bool_)
         return self._timed(lambda: self._model.forward(self._cache, [0] * rows, [self._cache.length] * rows, siblings))
 
     def reading_seconds(self, rows: int) -> float:
-        """Seconds of a pass over `rows` tokens of text, until the most probable next token is known."""
+        """Seconds of a pass over `rows` tokens of text, from its start until the most probable next token is known."""
         return self._timed(lambda: self._model.read(self._cache, [0] * rows)[None])
 
     def _timed(self, call: Callable[[], Tensor]) -> float:

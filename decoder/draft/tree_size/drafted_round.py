@@ -1,4 +1,4 @@
-"""State of one round of `auto`: its drafted nodes, and the selection of nodes worth their time."""
+"""State of one round of `auto`: the drafted nodes, and the selection of the nodes that are worth verifying."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,28 +9,28 @@ from decoder.draft.tree_size.lookup_guess import LookupGuess
 
 @dataclass(slots=True)
 class ModelGuesses:
-    """The draft model's best next tokens after a node, the first of which are the node's children."""
+    """The draft model's best next tokens after a node; the first `count` of them are children of the node."""
 
     tokens: Sequence[int]
     logprobs: Sequence[float]
     familiar: Sequence[int]
-    """Familiarity class of each token, and last of the most probable other token."""
+    """Familiarity class of each token, then that of the most probable other token."""
     shares: Sequence[float]
-    """Acceptance probability of each token, and last of all other tokens."""
+    """Acceptance probability of each token, then that of all other tokens together."""
     first: int
     """Node number of the most probable child; further children have the next numbers."""
     count: int
-    """Number of these tokens that are children in the tree."""
+    """Number of tokens that are children in the tree."""
 
     def beside(self, tokens: Sequence[int], probabilities: Sequence[float]) -> list[float]:
         """Acceptance probabilities of lookup guesses, given the draft model's guesses after the same node.
 
-        A token that both guess has the draft model's probability. The lookup's other guesses share the draft model's
-        remaining probability in proportion to their own probabilities. `probabilities` has one more entry, for all
-        other tokens.
+        A token that both the model and the lookup guess has the draft model's probability. The lookup's other guesses
+        share the draft model's remaining probability in proportion to their own probabilities. `probabilities` has one
+        more entry, for all other tokens.
         """
         guesses = list(zip(tokens, probabilities, strict=False))
-        # A sum, not 1 - p, which rounds to 0 if a token is nearly certain.
+        # Computed as a sum, since 1 - p rounds to 0 if a token is nearly certain.
         unknown = probabilities[-1] + sum(probability for token, probability in guesses if token not in self.tokens)
         return [
             self.shares[self.tokens.index(token)] if token in self.tokens else self.shares[-1] * probability / unknown
@@ -54,9 +54,9 @@ class DraftedRound:
     """Drafted nodes of one round so far; the lists have one entry per node."""
 
     matches: list[SuffixMatch]
-    """Longest suffix, of the text followed by the node's path, that occurs earlier in the text."""
+    """For each node, the longest suffix of the text and the node's path that occurs earlier in the text."""
     probabilities: list[float] = field(default_factory=lambda: [1.0])
-    """Path probability of each node: that the target accepts it and its ancestors."""
+    """Path probability of each node: the probability that the target accepts the node and its ancestors."""
     model_guesses: dict[int, ModelGuesses] = field(default_factory=dict)
     """The draft model's guesses, by node."""
     lookup_children: dict[int, LookupChildren] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class DraftedRound:
     alone: bool = False
     """Whether the round drafts by suffix lookup alone."""
     missed: int = 0
-    """One more than the tokens committed by plain rounds since the draft model's last round."""
+    """One more than the number of tokens committed by plain rounds since the draft model's last round."""
     draft_s: float = 0.0
     """Expected seconds of the draft's passes."""
     kept: list[int] = field(default_factory=lambda: [0])
@@ -80,7 +80,8 @@ class DraftedRound:
 
 
 def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -> list[int]:
-    """Indices of the items that maximise total gain less the price of their time, ascending; ties by index.
+    """Indices, ascending, of the items that maximise total gain minus the price of their time; of equal items the first
+    are chosen.
 
     Args:
         gains: Expected tokens of each item.

@@ -46,15 +46,15 @@ class LookupGuess:
         self.logprobs = logprobs
         """Logarithm of each guess's share among the continuations, plus the token's noise if there is noise."""
         self.familiar = [FAMILIARITY[min(ahead.length + 1, LONGEST)]] * len(tokens) + [0]
-        """Familiarity class of each guess, by the length of the repeated suffix; last that of all other tokens."""
+        """Familiarity class of each guess, by the length of the repeated suffix, then the class of all other tokens."""
         self.shares = acceptance.shares(self.logprobs, self.familiar)
-        """Acceptance probability of each guess, and last that of all other tokens."""
+        """Acceptance probability of each guess, then that of all other tokens together."""
         self._ahead, self._acceptance = ahead, acceptance
         self._position, self._noise = position, noise
         self._after = dict[int, LookupGuess | None]()
 
     def after(self, token: int) -> "LookupGuess | None":
-        """Guesses after one of the guessed tokens; None if nothing followed it earlier in the text."""
+        """Guesses after one of the guessed tokens; None if nothing followed this token earlier in the text."""
         if token not in self._after:
             ahead = self._ahead.after(token)
             self._after[token] = (
@@ -63,7 +63,9 @@ class LookupGuess:
         return self._after[token]
 
     def chain(self, least: float) -> list[float]:
-        """Path probabilities of the chain of best guesses, level by level, as far as they are at least `least`."""
+        """Path probabilities of the chain of best guesses, level by level; the chain ends before the first probability
+        below `least`.
+        """
         probabilities, probability = list[float](), 1.0
         guess: LookupGuess | None = self
         while guess is not None and len(probabilities) < DEEPEST:
@@ -76,7 +78,7 @@ class LookupGuess:
 
 
 def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[float]) -> float:
-    """Expected tokens of a chain less the price of its time, for the best length; 0 if no length pays.
+    """Expected tokens of a chain minus the price of its time, for the best length; 0 if no length pays.
 
     Args:
         probabilities: Path probabilities of the chain, level by level.
@@ -93,7 +95,8 @@ def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[f
 def draft_adds(
     probabilities: Sequence[float], first: float, price: float, row_price: float, levels_s: Iterable[float]
 ) -> bool:
-    """Whether the tokens that a draft model gains where a lookup chain fails exceed the price of its passes and nodes.
+    """Whether the draft model's guesses where a lookup chain fails gain more tokens than the model's passes and nodes
+    cost.
 
     Args:
         probabilities: Path probabilities of the lookup chain, level by level.
@@ -105,7 +108,8 @@ def draft_adds(
     above, following, tokens, worth = 1.0, 0.0, 0.0, 0.0
     for level, level_s in enumerate(levels_s):
         probability = probabilities[level] if level < len(probabilities) else 0.0
-        # Where the chain failed, at this level or above, the path of the draft model's first guesses may go on.
+        # If the chain failed at this level or an earlier one, the path of the draft model's first guesses may continue
+        # from there.
         following = first * (following + above - probability)
         above = probability
         tokens += following

@@ -2,7 +2,8 @@
 
 A text starts with a credit in tokens, which a round increases or decreases by its gain or loss over plain decoding.
 Without credit, or after poor guesses, rounds are plain (without a draft). An occasional probe, a round that drafts to
-measure acceptance, decides whether credit is granted again. Knows probabilities and costs, neither trees nor clocks.
+measure acceptance, decides whether credit is granted again. Knows probabilities and costs, but neither trees nor
+clocks.
 """
 
 from itertools import islice
@@ -13,23 +14,33 @@ from decoder.draft.tree_size.cost_model import CostModel
 CREDIT = 4.0
 """Initial credit of a text, in tokens."""
 CREDIT_OF_LOOKUPS = 2.5
-"""Initial credit of lookup-only rounds, in tokens; it is low, since a repetitive text soon earns more."""
+"""Initial credit of lookup-only rounds, in tokens. It can be low, since lookups in a repetitive text soon gain more
+credit.
+"""
 TRUSTED = 0.625
 """Largest relative change of the initial credit due to gains or losses in earlier texts."""
 MUCH = 32.0
 """Gain or loss in earlier texts, in tokens, at which the initial credit changes the most."""
 CREDIT_A_TOKEN = 0.006
-"""Credit added per committed token: the long-run fraction of time lost on texts where drafting never pays."""
+"""Credit added per committed token. On texts where drafting never pays, this fraction of the time is lost in the long
+run.
+"""
 MOST_CREDIT = 12.0
 """Largest credit, in tokens."""
 STAKE = 0.5
-"""Fraction of the credit that one round may lose, so that a few rejected drafts do not use it up."""
+"""Fraction of the credit that one round may lose, so that a few rejected drafts do not use up the credit."""
 LEAST_STAKE = 0.8
-"""Tokens that a round may always lose, credit permitting, even if `STAKE` allows less; else no draft would fit."""
+"""Number of tokens that a round may lose, if the credit is large enough, even where `STAKE` allows less; otherwise no
+draft would fit.
+"""
 OPTIMISM = 1.5
-"""Factor on the recent acceptance probability in the decision whether drafting may pay, to make it optimistic."""
+"""Factor on the recent acceptance probability in the decision whether drafting may pay, which makes the decision
+optimistic.
+"""
 PATIENCE = 12
-"""Initial number of tokens without a draft before a probe; down to two thirds of it if earlier texts gained."""
+"""Initial number of tokens without a draft before a probe. If drafting gained tokens in earlier texts, the number is
+reduced, at most to two thirds.
+"""
 MOST_PATIENCE = 256
 """Largest number of tokens without a draft before a probe. The number grows with failed probes, which cost time."""
 LONGEST_CHAIN = 8
@@ -39,14 +50,16 @@ MEMORY = 0.98
 FIRST_TOKENS = 4.0
 """Initial value of the running sums, as a number of plain rounds."""
 PLAIN_EVERY = 64
-"""Interval between plain rounds, in rounds, so that their time is measured."""
+"""At least one of this many rounds is plain, so that the time of plain rounds is measured."""
 
 
 class LossLimit:
-    """Credit, price and probes of one text; see this module."""
+    """Credit, price and probes of one text; see the module's docstring."""
 
     def __init__(self, costs: CostModel, acceptance: AcceptanceModel, credit: float | None = None) -> None:
-        """Begins a text; its rounds add to `acceptance.gained`. `credit` is in tokens and defaults to `CREDIT`."""
+        """Begins a text; the rounds of the text update `acceptance.gained`. `credit` is in tokens and defaults to
+        `CREDIT`.
+        """
         self._costs = costs
         self._acceptance = acceptance
         self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))
@@ -96,7 +109,7 @@ class LossLimit:
         self.tokens = min(MOST_CREDIT, self.tokens + CREDIT_A_TOKEN * tokens)
 
     def go_without(self, tokens: int, round_s: float) -> None:
-        """Records tokens and time of a round whose gain or loss is booked to another credit."""
+        """Records tokens and time of a round whose gain or loss changes another credit."""
         self._since_plain += 1
         self._count(tokens, round_s)
 
@@ -110,11 +123,12 @@ class LossLimit:
         self.may_pay = self._chain_may_pay()
 
     def record_probe(self, probability: float, paid: float = 0.0) -> None:
-        """Records a probe: grants credit again if drafting pays at the probe's acceptance rate, else probes less often.
+        """Records a probe: grants credit again if drafting pays at the probe's acceptance rate; otherwise makes probes
+        less frequent.
 
         Args:
             probability: Fraction of the probe's guesses that were right.
-            paid: Cost of the probe, in tokens, which is added to the credit.
+            paid: Cost of the probe, in tokens, which is added to the granted credit.
         """
         self.may_pay = self._chain_may_pay()
         if self._chain_pays(probability):

@@ -1,8 +1,8 @@
 """Planned sizes of rounds, chosen before drafting, and the expected number of accepted tokens for each size.
 
 One CUDA graph drafts a tree of a fixed depth, and another verifies a fixed number of its most probable nodes. Both
-numbers come from a small grid. Each round also shows how many tokens every smaller size would have accepted; estimates
-for larger sizes are a little higher than those for observed sizes. Knows neither times nor models.
+numbers come from a small grid. Each round also shows how many tokens every smaller size would have accepted. For a
+larger size, the estimate is that of the observed size plus a little. Knows neither times nor models.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ FIRST_HIT = 0.6
 PRIOR_ROUNDS = 2.0
 """Weight of the prior, as a number of observed rounds."""
 UNSEEN = 0.1
-"""Prior fraction of the missing probability that twice as many nodes gain."""
+"""Prior for a doubled number of nodes: fraction of the rejections at a depth that the additional nodes avoid."""
 DECAY = 0.97
 """Decay factor of earlier observations, applied in each round."""
 
@@ -43,7 +43,9 @@ class PathProbabilities:
         self._reached = np.zeros((DEPTHS[-1] + 1, len(SIZES)))
 
     def learn(self, plan: Plan, ranks: Sequence[int]) -> None:
-        """Updates with a round's accepted nodes, given as ranks (from 1) of all its nodes by path probability."""
+        """Updates the probabilities with a round's accepted nodes, each given by its rank (from 1) among all drafted
+        nodes by path probability.
+        """
         self.fade(DECAY)
         measured = bisect_right(SIZES, plan.nodes)
         self._tried[1 : plan.depth + 1, :measured] += 1
@@ -75,7 +77,9 @@ class PathProbabilities:
 
 
 def ranks(path_logprobs: Sequence[float], accepted: Sequence[int]) -> list[int]:
-    """Ranks, from 1, of the accepted nodes among all drafted nodes by path probability; ties by node number."""
+    """Ranks of the accepted nodes, from 1, among all drafted nodes in order of path probability; of equal nodes, the
+    lower number comes first.
+    """
     order = sorted(range(1, len(path_logprobs)), key=lambda node: -path_logprobs[node])
     by_node = {node: rank for rank, node in enumerate(order, 1)}
     return [by_node[node] for node in accepted]

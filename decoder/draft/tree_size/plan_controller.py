@@ -1,7 +1,7 @@
 """Tree size of the method `auto` with CUDA graphs, where a round's size is chosen before drafting.
 
 A graph drafts all levels at once, so each round's size is chosen from a grid, by times and accepted tokens of earlier
-rounds. A probe is a round with a small draft. When a round's size is chosen, the result of the round before is not
+rounds. A probe is a round with a small draft. When a round's size is chosen, the result of the previous round is not
 known yet.
 """
 
@@ -16,7 +16,7 @@ from decoder.draft.tree_size.plan import DEPTHS, SIZES, Plan
 FADED = 0.5
 """Factor on the weight of earlier observations at a probe and at the start of a text."""
 ROUNDS_OF_A_PLAN = 4
-"""Number of further rounds that use the same best size."""
+"""Once a best size is determined, this number of further rounds use it."""
 PROBE = Plan(1, 4)
 PROBES = 2
 """Number of rounds in a probe; the result of the first is known while the second runs."""
@@ -26,22 +26,23 @@ class PlanController:
     """Chooses the size of each round of one text, from `DEPTHS` and `SIZES`."""
 
     def __init__(self, costs: PlanCosts, acceptance: AcceptanceModel) -> None:
-        """Begins a text; its rounds update `costs` and `acceptance`."""
+        """Begins a text; the rounds of the text update `costs` and `acceptance`."""
         self.costs = costs
         self.acceptance = acceptance
         acceptance.paths.fade(FADED)
         self._missed = 0
         """Number of plain rounds since the last round with a draft."""
         self._probing = 0
-        """Number of the probe's rounds that have not begun."""
+        """Number of rounds of the probe that have not begun."""
         self._awaited = self._hits = 0
-        """Number of the probe's rounds whose result is not known, and of those with an accepted guess."""
+        """Number of rounds of the probe whose result is not known yet, and number of its rounds with an accepted guess.
+        """
         self._plan_in_use: tuple[Plan, int] | None = None
         """Best size, and number of further rounds that use it."""
 
     @cached_property
     def credit(self) -> LossLimit:
-        """Loss limit of the text; created when the first times are known, since it needs them."""
+        """Loss limit of the text; created when the first times are known, since it depends on them."""
         return LossLimit(self.costs, self.acceptance)
 
     def choose(self, deepest: int) -> Plan | None:
@@ -94,7 +95,7 @@ class PlanController:
         self.costs.learn(plan, draft_s, verify_s, round_s)
 
     def _most_worth(self, deepest: int) -> Plan | None:
-        """Size with the most expected tokens less the price of its time; None if plain decoding is better."""
+        """Size with the most expected tokens minus the price of its time; None if plain decoding is better."""
         price = self.credit.price
         limit_s = (1 + self.credit.stake) * self.costs.plain_s()
         deepest = min(deepest, DEPTHS[-1])

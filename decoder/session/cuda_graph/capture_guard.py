@@ -19,7 +19,7 @@ CHOSEN = torch.ops.aten.index.Tensor
 """Operator for indexing by tensors; the size of its output depends on data only if an index is a mask."""
 COPIES = frozenset({torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default})  # noqa: SLF001 - its name
 FROM_THE_HOST = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
-"""Operators that torch runs after a constant's copy from the host; that copy itself is not dispatched."""
+"""Operators that torch runs after copying a constant from the host; the copy itself is not dispatched."""
 
 
 class NotCapturableError(RuntimeError):
@@ -30,7 +30,7 @@ def refuse_waits(work: Callable[[], object], device: torch.device) -> None:
     """Runs the work once, and raises an error if it cannot be captured.
 
     Raises:
-        NotCapturableError: The work makes the host wait for the device.
+        NotCapturableError: During the work, the host would wait for the device.
     """
     with without_gradients(), _Watch(device):
         work()

@@ -1,9 +1,9 @@
 """Forward passes of the usual sizes compiled by torch.compile, used where they are faster on this device.
 
-A compiled pass has a fixed number of rows, and dynamic numbers of cache slots (the store's, and those that attention
-reads), so that a growing text needs no recompilation. Sizes that were not compiled in advance run uncompiled: no round
-waits for a compiler. The compiler captures no CUDA graphs of its own, which would not allow writes to the KV store. If
-compilation fails, or the compiled passes are not faster, the plain passes are used.
+A compiled pass has a fixed number of rows. The number of cache slots in the store and the number that attention reads
+are dynamic, so that a growing text needs no recompilation. Sizes that were not compiled in advance run uncompiled: no
+round waits for a compiler. The compiler captures no CUDA graphs of its own, which would not allow writes to the KV
+store. If compilation fails, or the compiled passes are not faster, the plain passes are used.
 """
 
 import warnings
@@ -29,26 +29,30 @@ from decoder.tree_rules import Rules
 Pass = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 Compile = Callable[[Pass], Pass]
 MOST_COMPILED = 256
-"""Most compiled sizes of all models together; torch.compile's default, 8, is too low for a process with many pairs."""
+"""Maximum number of compiled sizes of all models together; torch.compile's default of 8 is too low for a process with
+many pairs.
+"""
 LENGTHS: dict[int, Literal["default", "fail_on_recompile"]] = {100: "default", 400: "fail_on_recompile"}
-"""Text lengths of the example passes that are compiled; for the second one, a recompilation is an error."""
+"""Text lengths of the example passes that are compiled; at the second length, a recompilation is an error."""
 TEXT = 100
 """Text length of the timed passes, in tokens."""
 REPEATS = 30
 PAYS = 0.97
-"""Largest time of a compiled form, as a share of the plain form's, with which it is used."""
+"""A compiled form is used if its time is at most this share of the plain form's time."""
 ROUNDING = 32.0
-"""Largest allowed error of a compiled form's logits, in units of the dtype's epsilon times the largest logit."""
+"""Largest allowed error of a compiled form's logits, as a multiple of the dtype's epsilon times the largest logit."""
 Report = Callable[[str], None]
 
 
 def by_torch(function: Pass) -> Pass:
-    """Compiles a pass by `torch.compile` as a whole, with the sizes of the example inputs unless marked dynamic."""
+    """Compiles a whole pass by `torch.compile`, for the sizes of the example inputs, except for sizes marked as
+    dynamic.
+    """
     return torch.compile(function, fullgraph=True, dynamic=False)
 
 
 class Compiled:
-    """A static forward form with compiled passes of some sizes; the plain form computes all others."""
+    """A static forward form with compiled passes of some sizes; passes of other sizes run in the plain form."""
 
     def __init__(self, plain: StaticForward, compile_pass: Compile) -> None:
         self.plain = plain
@@ -105,10 +109,10 @@ def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Ten
 
 @dataclass(frozen=True)
 class Comparison:
-    """Time and error of a compiled form relative to the plain one."""
+    """Time and error of a compiled form relative to the plain form."""
 
     share: float
-    """Time as a share of the plain form's."""
+    """Time as a share of the plain form's time."""
     difference: float
     """Largest error of the logits, as a share of the largest logit."""
     allowed: float
@@ -137,10 +141,9 @@ def compile_pair(
     passes: Passes,
     compile_pass: Compile = by_torch,
 ) -> None:
-    """Compiles the passes of the draft, then those of the target; the pair's slots then use the faster forms.
-
-    Of each model's passes, the smallest and the largest are compiled and timed first, and all others only if the
-    compiled form is faster. If rounds with the compiled forms write a text that differs from the host's, both models
+    """Compiles the passes of the draft, then those of the target; from then on the pair's slots use the faster forms.
+    For each model, the smallest and the largest pass are compiled and timed first, and the other passes only if the
+    compiled form is faster. If rounds with the compiled forms write another text than the host's rounds, both models
     keep their plain forms.
     """
     before = {model: graph_slots.forward(model) for model in (pair.draft_model, pair.target)}
@@ -189,7 +192,7 @@ def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
 
 
 def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots) -> Comparison:
-    """Time and error of a compiled form relative to the plain one, in passes of these sizes."""
+    """Time and error of a compiled form relative to the plain form, in passes of these sizes."""
     both = [_Passes(model_form, sizes) for model_form in (plain, form)]
     device = both[0].logits[0].device
     seconds: tuple[list[float], list[float]] = [], []

@@ -1,7 +1,7 @@
 """State of one text's rounds, in device tensors with fixed addresses.
 
-Draft and verification read and write the state. The host reads it through the report, an array of 64-bit numbers: some
-are integers, some float64.
+Draft and verification read and write the state. The host reads the state through the report, an array of 64-bit
+numbers, of which some are integers and some float64.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,16 +21,20 @@ from decoder.tree_rules import Growth, History, TreeRule
 TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN_LOGPROB = range(6)
 """Indices of the lines of `DeviceState.nodes`, whose columns are nodes. LEVEL: 1 for the root, 0 for a column without a
 node. ROW: index of the node's row in the draft, undefined for a node without children. LOGPROB, OWN_LOGPROB: the bits
-of a float64. OWN_LOGPROB: the draft's own log-probability, defined only if LOGPROB includes the noise of sampling."""
+of a float64. OWN_LOGPROB: the draft's own log-probability, only defined if LOGPROB includes sampling noise."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
-"""Size of a verification's outcome: the number of tokens and, for each depth, the path's node and the next token."""
+"""Size of a verification's outcome: the number of tokens, then for each depth the node of the accepted path and the
+next token.
+"""
 REPORT = OUTCOME + (OWN_LOGPROB + 1) * MOST_NODES
 SHARE_BITS = 57
-"""Number of fractional bits of a depth acceptance (accepted levels / drafted levels) stored as an integer: shares of at
-most 32 levels are multiples of 2^-57, and the sum of up to 63 of them fits in 64 bits without rounding."""
+"""Number of fractional bits of a depth acceptance (accepted levels / drafted levels) that is stored as an integer.
+Shares of at most 32 levels are stored as multiples of 2^-57, and the sum of up to 63 shares fits in 64 bits without
+rounding.
+"""
 LEVELS = DEEPEST + 2
 BEFORE = FIRST_ROWS[-1]
-"""Most tokens at the end of a text that the draft model reads in one pass."""
+"""Maximum number of tokens at the end of a text that the draft model reads in one pass."""
 LEAST = torch.finfo(torch.float64).min
 GROWTH, HISTORY = ([field.name for field in fields(part)] for part in (Growth, History))
 
@@ -47,7 +51,7 @@ class DeviceRule:
         self.history: History[Float[Tensor, ""]] = History(*self.vector[growing:-1].unbind())
         self.n_max: Float[Tensor, ""] = self.vector[-1]
         self.breadths: Float[Tensor, 3] = self._growth[GROWTH.index("narrow") :][:3]
-        """The rule's numbers of children `narrow`, `middle` and `wide`."""
+        """The numbers `narrow`, `middle` and `wide` of the rule, which are numbers of children."""
 
     def turn(self, rule: TreeRule) -> None:
         """Copies all numbers of a rule to the device."""
@@ -55,9 +59,8 @@ class DeviceRule:
         self.vector.copy_(torch.tensor(numbers, dtype=torch.float64))
 
     def logarithmic(self) -> Growth[Tensor]:
-        """The growth rule with the logarithms of its probabilities, which are thresholds.
-
-        The logarithms are finite, so that minus infinity, for impossible nodes, is below every threshold.
+        """The growth rule with logarithms of its probability thresholds. The logarithms are finite, so that minus
+        infinity, the value of impossible nodes, is below every threshold.
         """
         logs = dict(zip(GROWTH, self._growth.log().clamp(min=LEAST)[:, None].unbind(), strict=True))
         return replace(self.growth, **{name: logs[name] for name in ("stop", "deep", "tau_h", "tau_l")})
@@ -75,7 +78,7 @@ class _OnDevice:
 
 
 XP = _OnDevice()
-"""Elementwise operations for `tree_rules` on tensors, whose other operand may be a Python number."""
+"""Elementwise operations on tensors for `tree_rules`; one of two operands may be a Python number."""
 
 
 class DeviceState:
@@ -91,7 +94,7 @@ class DeviceState:
         self.length: Int[Tensor, ""] = whole()
         """Number of tokens of the text; all but the last have keys and values in the target's store."""
         self.text: Int[Tensor, S] = whole(capacity)
-        """Tokens of the text, followed by those of the tree without its root."""
+        """Tokens of the text, followed by the tokens of the tree without its root."""
         self.shares: Int[Tensor, W] = whole(WINDOW)
         """Depth acceptances of the latest rounds with a draft, as integers; see `SHARE_BITS`."""
         self.rounds: Int[Tensor, ""] = whole()
@@ -101,7 +104,7 @@ class DeviceState:
         self.committed: Int[Tensor, ""] = numbers[0]
         """Number of tokens committed by the last verification."""
         self.outcome: Int[Tensor, "2 D"] = numbers[1:OUTCOME].view(2, -1)
-        """For each depth, from the root's on: the accepted path's node at this depth, and the token after that node."""
+        """For each depth, beginning with the root: the node of the accepted path, and the token after this node."""
         self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:].view(OWN_LOGPROB + 1, -1)
         shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]
         self.share_of: Int[Tensor, T] = torch.tensor(shares, device=device)
@@ -117,7 +120,7 @@ class DeviceState:
         return self._steps[first + BEFORE : last + BEFORE]
 
     def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
-        """Begins a new text, whose draft trees grow by this rule."""
+        """Begins a new text, for which draft trees grow under this rule."""
         for tensor in self._tensors():
             tensor.zero_()
         self.text[: len(text)].copy_(torch.tensor(text))
@@ -127,7 +130,7 @@ class DeviceState:
             self.rule.turn(rule)
 
     def saved(self) -> Callable[[], None]:
-        """Saves the present state; returns a function that restores it."""
+        """Saves the current state; returns a function that restores it."""
         pairs = [(tensor, tensor.clone()) for tensor in self._tensors()]
 
         def restore() -> None:
@@ -153,7 +156,7 @@ def verified(report: NDArray[np.float64]) -> tuple[list[int], int]:
 
 
 def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
-    """Draft tree with this root token that is verified next, from the second part of a report."""
+    """The draft tree that is verified next, from the second part of a report; `root` is its root token."""
     lines = _lines(report)
     nodes = lines.view(np.int64)
     count = int(np.count_nonzero(nodes[LEVEL]))
@@ -166,7 +169,7 @@ def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
 
 
 def drafted_under_noise(report: NDArray[np.float64], root: int) -> TokenTree:
-    """As `drafted`, with the draft's own log-probabilities too, for rounds whose tokens are sampled."""
+    """Like `drafted`, but also with the draft's own log-probabilities, for rounds whose tokens are sampled."""
     tree = drafted(report, root)
     if len(tree) > 1:
         tree.draft_logprobs = [0.0, *_lines(report)[OWN_LOGPROB, 1 : len(tree)].tolist()]

@@ -1,9 +1,9 @@
 """Drafting of a whole tree as one function of device tensors: all levels, and the tree packed for its verification.
 
-Growth rules are masks: rows of nodes without children are computed and ignored. The tree is the same as that of
-`decoder.draft.model_drafter`, except for the order of equally probable nodes. Probabilities are logarithms here, minus
-infinity for candidates outside the tree. The draft model's keys and values of row r, where the root is row 0, are in
-its cache slot `length` - 1 + r until the next draft.
+Growth rules are applied as masks: rows of nodes without children are computed and ignored. The tree equals that of
+`decoder.draft.model_drafter`, except for the order of equally probable nodes. Probabilities are stored as logarithms,
+with minus infinity for candidates outside the tree. Until the next draft, the draft model's keys and values of row r
+(the root is row 0) are in its cache slot `length` - 1 + r.
 """
 
 from dataclasses import dataclass, replace
@@ -19,9 +19,11 @@ from decoder.tree_rules import Growth, breadth, least_probability
 from decoder.verify.verifier import DeviceVerifier
 
 PLACES = MOST_NODES - 1
-"""Most drafted nodes of a tree."""
+"""Maximum number of drafted nodes of a tree."""
 WHOLE, PART = 8000, 400
-"""Row lengths below which CUDA's top-k is one kernel and not 22: of an undivided row, and of each part of a row."""
+"""Row lengths below which CUDA's top-k takes one kernel instead of 22: for an undivided row, and for each part of a
+divided row.
+"""
 
 
 class Side:
@@ -30,7 +32,7 @@ class Side:
     def __init__(
         self, forward: StaticForward, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int
     ) -> None:
-        """Uses this store, whose last cache slots must be free for rows outside the text."""
+        """The last cache slots of the store must be free, since rows outside the text write to them."""
         self.forward = forward
         self.store = store
         self.vocabulary = vocabulary
@@ -41,11 +43,11 @@ class Side:
     def logits(
         self, tokens: Int[Tensor, "N"], places: Int[Tensor, "N"], slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
-        """Logits of rows at these positions of the text, over the common vocabulary."""
+        """Logits, over the common vocabulary, of rows at these positions (`places`) of the text."""
         return self.rotated_logits(tokens, self.rotation(places.clamp(0, self.context - 1)), slots, bias)
 
     def rotation(self, places: Int[Tensor, "N"]) -> Tensor:
-        """Rotary embeddings of these positions of the text, an argument of `rotated_logits`."""
+        """Rotary embeddings of these positions of the text, as `rotated_logits` needs them."""
         return self.forward.rotation(self.store, places)
 
     def rotated_logits(
@@ -55,7 +57,7 @@ class Side:
         return self.forward.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
 
     def bias(self, visible: Bool[Tensor, "N M"]) -> Float[Tensor, "N M"]:
-        """Bias on attention scores: 0 where a slot is visible, the dtype's least number elsewhere."""
+        """Bias on attention scores: 0 if a row may attend to a slot, else the least number of the dtype."""
         return torch.where(visible, *self._biases)
 
 
@@ -63,8 +65,8 @@ class Layout:
     """Index tables of rows and candidate nodes in drafts of one shape: constant device tensors, made before capture.
 
     Rows are the nodes that may get children, the root first, level after level. Each row has the same number of
-    candidates for its children, which are in the order of the rows. Padding rows without a level follow, so that there
-    are more candidates than nodes in any tree.
+    candidates for its children; candidates are in the order of their rows. Padding rows without a level follow, so that
+    there are more candidates than nodes in any tree.
     """
 
     def __init__(self, shape: Shape, vocabulary: int, device: torch.device) -> None:
@@ -76,7 +78,9 @@ class Layout:
         """Number of candidates of each row."""
         self.even = shape.even or self.children == 1
         self.parts = parts(vocabulary, self.children)
-        """Number of parts of the vocabulary for top-k: the best tokens are among the best ones of each part."""
+        """Number of parts into which the vocabulary is divided for top-k: the best tokens overall are among the best
+        tokens of each part.
+        """
         self.part_starts: Int[Tensor, "P 1"] = whole([*range(0, vocabulary, vocabulary // self.parts)])[:, None]
         self.widths = [1]
         for width in shape.widths[1:]:
@@ -89,9 +93,9 @@ class Layout:
         """Level of each row's children, as in `DeviceState.nodes`."""
         above = [self.candidates(max(0, depth - 1)).start for depth in depths]
         self.offsets: Int[Tensor, R] = whole(above + [0] * padding)
-        """Index of the first candidate at each row's level."""
+        """For each row, index of the first of all candidates at the row's own depth."""
         self.places: Int[Tensor, P] = whole([*range(self.first), *(self.first - 1 + depth for depth in depths[1:])])
-        """Positions of the rows of all passes, relative to the first row."""
+        """Position of each row of all passes, relative to the first row."""
         self.nowhere: Int[Tensor, Q] = whole([-1] * padding)
         self.no_paths: Float[Tensor, Q] = torch.full((padding,), -torch.inf, dtype=torch.float64, device=device)
         self.every_depth: Float[Tensor, D] = torch.arange(self.deepest, dtype=torch.float64, device=device)
@@ -108,7 +112,9 @@ class Layout:
 
 
 def parts(vocabulary: int, best: int) -> int:
-    """Number of equal parts into which a vocabulary is divided for a faster top-k; 1 if that is not faster."""
+    """Number of equal parts into which a vocabulary is divided for a faster top-k; 1 if division does not make it
+    faster.
+    """
     if vocabulary < WHOLE:
         return 1
     sizes = (size for size in range(PART - 1, best - 1, -1) if vocabulary % size == 0)
@@ -118,10 +124,13 @@ def parts(vocabulary: int, best: int) -> int:
 @dataclass(frozen=True)
 class _Rule:
     thresholds: Float[Tensor, "D"]
-    """Least path log-probability of nodes with children, for depth 0, 1, 2, ...; it rises with the depth, and is
-    infinite for depths at which no node may have children."""
+    """Least path log-probability of nodes with children, for depth 0, 1, 2, ...; rises with the depth, and is infinite
+    at depths at which no node may have children.
+    """
     breadths: Growth[Tensor] | None
-    """Numbers of children as biases, 0 or minus infinity for each rank; None if all nodes have the same number."""
+    """Numbers of children, given as a bias for each rank of a child, 0 or minus infinity; None if all nodes have the
+    same number.
+    """
 
 
 @dataclass(frozen=True)
@@ -130,7 +139,7 @@ class _Grown:
     """Lines of the candidates; see `Layout.lines`."""
     logprobs: Float[Tensor, "C"]
     own_logprobs: Float[Tensor, "C"] | None
-    """The draft's own log-probabilities, if `logprobs` include the noise of sampling; else None."""
+    """The draft's own log-probabilities, if `logprobs` include sampling noise; else None."""
     paths: list[Float[Tensor, "W"]]
     """Path log-probabilities of the rows of each depth."""
     chosen: list[Int[Tensor, "W"]]
@@ -138,7 +147,9 @@ class _Grown:
 
 
 def grow(side: Side, state: DeviceState, layout: Layout, slots: int, verifier: DeviceVerifier) -> None:
-    """Drafts a tree after the text by this verifier's estimated probabilities, and writes it to the device state."""
+    """Drafts a tree after the text, using the probabilities that this verifier estimates, and writes the tree to the
+    device state.
+    """
     first = layout.first
     around = state.length + state.steps(-first, max(layout.rows, PLACES))
     places = around.index_select(0, layout.places).clamp(0, side.context - 1)
@@ -183,7 +194,9 @@ def _rule(side: Side, state: DeviceState, layout: Layout) -> _Rule:
 def best_tokens(
     logits: Float[Tensor, "W V"], layout: Layout, logprobs: Float[Tensor, "W B"], tokens: Int[Tensor, "W B"]
 ) -> None:
-    """Writes each row's most probable tokens and their log-probabilities; ties in any order, softmax in float32."""
+    """Writes each row's most probable tokens and their log-probabilities. Tokens of equal probability may be in any
+    order; the softmax is in float32.
+    """
     logarithms = logits.log_softmax(-1, torch.float32)
     count = layout.children
     if count == 1:
@@ -216,7 +229,9 @@ def _add_own(logits: Float[Tensor, "W V"], tokens: Int[Tensor, "C"], out: Float[
 def _growing(
     bits: Int[Tensor, "K"], state: DeviceState, layout: Layout, threshold: Float[Tensor, ""], depth: int
 ) -> Int[Tensor, "W"]:
-    """Candidates that become rows of the next level, in order: all nodes of the tree with children, and some others."""
+    """Candidates that become rows of the next level, in order: all nodes of the tree that have children, and some
+    further candidates.
+    """
     paths, width = bits.view(torch.float64), layout.widths[depth]
     if len(paths) == width:
         return state.steps(0, width)
@@ -226,12 +241,16 @@ def _growing(
 
 
 def _pack(state: DeviceState, layout: Layout, rule: _Rule, grown: _Grown, places: Int[Tensor, "N"]) -> None:
-    """Writes the tree's nodes to the device state, in their order, and their tokens after the text."""
-    # A node never passes the threshold if its parent does not: its path is not more probable, its threshold not lower.
+    """Writes the tree's nodes to the device state, in the tree's order, and the nodes' tokens behind the tokens of the
+    text.
+    """
+    # A node passes the threshold only if its parent does: the node's path is at most as probable, and its threshold at
+    # least as high.
     grows = torch.cat((*grown.paths, layout.no_paths)) >= rule.thresholds.index_select(0, layout.depths)
     paths = grown.lines[1].view(torch.float64).view(len(grows), -1)
     paths = torch.where(grows[:, None], paths, state.impossible).flatten()
-    # Descendants follow their ancestors in breadth-first order, so the stable sort cuts a cut node's descendants too.
+    # Descendants follow their ancestors in breadth-first order, so if the stable sort puts a node outside the budget,
+    # its descendants are outside too.
     ranked = (paths if layout.best else paths > state.impossible).sort(stable=True, descending=True)
     exist = ranked.values[:PLACES] > state.impossible if layout.best else ranked.values[:PLACES]
     kept = exist & (state.steps(0, PLACES) < state.rule.n_max)

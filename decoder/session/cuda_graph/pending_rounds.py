@@ -16,7 +16,7 @@ from decoder.system.device import Mark
 
 
 class Clock:
-    """Clock of a round on the host, without pauses; does not wait for the device."""
+    """Clock of a round on the host, which excludes pauses and does not wait for the device."""
 
     def __init__(self) -> None:
         self._start_s = time.perf_counter()
@@ -32,7 +32,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class PendingRound:
-    """Draft or verification that is queued on the device, between two marks in its stream."""
+    """Draft or verification that is queued on the device, between two marks in the device's stream."""
 
     begun: Mark
     done: Mark
@@ -44,14 +44,16 @@ class PendingRound:
 
 
 class PendingRounds:
-    """Queue of one session's drafts and verifications on the device, and the copy of their report to the host."""
+    """Queue of one session's drafts and verifications on the device; copies their reports to the host."""
 
     def __init__(self, slot: GraphSlot) -> None:
         self.waits = 0
         self._slot = slot
 
     def draft(self, shape: Shape, length: int, clock: Clock, most: int | None = None) -> PendingRound:
-        """Queues the draft of a tree after a text of at most `length` tokens; `most` limits its nodes if given."""
+        """Queues the draft of a tree after a text of at most `length` tokens; `most`, if given, limits the number of
+        nodes.
+        """
         if most is not None:
             self._slot.state.rule.n_max.fill_(most)
         return self._ask(lambda: self._slot.drafting(shape, length), clock)
@@ -70,7 +72,7 @@ class PendingRounds:
         return self._slot.mailbox.receive(arrival)
 
     def _ask(self, prepare: Callable[[], Callable[[], None]], clock: Clock) -> PendingRound:
-        # A graph is captured once for a pair, so captures do not count as decode time.
+        # A graph is captured only once per pair, so the time of a capture does not count as decode time.
         before_s = self._slot.capturing_s
         work = prepare()
         clock.leave_out(self._slot.capturing_s - before_s)

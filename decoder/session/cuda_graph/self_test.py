@@ -1,7 +1,7 @@
 """Self-test: rounds on this device must equal rounds driven by the host before any user's text depends on them.
 
-Drivers, kernels and versions of torch differ in the work that they can capture. If decoding a few short texts fails, or
-their tokens differ by more than near ties, the host drives the pair's rounds, and the reason is reported.
+Which work can be captured depends on drivers, kernels and the version of torch. If decoding a few short texts fails, or
+their tokens differ other than at near ties, the host drives the pair's rounds, and the reason is reported.
 """
 
 import functools
@@ -37,9 +37,9 @@ from decoder.verify.coupled import CoupledVerifier
 from decoder.verify.greedy import GreedyVerifier
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
-"""Prompts of the test; a text is not compared beyond a near tie, where the next prompt is used."""
+"""Prompts of the test. A text is compared up to the first near tie; then the next prompt is used."""
 SAMPLED = Sampling(temperature=1.0, top_k=50, top_p=0.95)
-"""Sampling settings of the sampled texts: they need every operation on logits that a graph may contain."""
+"""Sampling settings of the sampled texts, chosen so that every operation on logits that a graph may contain is used."""
 SEED = 1
 TOKENS = 6
 FAR, FAR_IN_HALF = 1e-3, 0.1
@@ -48,7 +48,7 @@ FAR, FAR_IN_HALF = 1e-3, 0.1
 
 @dataclass(frozen=True)
 class Reference:
-    """The text that rounds of the host write after a prompt, and both models' logits for each of its tokens."""
+    """The text that rounds of the host write after a prompt, and both models' logits for each token of the text."""
 
     prompt: Sequence[int]
     text: Sequence[int]
@@ -60,11 +60,11 @@ class Reference:
 
     @property
     def tokens(self) -> Sequence[int]:
-        """Tokens of prompt and text, without the last token, after which there are no logits."""
+        """Tokens of prompt and text, without the last token, since no logits were computed after it."""
         return [*self.prompt, *self.text[:-1]]
 
     def tie(self, text: Sequence[int], error: float) -> bool:
-        """Whether the first token that differs in another text is a near tie, if logits have errors up to `error`."""
+        """Whether the first difference from another text is a near tie, given that logits have errors up to `error`."""
         first, vocabulary = len(self.prompt), self.target.shape[1]
         noise = GumbelNoise(SEED, Schedule(self.sampling), vocabulary, self.target.device)
         for position, rivals in enumerate(zip(self.text, text, strict=False), first):
@@ -74,9 +74,10 @@ class Reference:
 
 
 def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None]) -> str | None:
-    """Makes the static forms of both models for rounds on the device, and tests them.
+    """Makes the static forward forms of both models for rounds on the device, and tests rounds with them.
 
-    Returns None if rounds can run on the device; else the reason, after switching both models to their modules.
+    Returns None if rounds can run on the device. Otherwise switches both models back to their Hugging Face modules, and
+    returns the reason.
     """
     try:
         right = references(pair)
@@ -99,7 +100,7 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
 
 @torch.inference_mode()
 def references(pair: Pair) -> list[Reference]:
-    """Reference texts and logits from rounds of the host, with both models' present forward forms."""
+    """Reference texts and logits from rounds of the host, with the current forward forms of both models."""
     return [_reference(pair, prompt, sampling) for sampling in (Sampling(), SAMPLED) for prompt in PROMPTS]
 
 
@@ -115,7 +116,8 @@ def refusal(
 ) -> str | None:
     """Reason why rounds cannot run on this pair's device; None if they can.
 
-    None in `tried` stands for rounds without a draft. If `right`, the references, is None, they are decoded first.
+    None in `tried` stands for rounds without a draft. `right` are the references; if it is None, the references are
+    decoded first.
     """
     try:
         right = right or references(pair)
@@ -138,11 +140,11 @@ def refusal(
 def _differing(
     pair: Pair, graph_slots: GraphSlots, rules: Rules | None, right: Sequence[Reference], error: float
 ) -> str | None:
-    """Message on tokens of device rounds that differ from a reference; None if they agree, except for near ties."""
+    """Message about tokens of device rounds that differ from a reference; None if all differences are near ties."""
     for reference in right:
         knobs = KnobState(rules) if rules else None
         without_draft = functools.partial(HostSession, pair, proposer=None, verifier=GreedyVerifier())
-        # The shared costs are those of greedy rounds; sampled rounds take longer, and get separate costs.
+        # The shared costs are measured in greedy rounds; sampled rounds take longer, and get separate costs.
         costs = graph_slots.costs if reference.sampling.greedy else PlanCosts()
         sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.budget.by_cost else None
         opened = pair, graph_slots, reference.prompt, TOKENS, knobs, without_draft, sizes

@@ -1,8 +1,8 @@
-"""A session whose rounds run on the device; the host waits for it once a round.
+"""A session whose rounds run on the device; the host waits for the device once per round.
 
 While the device verifies one tree, the next work is already queued: the draft of the next tree, or the next
-verification. If the user turns a knob, the tree is drafted again. If the rules outgrow the fixed shapes, a session of
-the host decodes the rest.
+verification. If the user turns a knob, the tree is drafted again. If the rules no longer fit the fixed shapes, a
+session driven by the host decodes the rest of the text.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from decoder.tree import TokenTree
 from decoder.verify.coupled import device_verifier
 
 Open = Callable[[Sequence[int], int, KnobState | None], Session]
-"""(text, most new tokens, knobs) -> a session that decodes the rest of the text."""
+"""(text, maximum number of new tokens, knobs) -> a session that decodes the rest of the text."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,17 @@ class _Draft:
 
     @property
     def most(self) -> int | None:
-        """Most nodes below the root, if costs chose this number for the round; else None."""
+        """Maximum number of nodes below the root, if costs chose this number for the round; else None."""
         return self.plan.nodes - 1 if self.plan else None
 
 
 class GraphSession:
-    """Autoregressive, linear, fixed-tree and DynaTree decoding, as by `HostSession`, with rounds on the device.
-
-    A round's time includes the draft of its tree, even if that ran during the previous round; the commit is part of the
-    verification. The session keeps a slot until the text ends. The rules must fit static shapes: if the user turns
-    knobs so that they no longer do, `reopen` opens a session of the host for the rest of the text. `sizes` chooses the
-    size of each tree; if it is None, the rules alone do. `sampling` has the sampling settings by position; if it is
-    None, decoding is greedy.
+    """Autoregressive, linear, fixed-tree and DynaTree decoding, as by `HostSession`, but with rounds on the device. A
+    round's time includes the draft of its tree, even if the draft ran during the previous round; the commit is part of
+    the verification. The session keeps a slot until the text ends. The rules must fit static shapes. If they no longer
+    do after the user turned a knob, `reopen` opens a session driven by the host for the rest of the text. `sizes`
+    chooses the size of each tree; if it is None, the rules alone determine the size. `sampling` has the sampling
+    settings by position; if it is None, decoding is greedy.
     """
 
     def __init__(
@@ -75,7 +74,9 @@ class GraphSession:
         self._sampling = sampling or Schedule()
         self._seed = seed
         self._followed: int | None = None
-        """Number of changes of the sampling settings (`Schedule.turns`) when they were last copied to the device."""
+        """Number of changes (`Schedule.turns`) that the sampling settings had when they were last copied to the
+        device.
+        """
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
         self._slot = graph_slots.take(pair, self._longest)
@@ -83,15 +84,17 @@ class GraphSession:
         self._pending = PendingRounds(self._slot)
         self._tree = TokenTree([self._text[-1]])
         self._draft: _Draft | None = None
-        """Draft of the present tree; None if the tree is its root alone."""
+        """Draft of the current tree; None if the tree has only its root."""
         self._verification: PendingRound | None = None
-        """Verification of the present tree, if it is already queued; else None."""
+        """Verification of the current tree, if it is already queued; else None."""
         self._read = len(prompt_ids) - 1
         """Number of the text's tokens that the draft model has read."""
         self._observation: tuple[Plan, list[int]] | None = None
-        """Size of the last tree and ranks of its accepted nodes; None once the acceptance model is updated by them."""
+        """Size of the last tree and ranks of its accepted nodes; None once the acceptance model has been updated with
+        them.
+        """
         self._draft_s, self._draft_forwards = 0.0, 0
-        """Seconds and forward passes of drafts that are not counted in any round yet."""
+        """Seconds and forward passes of drafts that no round has counted yet."""
         self._host_s = self._device_s = self._charged_s = 0.0
         self._instead: Session | None = None
 
@@ -102,12 +105,14 @@ class GraphSession:
 
     @property
     def waits(self) -> int:
-        """Number of waits of the host for the device in rounds so far."""
+        """How many times the host has waited for the device in the rounds so far."""
         return self._pending.waits
 
     @without_gradients()
     def prefill(self) -> float:
-        """Reads the prompt without its last token, then drafts the first tree, which counts for the first round."""
+        """Reads the prompt without its last token, then drafts the first tree; the time of this draft counts for the
+        first round.
+        """
         begun = self._slot.mark()
         self._slot.begin(self._text, self._knobs.rule if self._knobs else None)
         self._follow()
@@ -121,7 +126,7 @@ class GraphSession:
 
     @without_gradients()
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Verifies and commits the present tree, and queues the next draft or verification meanwhile."""
+        """Verifies and commits the current tree; meanwhile queues the next draft or verification."""
         if self._instead:
             return self._instead.step(turns, at_stage)
         self._slots.settle(self)
@@ -189,7 +194,9 @@ class GraphSession:
                 self._draft_again(self._draft, clock)
 
     def _next_draft(self, lacking: int) -> _Draft | None:
-        """The next draft, None for a round without one; at most `lacking` + 1 tokens are unread by the draft model."""
+        """The next draft, or None for a round without a draft. The draft model has at most `lacking` + 1 tokens to
+        read.
+        """
         if self._knobs is None:
             return None
         rule = self._knobs.rule
@@ -223,7 +230,8 @@ class GraphSession:
             if not draft and length - self._read > FIRST_ROWS[-1]:
                 self._slot.catch_up(self._text, self._read)
             ahead = self._pending.draft(follows.shape, length, clock, follows.most)
-        # The draft leaves the verification's part of the report intact, so one copy brings both to the host.
+        # The draft does not overwrite the verification's part of the report, so one copy to the host contains both
+        # parts.
         arrival = self._pending.report()
         if goes_on and not follows:
             ahead = self._pending.verification(1, length, clock)
@@ -248,13 +256,17 @@ class GraphSession:
         return self._draft_s
 
     def _charge_draft(self, outcome: Outcome) -> None:
-        """Adds pending drafts' time and passes to this round, also for a tree that is never verified."""
+        """Adds time and passes of drafts that no round has counted yet to this round, including trees that are never
+        verified.
+        """
         outcome.draft_s = (outcome.draft_s or 0.0) + self._draft_s
         outcome.draft_forwards = (outcome.draft_forwards or 0) + self._draft_forwards
         self._draft_s, self._draft_forwards = 0.0, 0
 
     def _charge(self, host_s: float, device_s: float) -> float:
-        """Duration of the round, in seconds; while verifications are queued ahead, by the slower of host and device."""
+        """Duration of the round, in seconds. While verifications are queued ahead, this is the longer of host time and
+        device time.
+        """
         self._host_s += host_s
         self._device_s += device_s
         before_s, self._charged_s = self._charged_s, max(self._host_s, self._device_s)
@@ -264,7 +276,9 @@ class GraphSession:
         return charged_s
 
     def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turn], at_stage: AtStage) -> Outcome:
-        """Decodes the round, and the rest of the text, in a session of the host, which first reads the text again."""
+        """Decodes the round, and the rest of the text, in a session driven by the host, which first reads the whole
+        text.
+        """
         self.close()
         self._instead = self._reopen(self._text, self._longest - len(self._text), self._knobs)
         read_s = self._instead.prefill()

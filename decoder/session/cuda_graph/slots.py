@@ -1,7 +1,8 @@
-"""Slots for CUDA graphs, each for one text at a time: KV caches and state at fixed addresses, and the graphs over them.
+"""Slots for CUDA graphs. A slot serves one text at a time: it has KV caches and state at fixed addresses, and the
+graphs that use them.
 
 A session takes a slot and releases it at the end of its text, so that graphs are captured once and not for each text.
-Methods that decode at the same time need a slot each; all slots share the models' weights.
+Each of several methods that decode at the same time needs its own slot; all slots share the models' weights.
 """
 
 import time
@@ -27,19 +28,19 @@ from decoder.verify.greedy import GreedyVerifier
 from decoder.verify.verifier import DeviceVerifier
 
 CHUNK = 512
-"""Most tokens of a prompt in one forward pass."""
+"""Maximum number of prompt tokens in one forward pass."""
 BEYOND = 8
 """Number of cache slots at the end of a KV store that no attention reads."""
 AHEAD = 64
-"""Growth of a text, in tokens, for which graphs are captured in advance, during idle time."""
+"""During idle time, graphs are captured in advance for the next tokens of a text, up to this number of tokens."""
 Work = Callable[[], None]
 
 
 class GraphSlot:
-    """Keys and values of target and draft, one device state, and the CUDA graphs captured over them.
+    """Keys and values of target and draft, one device state, and the CUDA graphs that use them.
 
     If `graphs` is None, all work runs by plain calls. `capturable` is the set of kinds of work that are known to be
-    capturable; all slots of the same two forward forms share it.
+    capturable; all slots with the same forward forms of both models share this set.
     """
 
     def __init__(self, target: Side, draft: Side, graphs: Graphs | None, capturable: set[Hashable]) -> None:
@@ -50,20 +51,22 @@ class GraphSlot:
         self.mailbox = Mailbox(device, REPORT)
         self.capturing_s = 0.0
         self.verifier: DeviceVerifier = GreedyVerifier()
-        """Verifier of all work that is queued from now on; draft trees grow by its estimated probabilities."""
+        """Verifier of all work that is queued from now on; draft trees grow by the probabilities that it estimates."""
         self._graphs = graphs
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
         self._layouts: dict[Shape, Layout] = {}
         self._in_use: dict[Shape | int, None] = {}
-        """Shapes of drafts, and numbers of rows of verifications, that this text has used so far, by first use."""
+        """Shapes of drafts, and numbers of rows of verifications, that this text has used so far, in the order of first
+        use.
+        """
 
     def mark(self) -> Mark:
-        """A mark at the present end of the device's stream."""
+        """A mark at the current end of the device's stream."""
         return Mark(self.target.store.device)
 
     def fits(self, models: tuple[StaticForward, StaticForward], longest: int, *, graphs: bool) -> bool:
-        """Whether the slot is for these models and has room for a text of `longest` tokens."""
+        """Whether the slot belongs to these models and has room for a text of `longest` tokens."""
         rooms = self.target.store.shape[3] - MOST_NODES, self.draft.store.shape[3] - MOST_ROWS
         alike = (self.target.forward, self.draft.forward) == models
         return alike and graphs == (self._graphs is not None) and min(rooms) - BEYOND - DEEPEST - 1 >= longest
@@ -73,12 +76,14 @@ class GraphSlot:
         self._in_use.clear()
         self.state.begin(text, rule)
         for side in (self.target, self.draft) if rule else (self.target,):
-            # Rows of an earlier text may be infinite, and infinite values break masked attention.
+            # Rows of an earlier text may contain infinite values, which break masked attention.
             side.store.zero_()
             _read_all(side, text[:-1])
 
     def catch_up(self, text: Sequence[int], start: int) -> None:
-        """Lets the draft model read the text from `start` on, if more tokens are unread than a draft pass can read."""
+        """Lets the draft model read the text from `start` on, if the draft model has more tokens to read than one draft
+        can include.
+        """
         _read_all(self.draft, text, start)
 
     def drafting(self, shape: Shape, length: int) -> Work:
@@ -106,7 +111,9 @@ class GraphSlot:
         )
 
     def capture_ahead(self, length: int) -> bool:
-        """Captures one CUDA graph, if any is missing, for this text at `length` tokens; returns whether one was."""
+        """Captures one CUDA graph for this text at `length` tokens, if any graph is missing; returns whether one was
+        missing.
+        """
         before = len(self._captured)
         for size in list(self._in_use):
             if isinstance(size, Shape):
@@ -133,7 +140,9 @@ class GraphSlot:
         return self._captured[key]
 
     def _undo(self) -> Work:
-        """A function that restores state and draft store after some work; the target's rows are computed again."""
+        """A function that restores the device state and the draft's store after some work. The target's store needs no
+        restoring, since its rows are computed again.
+        """
         restore, store = self.state.saved(), self.draft.store
         places = (self.state.length + torch.arange(MOST_ROWS, device=store.device)).clamp(max=store.shape[3] - 1)
         rows = store.index_select(3, places)
@@ -158,7 +167,9 @@ def tried(work: Work, undo: Work, device: torch.device) -> None:
 
 
 def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
-    """Captures capturable work as a CUDA graph; replays it once, since the first replay uploads the graph."""
+    """Captures work, which must be capturable, as a CUDA graph. Replays the graph once, since the first replay uploads
+    it.
+    """
     replay = graphs.capture(work, undo)
     replay()
     undo()
@@ -166,7 +177,7 @@ def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
 
 
 def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-    """A KV store made outside of inference mode, since compiled passes treat inference tensors differently."""
+    """A KV store, created outside of inference mode, since compiled passes treat inference tensors differently."""
     with torch.inference_mode(mode=False):
         return forward.new_store(capacity)
 
@@ -191,14 +202,16 @@ def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Flo
 
 @dataclass
 class GraphSlots:
-    """Free slots of a pair, and the state that all its slots share."""
+    """Free slots of a pair, and the state that all slots of the pair share."""
 
     graphs: bool = True
-    """Whether new slots use CUDA graphs; if False, they compute the same by plain calls."""
+    """Whether new slots use CUDA graphs; otherwise they do the same work by plain calls."""
     refused: str | None = None
     """Reason why the host drives rounds; None if rounds run on the device."""
     ahead: tuple[object, Mark] | None = None
-    """Session that has queued work for its next round already, and the mark at the end of that work; else None."""
+    """Session that has already queued work for its next round, and the mark at the end of this work; None if there is
+    no such session.
+    """
     costs: PlanCosts = field(default_factory=PlanCosts)
     _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
@@ -210,7 +223,7 @@ class GraphSlots:
     def take(self, pair: Pair, longest: int) -> GraphSlot:
         """A free slot for a text of `longest` tokens, or a new one."""
         models = self.forward(pair.target), self.forward(pair.draft_model)
-        # Slots that are too small are dropped: their memory is needed for a larger one.
+        # Slots that are too small are dropped: their memory is needed for a larger slot.
         self._free = [slot for slot in self._free if slot.fits(models, longest, graphs=self.graphs)]
         if self._free:
             return self._free.pop()
@@ -223,7 +236,9 @@ class GraphSlots:
         return GraphSlot(target, draft, graphs, self._capturable.setdefault(models, set()))
 
     def settle(self, session: object) -> None:
-        """Waits for work that another session has already queued for its next round, so that it delays no timing."""
+        """Waits for work that another session has already queued for its next round, so that this work does not distort
+        timings.
+        """
         if self.ahead and self.ahead[0] is not session:
             self.ahead[1].wait()
             self.ahead = None
@@ -239,7 +254,7 @@ class GraphSlots:
         return self._forwards[model]
 
     def anew(self, model: LanguageModel) -> "GraphSlots":
-        """Slots for another pair with this model, which share its static form."""
+        """Slots for another pair with the same model, which share the model's static form."""
         forms = {model: self._forwards[model]} if model in self._forwards else {}
         return GraphSlots(refused=self.refused, _forwards=forms)
 
@@ -258,7 +273,7 @@ class GraphSlots:
         self._forwards[model] = forward
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """A function that repeats the work, as a CUDA graph if slots use graphs; the work must need no undoing.
+        """A function that repeats the work, as a CUDA graph if slots use graphs. The work must not need to be undone.
 
         Raises:
             NotCapturableError: A CUDA graph cannot contain the work.

@@ -1,7 +1,8 @@
-"""Tensor sizes of drafts and verifications under a growth rule; the rule's other parts are values in device tensors.
+"""Tensor sizes of drafts and verifications under a growth rule; all other parts of the rule are values in device
+tensors.
 
-Pure; knows neither tensors nor models. The fixed width of a level is exact: the path probabilities of a level sum to at
-most 1, so at most 1 / stop of them reach `stop` and get children.
+Pure; knows neither tensors nor models. The fixed width of a level never excludes a node: the path probabilities of a
+level sum to at most 1, so at most 1 / stop nodes have a path probability of `stop` or more and get children.
 """
 
 import math
@@ -13,23 +14,27 @@ from decoder.draft.tree_size.plan import DEPTHS, SIZES
 from decoder.tree_rules import TreeRule
 
 MOST_ROWS = 1024
-"""Most rows of one draft."""
+"""Maximum number of rows of one draft."""
 BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 264)
 """Possible numbers of rows of a verification; the last one fits 256 drafted nodes and their root."""
 MOST_NODES = BUCKETS[-1]
-"""Most nodes of a tree, its root included."""
+"""Maximum number of nodes of a tree, including its root."""
 DEEPEST = 32
 WINDOW = 63
-"""Largest window of the history rule, in rounds: the most depth acceptances whose sum in 64 bits needs no rounding."""
+"""Largest window of the history rule, in rounds: up to this number, depth acceptances can be added in 64 bits without
+rounding.
+"""
 SLACK = 1e-4
-"""Allowance for float32 rounding of path probabilities, by which the sum over a level may exceed 1."""
+"""By this much the path probabilities of a level may sum to more than 1, due to float32 rounding."""
 FIRST_ROWS = (2, 16, 64, 256)
 """Possible numbers of rows of a draft's first pass, which reads the tokens that the draft model has not read yet: one
 or two, or more after rounds without a draft."""
 BEAM = 16
 """Number of nodes of a level that get children if costs decide the size of each round's tree."""
 MOST_USUAL = SIZES[-1]
-"""Most rows of a verification that is compiled in advance for rules with trees of varying size; more are rare."""
+"""For rules with trees of varying size, verifications are compiled in advance up to this number of rows; larger ones
+are rare.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,14 +42,16 @@ class Shape:
     """Sizes of a draft's tensors; all growth rules of the same shape share one captured graph."""
 
     widest: int
-    """Most children of a node."""
+    """Maximum number of children of a node."""
     widths: tuple[int, ...]
     """Largest number of nodes with children, at depth 0, 1, 2, ..."""
     best: bool
-    """Whether a tree keeps its most probable nodes within the budget, and not the first in breadth-first order."""
+    """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first in breadth-first
+    order.
+    """
     first: int = FIRST_ROWS[0]
     even: bool = False
-    """Whether all nodes with children have the same number of them."""
+    """Whether all nodes with children have the same number of children."""
 
     @property
     def deepest(self) -> int:
@@ -81,7 +88,7 @@ def _growing(rule: TreeRule) -> int:
 
 
 def most_nodes(rule: TreeRule) -> int:
-    """Number of nodes of the largest tree under this rule, the root included."""
+    """Number of nodes of the largest tree under this rule, including the root."""
     width, nodes = 1, 0
     for _ in range(int(rule.growth.deepest)):
         nodes += width * int(rule.growth.wide)
@@ -109,12 +116,14 @@ def bucket(nodes: int) -> int:
 
 
 def levels(nodes: int) -> int:
-    """Number of levels in the verification of `nodes` rows: the most that a tree of that size can have."""
+    """Number of levels in the verification of `nodes` rows: the maximum for a tree of this size."""
     return min(DEEPEST, nodes - 1)
 
 
 def slots(rows: int) -> int:
-    """Number of cache slots that attention reads if `rows` are in use: the next of 256, 384, 512, 768, 1024, ..."""
+    """Number of cache slots that attention reads if `rows` slots are in use: `rows` rounded up to 256, 384, 512, 768,
+    1024, ...
+    """
     size = 256
     while size < rows:
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
@@ -136,7 +145,9 @@ def passes(rules: Iterable[TreeRule | None]) -> Passes:
 
 
 def of_sizes(rules: Iterable[TreeRule], verified: Iterable[int]) -> Passes:
-    """Sizes of the passes of drafts under these rules, and of verifications with `verified` rows or a single one."""
+    """Sizes of the passes of drafts under these rules, and of verifications with one row or the numbers of rows in
+    `verified`.
+    """
     drafted = {rows for rule in rules for size in _shapes(rule) for rows in (size.first, *size.widths[1:])}
     return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))
 

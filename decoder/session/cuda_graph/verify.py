@@ -1,8 +1,8 @@
-"""A whole verification as one function of device tensors: the target's pass, acceptance, commit.
+"""A whole verification as one function of device tensors: the target's pass, the acceptance of nodes, the commit.
 
 The target's keys and values of the tree's rows are in its cache slots from the root's position on. The commit moves the
-accepted path's keys and values in both models to follow the text without gaps, and appends the path's tokens and one
-more token to the text.
+accepted path's keys and values, in both models, to the slots directly after the text, and appends the path's tokens and
+one more token to the text.
 """
 
 from collections.abc import Callable
@@ -37,22 +37,23 @@ def verify(
     logits = target.logits(tokens, around[0] + levels, row_slots, bias)
     choices = choose(logits, state.sampling, after[: deepest + 1], levels)
     wrong = tokens != choices.index_select(0, parents)
-    # Accepted nodes form one path, with at most one node at each level from 1 on. All others are assigned level 0.
+    # Accepted nodes form one path, with at most one node at each level from 1 on. All other nodes are assigned level 0.
     accepted = torch.where((above & wrong)[:, 1:].any(-1), state.steps(0, 1), levels)
     torch.amax(accepted, 0, out=state.committed)
-    # Entries beyond the end of the path keep the node with their own number, so that their rows do not move.
+    # Entries beyond the end of the path keep the node whose number is their index, so that these rows do not move.
     path = state.steps(-1, deepest + 1).scatter(0, accepted, state.steps(0, nodes))[1:]
     if deepest:
         _move(target, row_slots[0] + path[1:], after[:deepest])
     if draft and deepest:
-        # The draft model has no row of a leaf, but a leaf ends its path, and the next draft reads the last two tokens.
+        # The draft model has no row for a leaf, but a leaf can only be the last node of the path, and the next draft
+        # reads the last two tokens.
         _move(draft, state.length + state.nodes[ROW].index_select(0, path[1:]), after[:deepest])
         _learn(state, levels.amax())
     _commit(state, path, choices.index_select(0, path), after)
 
 
 def ancestors(parents: Int[Tensor, "N"], deepest: int, identity: Float[Tensor, "M M"]) -> Bool[Tensor, "N N"]:
-    """Mask of each node's ancestors and itself, with one row for each node; the root's parent is the root."""
+    """Mask with one row for each node, which marks the node and its ancestors; the root's parent is the root."""
     count, reach = len(parents), 1
     ways = identity[:count, :count].scatter(1, parents[:, None], 1.0)
     while reach < deepest:
@@ -64,7 +65,9 @@ def ancestors(parents: Int[Tensor, "N"], deepest: int, identity: Float[Tensor, "
 def tree_bias(
     side: Side, columns: Int[Tensor, "S"], row_slots: Int[Tensor, "N"], above: Bool[Tensor, "N N"]
 ) -> Float[Tensor, "N S"]:
-    """Attention bias of a tree's rows: each sees all slots before the tree, and its ancestors and itself within it."""
+    """Attention bias of a tree's rows: each row attends to all slots before the tree and, within the tree, to itself
+    and its ancestors.
+    """
     before = (columns < row_slots[0]).expand(len(row_slots), -1)
     return side.bias(before.index_copy(1, row_slots, above))
 

@@ -2,9 +2,9 @@
 
     rows               arithmetic on probabilities, guarded against rounding
     random_generator   source of randomness
-    drawn_tree         drafted tokens with their draw order and multiplicity
+    drawn_tree         drafted tokens, in the order of sampling, with duplicates
     top_down           a walk from the root, with a solver at each node: nss, naive, spectr, specinfer, khisti
-    bottom_up          stops, the deepest nodes first: block, traversal
+    bottom_up          a search for the end of the path, the deepest nodes first: block, traversal
     acceptance_bound   upper bound of every solver's acceptance
     batched            verification on tensors, for large vocabularies
     verifiers          table of verifiers by name

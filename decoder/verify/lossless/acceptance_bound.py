@@ -1,4 +1,6 @@
-"""Upper bound alpha*(k) on acceptance: the probability that a lossless solver's token is among k i.i.d. draws."""
+"""Upper bound alpha*(k) on the acceptance rate of lossless solvers, which is the probability that the chosen token is
+among k i.i.d. sampled tokens.
+"""
 
 import numpy as np
 
@@ -6,7 +8,9 @@ from decoder.verify.lossless.rows import Row
 
 
 def acceptance_bound(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """Minimum of p(A) + 1 - q(A)^k over token sets A, attained by the tokens with least p / q; rows (V,)."""
+    """Minimum of p(A) + 1 - q(A)^k over token sets A; the minimum is attained by the tokens with the least p / q. Rows
+    (V,).
+    """
     unlikely = np.divide(target_probs, draft_probs, out=np.full_like(target_probs, np.inf), where=draft_probs > 0)
     order = np.argsort(unlikely, kind="stable")
     target_mass, draft_mass = np.cumsum(target_probs[order]), np.cumsum(draft_probs[order])

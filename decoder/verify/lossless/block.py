@@ -1,8 +1,8 @@
 """block: verification of one path as a whole, which accepts at least as many tokens as verification token by token.
 
 From Sun et al. 2024, "Block verification accelerates speculative decoding". Nodes are accepted with that paper's
-probability h; with the weights w of its section 3.1 the text would be biased. The probability that at least i tokens of
-the path are accepted is then w_i, the most that a lossless rule for one path can reach.
+probability h. (With the weights w of its section 3.1 instead, the text would be biased.) At least i tokens of the path
+are then accepted with probability w_i, which no lossless rule for one path exceeds.
 """
 
 from itertools import pairwise
@@ -16,7 +16,7 @@ def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
     """Stops of a chain, the deepest node first; rows (N, V).
 
     Raises:
-        ValueError: The tree is no chain.
+        ValueError: The tree is not a chain.
     """
     chain, weight = tree.chain(), 1.0
     stops = [Stop(chain[0], 1.0, 1.0 if len(chain) > 1 else 0.0)]

@@ -1,7 +1,8 @@
-"""Verification from the deepest nodes up: stops are tried in order, each with a probability and a residual.
+"""Verification from the deepest nodes up. A stop is a node at which the path may end; stops are tried in order.
 
-The probabilities depend on the tree alone, since a stop is tried only after all earlier stops were refused. So they,
-and the expected block efficiency, are known before any random number is drawn.
+Each stop has an acceptance probability and a residual. The probabilities depend on the tree alone, since a stop is
+tried only after all earlier stops were refused. So the probabilities, and the expected block efficiency, are known
+before any random decision.
 """
 
 from collections.abc import Sequence
@@ -19,17 +20,21 @@ class Stop:
     probability: float
     """Probability that the path ends at this node, given that all earlier stops were refused."""
     removed: float
-    """Factor on q in the next token's distribution, which is (p - removed q)+ normalised; with factor 0 it is p."""
+    """Factor on q in the next token's distribution, (p - removed q)+ normalised; with factor 0 the distribution
+    is p.
+    """
 
 
 def first(stops: Sequence[Stop], generator: RandomGenerator) -> Stop:
-    """The stop at which the path ends: the first stop that is accepted at random, or else the root, the last stop."""
+    """The stop at which the path ends: the first stop that is accepted, at random with its probability; if none is, the
+    last stop, which is the root.
+    """
     *above_root, root = stops
     return next((stop for stop in above_root if stop.probability > 0 and generator.bernoulli(stop.probability)), root)
 
 
 def reach(tree: DrawnTree, stops: Sequence[Stop]) -> list[float]:
-    """Each node's acceptance probability, given the tree, over the verifier's random numbers; 1 for the root."""
+    """Probability that the verifier accepts each node, given the tree; 1 for the root."""
     probabilities, left = [0.0] * len(tree), 1.0
     for stop in stops:
         probabilities[stop.node] += stop.probability * left

@@ -1,4 +1,6 @@
-"""A sampled tree in the form that lossless verifiers use: each node's token and draws, in order, with duplicates."""
+"""A sampled tree in the form that lossless verifiers use: for each node its token, and the tokens sampled after the
+node, in order, with duplicates.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +21,9 @@ class DrawnTree:
     parents: tuple[int, ...]
     """Index of each node's parent; -1 for the root."""
     children: tuple[tuple[int, ...], ...]
-    """Child nodes of each node, in draw order; a child that was drawn several times is listed as often."""
+    """Child nodes of each node, in the order of sampling; a child that was sampled several times is listed as many
+    times.
+    """
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -30,15 +34,17 @@ class DrawnTree:
         return depths(self.parents)
 
     def drawn(self, node: int) -> list[int]:
-        """The tokens drawn after a node, in draw order, with duplicates."""
+        """The tokens sampled after a node, in the order of sampling, with duplicates."""
         return [self.tokens[child] for child in self.children[node]]
 
     def child(self, node: int, token: int) -> int | None:
-        """The node's child with this token; None if the token was not drafted there."""
+        """The node's child with this token; None if the token was not drafted after the node."""
         return next((child for child in self.children[node] if self.tokens[child] == token), None)
 
     def slots(self, node: int) -> Iterator[tuple[int, int, bool]]:
-        """Each draw after a node: its index, its child node, and whether it is the first draw of that child."""
+        """For each token sampled after a node: its index, its child node, and whether the child was sampled for the
+        first time.
+        """
         for index, child in enumerate(self.children[node]):
             yield index, child, child not in self.children[node][:index]
 
@@ -51,14 +57,16 @@ class DrawnTree:
         return path[::-1]
 
     def first_path(self) -> "DrawnTree":
-        """The tree with only the first draw after each node, which is a single path; nodes keep their numbers."""
+        """The tree with only the first sampled token after each node, which is a single path; nodes keep their
+        numbers.
+        """
         return replace(self, children=tuple(drawn[:1] for drawn in self.children))
 
     def chain(self) -> list[int]:
-        """All nodes of a tree that is a chain, in path order from the root on.
+        """All nodes of a tree that is a chain, from the root on.
 
         Raises:
-            ValueError: The tree is not a chain: a node has more than one draw.
+            ValueError: The tree is not a chain: more than one token was sampled after a node.
         """
         if any(len(drawn) > 1 for drawn in self.children):
             raise ValueError("the tree is not a chain")
@@ -66,7 +74,9 @@ class DrawnTree:
 
 
 def drawn_tree(tree: TokenTree) -> DrawnTree:
-    """Converts a drafted tree for its verifier; if a node has no recorded draws, each child counts as one draw."""
+    """Converts a drafted tree for lossless verifiers; if a node has no recorded samples, each child counts as sampled
+    once.
+    """
     children: list[list[int]] = [[] for _ in tree.tokens]
     for node, parent in enumerate(tree.parents[1:], 1):
         children[parent].append(node)
@@ -76,7 +86,9 @@ def drawn_tree(tree: TokenTree) -> DrawnTree:
 
 
 def draft_rows(tree: TokenTree, like: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """The draft's rows from which tokens were drawn, with shape, device and dtype of `like`; zeros for other nodes."""
+    """The draft's rows from which tokens were sampled, with shape, device and dtype of `like`; zeros for nodes without
+    samples.
+    """
     rows = torch.zeros_like(like)
     for node, draws in (tree.draws or {}).items():
         rows[node] = draws.row

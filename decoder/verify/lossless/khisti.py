@@ -1,10 +1,10 @@
-"""khisti: a tournament selects one draw, which is then accepted or refused as in naive, by the winner's distribution.
-
-By the two-step theorem of Khisti et al. 2025 (importance sampling, then single-draft speculative sampling); Thomas et
-al. 2026, algorithms 5, 10 and 15. Every rule of a match is lossless if the winner's distribution r is exact; the rule
-affects only the acceptance rate. One sweep over the tokens, in ascending order of p - q1 q2, replaces the linear
-program: each token wins against later tokens as often as it needs to reach p, and loses otherwise. (In descending order
-the gap to the upper bound was six times as large on toy pairs.)
+"""khisti: a tournament selects one of the sampled tokens, which is then accepted or refused as in `naive`, with the
+winner's distribution in place of q. Based on the two-step theorem of Khisti et al. 2025 (importance sampling, then
+single-draft speculative sampling); Thomas et al. 2026, algorithms 5, 10 and 15. Any rule by which a match is decided is
+lossless if the winner's distribution r is exact; the rule affects only the acceptance rate. One sweep over the tokens,
+in ascending order of p - q1 q2, replaces the linear program of that paper: each token wins against later tokens as
+often as necessary for its probability to reach p, and loses otherwise. (In descending order the gap to the acceptance
+bound was six times as large on toy pairs.)
 """
 
 from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ def match(target_probs: Row, one: Row, other: Row) -> Match:
     law, share = np.zeros_like(target_probs), np.ones_like(target_probs)
     possible = order[(one + other)[order] > 0]
     later_one, later_other = _sums_after(one[possible]), _sums_after(other[possible])
-    left_one = left_other = 0.0  # each candidate's probability mass that tokens of lower rank left to later ones
+    left_one = left_other = 0.0  # each candidate's probability mass that tokens of lower rank have not used
     for token, a, b, target_probability, more_one, more_other in zip(
         possible.tolist(),
         one[possible].tolist(),
@@ -73,7 +73,7 @@ def _sums_after(row: Row) -> Row:
 
 
 def tournament(entries: Sequence[T], meet: Callable[[T, T], T]) -> T:
-    """Winner of a knock-out tournament: neighbours meet, round by round; an entry without an opponent advances."""
+    """Winner of a knock-out tournament: in each round, adjacent entries meet; an entry without an opponent advances."""
     while len(entries) > 1:
         odd = entries[len(entries) - len(entries) % 2 :]
         entries = [*(meet(one, other) for one, other in zip(entries[::2], entries[1::2], strict=False)), *odd]
@@ -93,17 +93,17 @@ def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: 
 
 
 def winner_law(target_probs: Row, draft_probs: Row, draws: int) -> Row:
-    """Distribution r of the winner among `draws` i.i.d. draws; shape (V,)."""
+    """Distribution r of the winner among `draws` i.i.d. sampled tokens; shape (V,)."""
     return tournament([draft_probs] * draws, lambda one, other: match(target_probs, one, other).law)
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """See `Solver`; a lower bound, since a token from the residual may be another drawn one, which is not counted."""
+    """See `Solver`; a lower bound, since a token from the residual that equals another sampled token is not counted."""
     return float(np.minimum(target_probs, winner_law(target_probs, draft_probs, draws)).sum())
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
-    """See `Solver`; counts tokens from the residual too, which may be drawn ones."""
+    """See `Solver`; includes the case that a token from the residual equals a sampled token."""
     law, winners = tournament([(draft_probs, {token: 1.0}) for token in drawn], partial(_meet, target_probs))
     tokens = reduce(
         np.add, (probability * naive.token_law(target_probs, law, token) for token, probability in winners.items())
@@ -114,7 +114,7 @@ def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict
 def _meet(
     target_probs: Row, one: tuple[Row, dict[int, float]], other: tuple[Row, dict[int, float]]
 ) -> tuple[Row, dict[int, float]]:
-    """One match: the winner's distribution over random draws, and the win probability of each given draw."""
+    """One match: the winner's distribution over random samples, and the win probability of each given sample."""
     pairing = match(target_probs, one[0], other[0])
     winners = dict.fromkeys([*one[1], *other[1]], 0.0)
     for first, first_probability in one[1].items():

@@ -1,8 +1,9 @@
-"""naive: the first draw is accepted with probability min(1, p / q), else the token comes from the residual (p - q)+.
+"""naive: the first sampled token is accepted with probability min(1, p / q); otherwise the token comes from the
+residual (p - q)+.
 
 On one path this is speculative sampling as first published (Leviathan et al. 2023, Chen et al. 2023). On a tree the
-token from the residual may be another drawn token, and the walk then continues from it ("NaiveTree"); Thomas et al.
-2026, algorithms 2, 7 and 12.
+token from the residual may equal another sampled token, and the walk then continues from that node ("NaiveTree");
+Thomas et al. 2026, algorithms 2, 7 and 12.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from decoder.verify.lossless.top_down import Solver
 
 
 def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:
-    """See `Solve`; tries only the first draw."""
+    """See `Solve`; tries only the first sampled token."""
     first = drawn[0]
     if generator.bernoulli(ratio(target_probs[first], draft_probs[first])):
         return first
@@ -23,7 +24,7 @@ def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: 
 
 
 def token_law(target_probs: Row, draft_probs: Row, first: int) -> Row:
-    """Distribution of the token that `solve` chooses, given the first draw; shape (V,)."""
+    """Distribution of the token that `solve` chooses, given the first sampled token; shape (V,)."""
     accepted = ratio(target_probs[first], draft_probs[first])
     law = (1 - accepted) * residual(target_probs, draft_probs)
     law[first] += accepted

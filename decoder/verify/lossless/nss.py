@@ -1,7 +1,8 @@
-"""nss: the token is sampled from the target, and a drafted token is accepted if it is the same.
+"""nss: the token is sampled from the target, and a drafted token is accepted if it equals the sampled one.
 
-It uses neither the draws nor the draft's rows, so it alone is lossless on any tree; on deterministic trees it is
-optimal. Naive speculative sampling of Miao et al. 2024 (SpecInfer); Thomas et al. 2026, algorithms 1, 6 and 11.
+The choice of the token depends neither on the draft's rows nor on the drafted tokens. So `nss` is lossless on any tree,
+unlike the other verifiers of this package; on deterministic trees it is optimal. Naive speculative sampling of Miao et
+al. 2024 (SpecInfer); Thomas et al. 2026, algorithms 1, 6 and 11.
 """
 
 from collections.abc import Sequence

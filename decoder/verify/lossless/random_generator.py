@@ -1,4 +1,4 @@
-"""Source of randomness in drafting and verification: a protocol, so that a test can enumerate all outcomes."""
+"""Random numbers for drafting and verification. A protocol, so that a test can enumerate all outcomes."""
 
 from typing import Protocol
 
@@ -13,7 +13,7 @@ class RandomGenerator(Protocol):
     """Source of independent random numbers."""
 
     def bernoulli(self, probability: float) -> bool:
-        """True with this probability, in [0, 1]: never for 0, always for 1."""
+        """Returns True with this probability, in [0, 1]: never for 0, always for 1."""
 
     def choice(self, weights: Row) -> int:
         """A random index, with probability in proportion to its weight; never an index of weight 0. Weights (V,)."""
@@ -39,7 +39,7 @@ class PhiloxGenerator:
             ModelError: The probability is NaN.
         """
         require_numbers(probability)
-        # "<" and not "<=", by which probability 0 would give True if the uniform number is 0.
+        # "<" and not "<=": with "<=", probability 0 would give True if the uniform number is 0.
         return self._generator.random() < probability
 
     def choice(self, weights: Row) -> int:
@@ -54,7 +54,7 @@ class PhiloxGenerator:
         if not len(until):
             raise ValueError("nothing to choose from: all weights are 0")
         require_numbers(until[-1])
-        # The minimum is for subnormal weights, where rounding can make the product as large as the total.
+        # The minimum is needed for subnormal weights, for which rounding can make the product as large as the total.
         place = np.searchsorted(until, self._generator.random() * until[-1], side="right")
         return int(possible[min(place, len(possible) - 1)])
 

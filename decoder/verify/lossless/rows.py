@@ -12,9 +12,13 @@ from decoder.errors import ModelError
 Row: TypeAlias = Float[NDArray[np.float64], "V"]
 """Probabilities of all tokens after one node, or unnormalised weights; shape (V,)."""
 Rows: TypeAlias = Float[NDArray[np.float64], "N V"]
-"""One row for each node of a tree, shape (N, V); the draft's rows for nodes without draws are zeros."""
+"""One row for each node of a tree, shape (N, V); the draft's rows are zeros for nodes after which nothing was
+sampled.
+"""
 NEGLIGIBLE = 1e-30
-"""Least probability that is not rounded to 0: the residual needs its inverse, which would overflow float32."""
+"""Smaller probabilities are rounded to 0: the residual needs the inverse of probabilities, which would overflow
+float32.
+"""
 
 
 def positive(row: Row) -> Row:
@@ -29,12 +33,14 @@ def normalised(weights: Row, fallback: Row) -> Row:
 
 
 def residual(target_probs: Row, draft_probs: Row, removed: float = 1.0) -> Row:
-    """Residual distribution: (p - removed q)+ normalised; p if that is 0 everywhere."""
+    """Residual distribution: (p - removed q)+ normalised; p if (p - removed q)+ is 0 everywhere."""
     return normalised(positive(target_probs - removed * draft_probs), target_probs)
 
 
 def ratio(over: float, under: float) -> float:
-    """Acceptance probability min(1, over / under); for `under` = 0, 1 if `over` is positive and else 0."""
+    """Acceptance probability min(1, over / under). If `under` is 0, the result is 1 for positive `over` and 0
+    otherwise.
+    """
     if under <= 0:
         return float(over > 0)
     return _probability(float(over) / float(under))
@@ -51,13 +57,14 @@ def _probability(value: float) -> float:
 
 
 def require_numbers(total: float) -> None:
-    """Refuses NaN and infinity, which comparisons do not detect; given the sum of many numbers, checks all of them.
+    """Refuses NaN and infinity, which comparisons do not detect. `total` may be the sum of many numbers, which checks
+    all of them.
 
     Raises:
         ModelError: `total` is NaN or infinite.
     """
     if not math.isfinite(total):
         raise ModelError(
-            "a probability is no finite number; a model's logits have NaN or infinity; try --dtype float32, or check "
+            "a probability is not finite; a model's logits have NaN or infinity; try --dtype float32, or check "
             "the model's weights"
         )

@@ -1,4 +1,4 @@
-"""specinfer: draws are tried in random order, each against the residual that the refused draws have left.
+"""specinfer: the sampled tokens are tried in random order, each against the residual after all refusals so far.
 
 Multi-step speculative sampling of Miao et al. 2024; Thomas et al. 2026, algorithms 4, 9 and 14. After any number of
 refusals the residual is (p - removed q)+ / S, with two scalars: each refusal adds S to `removed`, and S becomes the new
@@ -44,7 +44,7 @@ def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
-    """See `Solver`; recursive over the subsets of the draws, of which there are at most 2^k."""
+    """See `Solver`; recursive over the subsets of the sampled tokens, of which there are at most 2^k."""
     residual_rows, distinct = residuals(target_probs, draft_probs, len(drawn)), sorted(set(drawn))
 
     @cache

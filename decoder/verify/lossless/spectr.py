@@ -1,7 +1,7 @@
-"""spectr: draws in order are accepted with probability min(1, p / (rho q)), else the token comes from a residual.
-
-The division factor rho compensates for the k chances that a token has to be drawn. This is k-sequential selection of
-Sun et al. 2023 (SpecTr); Thomas et al. 2026, algorithms 3, 8 and 13. k is the number of draws, duplicates included.
+"""spectr: the sampled tokens are tried in order, each accepted with probability min(1, p / (rho q)); if all are
+refused, the token comes from a residual. The division factor rho compensates for the k chances of a token to be
+sampled. This is k-sequential selection of Sun et al. 2023 (SpecTr); Thomas et al. 2026, algorithms 3, 8 and 13. k is
+the number of sampled tokens, duplicates included.
 """
 
 from collections.abc import Sequence
@@ -18,24 +18,24 @@ STEPS = 40
 
 @dataclass(frozen=True)
 class Division:
-    """Acceptance rule for k draws, from one pair of rows."""
+    """Acceptance rule for k sampled tokens, computed from one pair of rows."""
 
     factor: float
     """Division factor rho."""
     single: float
-    """Probability that a single draw is accepted (beta)."""
+    """Probability that a single sampled token is accepted (beta)."""
     any: float
-    """Probability that any of the k draws is accepted."""
+    """Probability that one of the k sampled tokens is accepted."""
     residual: Row
-    """Distribution of the token if no draw is accepted; shape (V,)."""
+    """Distribution of the token if no sampled token is accepted; shape (V,)."""
 
     def probability(self, target_prob: float, draft_prob: float) -> float:
-        """Probability of accepting a draw of a token, from the token's probabilities in target and draft."""
+        """Probability of accepting a sampled token, from its probabilities in target and draft."""
         return ratio(target_prob, self.factor * draft_prob)
 
 
 def divide(target_probs: Row, draft_probs: Row, draws: int) -> Division:
-    """Acceptance rule for `draws` draws, from the target's and the draft's row."""
+    """Acceptance rule for `draws` sampled tokens, from the target's and the draft's row."""
     factor = division_factor(target_probs, draft_probs, draws)
     overlap = np.minimum(target_probs / factor, draft_probs)
     single = min(1.0, float(overlap.sum()))
@@ -45,9 +45,8 @@ def divide(target_probs: Row, draft_probs: Row, draws: int) -> Division:
 
 
 def division_factor(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """Root rho of 1 - (1 - beta)^k = rho beta on [1, k], with beta = sum min(p / rho, q), rounded up.
-
-    At or above the root the residual has no negative entries. rho is 1 for k = 1.
+    """Root rho of 1 - (1 - beta)^k = rho beta on [1, k], with beta = sum min(p / rho, q). It is rounded up, since at or
+    above the root the residual has no negative entries. rho is 1 for k = 1.
     """
     low, high = 1.0, float(draws)
     for _ in range(STEPS if draws > 1 else 0):

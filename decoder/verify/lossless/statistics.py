@@ -11,14 +11,18 @@ from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
 
 MOST_NUMBERS = 1 << 20
-"""Most numbers in a tree's rows (nodes times vocabulary) for statistics of all nodes; for more they take too long."""
+"""Statistics of all nodes are computed only if nodes times vocabulary is at most this number; otherwise they would take
+too long.
+"""
 _SOLVERS = {"naive": SOLVERS["naive_tree"], **SOLVERS}
 
 
 def tree_statistics(
     name: str, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, path: Sequence[int]
 ) -> tuple[list[float], list[Draws]]:
-    """Acceptance probability of every node, and statistics of the draws at each node of the accepted path."""
+    """Acceptance probability of every node, and statistics of the tokens sampled after each node of the
+    accepted path.
+    """
     solver = _SOLVERS.get(name)
     reach = VERIFIERS[name].reach(tree, target_probs, draft_probs)
     judged_tree = tree.first_path() if name == "naive" else tree

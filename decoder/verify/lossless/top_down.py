@@ -1,7 +1,9 @@
-"""Verification from the root down: a solver chooses each next token, and the walk goes on while that was drafted.
+"""Verification from the root down: a solver chooses each next token, and the walk continues as long as the chosen token
+was drafted.
 
-The walk is lossless on i.i.d. rollouts and delayed trees with any solver whose token has the target's distribution over
-draws that are independent given the draft's row (Thomas et al. 2026, section 3.2).
+On i.i.d. rollouts and delayed trees, the walk is lossless with any solver that meets one condition: over random samples
+that are independent given the draft's row, the chosen token has the target's distribution (Thomas et al. 2026, section
+3.2).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,23 +17,24 @@ from decoder.verify.lossless.rows import Row, Rows
 Accepted: TypeAlias = tuple[list[int], int]
 """The accepted nodes below the root, in path order, and the token after them."""
 Solve: TypeAlias = Callable[[Row, Row, Sequence[int], RandomGenerator], int]
-"""(target row, draft row, drawn tokens, random generator) -> the token chosen after a node.
-
-Over random i.i.d. draws, the token has the target's distribution.
+"""(target row, draft row, sampled tokens, random generator) -> the token chosen after a node. Over random i.i.d.
+samples, the chosen token has the target's distribution.
 """
 
 
 @dataclass(frozen=True)
 class Solver:
-    """Acceptance probabilities, in closed form, of a rule that chooses the token after a node with k draws.
+    """Closed-form acceptance probabilities of a rule that chooses the token after a node with k sampled tokens.
 
-    Arguments are the target's row (V,), the draft's row (V,), and the drawn tokens or their number k >= 1.
+    Arguments are the target's row (V,), the draft's row (V,), and the sampled tokens or their number k >= 1.
     """
 
     acceptance_rate: Callable[[Row, Row, int], float]
-    """Probability that the chosen token is a drawn one, over k i.i.d. draws (Thomas et al. 2026, appendix C)."""
+    """Probability that the chosen token is one of k i.i.d. sampled tokens (Thomas et al. 2026, appendix C)."""
     branching: Callable[[Row, Row, Sequence[int]], Mapping[int, float]]
-    """Probability of each distinct drawn token to be chosen, given the draws (Thomas et al. 2026, appendix D)."""
+    """Probability that each distinct sampled token is chosen, given all sampled tokens (Thomas et al. 2026, appendix
+    D).
+    """
 
 
 def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
@@ -44,7 +47,7 @@ def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
 
 
 def reach(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
-    """Each node's acceptance probability, given the tree, over the verifier's random numbers; rows (N, V)."""
+    """Probability that the verifier accepts each node, given the tree; rows (N, V)."""
     accepted = [1.0] + [0.0] * (len(tree) - 1)
     for node, drawn in enumerate(tree.children):
         if drawn:

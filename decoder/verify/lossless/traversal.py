@@ -1,9 +1,9 @@
 """traversal: verification of a whole tree from its leaves up, in post-order; on one path this is block verification.
 
-From Weng et al. 2025, "Traversal Verification for Speculative Tree Decoding". Draws are tried one by one: if rollouts
-share a node, the first draw of its token owns the subtree. A later draw of the same token changes the residual of its
-siblings but gets probability 0 itself, since the residual of a refused token is 0. After refusals a node's residual is
-(p - removed q)+ / S, which is determined by these two scalars.
+From Weng et al. 2025, "Traversal Verification for Speculative Tree Decoding". The sampled tokens are tried one by one.
+If a token was sampled several times after a node, its first sample owns the subtree. A later sample of the same token
+changes the residual of its siblings but gets probability 0 itself, since the residual of a refused token is 0. After
+refusals, a node's residual is (p - removed q)+ / S, which is determined by the scalars `removed` and S.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +16,14 @@ from decoder.verify.lossless.rows import Row, Rows, positive, ratio, share
 
 @dataclass(frozen=True)
 class NodeSplit:
-    """Division of the probability of reaching a node between its draws and a stop at the node."""
+    """Division of the probability of reaching a node between the tokens sampled after the node and a stop at
+    the node.
+    """
 
     slots: Sequence[float]
-    """Probability that is passed to each draw, in draw order."""
+    """Probability that is passed to each sampled token, in the order of sampling."""
     probability: float
-    """Probability of stopping at the node once all draws are refused."""
+    """Probability of stopping at the node once all sampled tokens are refused."""
     removed: float
     """See `Stop`."""
 
@@ -36,7 +38,9 @@ def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
 
 
 def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> NodeSplit:
-    """Divides a node's probability, which must be above 0: passes it to the draws, one by one; rows (V,)."""
+    """Divides a node's probability, which must be above 0, between the sampled tokens, one by one, and a stop; rows
+    (V,).
+    """
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:
         left = max(0.0, target_probs[token] - removed * draft_probs[token])

@@ -1,4 +1,6 @@
-"""Table of lossless verifiers by name. `decoder.verify.names` has the kinds of drafting with which each is lossless."""
+"""Table of lossless verifiers by name. `decoder.verify.names` lists the kinds of drafting with which each verifier is
+lossless.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,12 +26,14 @@ Reach: TypeAlias = Callable[[DrawnTree, Rows, Rows], list[float]]
 
 @dataclass(frozen=True)
 class LosslessVerifier:
-    """A lossless verifier: verification of a tree, and the acceptance probabilities of the tree's nodes."""
+    """A lossless verifier, as functions: verification of a tree, and the acceptance probabilities of the tree's
+    nodes.
+    """
 
     on_device: VerifyOnDevice
     """Verifies a tree on tensors, with one copy of a few numbers to the host; for large vocabularies."""
     reach: Reach
-    """Each node's acceptance probability, given the tree, over the verifier's random numbers; 1 for the root."""
+    """Probability that the verifier accepts each node, given the tree; 1 for the root."""
 
 
 def _top_down(solver: Solver, on_device: VerifyOnDevice) -> LosslessVerifier:
@@ -44,7 +48,7 @@ def _bottom_up(stops: Callable[[DrawnTree, Rows, Rows], list[Stop]], on_device: 
 
 
 def _first_path(whole: LosslessVerifier) -> LosslessVerifier:
-    """A verifier that applies the verifier `whole` to the first draw after each node alone."""
+    """A verifier that applies the verifier `whole` to the path of each node's first sampled token."""
 
     def reach(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
         return whole.reach(tree.first_path(), target_probs, draft_probs)
@@ -66,4 +70,4 @@ VERIFIERS = {
     "block": _bottom_up(block.stops, partial(batched_bottom_up.verify, batched_bottom_up.block_stops)),
     "traversal": _bottom_up(traversal.stops, partial(batched_bottom_up.verify, batched_bottom_up.traversal_stops)),
 }
-"""Verifiers by name, in the order of Thomas et al. 2026: verifiers that use more of the tree come later."""
+"""Verifiers by name, in the order of Thomas et al. 2026; verifiers that use a larger part of the tree come later."""

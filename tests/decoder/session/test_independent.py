@@ -127,9 +127,9 @@ def test_the_method_that_draws_has_a_verifier_of_its_own_where_none_is_named() -
         ({"verifier": "traversal"}, "biased on deterministic trees"),
         ({"drafting": "delayed"}, "verifier coupled does not work on sampled trees"),
         ({"verifier": "block", "drafting": "iid"}, "block takes one drafted path, not 2"),
-        ({"verifier": "best"}, "there is none of that name"),
-        ({"drafting": "wild", "verifier": "nss"}, "there is none of that name"),
-        ({"verifier": "nss", "drafting": "iid", "methods": ("linear",)}, "no method of linear does"),
+        ({"verifier": "best"}, "which is unknown; choose from"),
+        ({"drafting": "wild", "verifier": "nss"}, "which is unknown; choose from"),
+        ({"verifier": "nss", "drafting": "iid", "methods": ("linear",)}, "which none of the methods linear does"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: str) -> None:

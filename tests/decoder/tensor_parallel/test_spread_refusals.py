@@ -122,7 +122,9 @@ def test_a_head_is_refused_before_its_target_is_loaded(tiny_models: TinyModels) 
 
 @pytest.mark.parametrize("count", [0, -1])
 def test_no_process_at_all_is_refused(count: int) -> None:
-    with pytest.raises(ConfigError, match=f"^tensor_parallel is {count}, which is no number of processes; give 1"):
+    with pytest.raises(
+        ConfigError, match=f"^tensor_parallel is {count}, which is not a valid number of processes; give 1"
+    ):
         load_pair(device="cpu", tensor_parallel=count)
 
 

@@ -365,7 +365,7 @@ def test_a_head_is_told_as_what_it_is(tmp_path: Path, on_a_gpu: list[dict[str, s
 def test_a_device_that_is_not_there_is_a_problem() -> None:
     report = examine(case(models=Models(device="cuda:99")), {"devices": doctor.devices})
     assert not report.ok
-    assert "device cuda:99 was asked for" in page(report)
+    assert "device cuda:99 was requested" in page(report)
 
 
 def test_the_options_of_a_live_run_are_refused_before_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,6 @@
-"""Batched block and traversal verification: scalars of all nodes on a device, then random numbers on the host."""
+"""Batched block and traversal verification: scalars for all nodes are computed on a device, then random decisions are
+made on the host.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -44,11 +46,11 @@ def verify(
 
 
 def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> list[Stop]:
-    """As `decoder.verify.lossless.block.stops`, with weights from a running maximum of sums of log p / q.
+    """Like `decoder.verify.lossless.block.stops`, but computes the weights by a running maximum of sums of log p / q.
 
     Raises:
         ModelError: A probability is NaN.
-        ValueError: The tree is no chain.
+        ValueError: The tree is not a chain.
     """
     last = len(tree.chain()) - 1
     tokens = torch.tensor(tree.tokens[1:], dtype=torch.long, device=target_probs.device)[:, None]
@@ -66,7 +68,7 @@ def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs
 def traversal_stops(
     tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]
 ) -> list[Stop]:
-    """As `decoder.verify.lossless.traversal.stops`, computed level by level; reads each row once for each draw.
+    """Like `decoder.verify.lossless.traversal.stops`, but works level by level; reads each row once per sampled token.
 
     Raises:
         ModelError: A probability is NaN.
@@ -103,7 +105,9 @@ def _refused(
     counts: Int[Tensor, "n"],
     probability: Float[Tensor, "n"],
 ) -> tuple[Float[Tensor, "n K"], Float[Tensor, "n"], Float[Tensor, "n"]]:
-    """Of each node: probabilities passed to its draws, probability left for stopping, and `removed` (see `Stop`)."""
+    """For each node: probabilities passed to its sampled children, probability that remains for stopping, `removed`
+    (see `Stop`).
+    """
     over, under = target_probs.gather(1, drawn), draft_probs.gather(1, drawn)
     removed, total = torch.zeros_like(probability), torch.ones_like(probability)
     slots = torch.zeros_like(over)

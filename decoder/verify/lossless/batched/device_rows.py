@@ -1,4 +1,4 @@
-"""Rows of probabilities as tensors: arithmetic, sampling, and the copy of a few numbers to the host."""
+"""Rows of probabilities as tensors: arithmetic, sampling, and copies of small tensors to the host."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -30,13 +30,13 @@ def normalised(weights: Float[Tensor, "N V"], fallback: Float[Tensor, "N V"]) ->
 def residual(
     target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"], removed: Float[Tensor, "N"]
 ) -> Float[Tensor, "N V"]:
-    """Residual distributions: (p - removed q)+ normalised; p for rows in which that is 0 everywhere."""
+    """Residual distributions: (p - removed q)+ normalised; p for rows in which (p - removed q)+ is 0 everywhere."""
     left = torch.addcmul(target_probs, removed[:, None], draft_probs, value=-1).clamp_min_(0)
     return normalised(left, target_probs)
 
 
 def ratio(over: Tensor, under: Tensor) -> Tensor:
-    """Elementwise min(1, over / under); if `under` is 0, 1 for positive `over` and else 0."""
+    """Elementwise min(1, over / under). If `under` is 0, the result is 1 for positive `over` and 0 otherwise."""
     return as_probability(torch.where(under > 0, over / under, (over > 0).to(over.dtype)))
 
 
@@ -52,19 +52,19 @@ def as_probability(values: Tensor) -> Tensor:
 
 
 def drawn_tokens(tree: DrawnTree, device: torch.device) -> Int[Tensor, "N K"]:
-    """Tokens drawn after each node, in draw order; rows of nodes with fewer draws are padded with token 0."""
+    """Tokens sampled after each node, in the order of sampling; shorter rows are padded with token 0."""
     widest = max(map(len, tree.children))
     rows = [tree.drawn(node) + [0] * (widest - len(tree.children[node])) for node in range(len(tree))]
     return torch.tensor(rows, dtype=torch.long).reshape(len(tree), widest).to(device)
 
 
 def draw_counts(tree: DrawnTree, device: torch.device) -> Int[Tensor, "N"]:
-    """Number of draws after each node."""
+    """Number of tokens that were sampled after each node."""
     return torch.tensor([len(drawn) for drawn in tree.children]).to(device)
 
 
 def to_host(*tensors: Tensor) -> list[Any]:
-    """Copies small tensors to the host, all in one copy, as nested lists.
+    """Copies small tensors to the host in a single copy; returns nested lists.
 
     Raises:
         ModelError: A number is NaN.
@@ -81,7 +81,9 @@ def totals(target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]
 
 
 def draw(rows: Float[Tensor, "R V"], generator: RandomGenerator) -> Int[Tensor, "R"]:
-    """Samples a token from each row: on a CPU by `generator`, elsewhere by the device's generator, seeded from it."""
+    """Samples a token from each row: on a CPU with `generator`, elsewhere with the device's generator, seeded by
+    `generator`.
+    """
     if rows.device.type == "cpu":
         return torch.tensor([generator.choice(row) for row in rows.double().numpy()], dtype=torch.long)
     noise = torch.Generator(rows.device).manual_seed(generator.integers(1 << 63))

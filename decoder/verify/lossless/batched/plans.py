@@ -1,6 +1,6 @@
-"""Acceptance probabilities and residuals of a tree's nodes, computed for all nodes at once before any random draw.
+"""Acceptance probabilities and residuals of a tree's nodes, computed for all nodes at once before any random decision.
 
-For a node without draws the draft's row is zeros, and the residual is the target's row.
+If no tokens were sampled after a node, the draft's row is zeros and the residual is the target's row.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,33 +20,38 @@ STEPS = 30
 
 @dataclass(frozen=True)
 class NodePlans:
-    """Acceptance probabilities of the draws, and residual distribution, at every node of a tree."""
+    """Acceptance probabilities of the sampled tokens, and the residual distribution, at every node of a tree."""
 
     probabilities: Float[Tensor, "N R K"]
-    """Probability that a draw (axis K) is accepted after a number of refusals (axis R); R has size 1 if that number has
-    no effect."""
+    """Probability that a sampled token (axis K) is accepted after a number of refusals (axis R); R has size 1 if the
+    number of refusals has no effect.
+    """
     residual: Float[Tensor, "N V"]
-    """Distribution of the token after the node if no draw is accepted."""
+    """Distribution of the token after the node if no sampled token is accepted."""
 
 
 @dataclass(frozen=True)
 class PlannedSolver:
-    """A solver whose probabilities are computed for all nodes at once, and whose random decisions node by node."""
+    """A solver that computes probabilities for all nodes at once, and makes random decisions node by node."""
 
     plan: Callable[[DrawnTree, Float[Tensor, "N V"], Float[Tensor, "N V"]], NodePlans]
     select: Callable[[Sequence[Sequence[float]], int, RandomGenerator], int | None]
-    """(a node's acceptance probabilities, number of draws, random generator) -> index of the accepted draw, or None."""
+    """(a node's acceptance probabilities, number of sampled tokens, random generator) -> index of the accepted token,
+    or None.
+    """
 
 
 def in_draw_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
-    """Tries the draws in draw order; returns the index of the accepted one, None if all are refused."""
+    """Tries the sampled tokens in the order of sampling; returns the index of the accepted token, None if all are
+    refused.
+    """
     return next(
         (place for place, probability in enumerate(probabilities[0][:draws]) if generator.bernoulli(probability)), None
     )
 
 
 def in_random_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
-    """Tries the draws in random order; returns the index of the accepted one, None if all are refused."""
+    """Tries the sampled tokens in random order; returns the index of the accepted token, None if all are refused."""
     pool = list(range(draws))
     for after_refusals in probabilities[:draws]:
         place = pool.pop(generator.integers(len(pool)))
@@ -97,7 +102,7 @@ def division_factor(
 
 
 def _any_of(single: Tensor, draws: Tensor) -> Tensor:
-    """1 - (1 - single)^draws, exact for small probabilities."""
+    """1 - (1 - single)^draws, accurate also for small probabilities."""
     return -torch.expm1(draws * torch.log1p(-single.clamp_max(1)))
 
 
@@ -108,7 +113,7 @@ def plan_specinfer(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_pr
     removed, total = target_probs.new_zeros(len(tree), 1), target_probs.new_ones(len(tree), 1)
     probabilities = []
     for refusals in range(drawn.shape[1]):
-        # If the residual is 0 everywhere, the draw is tried against the target's distribution.
+        # If the residual is 0 everywhere, the sampled token is tried against the target's distribution.
         left = torch.where(total > 0, (over - removed * under).clamp_min(0) / total, over)
         probabilities.append(ratio(left, under))
         removed = torch.where(refusals < counts[:, None], removed + total, removed)

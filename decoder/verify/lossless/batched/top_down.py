@@ -25,7 +25,7 @@ def verify(
         ModelError: A probability is NaN.
     """
     plan = solver.plan(tree, target_probs, draft_probs)
-    if target_probs.device.type == "cpu":  # on a CPU a draw costs more than a copy: only visited nodes draw
+    if target_probs.device.type == "cpu":  # on a CPU sampling costs more than a copy: sample at visited nodes only
         _, probabilities = to_host(totals(target_probs, draft_probs), plan.probabilities)
         return _walk(solver, tree, probabilities, lambda node: int(draw(plan.residual[[node]], generator)), generator)
     _, probabilities, tokens = to_host(
@@ -74,7 +74,7 @@ def verify_visited(
 
 
 def on_first_path(whole: VerifyOnDevice) -> VerifyOnDevice:
-    """A verifier that applies the verifier `whole` to the first draw after each node alone."""
+    """A verifier that applies the verifier `whole` to the path of each node's first sampled token."""
 
     def verify(
         tree: DrawnTree,

@@ -47,9 +47,9 @@ def test_nothing_to_choose_from_is_refused() -> None:
 
 
 def test_nan_is_refused_and_not_compared() -> None:
-    with pytest.raises(ModelError, match="no finite number"):
+    with pytest.raises(ModelError, match="probability is not finite"):
         PhiloxGenerator(0).bernoulli(float("nan"))
-    with pytest.raises(ModelError, match="no finite number"):
+    with pytest.raises(ModelError, match="probability is not finite"):
         PhiloxGenerator(0).choice(np.array([0.5, np.nan]))
 
 
