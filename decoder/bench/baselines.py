@@ -30,7 +30,7 @@ ASSISTED: dict[str, dict[str, float]] = {
 }
 """Settings by name "drafted tokens/confidence below which drafting stops"; the first is transformers' default."""
 LOOKED_UP = (5, 10)
-"""Settings of prompt lookup: most tokens copied after a match of one or two tokens."""
+"""Settings of prompt lookup: maximum number of tokens copied after a match of one or two tokens."""
 _HIDDEN = frozenset({"assistant_model", "prompt_lookup_num_tokens"})
 """Arguments of generate with which the number of draft passes is unknown."""
 
@@ -53,7 +53,7 @@ class _Bursts(BaseStreamer):
 
 
 def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
-    """All baselines in all their settings; sampled ones draw noise of their own."""
+    """All baselines in all their settings; when sampling, transformers uses other random numbers than this project."""
     assistant = as_wide_as(pair.draft, pair.target.width) if pair.draft else None
     plain = [
         Contender(

@@ -1,7 +1,7 @@
 """Instrumented models: time and work of each forward call within a method's rounds.
 
 Softmax, token choice, trees and the loop count as the rest of a round; preparing a model's inputs counts as part of its
-call. CPU only: there every round calls the models, and a call returns when it is finished. An accelerator computes
+call. CPU only, where every round calls the models and every call returns when it is finished; an accelerator computes
 asynchronously and may run whole rounds without such calls.
 """
 
@@ -36,7 +36,7 @@ class Seen:
 class _InstrumentedModel:
     """Model whose calls are timed and counted; all other attributes are the model's own.
 
-    The time for counting is part of the call's time, not of the rest of the round, since no method counts by itself.
+    The time for counting is part of the call's time and not of the rest of the round, since methods do not count.
     """
 
     def __init__(self, model: LanguageModel) -> None:
@@ -48,7 +48,7 @@ class _InstrumentedModel:
         return getattr(self._model, name)
 
     def streaming(self, sinks: int, window: int) -> "_InstrumentedModel":
-        """See `LanguageModel.streaming`; calls after it are counted here."""
+        """See `LanguageModel.streaming`; this object also counts all later calls."""
         self._model = self._model.streaming(sinks, window)
         return self
 

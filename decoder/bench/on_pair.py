@@ -30,7 +30,7 @@ class OnPair:
 
 
 class PairRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Pair and seed of a measurement: the first fields of its request, which determines the results."""
+    """Pair and seed of a measurement: the first fields of every request."""
 
     target: str
     draft: str

@@ -50,18 +50,18 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int
     seed: int
     temperature: float = 0.0
-    """Sampling temperature; 0 is greedy. Above 0, baselines draw their own noise, so their texts are not compared."""
+    """Sampling temperature; 0 is greedy. Above 0, texts of baselines are not compared: their random numbers differ."""
     top_k: int = 0
     top_p: float = 1.0
 
     @property
     def place(self) -> str:
-        """Device of the pair as text; the devices of all processes where the target is split over several."""
+        """Device of the pair as text; devices of all processes if the target is split over several."""
         return place(self.device, self.ranks)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one turn; its figures compare the text with ar's of the same prompt and repeat."""
+    """Result of one turn; its figures compare the text with the text of `ar` for the same prompt and repeat."""
 
     contender: str
     group: str
@@ -93,7 +93,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     comparisons: list[Comparison]
     differences: list[Difference]
     texts: dict[int, list[int]]
-    """ar's tokens, by the number of the prompt."""
+    """Tokens of `ar`, by prompt number."""
     samples: list[Record]
 
 
@@ -166,7 +166,7 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] =
 
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
-    """Data for the speed limit by memory bandwidth; None where several devices read weights but one was measured."""
+    """Data for the speed limit by memory bandwidth; None if several devices read weights, as only one was measured."""
     copied = setup.machine.copy_bytes_per_s
     if copied is None or pair.target.ranks:
         return None

@@ -1,7 +1,7 @@
 """Medians with bootstrap intervals. Pure.
 
-Values come in groups: one group a prompt, one value a repeat. Prompts differ more than repeats do, so the bootstrap
-resamples both: repeats within each prompt, then prompts.
+Values come in groups: one group per prompt, with one value per repeat. Prompts differ more than repeats do, so the
+bootstrap resamples both: repeats within each prompt, then prompts.
 """
 
 from collections.abc import Sequence

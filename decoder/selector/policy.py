@@ -18,7 +18,7 @@ from decoder.selector.features import SCALARS
 
 PROJECTED, WIDE, NARROW = 128, 512, 32
 FARTHEST = 4.0
-"""Standardised scalars are clamped to this, so that an unseen machine or setting does not dominate the input."""
+"""Maximum absolute value of a standardised scalar, so that an unseen machine or setting does not dominate the input."""
 EPSILON = 1e-6
 BEGINNING = 0.1
 """Factor on the initial weights of the last layer."""

@@ -1,8 +1,8 @@
 """Training of a selector on labelled roots: a few hundred small steps with the objective of the paper's equation 12.
 
 Resumes where it was stopped, from a checkpoint beside the output file. Machines differ in the ratio of a draft pass's
-time to a target pass's, and one machine measures one ratio alone. So each step scales both times at random, in the
-objective as in the features.
+time to a target pass's, and the labels have the ratio of one machine only. So each step scales both times at random, in
+the objective and in the features.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ LEAST_RATE = 1e-3
 IMPOSSIBLE = -1e4
 """Score of shapes that the verifier cannot verify."""
 LEAST_ROOTS = 8
-"""Fewest roots of the training part and of the validation part."""
+"""Minimum number of roots in the training part, and also in the validation part."""
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class Epoch:
     loss: float
     """Mean loss over the training roots."""
     gain: float
-    """Predicted speed at validation roots, over that of the best fixed shape for each setting."""
+    """Ratio of the predicted speed at validation roots to that of the best fixed shape for each sampling setting."""
     best: float
     """Largest gain so far, whose selector is kept."""
 
@@ -84,7 +84,7 @@ def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Itera
     for part in (training, validation):
         require(
             len(part) >= LEAST_ROOTS,
-            f"{len(roots)} roots of {manifest.prompts} prompts are too few to train on and to judge by; collect more "
+            f"{len(roots)} roots of {manifest.prompts} prompts are too few for training and validation; collect more "
             "prompts",
         )
     checkpoint = file.with_name(f"{file.name}.training")
@@ -109,7 +109,7 @@ def bases(roots: Roots, verifier: str, seconds: Float[Tensor, "A"]) -> dict[int,
 
 
 def gain(policy: Policy, roots: Roots, verifier: str, base: dict[int, int], part_seconds: Float[Tensor, "S"]) -> float:
-    """Predicted tokens a second of a policy, over those of the best fixed shapes."""
+    """Ratio of a policy's predicted tokens per second to those of the best fixed shapes."""
     tokens, seconds = roots.tokens[verifier].nan_to_num(0.0), round_seconds(part_seconds[None]).expand(len(roots), -1)
     actions = chosen(policy, roots, verifier, part_seconds)
     static = torch.tensor([base.get(setting, next(iter(base.values()))) for setting in roots.setting.tolist()])
@@ -215,7 +215,7 @@ class _Trainer:
         self.epochs, self._best, self._best_gain = saved["epochs"], saved["best"], saved["best_gain"]
 
     def _step(self, rows: Tensor) -> float:
-        # Dropout draws from torch's global generator, whose state must be the same in a resumed training.
+        # Dropout uses torch's global random generator, whose state must be the same in a resumed training.
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(int(torch.randint(1 << 62, (), generator=self._generator)))
             roots = self._training.select(rows)

@@ -20,11 +20,11 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
     again: float | None = None
     source: str
     mark: str = ""
-    """Mark of the note about it; empty without a note."""
+    """Mark that refers to a note about the number; empty without a note."""
 
 
 Cell: TypeAlias = Interval | Printed | str | float | None
-"""Content of a cell: value with its interval, number of the paper, text, plain number, or None for an empty cell."""
+"""Content of a cell: a value with its interval, a number printed in the paper, text, a plain number, or None."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ def cells(specs: Sequence[Spec[R]], rows: Iterable[R]) -> tuple[tuple[Cell, ...]
 
 
 def of_rows(specs: Sequence[Spec[R]], rows: Iterable[R], *, title: str = "", notes: Iterable[str] = ()) -> Table:
-    """A table with these columns and a line for each row."""
+    """A table with these columns and one line per row."""
     return Table(title=title, columns=tuple(column for column, _ in specs), rows=cells(specs, rows), notes=tuple(notes))
 
 

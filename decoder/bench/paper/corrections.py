@@ -37,7 +37,8 @@ CORRECTIONS = (
         "v1 tables 1 and 3",
     ),
     Correction(
-        "l-bar contains the bonus token, and differs from L-bar only as a mean of quotients from a quotient of means.",
+        "l-bar contains the bonus token: it is the mean of tokens per round over prompts, L-bar all tokens over all "
+        "rounds.",
         f"{CODE}; v4 section 4.2",
     ),
     Correction(
@@ -119,8 +120,8 @@ CORRECTIONS = (
         f"{CODE}; v4 section 4.1",
     ),
     Correction(
-        "Peak memory is that of the last prompt only, with both models loaded for plain decoding too: 3 % is what "
-        "drafting needs besides the weights, most of it for logits of the draft. v1 prints .45 %.",
+        "Peak memory is that of the last prompt only, with both models loaded for plain decoding too: drafting "
+        "needs 3 % more than the weights, most of it for logits of the draft. v1 prints .45 %.",
         f"{CODE}; v1 table 7",
     ),
 )

@@ -25,7 +25,7 @@ from decoder.errors import quoted, require
 
 NAMES = ("main", "prompt_length", "sensitivity", "fixed_trees")
 WIKITEXT, PG19 = "wikitext", "PG-19"
-"""Data set that all experiments but main use if it is requested, and the paper's name of its second data set."""
+"""Data set of all experiments except main, if it is requested; and the paper's name of its second data set."""
 PG19_CHARACTERS = 1000
 """The paper's maximum prompt length on PG-19, in characters."""
 ALL_LANES = (

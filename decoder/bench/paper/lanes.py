@@ -1,4 +1,4 @@
-"""Lanes, methods with parameters: the rows of the paper's tables, the settings of its figures, and further methods.
+"""Lanes (methods with parameters) for the rows of the paper's tables, the settings of its figures, and further methods.
 
 The three phases of the paper's ablation are parameter values of dynatree; see `decoder.methods.adaptive`. Independent
 of models.

@@ -27,7 +27,7 @@ END_S = 3
 
 
 class ReadyWorker(Protocol):
-    """What a worker needs to measure settings, made after its models are loaded."""
+    """Request, machine and measuring function of a worker, made after its models are loaded."""
 
     @property
     def request(self) -> SweepRequest:

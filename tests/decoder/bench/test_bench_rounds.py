@@ -314,7 +314,7 @@ def test_an_interruption_reports_the_lengths_that_are_complete(config_files: tup
     )
     assert found.interrupted
     assert {(record.repeat, record.prompt) for record in found.report.samples} == {(0, 0), (0, 1)}
-    assert "INTERRUPTED: what follows rests on 4 of 12 turns" in table.on_rounds(found.report)
+    assert "INTERRUPTED: the results below are from 4 of 12 turns" in table.on_rounds(found.report)
 
 
 def test_the_tables_of_rounds_fit_80_columns(report: RoundsReport) -> None:

@@ -212,7 +212,7 @@ def test_a_pair_without_a_selector_is_told_how_to_make_one(engine: Engine) -> No
 def test_what_is_no_selector_is_refused(engine: Engine, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "wrong.safetensors"
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match="is no selector"):
+    with pytest.raises(ConfigError, match="is not a selector"):
         load(str(file), engine.pair)
     with pytest.raises(ConfigError, match="there is no selector"):
         load(str(tmp_path / "none"), engine.pair)

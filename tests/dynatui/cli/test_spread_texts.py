@@ -137,7 +137,7 @@ def test_an_interrupted_measurement_tells_what_everyone_went_through(tmp_path: P
             process.kill()
     seconds_until_gone(list(ranks.values()))
     assert process.returncode == 130
-    assert b"INTERRUPTED: what follows rests on" in printed
+    assert b"INTERRUPTED: the results below are from" in printed
     assert json.loads(kept.read_text())["rows"]
 
 

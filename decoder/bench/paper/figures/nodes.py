@@ -78,7 +78,7 @@ def _rows(cell: Cell) -> float:
 
 
 def _place(cell: Cell) -> tuple[float, Interval]:
-    """Point of a cell: rows, and speed-up with its interval; without one for settings of sweeps, to avoid clutter."""
+    """Point of a cell: rows, and speed-up with its interval; settings of sweeps have no interval, to avoid clutter."""
     stat = cell.stats[SPEEDUP]
     return _rows(cell), stat if cell.experiment == MAIN else replace(stat, low=None, high=None)
 
