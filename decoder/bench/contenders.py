@@ -41,11 +41,11 @@ class Trial:
     after: tuple[Tally, ...] = ()
     """Totals after each round, from which the figures of shorter texts are computed."""
     seen: Seen | None = None
-    """Work of both models after prefill; None where unknown."""
+    """Work of both models after prefill; None if unknown."""
     kv_bytes: int | None = None
-    """Bytes of both models' KV caches; None where unknown."""
+    """Bytes of both models' KV caches; None if unknown."""
     waits: int | None = None
-    """Host waits for the device during rounds; None where not counted."""
+    """Host waits for the device during rounds; None if not counted."""
 
 
 @dataclass(frozen=True)

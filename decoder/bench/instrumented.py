@@ -91,7 +91,7 @@ class InstrumentedEngine:
             self.engine = replace(engine, pair=replace(pair, **cast("dict[str, Any]", self._models)))
 
     def seen(self) -> Seen | None:
-        """Time and work of both models so far; None where unknown."""
+        """Time and work of both models so far; None if unknown."""
         if not self._models:
             return None
         work = {role: model.work for role, model in self._models.items()}
@@ -106,7 +106,7 @@ class TellsMemory(Protocol):
 
 
 def kv_bytes(session: Session) -> int | None:
-    """Allocated bytes of a session's KV caches, unused rows included; None where unknown."""
+    """Allocated bytes of a session's KV caches, unused rows included; None if unknown."""
     if isinstance(session, HostSession):
         proposer = session.proposer
         model = proposer.model if isinstance(proposer, AutoDrafter) else proposer
@@ -123,5 +123,5 @@ class TellsWaits(Protocol):
 
 
 def waits(session: Session) -> int | None:
-    """Host waits for the device in rounds so far; None where not counted."""
+    """Host waits for the device in rounds so far; None if not counted."""
     return session.waits if isinstance(session, TellsWaits) else None

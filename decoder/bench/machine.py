@@ -32,7 +32,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     processor: str
     cores: int
     threads: int
-    """Threads that torch computes with."""
+    """Number of threads with which torch computes."""
     accelerator: str | None
     versions: dict[str, str]
     load_before: float | None
@@ -90,7 +90,7 @@ def source_commit() -> str | None:
 
 
 def load() -> float | None:
-    """Load average over the last minute; None where the system does not report it."""
+    """Load average over the last minute; None if the system does not report it."""
     with suppress(OSError, AttributeError):
         return os.getloadavg()[0]
     return None
@@ -149,7 +149,7 @@ def begin_peak(device: torch.device) -> None:
     """Resets the peak memory to the memory in use now."""
     restart_peak(device)
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)  # otherwise freed memory that glibc keeps would count as in use
+        ctypes.CDLL(None).malloc_trim(0)  # else freed memory that glibc keeps would count as used
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # makes Linux reset the peak
 

@@ -56,11 +56,11 @@ class Sample:
     at: tuple[Tally, ...] = ()
     """Totals at each of the experiment's lengths; only the last has the peak memory, measured over the whole turn."""
     seen: Seen | None = None
-    """Work of both models after prefill; None where unknown. See `Trial`, also for the next two fields."""
+    """Work of both models after prefill; None if unknown. See `Trial`, also for the next two fields."""
     kv_bytes: int | None = None
     waits: int | None = None
     waited: float | None = None
-    """Share of the turn that threads waited for a processor; None where the system does not report it."""
+    """Share of the turn that threads waited for a processor; None if the system does not report it."""
     same_until: int | None = WHOLE
     """Number of leading tokens that must equal those of `ar`; None if any token may differ."""
 

@@ -175,7 +175,7 @@ class RecordLog(Generic[H, R]):
             raise self._unusable("write", error) from None
 
     def _decoded(self, line: bytes) -> H | R | None:
-        """Header or record; None where the line is damaged."""
+        """Header or record; None if the line is damaged."""
         try:
             return self._decoder.decode(line)
         except msgspec.ValidationError:

@@ -34,7 +34,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     draft: str
     device: str
     ranks: list[str] = []
-    """Device of each process that runs the target; empty where one process runs it."""
+    """Device of each process that runs the target; empty if one process runs it."""
     dtype: str
     draft_dtype: str
     exact: bool = False
@@ -69,16 +69,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int
     figures: Figures
     models_s: float | None
-    """Part of `decode_s` spent in calls of both models; None where unknown."""
+    """Part of `decode_s` spent in calls of both models; None if unknown."""
     target_work: Work | None
-    """Work of the target's calls after prefill; None where unknown."""
+    """Work of the target's calls after prefill; None if unknown."""
     draft_work: Work | None
     kv_bytes: int | None
-    """Allocated bytes of both models' KV caches; None where unknown."""
+    """Allocated bytes of both models' KV caches; None if unknown."""
     waits: int | None
-    """Host waits for the device in rounds; None where not counted."""
+    """Host waits for the device in rounds; None if not counted."""
     waited: float | None
-    """Share of the turn that threads waited for a processor; None where unknown."""
+    """Share of the turn that threads waited for a processor; None if unknown."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     load_after: float | None
     peak_bytes_by_rank: list[int] = []
-    """Peak memory of each process of the target; empty where one process runs it, or a process could not report."""
+    """Peak memory of each process of the target; empty if one process runs it, or a process could not report."""
     rows: list[Row]
     best_generate: str | None
     comparisons: list[Comparison]

@@ -43,9 +43,9 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_second: dict[float, float]
     """Tokens/s by assumed tokens per round, up to the maximum that such a tree can commit."""
     multiply_adds: float | None
-    """Multiply-adds of both models in a round; None where their calls are unknown."""
+    """Multiply-adds of both models in a round; None if their calls are unknown."""
     kv_bytes: int | None
-    """Allocated bytes of both models' KV caches; None where unknown."""
+    """Allocated bytes of both models' KV caches; None if unknown."""
     peak_bytes: int
     """Peak memory during the rounds: the device's on CUDA, the process's on a CPU, weights included."""
 

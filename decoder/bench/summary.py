@@ -22,7 +22,7 @@ from decoder.methods import METHODS
 
 Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict | None]
 """(prompt number, tokens before the difference, the two tokens, whether transformers wrote a text) -> near-tie verdict;
-None where it cannot be judged."""
+None if it cannot be judged."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class Bandwidth:
     copy_bytes_per_s: float
 
     def share(self, figures: Figures) -> float | None:
-        """Share of the memory bandwidth that a run reached; None where its forward passes are unknown."""
+        """Share of the memory bandwidth that a run reached; None if its forward passes are unknown."""
         if figures.target_forwards is None or figures.draft_forwards is None or not figures.decode_s:
             return None
         read = figures.target_forwards * self.target_bytes + figures.draft_forwards * self.draft_bytes

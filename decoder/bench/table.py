@@ -93,7 +93,7 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> Table:
     remarks = {
         f"x generate: over {best_generate}, transformers' plain decoding at its best.": best_generate,
         "own: a text that differs from ar's by design; its speed counts.": any(row.by_design for row in rows),
-        "~: the same without exactness; its text may differ by a near tie.": any(row.group == INEXACT for row in rows),
+        "~: method without exactness; its text may differ by a near tie.": any(row.group == INEXACT for row in rows),
         "limit: rate of reading weights in forward passes, % of the copy bandwidth.": limits,
     }
     return of_rows(specs, rows, notes=(remark for remark, holds in remarks.items() if holds))
@@ -180,7 +180,7 @@ def rounds(rows: Sequence[Rounds]) -> Table:
             (Column("host", width=7), lambda row: _ms(row.host_ms)),
         ]
     title = f"After {rows[0].context} random tokens, with a draft that guesses at random:"
-    notes = ["host: with commit; limit: % of the copy bandwidth; syncs: waits for the device."] * gpu
+    notes = ["host: includes commit; limit: % of copy bandwidth; syncs: waits for the device."] * gpu
     return of_rows(specs, rows, title=title, notes=notes)
 
 
@@ -209,7 +209,7 @@ def grown(rows: Sequence[Growth]) -> Table:
         "sums: growth of the multiply-adds of matrices and attention in the same rounds;",
         "round/sums: growth of the round's time, divided by sums.",
     )
-    return of_rows(specs, rows, title=f"Growth over {rows[0].over} tokens:", notes=notes)
+    return of_rows(specs, rows, title=f"Growth relative to {rows[0].over} tokens:", notes=notes)
 
 
 def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
@@ -231,8 +231,8 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
             (Column("peak", "number", 1, 9), added(lambda each: each.peak_bytes)),
         ]
     notes = (
-        "Keys and values of both models as allocated; peak: of all memory during the",
-        "rounds, the device's on CUDA and the whole process's on a CPU.",
+        "keys and values: allocated bytes of both models' caches;",
+        "peak: of all memory in the rounds, of the device on CUDA, of the process on a CPU.",
     )
     return of_rows(specs, rows, notes=notes)
 

@@ -133,8 +133,10 @@ def read_manifest(folder: Path) -> Manifest:
             f"{shortened(folder)} holds no collection: {error.strerror}; make one with dynatui selector collect"
         ) from None
     except msgspec.DecodeError as error:
-        raise ConfigError(f"{shortened(folder / MANIFEST)} is damaged: {error}; collect anew") from None
-    require(manifest.format == FORMAT, f"{shortened(folder)} was collected by another version of dynatui; collect anew")
+        raise ConfigError(f"{shortened(folder / MANIFEST)} is damaged: {error}; collect again") from None
+    require(
+        manifest.format == FORMAT, f"{shortened(folder)} was collected by another version of dynatui; collect again"
+    )
     return manifest
 
 

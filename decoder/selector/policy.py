@@ -101,6 +101,6 @@ def loss(
 def best_static(
     tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"], possible: Bool[Tensor, "A"] | None = None
 ) -> Int[Tensor, ""]:
-    """The fixed action with most tokens a second over these roots."""
+    """The fixed action with the most tokens per second over these roots."""
     rates = tokens.sum(0) / seconds.sum(0)
     return (rates if possible is None else rates.masked_fill(~possible, -math.inf)).argmax()

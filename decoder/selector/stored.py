@@ -29,7 +29,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
     draft: str
     vocabulary: int
     hidden: tuple[int, ...]
-    """Widths of the hidden rows that the pair exposes; empty where it exposes none."""
+    """Widths of the hidden rows that the pair exposes; empty if it exposes none."""
 
 
 class SelectorInfo(msgspec.Struct, frozen=True):
@@ -99,7 +99,9 @@ def read_info(path: Path) -> SelectorInfo:
 
 
 def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
-    """Whether a selector for one pair can be used with another; without hidden rows it also suits observed pairs."""
+    """Whether a selector for one pair can be used with another; a selector without hidden rows also suits observed
+    pairs.
+    """
     return trained_for in (pair, msgspec.structs.replace(pair, hidden=()))
 
 
@@ -114,7 +116,7 @@ def require_fits(path: Path, trained: SelectorInfo, pair: Pair) -> None:
     elif actual.vocabulary != expected.vocabulary:
         difference = f"{trained_names} of {expected.vocabulary} tokens, and these have {actual.vocabulary}"
     else:
-        difference = f"hidden rows of widths {_listed(expected)}, and here {names} shows {_listed(actual)}"
+        difference = f"hidden rows of widths {_listed(expected)}, and {names} has {_listed(actual)} here"
     raise ConfigError(
         f"the selector {shortened(path.name)} was trained for {difference}; {MAKE_ONE}, or choose --drafting delayed"
     )

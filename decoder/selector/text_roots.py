@@ -51,7 +51,7 @@ class TextRoots:
         Args:
             pair: The pair; it must be observed if roots shall have hidden rows.
             sampling: Settings at all positions.
-            most: The largest K, L1 and L2.
+            most: Shape with the largest K, L1 and L2.
             most_tokens: Maximum number of tokens of the text.
             generator: Random numbers for the draft's sampled tokens.
         """

@@ -87,7 +87,7 @@ def number(value: float | None, digits: int) -> str:
 
 
 def percent(share: float | None) -> float | None:
-    """A share in percent; None where it is unknown."""
+    """A share in percent; None if it is unknown."""
     return None if share is None else 100 * share
 
 

@@ -1,8 +1,8 @@
 """A complete tuning: loads a pair, splits prompts, searches settings, checks the best of them.
 
 The time is split between search and check: the check gets a fixed share, or more if that share is too short for the
-fewest texts. Progress is reported between texts and never while a text is decoded, since painting the screen would take
-processor time from the measurement.
+minimum number of texts. Progress is reported between texts and never while a text is decoded, since painting the screen
+would take processor time from the measurement.
 """
 
 import platform
@@ -68,7 +68,7 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], sto
         DecoderError: Prompts are too few or do not fit, Optuna or its database cannot be used, or models or device
             fail.
     """
-    within = f"give more than 0 and at most {MOST_MINUTES}, a day"
+    within = f"give more than 0 and at most {MOST_MINUTES} (one day)"
     require(0 < job.minutes <= MOST_MINUTES, f"--minutes is {job.minutes:g}; {within}")
     with database(job.storage) as storage:
         engine = _loaded(job, note)
@@ -88,7 +88,8 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], sto
 
 
 def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
-    """Seconds reserved for the check: its share of the time or, if longer, the expected time of the fewest texts.
+    """Seconds reserved for the check: its share of the time or, if longer, the expected time of the minimum number of
+    texts.
 
     Args:
         whole_s: Seconds for search and check.

@@ -23,7 +23,7 @@ def opened(database: Database) -> Iterator[RDBStorage]:
     Raises:
         DatabaseError: The database cannot be reached or written, or was not made by this version of Optuna.
     """
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # errors are raised too, so logging them would repeat them
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # errors are also raised, so a log would repeat them
     with reported(database):
         storage = _storage(database)
     try:

@@ -92,6 +92,6 @@ def _beginnings_of(prompts: Sequence[Tokens], wanted: int, apart: int) -> tuple[
 
 
 def _beginnings(prompt: Tokens, wanted: int, apart: int) -> list[Tokens]:
-    """Prefixes of a prompt at even distances, the last of them the whole prompt; fewer where it is short."""
+    """Prefixes of a prompt, each longer by an equal step, up to the whole prompt; fewer if the prompt is short."""
     count = max(1, min(wanted, len(prompt) // max(SHORTEST, apart)))
     return [prompt[: len(prompt) * part // count] for part in range(1, count + 1)]

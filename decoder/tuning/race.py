@@ -32,7 +32,7 @@ class Decision(Enum):
 
 
 def ratio(logs: Sequence[float]) -> Interval | None:
-    """Geometric mean of ratios with Student's interval, from their logarithms; None where there are no ratios."""
+    """Geometric mean of ratios with Student's interval, from their logarithms; None if there are no ratios."""
     if not logs:
         return None
     if len(logs) == 1:

@@ -25,7 +25,7 @@ ASKS = 30
 COMPARED_EVERY = 10
 """Trials between two computations of knob importance."""
 INITIAL = 0
-"""Trial number of the shipped setting, which is not searched."""
+"""Trial number of the shipped setting, which precedes the first trial."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Setting:
 
     method: str
     rules: Rules | None = None
-    """Parameters; None where the method has none."""
+    """Parameters; None if the method has none."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Search:
         self.state = State(shipped)
 
     def run(self, over: Callable[[], bool]) -> Iterator[State]:
-        """Yields the state after every text, until `over()` holds or no setting is left."""
+        """Yields the state after every text, until `over()` is true or no setting is left."""
         while not over():
             candidate = next(filter(None, map(self._candidate, self._due())), None)
             if candidate is None:
@@ -216,5 +216,5 @@ class _Measured:
 
 
 def _logs(result: PassageResult, under: float | None) -> list[float]:
-    """Logarithm of a ratio of speeds; empty where a speed is unknown."""
+    """Logarithm of a ratio of speeds; empty if a speed is unknown."""
     return [math.log(result.speed / under)] if result.speed and under else []

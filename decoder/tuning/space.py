@@ -76,7 +76,7 @@ def _tree(suggest: Suggest) -> DynaTree:
 
 
 _BRANCHINGS = tuple(",".join(map(str, each)) for each in BRANCHINGS)
-"""Branchings as text: an Optuna study keeps no tuples."""
+"""Branchings as text, since an Optuna study cannot store tuples."""
 _TURNED = ("d0", "d_max", "tau_h", "tau_l", "rho_stop", "rho_deep", "history", "n_max")
 
 

@@ -35,7 +35,7 @@ def require_optuna() -> None:
 
 @contextmanager
 def database(url: str | None) -> Iterator["RDBStorage | None"]:
-    """Database of trials at a URL, opened for the `with` block; None where no URL is given.
+    """Database of trials at a URL, opened for the `with` block; None if no URL is given.
 
     Raises:
         ConfigError: The URL is not that of a database, or Optuna is not installed.
@@ -93,7 +93,7 @@ class Study:
             return self.space.rules(self._open)
 
     def tell(self, value: float | None) -> None:
-        """Reports the value of the last suggestion; None where unknown."""
+        """Reports the value of the last suggestion; None if unknown."""
         from optuna.trial import TrialState  # noqa: PLC0415
 
         assert self._open is not None, "tell was called before ask"  # noqa: S101 - a programmer's mistake

@@ -24,8 +24,8 @@ class Turns:
         """Begins a run.
 
         Args:
-            engine: Pair, sampled as `config` says.
-            config: Length limit, and parameters of settings without their own.
+            engine: Engine of the pair, with the sampling settings of `config`.
+            config: Length limit, and parameters for settings that have none of their own.
             passages: Token ids.
             attempts: Maximum number of attempts at a turn that other processes disturb.
         """

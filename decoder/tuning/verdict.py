@@ -21,7 +21,7 @@ class Checked:
 
     texts: int
     speeds: Mapping[str, Interval | None]
-    """Tokens per second by contender; None where no text equals plain decoding's."""
+    """Tokens per second by contender; None if no text equals plain decoding's."""
     ratios: Mapping[tuple[str, str], Interval | None]
     """(one, other) -> ratio of the first contender's speed to the second's."""
     wrong: frozenset[str]

@@ -50,7 +50,7 @@ DOUBTS: Mapping[str, str] = {
     "cut-prompts": "prompts of speculative methods were cut to 48 tokens, those of AR were not",
     "two-prompts": "two prompts, no warm-up, N_max 128, AR at 108.2 tokens/s",
     "fallback-prompt": "one prompt ten times, not WikiText-2, AR at 113.9 tokens/s; after the slash, on WikiText-2",
-    "deeper-on-pg19": "on PG-19 the authors used D_max=9, as phase 3 D_max=9 does here",
+    "deeper-on-pg19": "on PG-19 the authors used D_max=9, as the lane phase 3 D_max=9 does here",
 }
 """Reasons not to rely on a published number, by the short names that `published.csv` uses."""
 

@@ -81,7 +81,9 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     def cell(
         self, experiment: str, data_set: str, lane: str, *, length: int | None = None, most: int | None = None
     ) -> Cell | None:
-        """Cell with these names; by default of the longest text and longest prompt. None if there is none."""
+        """Cell with these names; by default with the longest text and the longest prompt. None if there is no such
+        cell.
+        """
         cells = [
             cell
             for cell in self.cells

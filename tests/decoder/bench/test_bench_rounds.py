@@ -341,7 +341,7 @@ def test_the_tables_of_rounds_fit_80_columns(report: RoundsReport) -> None:
 
 def test_the_table_of_growth_has_a_line_a_size_and_longer_text(report: RoundsReport) -> None:
     text = table.on_rounds(report)
-    lines = text.partition("Growth over 16 tokens:")[2].partition("sums:")[0].splitlines()
+    lines = text.partition("Growth relative to 16 tokens:")[2].partition("sums:")[0].splitlines()
     assert [line.split()[:2] for line in lines[2:]] == [[row.name, str(row.context)] for row in report.growth]
     row = grown(report, "4x8", 60)
     assert row.beyond is not None

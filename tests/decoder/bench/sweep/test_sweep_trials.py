@@ -143,7 +143,7 @@ def test_a_setting_that_kills_its_workers_is_given_up(database: str) -> None:
     assert claimed(sweep) is None
     assert settled(sweep)
     assert {(trial.state, trial.reason, trial.worker) for trial in read(sweep).trials} == {
-        ("refused", f"{LIVES} workers ended while measuring it", None)
+        ("refused", f"{LIVES} workers ended while measuring this setting", None)
     }
 
 
