@@ -54,7 +54,7 @@ class Contender:
 
     name: str
     group: str
-    """Name of the method whose setting this is, such as `linear`; the contender's own name if there is only one."""
+    """Method whose setting this is, such as `linear`; the contender's own name if the method has only one setting."""
     run: Callable[[Engine, Sequence[int]], Trial]
     """(engine, prompt ids) -> trial of the text, decoded to its end."""
     settings: Mapping[str, Any]

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from decoder.errors import DatabaseError, first_line, quoted, require, shortened
 
 PATIENCE_S = 30
-"""Seconds that a worker waits for another's transaction; less than a lease, which ends when a worker counts as dead."""
+"""Seconds that a worker waits for another's transaction; less than a lease, after which a worker counts as dead."""
 PATIENT = {
     "connect_timeout": 10,
     "options": f"-c lock_timeout={PATIENCE_S}s",
@@ -199,7 +199,7 @@ def understood(url: str) -> Database:
 
 
 def driver() -> Any:
-    """Driver of PostgreSQL; raises DatabaseError where it is not installed."""
+    """Driver of PostgreSQL; raises DatabaseError if it is not installed."""
     try:
         import psycopg  # noqa: PLC0415 - an extra
     except ImportError as error:

@@ -36,7 +36,8 @@ class Seen:
 class _InstrumentedModel:
     """Model whose calls are timed and counted; all other attributes are the model's own.
 
-    The time for counting is part of the call's time and not of the rest of the round, since methods do not count.
+    The time for counting is part of the call's time and not of the rest of the round, since uninstrumented methods do
+    no counting.
     """
 
     def __init__(self, model: LanguageModel) -> None:

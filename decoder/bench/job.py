@@ -43,7 +43,7 @@ class OnTexts(OnPair):
     exact: bool = False
     """Whether passes are batch-invariant; `ar` and adaptive trees are then also measured with ordinary passes."""
     compiled: bool = False
-    """Whether compiled passes are tried, and kept where they are faster."""
+    """Whether compiled passes are tried, and kept if they are faster."""
     tensor_parallel: int = 1
     """Number of processes over which the target is split; with several, transformers' baselines are left out."""
     with_baselines: bool = True

@@ -47,7 +47,7 @@ def differing(one: msgspec.Struct, other: msgspec.Struct) -> list[str]:
 
 
 def pair_names(pair: "Pair | None") -> dict[str, str]:
-    """Names, device and dtypes of a loaded pair; empty strings where none is loaded."""
+    """Names, device and dtypes of a loaded pair; empty strings if none is loaded."""
     return {
         "target": pair.target_name if pair else "",
         "draft": pair.draft_name if pair else "",

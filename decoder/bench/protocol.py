@@ -164,7 +164,7 @@ def measured_into(samples: list[Sample], engine: Engine, experiment: Experiment)
 
 
 def disturbed(waits: Iterable[float | None]) -> int:
-    """Number of turns, by the shares of their time that threads waited, whose timing other processes disturbed."""
+    """Number of turns that other processes disturbed, from the share of each turn's time that threads waited."""
     return sum(waited > DISTURBED for waited in waits if waited is not None)
 
 

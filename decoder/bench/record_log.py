@@ -1,7 +1,7 @@
 """Log of a measurement, with one JSON line per record, from which a stopped measurement resumes.
 
 The first line is the header, every other line a record. Damaged lines at the end, as left by a kill, a full disk or a
-power failure, are dropped, and what they recorded is measured again. One process at a time may write a log: see
+power failure, are dropped, and their results are measured again. One process at a time may write a log: see
 `opened`. Knows nothing of its records.
 """
 

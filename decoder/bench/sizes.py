@@ -61,7 +61,7 @@ def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
 
 
 def run_of(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
-    """The method and parameters whose every tree has this size.
+    """Method and parameters with which every tree has this size.
 
     Raises:
         ConfigError: No tree has this depth and size.

@@ -9,7 +9,7 @@ the order in which they build on each other:
     policy     the network and its training objective
     stored     the file format of a trained selector, and the check against a pair
     chooser    a selector in a session
-    labels      expected tokens of a round of each shape, from sampled tokens that all shapes share
+    labels     expected tokens of a round of each shape, from sampled tokens that all shapes share
     dataset    files of labelled roots
     collect    labelled roots from prompts
     train      training on labelled roots

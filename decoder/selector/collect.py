@@ -46,7 +46,7 @@ class Progress:
 
 
 def require_plan(plan: CollectionPlan) -> None:
-    """Raises ConfigError where a verifier cannot be labelled, or a sampling setting is out of bounds."""
+    """Raises ConfigError if a verifier cannot be labelled, or a sampling setting is out of bounds."""
     for name in plan.verifiers:
         require(name in LABELLED, f"verifier {quoted(name)} cannot be labelled; choose from {', '.join(LABELLED)}")
     _ = plan.settings

@@ -70,7 +70,7 @@ class Roots:
     setting: Int[Tensor, "R"]
     """Index of each root's sampling setting."""
     tokens: dict[str, Float[Tensor, "R A"]]
-    """Expected block efficiency of each action, by verifier; NaN where the verifier cannot verify the shape."""
+    """Expected block efficiency of each action, by verifier; NaN if the verifier cannot verify the shape."""
     latency: dict[str, Float[Tensor, "R S"]]
     """Seconds of each part of a round, by verifier; see `decoder.selector.latency`."""
 

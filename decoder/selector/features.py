@@ -55,7 +55,7 @@ def scalars(root: Root, draft_s: float, target_s: float) -> Float[Tensor, "F"]:
     """Values of `SCALARS`, in float32 on the host; entropies in nats, times in seconds."""
     rows = torch.stack([root.target_before, root.draft_before, root.draft_at]).float()
     logs = rows.clamp_min(LEAST).log()
-    # Few calls on rows of the vocabulary's size, and a single copy to the host.
+    # For speed: few operator calls on rows of vocabulary size, and a single copy to the host.
     entropies = -(rows * logs).sum(-1)
     difference = rows[0] - rows[1]
     divergences = rows[:2] @ (logs[0] - logs[1])

@@ -81,7 +81,7 @@ class SharedDraws:
 def expected_tokens(
     draws: SharedDraws, target_probs: Rows, draft_probs: Rows, verifier: str
 ) -> Float[NDArray[np.float64], "A"]:
-    """Expected block efficiency of the tree of each shape; NaN where the verifier cannot verify the shape.
+    """Expected block efficiency of the tree of each shape; NaN if the verifier cannot verify the shape.
 
     Args:
         draws: Draws below one root, with A shapes.

@@ -87,8 +87,8 @@ def loss(
     """Training loss: slowness against a baseline, and regret at the worst roots (the paper, equation 12).
 
     Args:
-        rates: Tokens a second of the policy.
-        base_rates: Tokens a second of the best fixed action for the root's sampling setting.
+        rates: Tokens per second of the policy.
+        base_rates: Tokens per second of the best fixed action for the root's sampling setting.
         regret_weight: Lambda, the weight of the regret.
         worst_share: Alpha, the share of roots with the largest regret over which its mean is taken.
     """

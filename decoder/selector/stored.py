@@ -99,9 +99,7 @@ def read_info(path: Path) -> SelectorInfo:
 
 
 def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
-    """Whether a selector for one pair can be used with another; a selector without hidden rows also suits observed
-    pairs.
-    """
+    """Whether a selector for one pair can be used with another; one without hidden rows also suits observed pairs."""
     return trained_for in (pair, msgspec.structs.replace(pair, hidden=()))
 
 

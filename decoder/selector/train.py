@@ -52,7 +52,7 @@ class Recipe(msgspec.Struct, frozen=True):
     entropy_weight: float = 0.03
     """Initial weight of the policy's entropy, falling to 0: a policy that is certain too early stops learning."""
     hidden: bool = True
-    """Whether the policy reads hidden rows, where they were collected."""
+    """Whether the policy reads hidden rows, if they were collected."""
     seed: int = 0
 
 
@@ -127,7 +127,7 @@ def chosen(policy: Policy, roots: Roots, verifier: str, part_seconds: Float[Tens
 
 
 def rate(tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"], actions: Tensor) -> float:
-    """Tokens a second of rounds with one action at each root."""
+    """Tokens per second of rounds with one action at each root."""
     picked = tokens.gather(1, actions[:, None]).sum() / seconds.gather(1, actions[:, None]).sum()
     return float(picked)
 
@@ -239,7 +239,7 @@ class _Trainer:
         return value.item()
 
     def _paced(self, rows: Tensor) -> tuple[Float[Tensor, "R F"], Float[Tensor, "R S"]]:
-        """Scalars and part times of some roots, as on machines where either model is faster or slower."""
+        """Scalars and times of the parts of a round at some roots, as if either model were faster or slower."""
         factors = (torch.rand((len(rows), 2), generator=self._generator) * 2 - 1).mul_(PACE).exp_()
         part_seconds = self._part_seconds.repeat(len(rows), 1)
         part_seconds[:, latency.READ] *= factors[:, 0]
@@ -250,7 +250,7 @@ class _Trainer:
         return scalars, part_seconds
 
     def _static_rates(self) -> Float[Tensor, "A"]:
-        """Tokens a second of each shape over all roots, relative to the best shape."""
+        """Tokens per second of each shape over all roots, relative to the best shape."""
         tokens = self._training.tokens[self._recipe.verifier].nan_to_num(0.0).sum(0)
         rates = tokens / round_seconds(self._part_seconds[None])[0]
         return (rates / rates.max()).clamp_min(LEAST_RATE).float()

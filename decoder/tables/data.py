@@ -82,7 +82,7 @@ def lines(cell: Cell, digits: int) -> tuple[str, ...]:
 
 
 def number(value: float | None, digits: int) -> str:
-    """A number as text; a dash where it is unknown."""
+    """A number as text; a dash if it is unknown."""
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 

@@ -88,8 +88,7 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], sto
 
 
 def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
-    """Seconds reserved for the check: its share of the time or, if longer, the expected time of the minimum number of
-    texts.
+    """Seconds reserved for the check: its share of the time, or more if the minimum number of texts needs more.
 
     Args:
         whole_s: Seconds for search and check.

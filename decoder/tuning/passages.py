@@ -37,8 +37,7 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
     Args:
         prompts: Token ids.
         length: Tokens decoded after each passage; if prompts are long enough, two passages of one prompt are at least
-        this
-            many tokens apart.
+            this many tokens apart.
 
     Raises:
         PromptError: The prompts are too few or too short.

@@ -18,7 +18,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     agreement: float
     """Share of the target's greedy tokens that are the draft's most probable token too."""
     cost_ratio: float
-    """Time of a one-row draft pass over that of a one-row target pass."""
+    """Time of a one-row draft pass divided by that of a one-row target pass."""
     chain: int
     """Length of the chain with the highest expected speed; 0 if no chain is faster than plain decoding."""
     expected: float

@@ -19,7 +19,7 @@ from decoder.tuning.study import Study
 MOST_TEXTS = 16
 """Largest number of texts in a race."""
 CHAIN_EVERY = 4
-"""Number of trials of which one is for a method other than the first."""
+"""One trial in this many is for a method other than the first."""
 ASKS = 30
 """Number of consecutive suggestions of already measured settings after which a study counts as exhausted."""
 COMPARED_EVERY = 10
@@ -140,7 +140,7 @@ class Search:
         return [*others, first] if trial % CHAIN_EVERY == 0 else [first, *others]
 
     def _candidate(self, study: Study) -> Setting | None:
-        """Unmeasured setting of a study, or None if none is left; the study is given known values of repeated ones."""
+        """Unmeasured setting of a study, or None if none is left; repeated settings get their known values."""
         tried = sum(setting.method == study.space.method for setting in self._values)
         if tried == study.space.count:
             return None

@@ -27,7 +27,7 @@ FEWEST = 12
 
 
 def require_optuna() -> None:
-    """Raises ConfigError where Optuna, or scikit-learn for knob importance, is not installed."""
+    """Raises ConfigError if Optuna, or scikit-learn (for knob importance), is not installed."""
     for name, module in (("optuna", "optuna"), ("scikit-learn", "sklearn")):
         if find_spec(module) is None:
             raise ConfigError(f"tuning needs {name}, which is not installed; pip install 'dynatui[bench]'")

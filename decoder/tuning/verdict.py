@@ -49,7 +49,7 @@ class Verdict:
 
 
 def verdict(checked: Checked) -> Verdict:
-    """Verdict of a check; the simpler setting wins where the other is not faster beyond noise."""
+    """Verdict of a check; the simpler setting wins if the other is not faster beyond noise."""
     keeps = _keeps(checked, FOUND, SHIPPED)
     better = keeps and checked.faster(FOUND, SHIPPED)
     keeps_chain = _keeps(checked, CHAIN, SHIPPED_CHAIN)

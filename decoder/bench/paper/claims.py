@@ -224,7 +224,9 @@ def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
 
 
 def _gain_by_length(on: _On, own: str, plain: str) -> Claim:
-    """Claim that the gain grows with length: speed-up of the longest texts over that of the shortest, by prompt."""
+    """Claim that the gain grows with length: ratio of the speed-ups of the longest and the shortest texts, by
+    prompt.
+    """
     lengths = on.course.experiment.lengths
     short, long = (
         Course(on.course.experiment, on.course.blocks, on.course.seed, place).quotients(own, plain, speed)

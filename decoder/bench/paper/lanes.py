@@ -37,7 +37,7 @@ GRID_TREE = Fixed(n_max=128)
 
 
 def catalogue(*, sampled: bool) -> dict[str, Lane]:
-    """All lanes of the experiment main by name, in the order of the tables' rows.
+    """All lanes of the experiment `main` by name, in the order of the tables' rows.
 
     Args:
         sampled: Whether decoding samples tokens; transformers then uses other random numbers and writes other texts.

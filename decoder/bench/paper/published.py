@@ -40,7 +40,7 @@ DOUBTS: Mapping[str, str] = {
     "one-prefill": "one prefill of the target alone, for every method: differences come from the order of runs",
     "not-acceptance": "committed tokens with the bonus over rounds x (D0 + 2): can exceed 100 %",
     "with-bonus": "mean over prompts of tokens over rounds, with the bonus token; the text says without it",
-    "called-d8b3": "labelled D8B3 there, but with the rounds and acceptance of D5B2",
+    "called-d8b3": "labelled D8B3 in that table, but with the rounds and acceptance of D5B2",
     "one-prompt": "of one prompt; after the slash, mean over prompts from the logs",
     "never-evicts": "the cache evicts nothing at this length: this is linear drafting",
     "no-cap": "L_max is not stated",
