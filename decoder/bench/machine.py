@@ -151,7 +151,7 @@ def begin_peak(device: torch.device) -> None:
     """Resets the peak memory to the memory in use now."""
     restart_peak(device)
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)  # returns freed memory, which would count as in use
+        ctypes.CDLL(None).malloc_trim(0)  # gives freed memory back to the system, so that it does not count
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # makes Linux reset the peak
 

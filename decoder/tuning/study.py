@@ -80,7 +80,7 @@ class Study:
                 load_if_exists=True,
             )
             known = any(trial.value is not None for trial in self._study.get_trials(deepcopy=False))
-            # not all enqueued at once: those left by a search that ends early would be the first of the next search
+            # not all enqueued at once: if a search ended early, the next search would begin with the rest of them
             self._starts = deque([space.starts[0], self._study.best_params] if known else space.starts)
         self._open: Trial | None = None
 

@@ -27,8 +27,8 @@ CORRECTIONS = (
         CODE,
     ),
     Correction(
-        "The acceptance rate is committed tokens, the bonus included, over rounds x (initial D0 + 2), though "
-        "nodes lie up to D_max deep: it can reach 129 %; counting the bonus token does not explain the 102.2 %.",
+        "The acceptance rate is committed tokens, bonus tokens included, divided by rounds x (initial D0 + 2), though "
+        "nodes are up to D_max deep: it can reach 129 %; counting the bonus token does not explain the 102.2 %.",
         f"{CODE}; v4 table 3",
     ),
     Correction(

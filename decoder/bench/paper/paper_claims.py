@@ -66,7 +66,7 @@ DEPTH = PaperClaim(
     "Adaptive depth gains more speed than adaptive breadth.",
     "v4 section 4.5",
     {WIKITEXT: (213.2 / 186.5) / (186.5 / 188.0)},
-    doubt={WIKITEXT: "phase 1 is from the authors' logs, in no version of the paper"},
+    doubt={WIKITEXT: "phase 1 is from the authors' logs, not in any version of the paper"},
 )
 HISTORY_GAINS = PaperClaim(
     "history_gains", "The history rule makes DynaTree faster.", "v4 table 4", {WIKITEXT: 218.5 / 213.2}

@@ -33,7 +33,7 @@ FIXED = (FIXED_BACKBONE, "Fixed D6B2", "Fixed D7B2", "Fixed D8B3")
 GAIN, MEMORY_GAIN = "gain", "memory_gain"
 """Quantities that only the paper has: % more tokens/s than the ablation's fixed tree, % more peak memory than AR."""
 LOGS = "logs"
-"""Source label of numbers that are in the authors' logs, but in no version of the paper."""
+"""Source label of numbers that are in the authors' logs, but not in any version of the paper."""
 DOUBTS: Mapping[str, str] = {
     "shared-gpu": "measured while others used the GPU; undisturbed, AR has 131 to 138 tokens/s",
     "shared-base": "relative to an AR that was measured while others used the GPU",
