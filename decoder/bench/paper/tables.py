@@ -141,9 +141,9 @@ _verification = _per_lane(
     "verification",
     "Verification efficiency",
     "Accepted: share of all drafted nodes. Paper's acceptance: committed tokens, bonus tokens included, divided by "
-    "rounds x (D0 + 2), or for a chain by rounds x K. L-bar: tokens of all prompts divided by all rounds. l-bar: mean over "
-    "prompts of tokens per round, bonus tokens included, as in the paper's code. Repetitive texts, with few distinct "
-    "8-grams, are easy to draft.",
+    "rounds x (D0 + 2), or for a chain by rounds x K. L-bar: tokens of all prompts divided by all rounds. l-bar: mean "
+    "over prompts of tokens per round, bonus tokens included, as in the paper's code. Repetitive texts, with few "
+    "distinct 8-grams, are easy to draft.",
     [
         lane_name(),
         measured("acceptance_rate", "accepted %", 1, 100),
