@@ -232,7 +232,7 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
         ]
     notes = (
         "keys and values: allocated bytes of both models' caches;",
-        "peak: of all memory in the rounds, of the device on CUDA, of the process on a CPU.",
+        "peak: all memory in the rounds, of the device on CUDA, of the process on a CPU.",
     )
     return of_rows(specs, rows, notes=notes)
 

@@ -153,7 +153,7 @@ def agreements(rows: Sequence[Agreement]) -> Table:
     ]
     notes = (
         "Expected: mean over roots. Decoded: mean over rounds; a text's last one is cut.",
-        "Passages with few accepted tokens have more rounds, which lowers the second mean.",
+        "Passages with few accepted tokens have more rounds and lower the second mean.",
     )
     title = "Tokens a round: of decoded texts, and by closed forms on the same prompts"
     return of_rows(specs, rows, title=title, notes=notes)
