@@ -55,7 +55,7 @@ def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
     for size in sizes:
         if size.siblings > vocabulary:
             raise ConfigError(
-                f"no tree has {size.rows} rows on {size.depth} levels where there are {vocabulary} tokens; "
+                f"no tree has {size.rows} rows on {size.depth} levels with a vocabulary of {vocabulary} tokens; "
                 "give fewer rows or more levels"
             )
 

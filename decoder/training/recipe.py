@@ -35,7 +35,7 @@ class Stage:
     adam_lr: float
     """Peak learning rate of embeddings, head, norms and biases."""
     windows: Sequence[tuple[float, int]]
-    """Pairs (share of the budget at which the window's use ends, window in tokens), ascending; the last share is 1."""
+    """Pairs (share of the budget until which a window is used, window in tokens), ascending; the last share is 1."""
     warmup: float = 0.01
     """Share of the budget over which the learning rate rises from 0."""
     decay: float = 0.4

@@ -364,7 +364,7 @@ def test_the_report_of_rounds_can_be_kept_and_read_again(report: RoundsReport) -
 
 def test_a_tree_with_more_siblings_than_tokens_is_refused(config_files: tuple[str, str]) -> None:
     load = partial(random_pair, *config_files, device="cpu", dtype="float32")
-    with pytest.raises(ConfigError, match="no tree has 578 rows on 2 levels where there are 288 tokens; give fewer"):
+    with pytest.raises(ConfigError, match="no tree has 578 rows on 2 levels with a vocabulary of 288 tokens"):
         measure_rounds(OnRounds(load, (Size(1, 2), Size(2, 578)), (9,), CONFIG, repeats=1), lambda _: None)
     widest = OnRounds(load, (Size(2, 577),), (9,), CONFIG, repeats=1)
     assert of(measure_rounds(widest, lambda _: None).report, "2x577", 9).rows == 577
